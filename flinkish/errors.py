@@ -1,0 +1,134 @@
+"""Every exception flinkish raises, typed by who must act.
+
+The restart strategy (and the exit code) decides by these classes, never by the text of a message:
+
+==========================  ===============================  ==================
+class                       who must act                     worth a retry
+==========================  ===============================  ==================
+:class:`ProgramError`       the author of the job            no
+:class:`OperationError`     the operator of the cluster      no (until mended)
+:class:`RetryableError`     nobody; it may pass by itself    yes
+:class:`InternalError`      the makers of flinkish           no
+==========================  ===============================  ==================
+
+One formula for the text: *what happened, where, what was expected, what to do*.
+"""
+
+from __future__ import annotations
+
+
+class FlinkishError(Exception):
+    """Base of all. The parts of the message are attributes, so that tools need not parse the text.
+
+    >>> str(ProgramError("the key is NaN", where="operator 'counts'", expected="a key equal to itself", hint="filter NaN first"))
+    "the key is NaN [operator 'counts']; expected a key equal to itself; filter NaN first"
+    """
+
+    def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "") -> None:
+        self.what = what
+        self.where = where
+        self.expected = expected
+        self.hint = hint
+        super().__init__(what, where, expected, hint)
+
+    def __str__(self) -> str:
+        text = self.what
+        if self.where:
+            text += f" [{self.where}]"
+        if self.expected:
+            text += f"; expected {self.expected}"
+        if self.hint:
+            text += f"; {self.hint}"
+        return text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # keyword-only arguments do not survive the default pickling, and errors travel from workers to the driver
+        return (_rebuild, (type(self), self.what, self.where, self.expected, self.hint, self.__dict__))
+
+
+def _rebuild(
+    cls: type[FlinkishError], what: str, where: str, expected: str, hint: str, attributes: dict[str, object]
+) -> FlinkishError:
+    error = cls.__new__(cls)
+    FlinkishError.__init__(error, what, where=where, expected=expected, hint=hint)
+    error.__dict__.update(attributes)
+    return error
+
+
+class ProgramError(FlinkishError):
+    """The job's program is wrong; its author must change it."""
+
+
+class UserCodeError(ProgramError):
+    """A function of the user raised. ``user_traceback`` is the traceback of user code alone; it comes first in the text."""
+
+    def __init__(self, what: str, *, user_traceback: str, where: str = "", expected: str = "", hint: str = "") -> None:
+        super().__init__(what, where=where, expected=expected, hint=hint)
+        self.user_traceback = user_traceback
+
+    def __str__(self) -> str:
+        return f"{self.user_traceback.rstrip()}\n\n{super().__str__()}"
+
+
+class UnserializableFunctionError(ProgramError):
+    """A function captures something that cannot travel to a worker."""
+
+
+class InvalidKeyError(ProgramError):
+    """A key that cannot be a key: missing, NaN, or of a type whose equality differs between processes."""
+
+
+class TypeMismatchError(ProgramError):
+    """A value does not fit the type that the program declares."""
+
+
+class ConfigurationError(ProgramError):
+    """An unknown key or a value that cannot be read as the key's type."""
+
+
+class DuplicateUidError(ProgramError):
+    """Two operators of one job carry the same uid."""
+
+
+class MalformedRecordError(ProgramError):
+    """An input record does not have the declared format."""
+
+
+class StateAccessError(ProgramError):
+    """State or timers used where there is no key, or the same state name declared twice with different kinds."""
+
+
+class OperationError(FlinkishError):
+    """The environment must be mended by its operator before the same job can go on."""
+
+
+class IncompatibleJobError(OperationError):
+    """The program's stateful structure differs from the one that wrote the job directory."""
+
+
+class FencedError(OperationError):
+    """Another driver owns the job directory."""
+
+
+class ConnectionFailedError(OperationError, ConnectionError):
+    """An external system (Kafka, database, file system) cannot be reached."""
+
+
+class EnvironmentVersionError(OperationError):
+    """Python, Java or a package has a version that cannot work."""
+
+
+class SavepointError(OperationError):
+    """A savepoint cannot be written or read."""
+
+
+class RetryableError(FlinkishError):
+    """A failure that can go away by itself."""
+
+
+class CorruptStateError(RetryableError):
+    """Stored state cannot be decoded; the last checkpoint may still be good."""
+
+
+class InternalError(FlinkishError):
+    """An invariant of flinkish is broken; please report it."""
