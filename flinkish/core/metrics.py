@@ -1,0 +1,90 @@
+"""Metrics that user functions register; PyFlink's ``pyflink.metrics`` names."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+
+class Metric(ABC):
+    """Base of all metrics."""
+
+
+class Counter(Metric):
+    """A number that goes up and down.
+
+    >>> c = Counter(); c.inc(); c.inc(4); c.dec(); c.get_count()
+    4
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def inc(self, n: int = 1) -> None:
+        """Add ``n``."""
+        self._count += n
+
+    def dec(self, n: int = 1) -> None:
+        """Subtract ``n``."""
+        self._count -= n
+
+    def get_count(self) -> int:
+        """The current count."""
+        return self._count
+
+
+class Meter(Metric):
+    """Counts events; the rate is computed from the counts of successive epochs."""
+
+    def __init__(self, time_span_in_seconds: int = 60) -> None:
+        self.time_span_in_seconds = time_span_in_seconds
+        self._count = 0
+
+    def mark_event(self, value: int = 1) -> None:
+        """``value`` events happened."""
+        self._count += value
+
+    def get_count(self) -> int:
+        """Events marked so far."""
+        return self._count
+
+
+class Distribution(Metric):
+    """Count, sum, minimum and maximum of reported values."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum = 0
+        self.min: int | None = None
+        self.max: int | None = None
+
+    def update(self, value: int) -> None:
+        """Report one value."""
+        self.count += 1
+        self.sum += value
+        self.min = value if self.min is None else min(self.min, value)
+        self.max = value if self.max is None else max(self.max, value)
+
+
+class MetricGroup(ABC):
+    """A named container of metrics and of further groups."""
+
+    @abstractmethod
+    def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
+        """A child group; with ``extra`` a key and its value (``name.extra``)."""
+
+    @abstractmethod
+    def counter(self, name: str) -> Counter:
+        """Register a counter (or get the one of that name)."""
+
+    @abstractmethod
+    def gauge(self, name: str, obj: Callable[[], int]) -> None:
+        """Register a function that is called at the end of each epoch."""
+
+    @abstractmethod
+    def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
+        """Register a meter (or get the one of that name)."""
+
+    @abstractmethod
+    def distribution(self, name: str) -> Distribution:
+        """Register a distribution (or get the one of that name)."""

@@ -1,0 +1,40 @@
+"""Names of side outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.common.typeinfo import TypeInformation, Types
+
+
+class OutputTag:
+    """A named and typed side output. A function emits to it with ``yield tag, value``.
+
+    Example::
+
+        late = OutputTag("late", Types.STRING())
+        main = ds.process(MyFunction())
+        main.get_side_output(late)
+
+    Two tags with the same id are the same side output.
+    """
+
+    def __init__(self, tag_id: str, type_info: TypeInformation | list[TypeInformation] | None = None) -> None:
+        if not tag_id:
+            raise ValueError("OutputTag tag_id cannot be None or empty string")
+        self.tag_id = tag_id
+        if type_info is None:
+            self.type_info: TypeInformation = Types.PICKLED_BYTE_ARRAY()
+        elif isinstance(type_info, list):
+            self.type_info = Types.ROW(type_info)
+        else:
+            self.type_info = type_info
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, OutputTag) and other.tag_id == self.tag_id
+
+    def __hash__(self) -> int:
+        return hash(("OutputTag", self.tag_id))
+
+    def __repr__(self) -> str:
+        return f"OutputTag({self.tag_id!r})"

@@ -1,0 +1,160 @@
+"""The contract of an operator: it works on whole batches (parallel lists), never on single records.
+
+``values`` is a list, ``timestamps`` a parallel list of milliseconds or None when no record of the batch has one.
+A batch stands between two watermarks: no watermark rises inside it. An operator owns the lists it is given and may
+keep or change them; it hands on new ones (or the same) and never touches a list after handing it on.
+
+Lifecycle, as in Flink: ``setup`` and ``initialize_state`` from the last operator of the chain to the first, ``open``
+from the last to the first, then batches, watermarks and timers; ``snapshot_state`` at each barrier, from the first to
+the last; at the end of the input ``finish`` and ``close`` from the first to the last. ``dispose`` comes always, and
+alone when the task failed or was cancelled.
+
+Channels: a task of a keyed vertex serves several key groups one after the other with the same operator instances.
+``begin_channel`` announces the next one; ``context.keyed_state`` then holds that key group's state. An operator must
+keep nothing of a channel in its attributes beyond ``end_channel``, except in ``context.operator_state``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+
+if TYPE_CHECKING:
+    from flinkish.core.metrics import MetricGroup
+    from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+    from flinkish.runtime.state.operator_state import OperatorState
+
+
+class Output(Protocol):
+    """Where an operator sends its results: the next operators of the chain, the vertex' out-edges, or both."""
+
+    def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """Hand on a batch. An empty batch may be skipped by the caller."""
+
+    def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:
+        """Hand on a batch to a side output; dropped when nobody listens to that tag."""
+
+    def has_side(self, tag_id: str) -> bool:
+        """Whether anybody listens to that tag."""
+
+    def emit_watermark(self, watermark_ms: int) -> None:
+        """Hand on a watermark."""
+
+    def emit_status(self, idle: bool) -> None:
+        """Hand on that this stream became idle (or active again)."""
+
+
+@dataclass
+class EpochInfo:
+    """What every operator may know of the running epoch. One object per task, updated at each epoch."""
+
+    epoch: int = 0
+    #: processing time of the whole epoch, in ms (docs/semantics.md)
+    processing_time_ms: int = 0
+    #: combined watermark of the channel being processed
+    watermark_ms: int = MIN_TIMESTAMP_MS
+    channel: int = 0
+    end_of_input: bool = False
+
+
+@dataclass
+class OperatorContext:
+    """Everything an operator gets from its task, at ``setup``."""
+
+    uid: str
+    name: str
+    task_name: str
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+    attempt: int
+    epoch: EpochInfo
+    metrics: MetricGroup
+    #: Some only in the head operator of a keyed vertex
+    keyed_state: KeyedStateBackend | None
+    operator_state: OperatorState
+    #: one key selector per input of a keyed vertex, else ()
+    key_selectors: tuple[Callable[[Any], Any], ...] = ()
+    job_parameters: dict[str, str] = field(default_factory=dict)
+    #: the JSON-able configuration of the job
+    configuration: dict[str, str] = field(default_factory=dict)
+
+
+class StreamOperator(ABC):
+    """Base of all operators. Subclasses implement ``process_batch`` and override what they need."""
+
+    context: OperatorContext
+    output: Output
+
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        """First call: learn the surroundings. No user code yet."""
+        self.context = context
+        self.output = output
+
+    def initialize_state(self) -> None:  # noqa: B027 - an optional step of the lifecycle
+        """Register states. Keyed state of single keys is not accessible yet."""
+
+    def open(self) -> None:  # noqa: B027
+        """Open user functions."""
+
+    def begin_channel(self) -> None:  # noqa: B027
+        """The next batches belong to ``context.epoch.channel``."""
+
+    def end_channel(self) -> None:  # noqa: B027
+        """The channel's state is about to be written."""
+
+    @abstractmethod
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        """Process records between two watermarks."""
+
+    def process_watermark(self, watermark_ms: int) -> None:
+        """The watermark rose: fire what is due, then hand it on."""
+        self.output.emit_watermark(watermark_ms)
+
+    def process_status(self, idle: bool) -> None:
+        """All inputs are idle, or one is active again."""
+        self.output.emit_status(idle)
+
+    def advance_processing_time(self, time_ms: int) -> None:  # noqa: B027
+        """Fire the processing-time timers of the current channel that are due at ``time_ms``."""
+
+    def snapshot_state(self) -> None:  # noqa: B027
+        """The barrier: no more records in this epoch for this channel. May emit (sink writers hand over here)."""
+
+    def finish(self) -> None:  # noqa: B027
+        """End of the input for this channel, after the MAX watermark: flush what is buffered."""
+
+    def close(self) -> None:  # noqa: B027
+        """Normal end of the task: close user functions."""
+
+    def dispose(self) -> None:  # noqa: B027
+        """Release everything; called once in any case. Closes user functions that ``close`` did not reach."""
+
+
+class OperatorFactory(Protocol):
+    """Makes one operator instance per subtask, in the worker. Picklable by cloudpickle; small."""
+
+    #: True when the operator needs `context.keyed_state`
+    keyed: bool
+    #: True when its subtask holds what belongs to no key (broadcast or operator state): DESIGN's subtask channel
+    has_subtask_state: bool
+    #: True when user code can see single watermarks or register event-time timers: sources then stamp finely
+    watermark_sensitive: bool
+    #: True when processing time must go on without data (processing-time timers)
+    uses_processing_time: bool
+
+    def create(self) -> StreamOperator:
+        """A fresh operator."""
+
+
+class OperatorFactoryBase:
+    """Defaults for factories."""
+
+    keyed: bool = False
+    has_subtask_state: bool = False
+    watermark_sensitive: bool = False
+    uses_processing_time: bool = False
