@@ -1,0 +1,95 @@
+"""The contracts between sources and the engine.
+
+A source is one of two kinds:
+
+* :class:`GeneratedSource`: the worker makes the records of (split, tick) itself, from nothing but these two numbers.
+  A *tick* is the share of one epoch. Collections, sequences and generators. Runs in the minicluster as well.
+* :class:`DataFrameSource`: Spark reads (``load`` gives a streaming DataFrame), a :class:`RecordDecoder` in the worker
+  turns Arrow batches into lists. Files, Kafka, Delta, any streaming DataFrame.
+
+Both are replayable: an epoch that runs again reads the same records.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flinkish.common.typeinfo import TypeInformation
+
+if TYPE_CHECKING:
+    import pyarrow
+
+#: Name of the column that holds the split a record belongs to (a Kafka partition), if the source has stable splits.
+SPLIT_COLUMN = "__split"
+
+
+@dataclass(frozen=True)
+class SourceLimits:
+    """How much one epoch may take in from one source."""
+
+    max_records: int = 2_000_000
+    max_bytes: int = 256 * 1024 * 1024
+    batch_size: int = 10_000
+
+
+class Source(ABC):
+    """What ``from_source`` takes."""
+
+    @property
+    @abstractmethod
+    def bounded(self) -> bool:
+        """Whether the source has an end."""
+
+    @property
+    @abstractmethod
+    def produced_type(self) -> TypeInformation:
+        """The type of its records."""
+
+
+class GeneratedBatch(NamedTuple):
+    """Records of one split and tick. ``finished``: the split has no record after these."""
+
+    values: list[Any]
+    timestamps: list[int] | None
+    finished: bool
+
+
+class GeneratedSource(Source):
+    """Records made in the worker. Small and picklable: it travels with the job."""
+
+    @property
+    @abstractmethod
+    def splits(self) -> int:
+        """Number of parallel splits, at least 1; fixed for the life of the job."""
+
+    @abstractmethod
+    def read(self, split: int, tick: int, max_records: int) -> GeneratedBatch:
+        """The records of ``split`` in the ``tick``-th epoch (from 0), at most ``max_records``; always the same for the
+        same arguments. A tick after the end gives no record and ``finished``."""
+
+
+class RecordDecoder(ABC):
+    """Turns the Arrow batches of a source's DataFrame into records, in the worker. Picklable."""
+
+    @abstractmethod
+    def decode(self, batch: pyarrow.RecordBatch) -> tuple[list[Any], list[int] | None]:
+        """(values, timestamps in ms or None). Never drops a record silently: MalformedRecordError."""
+
+
+class DataFrameSource(Source):
+    """Records that Spark reads."""
+
+    @abstractmethod
+    def load(self, spark: Any, limits: SourceLimits, start: str | None) -> Any:
+        """A streaming DataFrame of exactly the columns that ``decoder()`` needs, plus ``SPLIT_COLUMN`` (string) when
+        the source has stable splits. ``start``: offsets of a savepoint (as `end_offset` gave them), or None."""
+
+    @abstractmethod
+    def decoder(self) -> RecordDecoder:
+        """How the worker reads its batches."""
+
+    def declared_splits(self) -> tuple[str, ...]:
+        """Splits known before any record was read: a silent one holds the watermark back. () when unknown."""
+        return ()
