@@ -1,0 +1,71 @@
+"""Key groups: the unit in which keyed state is placed and moved (Flink's KeyGroupRangeAssignment)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flinkish.errors import InvalidKeyError
+from flinkish.runtime.stable_hash import stable_hash
+
+#: How many distinct keys a task remembers the key group of. Hashing a key costs ten times a look-up.
+KEY_CACHE_SIZE = 200_000
+
+
+def key_group_of(key: Any, max_parallelism: int) -> int:
+    """The key group of a key, ``0 <= group < max_parallelism``."""
+    return stable_hash(key) % max_parallelism
+
+
+def subtask_of(key_group: int, parallelism: int, max_parallelism: int) -> int:
+    """The subtask that owns a key group, as in Flink.
+
+    >>> [subtask_of(group, 2, 5) for group in range(5)]
+    [0, 0, 0, 1, 1]
+    """
+    return key_group * parallelism // max_parallelism
+
+
+def key_groups_of(subtask: int, parallelism: int, max_parallelism: int) -> range:
+    """The key groups that a subtask owns, as in Flink.
+
+    >>> key_groups_of(0, 2, 5), key_groups_of(1, 2, 5)
+    (range(0, 3), range(3, 5))
+    """
+    first = -(-subtask * max_parallelism // parallelism)
+    end = -(-(subtask + 1) * max_parallelism // parallelism)
+    return range(first, end)
+
+
+def default_max_parallelism(parallelism: int) -> int:
+    """A small multiple of the parallelism: each key group costs Spark about 2 ms per epoch, and the number can change
+    at a restore, so it needs no headroom (unlike Flink's 128)."""
+    return max(4, 4 * parallelism)
+
+
+class KeyCache(dict[Any, Any]):
+    """key -> ``place(key group)``, bounded. ``cache[key]`` computes what is missing, so a whole batch is placed by
+    ``map(cache.__getitem__, keys)`` without a Python call per known key."""
+
+    def __init__(self, max_parallelism: int, place: Callable[[int], Any], limit: int = KEY_CACHE_SIZE) -> None:
+        super().__init__()
+        self._max_parallelism = max_parallelism
+        self._place = place
+        self._limit = limit
+
+    def __missing__(self, key: Any) -> Any:
+        if len(self) >= self._limit:
+            self.clear()
+        place = self._place(key_group_of(key, self._max_parallelism))
+        self[key] = place
+        return place
+
+
+def unhashable_key(key_type: str, where: str) -> InvalidKeyError:
+    """The error for a key such as a list or a dict."""
+    return InvalidKeyError(
+        f"a key of type {key_type} cannot be hashed",
+        where=where,
+        expected="a key that can stand in a dict",
+        hint="return a tuple, a string or a number from the key selector",
+    )

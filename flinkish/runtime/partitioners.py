@@ -1,0 +1,296 @@
+"""How a stream is spread over the channels of its receiver (Flink's StreamPartitioners).
+
+A partitioner is a small frozen value that travels with the plan; ``bind`` makes the working form for one sender. The
+working form puts the records of a batch into one list per channel: ``spread(values, timestamps, buckets)``.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from flinkish.errors import InvalidKeyError, ProgramError
+from flinkish.runtime.key_groups import KeyCache, subtask_of, unhashable_key
+
+
+class Bucket:
+    """Records on their way to one channel."""
+
+    __slots__ = ("append", "events", "append_timestamp", "stamp", "timestamps", "values")
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self.timestamps: list[int] = []
+        self.events: list[tuple[int, int, bool | None]] = []
+        self.append = self.values.append
+        self.append_timestamp = self.timestamps.append
+        #: the last watermark written to this bucket
+        self.stamp: int | None = None
+
+    def extend(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """Take in a whole batch."""
+        self.values.extend(values)
+        if timestamps is not None:
+            self.timestamps.extend(timestamps)
+
+    def clear(self) -> None:
+        """Empty it, keeping the lists themselves: key caches hold their bound ``append``."""
+        self.values.clear()
+        self.timestamps.clear()
+        self.events.clear()
+
+
+class Spread(Protocol):
+    """The working form of a partitioner."""
+
+    def __call__(self, values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
+        """Put each record into the bucket(s) of its channel(s)."""
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Who sends: its subtask and parallelism, and the number of channels and subtasks of the receiver."""
+
+    subtask: int
+    parallelism: int
+    channels: int
+    target_parallelism: int
+    where: str
+
+
+class Partitioner(ABC):
+    """Base of all partitioners."""
+
+    #: name in plans, as in Flink's (FORWARD, HASH, REBALANCE, ...)
+    ship_strategy: str
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether a sender reaches only some subtasks of the receiver."""
+        return False
+
+    @abstractmethod
+    def bind(self, sender: Sender) -> Spread:
+        """The working form for one sender."""
+
+
+@dataclass(frozen=True)
+class ForwardPartitioner(Partitioner):
+    """To the subtask of the same index."""
+
+    ship_strategy = "FORWARD"
+
+    @property
+    def pointwise(self) -> bool:
+        return True
+
+    def bind(self, sender: Sender) -> Spread:
+        target = sender.subtask % sender.channels
+
+        def spread(values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
+            buckets[target].extend(values, timestamps)
+
+        return spread
+
+
+@dataclass(frozen=True)
+class GlobalPartitioner(Partitioner):
+    """To the first subtask."""
+
+    ship_strategy = "GLOBAL"
+
+    def bind(self, sender: Sender) -> Spread:
+        def spread(values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
+            buckets[0].extend(values, timestamps)
+
+        return spread
+
+
+@dataclass(frozen=True)
+class BroadcastPartitioner(Partitioner):
+    """To every channel."""
+
+    ship_strategy = "BROADCAST"
+
+    def bind(self, sender: Sender) -> Spread:
+        def spread(values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
+            for bucket in buckets:
+                bucket.extend(values, timestamps)
+
+        return spread
+
+
+def _round_robin(targets: range, first: int) -> Spread:
+    """Record by record over ``targets``; the position goes on from batch to batch."""
+    position = first % len(targets)
+
+    def spread(values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
+        nonlocal position
+        count = len(targets)
+        for offset in range(min(count, len(values))):
+            share = None if timestamps is None else timestamps[offset::count]
+            buckets[targets[(position + offset) % count]].extend(values[offset::count], share)
+        position = (position + len(values)) % count
+
+    return spread
+
+
+@dataclass(frozen=True)
+class RebalancePartitioner(Partitioner):
+    """Round-robin over all subtasks. Starts at the sender's own index, so that replays are deterministic (Flink: random)."""
+
+    ship_strategy = "REBALANCE"
+
+    def bind(self, sender: Sender) -> Spread:
+        return _round_robin(range(sender.channels), sender.subtask)
+
+
+@dataclass(frozen=True)
+class RescalePartitioner(Partitioner):
+    """Round-robin over the subtasks near the sender."""
+
+    ship_strategy = "RESCALE"
+
+    @property
+    def pointwise(self) -> bool:
+        return True
+
+    def bind(self, sender: Sender) -> Spread:
+        if sender.parallelism >= sender.channels:
+            target = sender.subtask * sender.channels // sender.parallelism
+            return _round_robin(range(target, target + 1), 0)
+        first = sender.subtask * sender.channels // sender.parallelism
+        end = (sender.subtask + 1) * sender.channels // sender.parallelism
+        return _round_robin(range(first, end), 0)
+
+
+@dataclass(frozen=True)
+class ShufflePartitioner(Partitioner):
+    """Uniformly at random, from a fixed seed: a replayed epoch places records as before."""
+
+    ship_strategy = "SHUFFLE"
+    seed: int = 0
+
+    def bind(self, sender: Sender) -> Spread:
+        choose = random.Random(self.seed * 31 + sender.subtask)
+
+        def spread(values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
+            _spread_by_index(choose.choices(range(sender.channels), k=len(values)), values, timestamps, buckets)
+
+        return spread
+
+
+@dataclass(frozen=True)
+class KeyGroupPartitioner(Partitioner):
+    """To the key group of the record's key."""
+
+    key_selector: Callable[[Any], Any]
+    max_parallelism: int
+    ship_strategy = "HASH"
+
+    def bind(self, sender: Sender) -> Spread:
+        return _KeyGroupSpread(self.key_selector, self.max_parallelism, sender.where)
+
+
+class _KeyGroupSpread:
+    """The hottest loop of a sender: one dictionary look-up and one ``append`` a record."""
+
+    def __init__(self, key_selector: Callable[[Any], Any], max_parallelism: int, where: str) -> None:
+        self._selector = key_selector
+        self._max_parallelism = max_parallelism
+        self._where = where
+        self._buckets: list[Bucket] | None = None
+        self._appends: KeyCache = KeyCache(max_parallelism, lambda group: group)
+
+    def __call__(self, values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
+        if buckets is not self._buckets:
+            self._buckets = buckets
+            place = buckets.__getitem__
+            if timestamps is None:
+                self._appends = KeyCache(self._max_parallelism, lambda group: place(group).append)
+            else:
+                self._appends = KeyCache(self._max_parallelism, place)
+        try:
+            self._spread(values, timestamps)
+        except TypeError as error:
+            raise self._explain(error, values) from error
+        except InvalidKeyError as error:
+            raise InvalidKeyError(
+                error.what, where=self._where, expected=error.expected, hint=error.hint
+            ) from error
+
+    def _spread(self, values: list[Any], timestamps: list[int] | None) -> None:
+        targets = map(self._appends.__getitem__, map(self._selector, values))
+        if timestamps is None:
+            for value, append in zip(values, targets):
+                append(value)
+        else:
+            for value, timestamp, bucket in zip(values, timestamps, targets):
+                bucket.append(value)
+                bucket.append_timestamp(timestamp)
+
+    def _explain(self, error: TypeError, values: list[Any]) -> Exception:
+        """A TypeError of the dictionary means an unhashable key; any other is the selector's own."""
+        if "unhashable" not in str(error):
+            return error
+        for value in values:
+            key = self._selector(value)
+            try:
+                hash(key)
+            except TypeError:
+                return unhashable_key(type(key).__name__, self._where)
+        return error
+
+
+@dataclass(frozen=True)
+class KeyGroupSubtaskPartitioner(Partitioner):
+    """To the subtask that owns the key's key group (for non-keyed receivers of a keyed stream)."""
+
+    key_selector: Callable[[Any], Any]
+    max_parallelism: int
+    ship_strategy = "HASH"
+
+    def bind(self, sender: Sender) -> Spread:
+        parallelism = sender.target_parallelism
+        cache = KeyCache(self.max_parallelism, lambda group: subtask_of(group, parallelism, self.max_parallelism))
+
+        def spread(values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
+            _spread_by_index(map(cache.__getitem__, map(self.key_selector, values)), values, timestamps, buckets)
+
+        return spread
+
+
+@dataclass(frozen=True)
+class CustomPartitioner(Partitioner):
+    """``partition(key, number of subtasks)`` of the user."""
+
+    partition: Callable[[Any, int], int]
+    key_selector: Callable[[Any], Any]
+    ship_strategy = "CUSTOM"
+
+    def bind(self, sender: Sender) -> Spread:
+        def spread(values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
+            count = sender.channels
+            targets = [self.partition(key, count) for key in map(self.key_selector, values)]
+            for target in targets:
+                if not 0 <= target < count:
+                    raise ProgramError(
+                        f"the partitioner returned {target}", where=sender.where, expected=f"a number from 0 to {count - 1}"
+                    )
+            _spread_by_index(targets, values, timestamps, buckets)
+
+        return spread
+
+
+def _spread_by_index(indices: Any, values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
+    if timestamps is None:
+        for value, index in zip(values, indices):
+            buckets[index].append(value)
+    else:
+        for value, timestamp, index in zip(values, timestamps, indices):
+            bucket = buckets[index]
+            bucket.append(value)
+            bucket.append_timestamp(timestamp)

@@ -1,0 +1,136 @@
+"""A hash that is the same in every process and agrees with Python's equality.
+
+State is looked up with ``==`` in the process that owns the key group, so two equal keys must reach the same key
+group: ``1``, ``1.0``, ``True``, ``Decimal(1)`` and their numpy twins are one key. Python's own hash of numbers has
+that property and is not randomised; that of strings and bytes is randomised per process, so those are hashed here.
+A key that is not equal to itself (NaN) can never be found again and is refused.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import numbers
+import uuid
+import zlib
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from typing import Any
+
+from flinkish.common.types import Row
+from flinkish.errors import InvalidKeyError
+
+_MASK = (1 << 64) - 1
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+
+
+def stable_hash(key: Any) -> int:
+    """A non-negative 31-bit hash.
+
+    >>> stable_hash(1) == stable_hash(1.0) == stable_hash(True)
+    True
+    """
+    return _mix(_raw(key)) & 0x7FFFFFFF
+
+
+def _raw(key: Any) -> int:
+    hasher = _HASHERS.get(type(key))
+    if hasher is not None:
+        return hasher(key)
+    return _raw_of_other(key)
+
+
+def _raw_of_other(key: Any) -> int:
+    """Subclasses and rarer types, most specific first."""
+    if isinstance(key, enum.Enum) and not isinstance(key, (int, str)):
+        return _text(f"{type(key).__qualname__}.{key.name}")
+    if isinstance(key, (numbers.Number, Decimal)) or hasattr(key, "dtype") and hasattr(key, "item"):
+        return _number(key)
+    for kind, hasher in _HASHERS.items():
+        if kind is not type(None) and isinstance(key, kind):
+            return hasher(key)
+    if is_dataclass(key) and not isinstance(key, type) and type(key).__hash__ not in (None, object.__hash__):
+        return _combine(_text(type(key).__qualname__), *(_raw(getattr(key, f.name)) for f in fields(key) if f.compare))
+    raise InvalidKeyError(
+        f"a key of type {type(key).__name__} has no hash that is the same in every process",
+        expected="None, bool, int, float, Decimal, str, bytes, date, time, datetime, timedelta, UUID, Enum, "
+        "or a tuple, frozenset, Row or frozen dataclass of these",
+        hint="return such a value from the key selector, for example tuple(key) for a list",
+    )
+
+
+def _number(key: Any) -> int:
+    if hasattr(key, "item") and getattr(key, "ndim", 0) == 0:
+        key = key.item()
+        if not isinstance(key, numbers.Number):
+            return _raw(key)
+    if key != key:
+        raise InvalidKeyError(
+            "a key is NaN", expected="a key that equals itself", hint="filter such records out or give them another key"
+        )
+    return hash(key)
+
+
+def _text(key: str) -> int:
+    data = key.encode("utf-8", "surrogatepass")
+    return zlib.crc32(data) | zlib.adler32(data) << 32
+
+
+def _bytes(key: bytes) -> int:
+    return zlib.crc32(key, 0x5BD1E995) | len(key) << 32
+
+
+def _combine(*parts: int) -> int:
+    result = 0x345678 + len(parts)
+    for part in parts:
+        result = _mix(result * 1000003 ^ (part & _MASK))
+    return result
+
+
+def _sequence(key: Any) -> int:
+    return _combine(*map(_raw, key))
+
+
+def _set(key: frozenset[Any]) -> int:
+    return _combine(*sorted(map(_mix, map(_raw, key))))
+
+
+def _datetime(key: dt.datetime) -> int:
+    if key.tzinfo is None or key.utcoffset() is None:
+        return _text(key.replace(tzinfo=None, fold=0).isoformat())
+    delta = key - _EPOCH
+    return _combine(delta.days, delta.seconds, delta.microseconds)
+
+
+def _time(key: dt.time) -> int:
+    if key.utcoffset() is None:
+        return _text(key.replace(tzinfo=None, fold=0).isoformat())
+    offset = key.utcoffset() or dt.timedelta()
+    return _combine(((key.hour * 60 + key.minute) * 60 + key.second) - int(offset.total_seconds()), key.microsecond)
+
+
+_HASHERS: dict[type, Callable[[Any], int]] = {
+    str: _text,
+    int: hash,
+    bool: hash,
+    float: _number,
+    type(None): lambda _: 0x6E756C6C,
+    tuple: _sequence,
+    bytes: _bytes,
+    frozenset: _set,
+    dt.datetime: _datetime,
+    dt.date: lambda key: _combine(0xDA7E, key.toordinal()),
+    dt.time: _time,
+    dt.timedelta: lambda key: _combine(0xDE17A, key.days, key.seconds, key.microseconds),
+    uuid.UUID: lambda key: _combine(0x1D, key.int & _MASK, key.int >> 64),
+    Row: _sequence,
+}
+
+
+def _mix(value: int) -> int:
+    """The 64-bit finalizer of MurmurHash3: spreads keys that differ in few bits."""
+    value &= _MASK
+    value = (value ^ value >> 33) * 0xFF51AFD7ED558CCD & _MASK
+    value = (value ^ value >> 33) * 0xC4CEB9FE1A85EC53 & _MASK
+    return value ^ value >> 33
