@@ -1,0 +1,166 @@
+"""The timers of one timer service in one key group, in both time domains.
+
+The rule: a timer is (domain, timestamp, key, namespace), at most once; it fires in timestamp order, timers of one
+timestamp in the order in which they were registered; and before a timer fires it is gone from the queue, so that what
+user code does to the queue while timers fire (register, delete, register the same again) has its full effect at once,
+as in Flink's ``InternalTimerServiceImpl.advanceWatermark``.
+
+Timers of one timestamp share a bucket and the heap holds each timestamp once: with windows, many keys have one
+timestamp. A bucket that became empty by deletion stays in the heap until it comes first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from itertools import repeat
+from typing import Any
+
+from flinkish.core.time_domain import TimeDomain
+
+#: (namespace, key), the order in which changes are reported
+_Entry = tuple[Hashable, Any]
+#: timers of one (timestamp, namespace) in the order of registration
+TimerRun = tuple[int, Hashable, list[Any]]
+
+
+class TimerQueue:
+    """See the module.
+
+    >>> q = TimerQueue(); q.register(TimeDomain.EVENT_TIME, 10, "a"); q.register(TimeDomain.EVENT_TIME, 10, "a")
+    True
+    False
+    >>> list(q.pop_due(TimeDomain.EVENT_TIME, 10))
+    [(10, 'a', None)]
+    """
+
+    __slots__ = ("_changed", "_event", "_processing")
+
+    def __init__(self) -> None:
+        self._changed: set[_Entry] = set()
+        self._event = _DomainTimers()
+        self._processing = _DomainTimers()
+
+    def register(self, domain: TimeDomain, timestamp_ms: int, key: Any, namespace: Hashable = None) -> bool:
+        """Add a timer; False if it is there already."""
+        entry = (namespace, key)
+        bucket = self._domain(domain).bucket(timestamp_ms)
+        if entry in bucket:
+            return False
+        bucket[entry] = None
+        self._changed.add(entry)
+        return True
+
+    def register_all(
+        self, domain: TimeDomain, timestamp_ms: int, keys: Iterable[Any], namespace: Hashable = None
+    ) -> None:
+        """``register`` for many keys (which may repeat) of one timestamp and namespace."""
+        entries = dict.fromkeys(zip(repeat(namespace), keys))
+        if not entries:
+            return
+        bucket = self._domain(domain).bucket(timestamp_ms)
+        fresh = dict.fromkeys(entry for entry in entries if entry not in bucket) if bucket else entries
+        bucket.update(fresh)
+        self._changed.update(fresh)
+
+    def delete(self, domain: TimeDomain, timestamp_ms: int, key: Any, namespace: Hashable = None) -> bool:
+        """Forget a timer; False if there is none."""
+        entry = (namespace, key)
+        bucket = self._domain(domain).buckets.get(timestamp_ms)
+        if not bucket or entry not in bucket:
+            return False
+        del bucket[entry]
+        self._changed.add(entry)
+        return True
+
+    def next(self, domain: TimeDomain) -> int | None:
+        """The timestamp of the earliest timer."""
+        return self._domain(domain).first()
+
+    def pop_due(self, domain: TimeDomain, upto_ms: int) -> Iterator[tuple[int, Any, Hashable]]:
+        """Take out the timers with a timestamp <= ``upto_ms`` one by one, also those registered meanwhile:
+        (timestamp, key, namespace). What is not consumed stays in the queue."""
+        timers = self._domain(domain)
+        while (timestamp_ms := timers.first()) is not None and timestamp_ms <= upto_ms:
+            entry = timers.pop(timestamp_ms)
+            self._changed.add(entry)
+            namespace, key = entry
+            yield timestamp_ms, key, namespace
+
+    def __len__(self) -> int:
+        return sum(map(len, self._event.buckets.values())) + sum(map(len, self._processing.buckets.values()))
+
+    @property
+    def changed(self) -> bool:
+        """Whether a timer came or went since `forget_changes`."""
+        return bool(self._changed)
+
+    def changed_keys(self) -> set[_Entry]:
+        """{(namespace, key)} whose timers changed since `forget_changes`."""
+        return set(self._changed)
+
+    def forget_changes(self) -> None:
+        """The changes are written."""
+        self._changed = set()
+
+    def runs(self, domain: TimeDomain) -> list[TimerRun]:
+        """All timers of a domain in firing order, joined where timestamp and namespace are the same."""
+        runs: list[TimerRun] = []
+        for timestamp_ms, bucket in sorted(self._domain(domain).buckets.items()):
+            run: TimerRun | None = None
+            for namespace, key in bucket:
+                if run is None or run[1] != namespace:
+                    run = (timestamp_ms, namespace, [])
+                    runs.append(run)
+                run[2].append(key)
+        return runs
+
+    def load_runs(self, domain: TimeDomain, runs: Iterable[TimerRun]) -> None:
+        """Take in what `runs` gave, into an empty domain; no change is recorded."""
+        timers = self._domain(domain)
+        for timestamp_ms, namespace, keys in runs:
+            timers.buckets.setdefault(timestamp_ms, {}).update(dict.fromkeys(zip(repeat(namespace), keys)))
+        timers.heap = list(timers.buckets)
+        heapify(timers.heap)
+
+    def _domain(self, domain: TimeDomain) -> _DomainTimers:
+        return self._event if domain is TimeDomain.EVENT_TIME else self._processing
+
+
+class _DomainTimers:
+    """Buckets by timestamp; ``heap`` holds exactly the keys of ``buckets``."""
+
+    __slots__ = ("buckets", "heap")
+
+    def __init__(self) -> None:
+        self.heap: list[int] = []
+        self.buckets: dict[int, dict[_Entry, None]] = {}
+
+    def bucket(self, timestamp_ms: int) -> dict[_Entry, None]:
+        """The bucket of a timestamp, created if absent."""
+        bucket = self.buckets.get(timestamp_ms)
+        if bucket is None:
+            bucket = self.buckets[timestamp_ms] = {}
+            heappush(self.heap, timestamp_ms)
+        return bucket
+
+    def first(self) -> int | None:
+        """The earliest timestamp that has a timer."""
+        while self.heap:
+            timestamp_ms = self.heap[0]
+            if self.buckets[timestamp_ms]:
+                return timestamp_ms
+            del self.buckets[heappop(self.heap)]
+        return None
+
+    def pop(self, timestamp_ms: int) -> _Entry:
+        """Take the first timer out of a bucket that has one."""
+        bucket = self.buckets[timestamp_ms]
+        if len(bucket) == 1:
+            return bucket.popitem()[0]
+        # taking the first item of a plain dict again and again is quadratic; an OrderedDict costs too much memory to
+        # be used for timers that only wait
+        if not isinstance(bucket, OrderedDict):
+            bucket = self.buckets[timestamp_ms] = OrderedDict(bucket)
+        return bucket.popitem(last=False)[0]
