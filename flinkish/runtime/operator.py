@@ -107,6 +107,16 @@ class StreamOperator(ABC):
     def end_channel(self) -> None:  # noqa: B027
         """The channel's state is about to be written."""
 
+    def save_channel(self) -> Any:
+        """A small value that must outlive the epoch for this channel (a watermark generator's); kept in its header."""
+        return None
+
+    def restore_channel(self, saved: Any) -> None:  # noqa: B027
+        """What `save_channel` gave in the channel's last epoch, or None."""
+
+    def begin_split(self, split: str) -> None:  # noqa: B027
+        """Source tasks only: the next batches come from this split."""
+
     @abstractmethod
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         """Process records between two watermarks."""

@@ -202,32 +202,32 @@ class _KeyGroupSpread:
         self._selector = key_selector
         self._max_parallelism = max_parallelism
         self._where = where
-        self._buckets: list[Bucket] | None = None
-        self._appends: KeyCache = KeyCache(max_parallelism, lambda group: group)
+        self._bound_to: list[Bucket] | None = None
+        self._bind([])
+
+    def _bind(self, buckets: list[Bucket]) -> None:
+        """The caches hold what to call, not where to look: they belong to one list of buckets."""
+        self._bound_to = buckets
+        self._appends = KeyCache(self._max_parallelism, lambda group: buckets[group].append)
+        self._buckets = KeyCache(self._max_parallelism, lambda group: buckets[group])
 
     def __call__(self, values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
-        if buckets is not self._buckets:
-            self._buckets = buckets
-            place = buckets.__getitem__
-            if timestamps is None:
-                self._appends = KeyCache(self._max_parallelism, lambda group: place(group).append)
-            else:
-                self._appends = KeyCache(self._max_parallelism, place)
+        if buckets is not self._bound_to:
+            self._bind(buckets)
         try:
             self._spread(values, timestamps)
         except TypeError as error:
             raise self._explain(error, values) from error
         except InvalidKeyError as error:
-            raise InvalidKeyError(
-                error.what, where=self._where, expected=error.expected, hint=error.hint
-            ) from error
+            raise InvalidKeyError(error.what, where=self._where, expected=error.expected, hint=error.hint) from error
 
     def _spread(self, values: list[Any], timestamps: list[int] | None) -> None:
-        targets = map(self._appends.__getitem__, map(self._selector, values))
         if timestamps is None:
-            for value, append in zip(values, targets):
+            appends = map(self._appends.__getitem__, map(self._selector, values))
+            for value, append in zip(values, appends):
                 append(value)
         else:
+            targets = map(self._buckets.__getitem__, map(self._selector, values))
             for value, timestamp, bucket in zip(values, timestamps, targets):
                 bucket.append(value)
                 bucket.append_timestamp(timestamp)

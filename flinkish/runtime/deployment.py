@@ -1,0 +1,179 @@
+"""What a task needs to know to run: frozen descriptions that travel from the driver to the workers.
+
+``graph`` makes them (Flink's TaskDeploymentDescriptor); ``runtime`` reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from flinkish.core.sink import Sink
+from flinkish.core.source import Source
+from flinkish.runtime.key_groups import key_groups_of, subtask_of
+from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.partitioners import Partitioner
+
+#: Vertex number of rows that carry a task's report.
+REPORT_VERTEX = -1
+
+
+class ChannelKind(Enum):
+    """What a channel stands for."""
+
+    KEY_GROUP = "key group"
+    SUBTASK = "subtask"
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A unit of state and of input. Its ``number`` is the key group; subtask channels of keyed vertices are numbered
+    from ``max_parallelism`` on."""
+
+    number: int
+    kind: ChannelKind
+    subtask: int
+
+
+@dataclass(frozen=True)
+class EdgeDescriptor:
+    """An out-edge of an operator, to another vertex."""
+
+    target: int
+    input_index: int
+    partitioner: Partitioner
+    #: channel numbers of the receiver that the partitioner chooses from
+    target_channels: tuple[int, ...]
+    target_parallelism: int
+    tag: str | None = None
+    #: send every channel something in every epoch, even when no watermark was ever seen (processing-time timers)
+    always_call: bool = False
+
+
+@dataclass(frozen=True)
+class OperatorDescriptor:
+    """One operator of a chain. ``parent`` is the index of the operator that feeds it within the chain (-1: the input)."""
+
+    uid: str
+    name: str
+    factory: OperatorFactory
+    parent: int = -1
+    parent_tag: str | None = None
+    edges: tuple[EdgeDescriptor, ...] = ()
+    #: number of the sink that this operator is the writer of
+    sink: int | None = None
+    #: whether the user chose the uid
+    uid_given: bool = False
+
+
+@dataclass(frozen=True)
+class InputDescriptor:
+    """An upstream vertex of a vertex."""
+
+    vertex: int
+    input_index: int
+    #: of the sources' watermark strategy; None when there is no idleness detection
+    idle_timeout_ms: int | None = None
+    #: origins known before the first record; () when unknown
+    declared_origins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class VertexDescriptor:
+    """A chain of operators that runs as one task per subtask (Flink's job vertex)."""
+
+    id: int
+    name: str
+    level: int
+    operators: tuple[OperatorDescriptor, ...]
+    parallelism: int
+    max_parallelism: int
+    inputs: tuple[InputDescriptor, ...] = ()
+    #: one per input of a keyed vertex
+    key_selectors: tuple[Callable[[Any], Any], ...] = ()
+    keyed: bool = False
+    has_subtask_channel: bool = False
+    source: Source | None = None
+
+    @property
+    def head(self) -> OperatorDescriptor:
+        """The operator that receives the input."""
+        return self.operators[0]
+
+    def channels(self) -> list[Channel]:
+        """All channels, in the order in which a subtask serves them: its subtask channel before its key groups."""
+        channels: list[Channel] = []
+        for subtask in range(self.parallelism):
+            if not self.keyed:
+                channels.append(Channel(subtask, ChannelKind.SUBTASK, subtask))
+                continue
+            if self.has_subtask_channel:
+                channels.append(Channel(self.max_parallelism + subtask, ChannelKind.SUBTASK, subtask))
+            for group in key_groups_of(subtask, self.parallelism, self.max_parallelism):
+                channels.append(Channel(group, ChannelKind.KEY_GROUP, subtask))
+        return channels
+
+    def channel(self, number: int) -> Channel:
+        """The channel of that number."""
+        if not self.keyed:
+            return Channel(number, ChannelKind.SUBTASK, number)
+        if number >= self.max_parallelism:
+            return Channel(number, ChannelKind.SUBTASK, number - self.max_parallelism)
+        return Channel(number, ChannelKind.KEY_GROUP, subtask_of(number, self.parallelism, self.max_parallelism))
+
+    def task_name(self, subtask: int) -> str:
+        """As Flink shows it: ``Map -> Sink (1/2)``."""
+        return f"{self.name} ({subtask + 1}/{self.parallelism})"
+
+
+@dataclass(frozen=True)
+class SinkDescriptor:
+    """The end of a way: where committables or records leave the dataflow."""
+
+    id: int
+    uid: str
+    name: str
+    sink: Sink
+    parallelism: int
+    #: the type of the records, for DataFrame sinks
+    input_type: Any = None
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """What every task needs of the configuration."""
+
+    source_batch_size: int = 10_000
+    buffer_max_records: int = 20_000
+    max_records_per_epoch: int = 2_000_000
+    max_bytes_per_epoch: int = 256 * 1024 * 1024
+    auto_watermark_interval_ms: int = 200
+    job_parameters: dict[str, str] = field(default_factory=dict)
+    configuration: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class JobDescriptor:
+    """A whole job graph."""
+
+    job_id: str
+    name: str
+    vertices: tuple[VertexDescriptor, ...]
+    sinks: tuple[SinkDescriptor, ...]
+    settings: JobSettings = JobSettings()
+    attempt: int = 0
+
+    def vertex(self, vertex_id: int) -> VertexDescriptor:
+        """The vertex of that number (its place in ``vertices``)."""
+        return self.vertices[vertex_id]
+
+    @property
+    def levels(self) -> int:
+        """Number of levels without the sources' one."""
+        return max((vertex.level for vertex in self.vertices), default=0)
+
+    def sink(self, sink_id: int) -> SinkDescriptor:
+        """The sink of that number."""
+        return self.sinks[sink_id]

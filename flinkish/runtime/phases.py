@@ -1,0 +1,73 @@
+"""The named steps of an epoch, of a savepoint and of a restore, and the one hook they all pass through.
+
+Tests fail, kill or pause the process at any phase: ``FLINKISH_FAULT`` holds an import path ``module:function`` that is
+called with (phase, details) in every process of the job. A test fails if a phase has no such case.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+#: Environment variable with the import path of a hook; for processes that a test cannot reach otherwise.
+FAULT_VARIABLE = "FLINKISH_FAULT"
+
+
+class Phase(Enum):
+    """Where a job can be in its work. In the order in which an epoch passes through them."""
+
+    PLANNED = "planned"
+    SOURCES_READ = "sources read"
+    LEVEL_PROCESSED = "level processed"
+    STATE_WRITTEN = "state written"
+    SINK_PREPARED = "sink prepared"
+    SINK_COMMITTED = "sink committed"
+    METADATA_COMMITTED = "metadata committed"
+    CLEANED_UP = "cleaned up"
+    SAVEPOINT_READ = "savepoint read"
+    SAVEPOINT_WRITTEN = "savepoint written"
+    SAVEPOINT_COMPLETED = "savepoint completed"
+    RESTORE_PREPARED = "restore prepared"
+    RESTORE_APPLIED = "restore applied"
+
+
+Hook = Callable[[Phase, dict[str, Any]], None]
+
+
+class _Hooks:
+    """The hook in force in this process."""
+
+    def __init__(self) -> None:
+        self.hook: Hook | None = None
+        self.loaded_from: str | None = None
+
+    def current(self) -> Hook | None:
+        """The hook set by `set_hook`, else the one that the environment names."""
+        if self.hook is not None:
+            return self.hook
+        path = os.environ.get(FAULT_VARIABLE)
+        if not path:
+            return None
+        if path != self.loaded_from:
+            module, _, function = path.partition(":")
+            self._from_environment: Hook = getattr(importlib.import_module(module), function)
+            self.loaded_from = path
+        return self._from_environment
+
+
+_hooks = _Hooks()
+
+
+def set_hook(hook: Hook | None) -> None:
+    """Install (or remove) the hook of this process."""
+    _hooks.hook = hook
+
+
+def passed(phase: Phase, **details: Any) -> None:
+    """The one call by which every phase is passed."""
+    hook = _hooks.current()
+    if hook is not None:
+        hook(phase, details)

@@ -1,0 +1,175 @@
+"""The sending side of an edge: puts records into buckets per channel and makes buffers of them.
+
+Watermarks stand between the records of each bucket, so a receiver sees them in the order in which the sender did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.runtime.buffer import (
+    BufferHeader,
+    BufferKind,
+    Elements,
+    encode,
+    encode_elements,
+    status_event,
+    watermark_event,
+)
+from flinkish.runtime.deployment import EdgeDescriptor
+from flinkish.runtime.partitioners import Bucket, Sender
+
+#: Receives (target vertex, target channel, encoded buffer).
+Emit = Callable[[int, int, bytes], None]
+
+
+class _OriginState:
+    """What a writer knows of one origin within the epoch."""
+
+    __slots__ = ("active", "idle", "part", "sequence", "watermark_ms")
+
+    def __init__(self, part: int) -> None:
+        self.part = part
+        self.sequence = 0
+        self.watermark_ms = MIN_TIMESTAMP_MS
+        self.idle = False
+        self.active = False
+
+
+class RecordWriter:
+    """Writes one edge. One writer per (subtask, edge); the origin changes from channel to channel, or split to split."""
+
+    def __init__(self, edge: EdgeDescriptor, sender: Sender, emit: Emit, max_records: int) -> None:
+        self._edge = edge
+        self._emit = emit
+        self._max_records = max_records
+        self._spread = edge.partitioner.bind(sender)
+        self._buckets = [Bucket() for _ in edge.target_channels]
+        self._reach = self._reachable(edge, sender)
+        self._pending = 0
+        self._timestamped: bool | None = None
+        self._origins: dict[str, _OriginState] = {}
+        self._origin = ""
+        self._state = _OriginState(0)
+
+    @staticmethod
+    def _reachable(edge: EdgeDescriptor, sender: Sender) -> range | list[int]:
+        """Indices of the channels that this sender talks to; pointwise edges reach only some."""
+        if not edge.partitioner.pointwise:
+            return range(sender.channels)
+        probe = [Bucket() for _ in range(sender.channels)]
+        edge.partitioner.bind(sender)([None] * sender.channels, None, probe)
+        return [index for index, bucket in enumerate(probe) if bucket.values]
+
+    def begin_origin(self, origin: str, part: int = 0) -> None:
+        """What comes next belongs to this origin."""
+        if origin == self._origin and origin in self._origins:
+            return
+        self._flush(at_barrier=False)
+        self._origin = origin
+        self._state = self._origins.setdefault(origin, _OriginState(part))
+
+    def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """Send a batch."""
+        if (timestamps is not None) is not self._timestamped:
+            timestamps = self._align_timestamps(values, timestamps)
+        self._state.active = True
+        self._spread(values, timestamps, self._buckets)
+        self._pending += len(values)
+        if self._pending >= self._max_records:
+            self._flush(at_barrier=False)
+
+    def _align_timestamps(self, values: list[Any], timestamps: list[int] | None) -> list[int] | None:
+        """All records of a buffer have timestamps, or none has."""
+        if self._timestamped is None:
+            self._timestamped = timestamps is not None
+            return timestamps
+        if timestamps is None:
+            return [MIN_TIMESTAMP_MS] * len(values)
+        self._flush(at_barrier=False)
+        self._timestamped = True
+        return timestamps
+
+    def emit_watermark(self, watermark_ms: int) -> None:
+        """Stamp a watermark into every bucket."""
+        state = self._state
+        if watermark_ms <= state.watermark_ms and not state.idle:
+            return
+        state.watermark_ms = max(watermark_ms, state.watermark_ms)
+        state.idle = False
+        for index in self._reach:
+            self._stamp(self._buckets[index], state.watermark_ms)
+
+    @staticmethod
+    def _stamp(bucket: Bucket, watermark_ms: int) -> None:
+        position = len(bucket.values)
+        events = bucket.events
+        if events and events[-1][0] == position and events[-1][2] is None:
+            events[-1] = watermark_event(position, watermark_ms)
+        else:
+            events.append(watermark_event(position, watermark_ms))
+
+    def emit_status(self, idle: bool) -> None:
+        """Say that this stream is idle, or active again."""
+        if idle == self._state.idle:
+            return
+        self._state.idle = idle
+        for index in self._reach:
+            bucket = self._buckets[index]
+            bucket.events.append(status_event(len(bucket.values), idle))
+
+    def end_epoch(self) -> None:
+        """The barrier: send what is left, and each channel the final watermark of each origin."""
+        self._flush(at_barrier=False)
+        for origin, state in self._origins.items():
+            if self._edge.always_call or state.watermark_ms > MIN_TIMESTAMP_MS or state.idle:
+                self._origin, self._state = origin, state
+                self._final_events(state)
+                self._flush(at_barrier=True)
+        self._origins = {}
+        self._origin = ""
+
+    def _final_events(self, state: _OriginState) -> None:
+        for index in self._reach:
+            events = self._buckets[index].events
+            if state.watermark_ms > MIN_TIMESTAMP_MS:
+                events.append(watermark_event(0, state.watermark_ms))
+            if state.idle:
+                events.append(status_event(0, True))
+            elif state.active:
+                events.append(status_event(0, False))
+
+    def discard(self) -> None:
+        """Forget everything: the attempt failed."""
+        for bucket in self._buckets:
+            bucket.clear()
+        self._pending = 0
+        self._origins = {}
+        self._origin = ""
+
+    def _flush(self, at_barrier: bool) -> None:
+        for index in self._reach:
+            bucket = self._buckets[index]
+            if bucket.values or bucket.events or at_barrier:
+                self._send(index, bucket)
+        self._pending = 0
+
+    def _send(self, index: int, bucket: Bucket) -> None:
+        edge, state = self._edge, self._state
+        timestamps = bucket.timestamps if self._timestamped else None
+        payload = encode_elements(Elements(bucket.values, timestamps, bucket.events))
+        header = BufferHeader(
+            BufferKind.DATA,
+            edge.target,
+            edge.target_channels[index],
+            edge.input_index,
+            self._origin,
+            state.part,
+            state.sequence,
+            len(bucket.values),
+        )
+        state.sequence += 1
+        self._emit(edge.target, header.channel, encode(header, payload))
+        bucket.clear()
