@@ -1,0 +1,221 @@
+"""Configuration: a map of texts, read with types through ConfigOptions.
+
+Rule upheld here: what was set is kept as it was written; :meth:`Configuration.get` gives it a type and
+:meth:`Configuration.validate` refuses what no one will ever read, because a misspelt key that is silently ignored is
+a setting that is lost.
+"""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import copy
+import difflib
+from collections.abc import Mapping, MutableMapping
+from typing import Any, TypeVar
+
+from flinkish.common.config_options import ConfigOption, ConfigOptions, format_value
+from flinkish.common.units import parse_list
+from flinkish.errors import ConfigurationError
+
+__all__ = ["Configuration"]
+
+T = TypeVar("T")
+
+# whoever reads the keys under these (Spark, Hadoop's file systems, metric reporters...) knows them better than we do
+PASS_THROUGH_PREFIXES = (
+    "spark.",
+    "env.",
+    "metrics.",
+    "python.",
+    "rest.",
+    "jobmanager.",
+    "taskmanager.",
+    "security.",
+    "s3.",
+    "fs.",
+)
+
+
+class Configuration:
+    """Key/value pairs of a job or of the cluster.
+
+    >>> from flinkish.common.options import core
+    >>> configuration = Configuration().set_string("parallelism.default", "4")
+    >>> configuration.get(core.PARALLELISM)
+    4
+    """
+
+    def __init__(self, other: Configuration | None = None) -> None:
+        self._values: dict[str, str] = dict(other._values) if other is not None else {}
+
+    @classmethod
+    def from_dict(cls, map: Mapping[str, Any]) -> Configuration:
+        """From a dictionary; values that are not texts are stored as the text that reads back as they are."""
+        configuration = cls()
+        for key, value in map.items():
+            configuration._values[key] = format_value(value)
+        return configuration
+
+    # --- typed access -------------------------------------------------------------------------------------------
+
+    def get(self, option: ConfigOption[T]) -> T:
+        """The value of an option, or its default.
+
+        A key that was renamed is found under its former names too; the present name wins.
+
+        Raises:
+            ConfigurationError: the stored text cannot be read as the option's type.
+        """
+        for key in (option.key, *option.deprecated_keys):
+            if key in self._values:
+                return option.parse(self._values[key])
+        return copy.copy(option.default)  # a list or a dictionary is the caller's own
+
+    def set(self, option: ConfigOption[Any], value: Any) -> Configuration:
+        """Set an option to a typed value; former names of the key are removed.
+
+        Raises:
+            ConfigurationError: the value cannot be read back as the option's type.
+        """
+        text = format_value(value)
+        option.parse(text)
+        for key in option.deprecated_keys:
+            self._values.pop(key, None)
+        self._values[option.key] = text
+        return self
+
+    def contains(self, option: ConfigOption[Any]) -> bool:
+        return any(key in self._values for key in (option.key, *option.deprecated_keys))
+
+    # --- PyFlink's access by key --------------------------------------------------------------------------------
+
+    def get_string(self, key: str, default_value: str) -> str:
+        return self._values.get(key, default_value)
+
+    def set_string(self, key: str, value: str) -> Configuration:
+        if not isinstance(value, str):
+            raise ConfigurationError(
+                f"the value of the configuration key '{key}' is {value!r}, a {type(value).__name__}",
+                where="Configuration.set_string",
+                expected="a str",
+                hint="use set_integer, set_boolean or set_float, or convert it first",
+            )
+        self._values[key] = value
+        return self
+
+    def get_integer(self, key: str, default_value: int) -> int:
+        text = self._values.get(key)
+        return default_value if text is None else ConfigOptions.key(key).long_type().default_value(0).parse(text)
+
+    def set_integer(self, key: str, value: int) -> Configuration:
+        self._values[key] = str(int(value))
+        return self
+
+    def get_boolean(self, key: str, default_value: bool) -> bool:
+        text = self._values.get(key)
+        if text is None:
+            return default_value
+        return ConfigOptions.key(key).boolean_type().default_value(False).parse(text)
+
+    def set_boolean(self, key: str, value: bool) -> Configuration:
+        self._values[key] = "true" if value else "false"
+        return self
+
+    def get_float(self, key: str, default_value: float) -> float:
+        text = self._values.get(key)
+        if text is None:
+            return float(default_value)
+        return ConfigOptions.key(key).double_type().default_value(0.0).parse(text)
+
+    def set_float(self, key: str, value: float) -> Configuration:
+        self._values[key] = repr(float(value))
+        return self
+
+    def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
+        text = self._values.get(key)
+        return bytearray(default_value) if text is None else bytearray(base64.b64decode(text))
+
+    def set_bytearray(self, key: str, value: bytearray) -> Configuration:
+        """Stored in base64, since a configuration is a map of texts."""
+        self._values[key] = base64.b64encode(bytes(value)).decode("ascii")
+        return self
+
+    # --- the whole map ------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def parse_list_value(value: str) -> list[str]:
+        """The items of a value such as ``"a;b"`` or ``"[a, b]"``."""
+        return parse_list(value)
+
+    def key_set(self) -> builtins.set[str]:
+        return set(self._values)
+
+    def contains_key(self, key: str) -> bool:
+        return key in self._values
+
+    def remove_config(self, key: str) -> bool:
+        """Remove a key; True if it was there."""
+        return self._values.pop(key, None) is not None
+
+    def add_all_to_dict(self, target_dict: MutableMapping[str, Any]) -> None:
+        target_dict.update(self._values)
+
+    def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
+        """Take over all entries of ``other``, its keys prepended with ``prefix``; they win over those here."""
+        self._values.update({(prefix or "") + key: value for key, value in other._values.items()})
+        return self
+
+    def to_dict(self) -> dict[str, str]:
+        return dict(self._values)
+
+    def validate(self) -> None:
+        """Check that each key is known (or under a pass-through prefix) and each known key's value can be read.
+
+        Raises:
+            ConfigurationError: for all faulty keys at once, with the most similar known key for unknown ones.
+        """
+        from flinkish.common import options
+
+        faults: list[ConfigurationError] = []
+        for key in sorted(self._values):
+            option = options.lookup(key)
+            if option is not None:
+                try:
+                    option.parse(self._values[key])
+                except ConfigurationError as error:
+                    faults.append(error)
+            elif not key.startswith(PASS_THROUGH_PREFIXES):
+                faults.append(_unknown(key, options.known_keys()))
+        if len(faults) == 1:
+            raise faults[0]
+        if faults:
+            raise ConfigurationError("; ".join(map(str, faults)), where=f"configuration, {len(faults)} faulty keys")
+
+    def __copy__(self) -> Configuration:
+        return Configuration(self)
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Configuration:
+        return Configuration(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Configuration) and self._values == other._values
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._values.items()))
+
+    def __str__(self) -> str:
+        return str(self._values)
+
+    def __repr__(self) -> str:
+        return f"Configuration({self._values})"
+
+
+def _unknown(key: str, known: list[str]) -> ConfigurationError:
+    similar = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    return ConfigurationError(
+        f"unknown configuration key '{key}'",
+        where="configuration",
+        expected="a key of flinkish.common.options, or one that begins with " + ", ".join(PASS_THROUGH_PREFIXES),
+        hint=f"did you mean '{similar[0]}'?" if similar else "remove it or correct its spelling",
+    )

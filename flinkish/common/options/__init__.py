@@ -1,0 +1,53 @@
+"""The registry of all configuration keys that flinkish knows, grouped per theme.
+
+Rule upheld here: a key is declared once, in the module of its theme; code reads it through that constant and never
+by a literal. ``lookup`` finds an option by its present or a former name.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from flinkish.common.config_options import ConfigOption
+from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, python, restart, state
+
+_THEMES: tuple[ModuleType, ...] = (core, execution, checkpointing, restart, state, cluster, python, flinkish)
+
+
+def groups() -> dict[str, list[ConfigOption[Any]]]:
+    """Theme -> its options in the order of their declaration (for documentation)."""
+    return {
+        theme.__name__.rpartition(".")[2]: [
+            option for option in vars(theme).values() if isinstance(option, ConfigOption)
+        ]
+        for theme in _THEMES
+    }
+
+
+def _registry() -> dict[str, ConfigOption[Any]]:
+    registry: dict[str, ConfigOption[Any]] = {}
+    for options in groups().values():
+        for option in options:
+            for key in (option.key, *option.deprecated_keys):
+                if key in registry:
+                    raise ValueError(f"the configuration key '{key}' is declared twice")
+                registry[key] = option
+    return registry
+
+
+_REGISTRY = _registry()
+
+
+def lookup(key: str) -> ConfigOption[Any] | None:
+    """The option of a present or former key; None if there is none.
+
+    >>> lookup("state.backend").key
+    'state.backend.type'
+    """
+    return _REGISTRY.get(key)
+
+
+def known_keys() -> list[str]:
+    """All present keys, sorted, without former names."""
+    return sorted({option.key for option in _REGISTRY.values()})

@@ -1,0 +1,47 @@
+"""JobManager and TaskManager: keys that begin with ``jobmanager.``, ``taskmanager.`` and ``rest.``."""
+
+from __future__ import annotations
+
+from flinkish.common.config_options import ConfigOption, ConfigOptions
+from flinkish.common.time import Duration
+
+NUMBER_OF_TASK_SLOTS: ConfigOption[int] = (
+    ConfigOptions.key("taskmanager.numberOfTaskSlots")
+    .int_type()
+    .default_value(1)
+    .with_description("Slots of a TaskManager; here spark.executor.cores.")
+)
+
+SCHEDULER: ConfigOption[str] = (
+    ConfigOptions.key("jobmanager.scheduler")
+    .string_type()
+    .default_value("Default")
+    .with_description("Accepted; Spark schedules.")
+    .with_choices("Default", "Adaptive", "AdaptiveBatch")
+)
+
+FAILOVER_STRATEGY: ConfigOption[str] = (
+    ConfigOptions.key("jobmanager.execution.failover-strategy")
+    .string_type()
+    .default_value("region")
+    .with_description("What is restarted together: full or region; here an epoch is one region.")
+    .with_choices("full", "region")
+)
+
+REST_ADDRESS: ConfigOption[str | None] = (
+    ConfigOptions.key("rest.address")
+    .string_type()
+    .no_default_value()
+    .with_description("Address of the REST endpoint for clients.")
+)
+
+REST_PORT: ConfigOption[int] = (
+    ConfigOptions.key("rest.port").int_type().default_value(8081).with_description("Port of the REST endpoint.")
+)
+
+LATENCY_INTERVAL: ConfigOption[Duration] = (
+    ConfigOptions.key("metrics.latency.interval")
+    .duration_type()
+    .default_value(Duration.of_millis(0))
+    .with_description("Time between latency markers; 0 ms: none.")
+)

@@ -1,0 +1,133 @@
+"""Parallelism and the pipeline: keys that begin with ``parallelism.``, ``pipeline.`` and ``task.``."""
+
+from __future__ import annotations
+
+from flinkish.common.config_options import ConfigOption, ConfigOptions
+from flinkish.common.time import Duration
+
+PARALLELISM: ConfigOption[int | None] = (
+    ConfigOptions.key("parallelism.default")
+    .int_type()
+    .no_default_value()
+    .with_description("Parallelism of operators that set none; without it the engine takes the number of cores.")
+)
+
+MAX_PARALLELISM: ConfigOption[int | None] = (
+    ConfigOptions.key("pipeline.max-parallelism")
+    .int_type()
+    .no_default_value()
+    .with_description("Number of key groups; without it the engine chooses a small multiple of the parallelism.")
+)
+
+NAME: ConfigOption[str | None] = (
+    ConfigOptions.key("pipeline.name").string_type().no_default_value().with_description("Name of the job.")
+)
+
+OPERATOR_CHAINING: ConfigOption[bool] = (
+    ConfigOptions.key("pipeline.operator-chaining.enabled")
+    .boolean_type()
+    .default_value(True)
+    .with_description("Run operators that are joined by forward edges in one task.")
+    .with_deprecated_keys("pipeline.operator-chaining")
+)
+
+CHAIN_OPERATORS_WITH_DIFFERENT_MAX_PARALLELISM: ConfigOption[bool] = (
+    ConfigOptions.key("pipeline.operator-chaining.chain-operators-with-different-max-parallelism")
+    .boolean_type()
+    .default_value(True)
+    .with_description("Chain also operators whose max parallelism differs.")
+)
+
+AUTO_WATERMARK_INTERVAL: ConfigOption[Duration] = (
+    ConfigOptions.key("pipeline.auto-watermark-interval")
+    .duration_type()
+    .default_value(Duration.of_millis(200))
+    .with_description("How often watermarks are taken from the generators; 0 ms: never.")
+)
+
+GLOBAL_JOB_PARAMETERS: ConfigOption[dict[str, str]] = (
+    ConfigOptions.key("pipeline.global-job-parameters")
+    .map_type()
+    .default_value({})
+    .with_description("Parameters that every function can read from its runtime context.")
+)
+
+OBJECT_REUSE: ConfigOption[bool] = (
+    ConfigOptions.key("pipeline.object-reuse")
+    .boolean_type()
+    .default_value(False)
+    .with_description("Allow passing the same object to several functions.")
+)
+
+JARS: ConfigOption[list[str]] = (
+    ConfigOptions.key("pipeline.jars")
+    .list_type()
+    .default_value([])
+    .with_description("Jars that are shipped with the job to Spark.")
+)
+
+CLASSPATHS: ConfigOption[list[str]] = (
+    ConfigOptions.key("pipeline.classpaths")
+    .list_type()
+    .default_value([])
+    .with_description("Class path entries that every node has already.")
+)
+
+CLOSURE_CLEANER_LEVEL: ConfigOption[str] = (
+    ConfigOptions.key("pipeline.closure-cleaner-level")
+    .string_type()
+    .default_value("RECURSIVE")
+    .with_description("Java only; kept for programs that set it.")
+    .with_choices("NONE", "TOP_LEVEL", "RECURSIVE")
+)
+
+AUTO_GENERATE_UIDS: ConfigOption[bool] = (
+    ConfigOptions.key("pipeline.auto-generate-uids")
+    .boolean_type()
+    .default_value(True)
+    .with_description(
+        "Give operators without a uid one that follows from the topology; if false, every operator needs a uid."
+    )
+)
+
+FORCE_KRYO: ConfigOption[bool] = (
+    ConfigOptions.key("pipeline.force-kryo")
+    .boolean_type()
+    .default_value(False)
+    .with_description("Java only; kept for programs that set it.")
+)
+
+FORCE_AVRO: ConfigOption[bool] = (
+    ConfigOptions.key("pipeline.force-avro")
+    .boolean_type()
+    .default_value(False)
+    .with_description("Java only; kept for programs that set it.")
+)
+
+GENERIC_TYPES: ConfigOption[bool] = (
+    ConfigOptions.key("pipeline.generic-types")
+    .boolean_type()
+    .default_value(True)
+    .with_description("Allow values without a declared type (pickled).")
+)
+
+WATERMARK_ALIGNMENT_ALLOW_UNALIGNED_SOURCE_SPLITS: ConfigOption[bool] = (
+    ConfigOptions.key("pipeline.watermark-alignment.allow-unaligned-source-splits")
+    .boolean_type()
+    .default_value(False)
+    .with_description("Accepted; alignment is inherent within an epoch.")
+)
+
+TASK_CANCELLATION_INTERVAL: ConfigOption[Duration] = (
+    ConfigOptions.key("task.cancellation.interval")
+    .duration_type()
+    .default_value(Duration.of_millis(30000))
+    .with_description("Time between attempts to cancel a task.")
+)
+
+TASK_CANCELLATION_TIMEOUT: ConfigOption[Duration] = (
+    ConfigOptions.key("task.cancellation.timeout")
+    .duration_type()
+    .default_value(Duration.of_millis(180000))
+    .with_description("Time after which a task that does not cancel is a fatal error; 0: never.")
+)

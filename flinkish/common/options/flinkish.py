@@ -1,0 +1,65 @@
+"""flinkish's own keys, which Flink does not have."""
+
+from __future__ import annotations
+
+from flinkish.common.config_options import ConfigOption, ConfigOptions
+from flinkish.common.time import Duration
+
+JOB_DIR: ConfigOption[str | None] = (
+    ConfigOptions.key("flinkish.job.dir")
+    .string_type()
+    .no_default_value()
+    .with_description(
+        "Where the job keeps its state and history; without it a temporary directory, and the job cannot be resumed."
+    )
+)
+
+EPOCH_MAX_RECORDS_PER_SOURCE: ConfigOption[int] = (
+    ConfigOptions.key("flinkish.epoch.max-records-per-source")
+    .long_type()
+    .default_value(2_000_000)
+    .with_description("Most records that an epoch takes from one source.")
+)
+
+EPOCH_MAX_BYTES_PER_SOURCE: ConfigOption[int] = (
+    ConfigOptions.key("flinkish.epoch.max-bytes-per-source")
+    .memory_type()
+    .default_value(256 * 1024 * 1024)
+    .with_description("Most bytes that an epoch takes from one source.")
+)
+
+EPOCH_INTERVAL: ConfigOption[Duration] = (
+    ConfigOptions.key("flinkish.epoch.interval")
+    .duration_type()
+    .default_value(Duration.of_millis(0))
+    .with_description("Least time between the starts of two epochs; 0 ms: one after the other.")
+)
+
+HEARTBEAT_INTERVAL: ConfigOption[Duration] = (
+    ConfigOptions.key("flinkish.heartbeat.interval")
+    .duration_type()
+    .default_value(Duration.of_millis(200))
+    .with_description("Time between epochs without data, in jobs that need them (timers, idle sources).")
+)
+
+SOURCE_BATCH_SIZE: ConfigOption[int] = (
+    ConfigOptions.key("flinkish.source.batch-size")
+    .int_type()
+    .default_value(10_000)
+    .with_description("Records that pass through a chain of operators at a time.")
+)
+
+BUFFER_MAX_RECORDS: ConfigOption[int] = (
+    ConfigOptions.key("flinkish.buffer.max-records")
+    .int_type()
+    .default_value(20_000)
+    .with_description("Most records in one buffer between two tasks.")
+)
+
+PROGRESS: ConfigOption[str] = (
+    ConfigOptions.key("flinkish.progress")
+    .string_type()
+    .default_value("auto")
+    .with_description("Show a line of progress: auto (if the job runs in the foreground), always, never.")
+    .with_choices("auto", "always", "never")
+)

@@ -1,0 +1,147 @@
+"""Python workers: keys that begin with ``python.``. Those of PyFlink's Beam bridge are accepted and have no effect."""
+
+from __future__ import annotations
+
+from flinkish.common.config_options import ConfigOption, ConfigOptions
+
+EXECUTABLE: ConfigOption[str] = (
+    ConfigOptions.key("python.executable")
+    .string_type()
+    .default_value("python")
+    .with_description("Interpreter of the workers.")
+)
+
+CLIENT_EXECUTABLE: ConfigOption[str] = (
+    ConfigOptions.key("python.client.executable")
+    .string_type()
+    .default_value("python")
+    .with_description("Interpreter of the submitting process.")
+)
+
+FILES: ConfigOption[str | None] = (
+    ConfigOptions.key("python.files")
+    .string_type()
+    .no_default_value()
+    .with_description("Files and directories put on the workers' Python path, separated by commas.")
+)
+
+ARCHIVES: ConfigOption[str | None] = (
+    ConfigOptions.key("python.archives")
+    .string_type()
+    .no_default_value()
+    .with_description("Archives unpacked in the workers' directory, separated by commas.")
+)
+
+REQUIREMENTS: ConfigOption[str | None] = (
+    ConfigOptions.key("python.requirements")
+    .string_type()
+    .no_default_value()
+    .with_description("requirements.txt of the workers.")
+)
+
+PYTHONPATH: ConfigOption[str | None] = (
+    ConfigOptions.key("python.pythonpath")
+    .string_type()
+    .no_default_value()
+    .with_description("PYTHONPATH of the workers.")
+)
+
+SYSTEMENV_ENABLED: ConfigOption[bool] = (
+    ConfigOptions.key("python.systemenv.enabled")
+    .boolean_type()
+    .default_value(True)
+    .with_description("Pass the system's environment to the workers.")
+)
+
+EXECUTION_MODE: ConfigOption[str] = (
+    ConfigOptions.key("python.execution-mode")
+    .string_type()
+    .default_value("process")
+    .with_description("Accepted; Spark runs worker processes.")
+    .with_choices("process", "thread")
+)
+
+BUNDLE_SIZE: ConfigOption[int] = (
+    ConfigOptions.key("python.fn-execution.bundle.size")
+    .int_type()
+    .default_value(1000)
+    .with_description("Accepted; see flinkish.source.batch-size.")
+)
+
+BUNDLE_TIME: ConfigOption[int] = (
+    ConfigOptions.key("python.fn-execution.bundle.time")
+    .long_type()
+    .default_value(1000)
+    .with_description("Accepted (ms).")
+)
+
+ARROW_BATCH_SIZE: ConfigOption[int] = (
+    ConfigOptions.key("python.fn-execution.arrow.batch.size")
+    .int_type()
+    .default_value(1000)
+    .with_description("Accepted; see flinkish.source.batch-size.")
+)
+
+MEMORY_MANAGED: ConfigOption[bool] = (
+    ConfigOptions.key("python.fn-execution.memory.managed")
+    .boolean_type()
+    .default_value(True)
+    .with_description("Accepted.")
+)
+
+STATE_CACHE_SIZE: ConfigOption[int] = (
+    ConfigOptions.key("python.state.cache-size")
+    .int_type()
+    .default_value(1000)
+    .with_description("Accepted; state of a key group is in the worker's memory.")
+)
+
+MAP_STATE_READ_CACHE_SIZE: ConfigOption[int] = (
+    ConfigOptions.key("python.map-state.read-cache-size").int_type().default_value(1000).with_description("Accepted.")
+)
+
+MAP_STATE_WRITE_CACHE_SIZE: ConfigOption[int] = (
+    ConfigOptions.key("python.map-state.write-cache-size").int_type().default_value(1000).with_description("Accepted.")
+)
+
+MAP_STATE_ITERATE_RESPONSE_BATCH_SIZE: ConfigOption[int] = (
+    ConfigOptions.key("python.map-state.iterate-response-batch-size")
+    .int_type()
+    .default_value(1000)
+    .with_description("Accepted.")
+)
+
+METRIC_ENABLED: ConfigOption[bool] = (
+    ConfigOptions.key("python.metric.enabled")
+    .boolean_type()
+    .default_value(True)
+    .with_description("Collect metrics of functions.")
+)
+
+PROFILE_ENABLED: ConfigOption[bool] = (
+    ConfigOptions.key("python.profile.enabled")
+    .boolean_type()
+    .default_value(False)
+    .with_description("Profile the workers.")
+)
+
+OPERATOR_CHAINING_ENABLED: ConfigOption[bool] = (
+    ConfigOptions.key("python.operator-chaining.enabled")
+    .boolean_type()
+    .default_value(True)
+    .with_description("Chain operators (together with pipeline.operator-chaining.enabled).")
+)
+
+LOGGING_DEFAULT_LEVEL: ConfigOption[str] = (
+    ConfigOptions.key("python.logging.default.level")
+    .string_type()
+    .default_value("INFO")
+    .with_description("Log level of the workers.")
+)
+
+LOGGING_LEVEL_OVERRIDES: ConfigOption[dict[str, str]] = (
+    ConfigOptions.key("python.logging.level.overrides")
+    .map_type()
+    .default_value({})
+    .with_description("Log levels by logger.")
+)

@@ -1,0 +1,38 @@
+"""State backends: keys that begin with ``state.``."""
+
+from __future__ import annotations
+
+from flinkish.common.config_options import ConfigOption, ConfigOptions
+
+BACKEND: ConfigOption[str] = (
+    ConfigOptions.key("state.backend.type")
+    .string_type()
+    .default_value("hashmap")
+    .with_description("hashmap: Spark's HDFS-backed state store; rocksdb: its RocksDB one with changelog.")
+    .with_deprecated_keys("state.backend")
+    .with_choices("hashmap", "rocksdb")
+)
+
+CHANGELOG_ENABLED: ConfigOption[bool] = (
+    ConfigOptions.key("state.changelog.enabled")
+    .boolean_type()
+    .default_value(False)
+    .with_description("Write changes of state instead of whole key groups, with a backend that can.")
+    .with_deprecated_keys("state.backend.changelog.enabled")
+)
+
+CHANGELOG_STORAGE: ConfigOption[str] = (
+    ConfigOptions.key("state.changelog.storage")
+    .string_type()
+    .default_value("memory")
+    .with_description("Where the changelog goes.")
+    .with_deprecated_keys("state.backend.changelog.storage")
+)
+
+LATENCY_TRACK_KEYED_STATE: ConfigOption[bool] = (
+    ConfigOptions.key("state.latency-track.keyed-state-enabled")
+    .boolean_type()
+    .default_value(False)
+    .with_description("Measure the time of accesses to keyed state.")
+    .with_deprecated_keys("state.backend.latency-track.keyed-state-enabled")
+)

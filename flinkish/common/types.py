@@ -1,0 +1,210 @@
+"""Row and RowKind: a Row behaves as PyFlink's does, to the letter of its repr, equality and pickling.
+
+Rule upheld here: a Row either has field names (then it is equal to a Row with the same names and values in any
+order) or it has none (then only positions count), and it never has both meanings at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from operator import itemgetter
+from typing import Any
+
+__all__ = ["Row", "RowKind"]
+
+_SIGNS = ("+I", "-U", "+U", "-D")
+
+
+class RowKind(Enum):
+    """What a Row means in a changelog (Flink's ``org.apache.flink.types.RowKind``)."""
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+
+    def __str__(self) -> str:
+        return _SIGNS[self.value]
+
+
+class Row:
+    """A record with positions and, if wished, names.
+
+    >>> row = Row(name="Alice", age=11)
+    >>> row, row["name"], row.age, row[1], "name" in row
+    (Row(name='Alice', age=11), 'Alice', 11, 11, True)
+    >>> Row("a", 1)
+    <Row('a', 1)>
+    >>> Person = Row("name", "age")
+    >>> Person("Bob", 12)
+    Row(name='Bob', age=12)
+
+    Raises:
+        ValueError: positional and named values at once.
+    """
+
+    # slots, not a dictionary: rows are made by the million; `_fields` is left unset where there are no names, since
+    # code written for PyFlink asks `hasattr(row, "_fields")`
+    __slots__ = ("_fields", "_values", "_row_kind")
+
+    _fields: list[str]
+    _values: list[Any]
+    _row_kind: RowKind
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args and kwargs:
+            raise ValueError("Can not use both args and kwargs to create Row")
+        if kwargs:
+            self._fields = list(kwargs)
+            self._values = list(kwargs.values())
+        else:
+            self._values = list(args)
+        self._row_kind = RowKind.INSERT
+
+    @staticmethod
+    def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
+        """A Row with the given kind.
+
+        >>> Row.of_kind(RowKind.DELETE, "a").get_row_kind()
+        <RowKind.DELETE: 3>
+        """
+        row = Row(*args, **kwargs)
+        row._row_kind = row_kind
+        return row
+
+    def as_dict(self, recursive: bool = False) -> dict[str, Any]:
+        """The fields as a dictionary; ``recursive`` turns nested Rows into dictionaries as well.
+
+        Raises:
+            TypeError: this Row has no field names.
+        """
+        if not hasattr(self, "_fields"):
+            raise TypeError("Cannot convert a Row class into dict")
+        values = map(_plain, self._values) if recursive else self._values
+        return dict(zip(self._fields, values, strict=False))
+
+    def get_row_kind(self) -> RowKind:
+        return self._row_kind
+
+    def set_row_kind(self, row_kind: RowKind) -> None:
+        self._row_kind = row_kind
+
+    def set_field_names(self, field_names: Sequence[str]) -> None:
+        self._fields = list(field_names)
+
+    def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
+        """The values of the named fields, in the order of ``names``; all values if this Row has no names.
+
+        Raises:
+            ValueError: a name is not a field of this Row.
+        """
+        names = list(names)
+        if not hasattr(self, "_fields") or names == self._fields:
+            return self._values
+        absent = [name for name in names if name not in self._fields]
+        if absent:
+            raise ValueError(f"Field names {absent} not exist in {self._fields}.")
+        return [self._values[self._fields.index(name)] for name in names]
+
+    def _is_retract_msg(self) -> bool:
+        return self._row_kind in (RowKind.UPDATE_BEFORE, RowKind.DELETE)
+
+    def _is_accumulate_msg(self) -> bool:
+        return not self._is_retract_msg()
+
+    def __contains__(self, item: object) -> bool:
+        return item in (self._fields if hasattr(self, "_fields") else self._values)
+
+    def __call__(self, *args: Any) -> Row:
+        """Use this Row's values as field names of a new Row."""
+        if len(args) > len(self):
+            raise ValueError(f"Can not create Row with fields {self}, expected {len(self)} values but got {args}")
+        return _create_row(self._values, args, self._row_kind)
+
+    def __getitem__(self, item: int | slice | str) -> Any:
+        if isinstance(item, (int, slice)):
+            return self._values[item]
+        return self._values[self._position(item)]
+
+    def __setitem__(self, key: int | slice | str, value: Any) -> None:
+        if isinstance(key, (int, slice)):
+            self._values[key] = value
+        elif not hasattr(self, "_fields"):
+            raise KeyError(key)
+        else:
+            self._values[self._position(key)] = value
+
+    def _position(self, name: str) -> int:
+        # ValueError, not KeyError, for an unknown name: PyFlink's choice
+        try:
+            return self._fields.index(name)
+        except ValueError:
+            raise ValueError(name) from None
+
+    def __getattr__(self, item: str) -> Any:
+        if item.startswith("_"):
+            raise AttributeError(item)
+        try:
+            return self._values[self._fields.index(item)]
+        except (IndexError, ValueError):
+            raise AttributeError(item) from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = getattr(self, "_fields", None)
+        if self._row_kind is RowKind.INSERT:
+            return (_create_row, (fields, tuple(self._values)))
+        return (_create_row, (fields, tuple(self._values), self._row_kind))
+
+    def __repr__(self) -> str:
+        if hasattr(self, "_fields"):
+            pairs = zip(self._fields, self._values, strict=False)
+            return f"Row({', '.join(f'{name}={value!r}' for name, value in pairs)})"
+        return f"<Row({', '.join(map(repr, self._values))})>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Row) or self.__class__ is not other.__class__:
+            return False
+        if self._row_kind is not other._row_kind:
+            return False
+        fields, others = getattr(self, "_fields", None), getattr(other, "_fields", None)
+        if fields == others:
+            return self._values == other._values
+        if fields is None or others is None or sorted(fields) != sorted(others):
+            return False
+        return self._in_order_of_names() == other._in_order_of_names()
+
+    def __hash__(self) -> int:
+        # PyFlink hashes by position even where equality goes by name; two equal Rows must have one hash here
+        if hasattr(self, "_fields"):
+            return hash(tuple(self._in_order_of_names()))
+        return hash(tuple(self._values))
+
+    def _in_order_of_names(self) -> list[Any]:
+        return [value for _, value in sorted(zip(self._fields, self._values, strict=False), key=itemgetter(0))]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def _create_row(fields: list[str] | None, values: Sequence[Any], row_kind: RowKind = RowKind.INSERT) -> Row:
+    """Make a Row without parsing arguments. ``fields`` is shared, not copied: rows of one type point to one list."""
+    row = Row.__new__(Row)
+    if fields is not None:
+        row._fields = fields
+    row._values = list(values)
+    row._row_kind = row_kind
+    return row
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Row):
+        return value.as_dict(True)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,155 @@
+"""Texts of configuration values: durations, memory sizes, booleans, lists and maps, read as Flink reads them.
+
+Rule upheld here: a text that Flink refuses is refused here, with a :class:`ValueError` that says what was expected;
+who calls adds the key.
+"""
+
+from __future__ import annotations
+
+import re
+
+from flinkish.common.time import Duration
+
+_NUMBER_AND_UNIT = re.compile(r"\s*(\d+)\s*(\S*)\s*", re.ASCII)
+
+_NANOS_PER_UNIT: dict[str, int] = {
+    unit: nanos
+    for nanos, units in (
+        (86_400 * 10**9, ("d", "day", "days")),
+        (3_600 * 10**9, ("h", "hour", "hours")),
+        (60 * 10**9, ("min", "m", "minute", "minutes")),
+        (10**9, ("s", "sec", "secs", "second", "seconds")),
+        (10**6, ("", "ms", "milli", "millis", "millisecond", "milliseconds")),
+        (10**3, ("µs", "micro", "micros", "microsecond", "microseconds")),
+        (1, ("ns", "nano", "nanos", "nanosecond", "nanoseconds")),
+    )
+    for unit in units
+}
+
+_BYTES_PER_UNIT: dict[str, int] = {
+    unit: 1024**power
+    for power, units in enumerate(
+        (
+            ("", "b", "bytes"),
+            ("k", "kb", "kibibytes"),
+            ("m", "mb", "mebibytes"),
+            ("g", "gb", "gibibytes"),
+            ("t", "tb", "tebibytes"),
+        )
+    )
+    for unit in units
+}
+
+
+def parse_duration(text: str) -> Duration:
+    """Read ``"10 s"``, ``"200ms"``, ``"1 min"``; a bare number is milliseconds (Flink's ``TimeUtils.parseDuration``).
+
+    >>> parse_duration("1 min").to_millis()
+    60000
+    """
+    number, unit = _number_and_unit(text, "a duration such as '200 ms', '10 s' or '1 min'")
+    if unit not in _NANOS_PER_UNIT:
+        raise ValueError(f"expected a duration with one of the units d, h, min, s, ms, µs, ns, not {unit!r}")
+    return Duration(number * _NANOS_PER_UNIT[unit])
+
+
+def parse_memory(text: str) -> int:
+    """Read ``"64mb"``, ``"1 g"``; a bare number is bytes (Flink's ``MemorySize.parseBytes``). Returns bytes.
+
+    >>> parse_memory("64mb")
+    67108864
+    """
+    number, unit = _number_and_unit(text, "a memory size such as '64mb' or '1g'")
+    if unit not in _BYTES_PER_UNIT:
+        raise ValueError(f"expected a memory size with one of the units b, kb, mb, gb, tb, not {unit!r}")
+    return number * _BYTES_PER_UNIT[unit]
+
+
+def _number_and_unit(text: str, expected: str) -> tuple[int, str]:
+    match = _NUMBER_AND_UNIT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"expected {expected}")
+    return int(match[1]), match[2].lower()
+
+
+def parse_boolean(text: str) -> bool:
+    """Read ``true`` or ``false`` in any case; nothing else (no ``yes``, no ``1``)."""
+    lowered = text.strip().lower()
+    if lowered not in ("true", "false"):
+        raise ValueError("expected true or false")
+    return lowered == "true"
+
+
+def parse_list(text: str) -> list[str]:
+    """Read ``"a;b"``, the YAML flow form ``"[a, b]"`` or the YAML block form of lines that begin with ``- ``.
+
+    >>> parse_list("[a.jar, 'b.jar']"), parse_list("a.jar;b.jar"), parse_list("")
+    (['a.jar', 'b.jar'], ['a.jar', 'b.jar'], [])
+    """
+    text = text.strip()
+    if not text:
+        return []
+    if text.startswith("[") and text.endswith("]"):
+        return [unquote(item) for item in _split(text[1:-1], ",") if item.strip()]
+    lines = text.splitlines()
+    if all(line.lstrip().startswith("- ") for line in lines if line.strip()):
+        return [unquote(line.lstrip()[2:]) for line in lines if line.strip()]
+    return [unquote(item) for item in _split(text, ";") if item.strip()]
+
+
+def parse_map(text: str) -> dict[str, str]:
+    """Read ``"k1:v1,k2:v2"`` (Flink's form of a map) or the same in ``{}``; an item with ``,`` or ``:`` is quoted.
+
+    >>> parse_map("user:ann,url:'http://x'")
+    {'user': 'ann', 'url': 'http://x'}
+    """
+    text = text.strip()
+    if text.startswith("{") and text.endswith("}"):
+        text = text[1:-1]
+    result: dict[str, str] = {}
+    for item in _split(text, ","):
+        if not item.strip():
+            continue
+        parts = _split(item, ":", maximum=2)
+        if len(parts) != 2:
+            raise ValueError("expected a map such as 'key1:value1,key2:value2'")
+        result[unquote(parts[0])] = unquote(parts[1])
+    return result
+
+
+def format_map(values: dict[str, str]) -> str:
+    """The inverse of :func:`parse_map`."""
+    return ",".join(f"{_quote(str(key))}:{_quote(str(value))}" for key, value in values.items())
+
+
+def _quote(text: str) -> str:
+    if text and text == text.strip() and not any(char in text for char in ",:;'\"{}[]"):
+        return text
+    return "'" + text.replace("'", "''") + "'"
+
+
+def unquote(text: str) -> str:
+    """Take off blanks around, then one pair of quotes; a doubled quote inside stands for one."""
+    text = text.strip()
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1].replace(text[0] * 2, text[0])
+    return text
+
+
+def _split(text: str, separator: str, maximum: int = 0) -> list[str]:
+    """Split at ``separator`` outside quotes, into at most ``maximum`` parts if that is not 0."""
+    parts: list[str] = []
+    current = quote = ""
+    for char in text:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"" and not current.strip():
+            quote = char
+        elif char == separator and (not maximum or len(parts) < maximum - 1):
+            parts.append(current)
+            current = ""
+            continue
+        elif char in "'\"" and current.strip()[0] == char:
+            quote = char  # the second half of a doubled quote
+        current += char
+    return [*parts, current]

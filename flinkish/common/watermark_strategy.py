@@ -1,0 +1,124 @@
+"""How timestamps and watermarks come into a stream: a frozen description; the engine's generators read it.
+
+Rule upheld here: every ``with_...`` call keeps what was set before. PyFlink's ``with_idleness`` and
+``with_watermark_alignment`` drop a Python timestamp assigner that was set earlier, so that records silently keep no
+timestamp; that is a fault of its wrapping of Java and is not copied. The order of the calls does not matter here.
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from flinkish.common.time import Duration
+
+__all__ = ["AssignerWithPeriodicWatermarksWrapper", "TimestampAssigner", "WatermarkStrategy"]
+
+
+class TimestampAssigner(abc.ABC):
+    """Reads the event time of a record."""
+
+    @abc.abstractmethod
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        """The event time of ``value`` in milliseconds since 1970-01-01T00:00:00Z.
+
+        ``record_timestamp`` is the timestamp that the record has already (from its source), or -9223372036854775808.
+        """
+
+
+@dataclass(frozen=True)
+class WatermarkStrategy:
+    """Which watermarks follow from the timestamps seen.
+
+    ``kind`` is ``"none"`` (only the final watermark of a bounded input) or ``"bounded"``: the watermark is
+    ``highest timestamp seen - max_out_of_orderness_ms - 1`` (Flink's ``BoundedOutOfOrdernessWatermarks``).
+    Watermark alignment is accepted and kept; within an epoch a task always reads its input with the lowest
+    watermark first, so sources cannot drift apart there and nothing more needs to be done.
+
+    >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
+    >>> strategy.with_idleness(Duration.of_minutes(1)).idle_timeout_ms
+    60000
+    """
+
+    kind: Literal["none", "bounded"] = "none"
+    max_out_of_orderness_ms: int = 0
+    timestamp_assigner: TimestampAssigner | None = None
+    idle_timeout_ms: int | None = None
+    alignment_group: str | None = None
+    max_allowed_watermark_drift_ms: int | None = None
+    alignment_update_interval_ms: int = 1_000
+
+    @staticmethod
+    def no_watermarks() -> WatermarkStrategy:
+        return WatermarkStrategy()
+
+    @staticmethod
+    def for_monotonous_timestamps() -> WatermarkStrategy:
+        """For timestamps that never go down within a source split: bounded out-of-orderness of 0 ms."""
+        return WatermarkStrategy(kind="bounded")
+
+    @staticmethod
+    def for_bounded_out_of_orderness(max_out_of_orderness: Duration) -> WatermarkStrategy:
+        """For records that come at most ``max_out_of_orderness`` after a record with a higher timestamp.
+
+        Raises:
+            ValueError: the duration is negative.
+        """
+        millis = _millis(max_out_of_orderness, "max_out_of_orderness")
+        if millis < 0:
+            raise ValueError(f"max_out_of_orderness is {millis} ms; expected 0 or more")
+        return WatermarkStrategy(kind="bounded", max_out_of_orderness_ms=millis)
+
+    def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
+        """A copy of this strategy that reads timestamps with ``timestamp_assigner``; this one stays as it is."""
+        if not callable(getattr(timestamp_assigner, "extract_timestamp", None)):
+            raise TypeError(
+                f"the timestamp assigner is a {type(timestamp_assigner).__name__}; expected an instance of"
+                " TimestampAssigner, which has extract_timestamp(value, record_timestamp)"
+            )
+        return replace(self, timestamp_assigner=timestamp_assigner)
+
+    def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
+        """A split without records for ``idle_timeout`` no longer holds back the watermark of the others.
+
+        Raises:
+            ValueError: the duration is not positive.
+        """
+        millis = _millis(idle_timeout, "idle_timeout")
+        if millis <= 0:
+            raise ValueError(f"idle_timeout is {millis} ms; expected more than 0")
+        return replace(self, idle_timeout_ms=millis)
+
+    def with_watermark_alignment(
+        self,
+        watermark_group: str,
+        max_allowed_watermark_drift: Duration,
+        update_interval: Duration | None = None,
+    ) -> WatermarkStrategy:
+        """Keep sources of one group together (see the class: inherent within an epoch)."""
+        interval_ms = 1_000 if update_interval is None else _millis(update_interval, "update_interval")
+        return replace(
+            self,
+            alignment_group=watermark_group,
+            max_allowed_watermark_drift_ms=_millis(max_allowed_watermark_drift, "max_allowed_watermark_drift"),
+            alignment_update_interval_ms=interval_ms,
+        )
+
+
+class AssignerWithPeriodicWatermarksWrapper:
+    """The pre-1.11 way to say assigner and bound in one object; :meth:`to_watermark_strategy` is the present one."""
+
+    def __init__(self, timestamp_assigner: TimestampAssigner, max_out_of_orderness: Duration | None = None) -> None:
+        self._strategy = WatermarkStrategy.for_bounded_out_of_orderness(
+            max_out_of_orderness or Duration(0)
+        ).with_timestamp_assigner(timestamp_assigner)
+
+    def to_watermark_strategy(self) -> WatermarkStrategy:
+        return self._strategy
+
+
+def _millis(duration: Duration, name: str) -> int:
+    if not isinstance(duration, Duration):
+        raise TypeError(f"{name} is {duration!r}; expected a Duration, such as Duration.of_seconds(5)")
+    return duration.to_millis()
