@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 
@@ -41,6 +42,14 @@ class WatermarkValve:
     def idle(self) -> bool:
         """Whether every input is idle (and there is one)."""
         return bool(self._inputs) and all(entry.idle for entry in self._inputs.values())
+
+    def names(self) -> list[Any]:
+        """All inputs."""
+        return list(self._inputs)
+
+    def idle_of(self, name: Hashable) -> bool:
+        """Whether one input is idle."""
+        return self._inputs[name].idle
 
     def watermark_of(self, name: Hashable) -> int:
         """The last watermark of one input."""

@@ -1,0 +1,77 @@
+"""The small part of a channel's stored state: read in every epoch, while the body is decoded only when needed."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.errors import CorruptStateError
+
+#: Version of the stored form of header and body together. Raise it with every incompatible change.
+STATE_FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class OriginProgress:
+    """How far one origin has come, as the channel saw it."""
+
+    input_index: int
+    watermark_ms: int = MIN_TIMESTAMP_MS
+    idle: bool = False
+    #: processing time of the last epoch in which the origin had records
+    last_active_ms: int = 0
+
+
+@dataclass(frozen=True)
+class ChannelHeader:
+    """What a channel remembers besides its body. ``token`` names one written version of the channel's state, so that a
+    worker can tell whether the decoded form in its memory is that version."""
+
+    uid: str
+    vertex: int
+    channel: int
+    token: bytes = b""
+    epoch: int = -1
+    watermark_ms: int = MIN_TIMESTAMP_MS
+    idle: bool = False
+    finished: bool = False
+    origins: dict[str, OriginProgress] = field(default_factory=dict)
+    next_event_timer_ms: int | None = None
+    next_processing_timer_ms: int | None = None
+    #: operator uid -> what `StreamOperator.save_channel` gave
+    saved: dict[str, Any] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """The stored form."""
+        values = dict(self.__dict__)
+        values["origins"] = {
+            name: (o.input_index, o.watermark_ms, o.idle, o.last_active_ms) for name, o in self.origins.items()
+        }
+        return pickle.dumps((STATE_FORMAT_VERSION, values), protocol=5)
+
+    @staticmethod
+    def decode(data: bytes, where: str = "") -> ChannelHeader:
+        """The inverse of `encode`."""
+        try:
+            version, values = pickle.loads(data)
+        except Exception as error:
+            raise CorruptStateError(
+                f"the header of a channel cannot be decoded ({error})",
+                where=where,
+                hint="restore the job from its last savepoint or checkpoint",
+            ) from error
+        if version != STATE_FORMAT_VERSION:
+            raise CorruptStateError(
+                f"the stored state has format version {version}",
+                where=where,
+                expected=f"version {STATE_FORMAT_VERSION}",
+                hint="take a savepoint with the version of flinkish that wrote it, and restore from that",
+            )
+        values["origins"] = {name: OriginProgress(*parts) for name, parts in values["origins"].items()}
+        return ChannelHeader(**values)
+
+    def with_changes(self, **changes: Any) -> ChannelHeader:
+        """A copy with some fields replaced."""
+        return replace(self, **changes)

@@ -1,0 +1,248 @@
+"""The order in which a task consumes the buffers of one channel and epoch.
+
+Deterministic and aligned in time: always from the input with the lowest watermark, ties by (origin, part), within an
+input by sequence. So a backfill of a year in one epoch interleaves its inputs as the live stream did, and a replay
+gives the same results.
+
+An input is (origin, part). Watermarks are remembered per origin from epoch to epoch: an origin that is silent in this
+epoch still holds the combined watermark back, unless it is idle. Inputs of an upstream vertex that has never sent
+anything hold it back too. ``*`` as the last part of an origin stands for the whole source: its end of input.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.runtime.buffer import Buffer, decode_elements
+from flinkish.runtime.channel_header import OriginProgress
+from flinkish.runtime.deployment import InputDescriptor
+from flinkish.runtime.watermark_valve import WatermarkValve
+
+_WHOLE_SOURCE = "*"
+#: (origin, part)
+_Name = tuple[str, int]
+
+
+def origin_name(vertex: int, unit: str | int) -> str:
+    """The name of an origin: a split of a source, or a channel of an upstream vertex."""
+    return f"{vertex}/{unit}"
+
+
+def whole_source(vertex: int) -> str:
+    """The origin that stands for all splits of a source vertex, known and unknown."""
+    return origin_name(vertex, _WHOLE_SOURCE)
+
+
+def vertex_of(origin: str) -> int:
+    """The vertex that an origin belongs to."""
+    return int(origin.partition("/")[0])
+
+
+class Records(NamedTuple):
+    """A step: records between two watermarks."""
+
+    input_index: int
+    values: list[Any]
+    timestamps: list[int] | None
+
+
+class WatermarkStep(NamedTuple):
+    """A step: the combined watermark rose."""
+
+    watermark_ms: int
+
+
+class StatusStep(NamedTuple):
+    """A step: all inputs became idle, or one became active."""
+
+    idle: bool
+
+
+Step = Records | WatermarkStep | StatusStep
+
+
+@dataclass
+class _Input:
+    name: _Name
+    input_index: int
+    watermark_ms: int
+    buffers: deque[Buffer] = field(default_factory=deque)
+    steps: Iterator[Any] | None = None
+    had_records: bool = False
+
+
+class InputGate:
+    """The inputs of one channel in one epoch. Use once: iterate over `steps`, then ask for `progress`."""
+
+    def __init__(
+        self,
+        descriptors: tuple[InputDescriptor, ...],
+        known: dict[str, OriginProgress],
+        watermark_ms: int,
+        idle: bool,
+        now_ms: int,
+    ) -> None:
+        self._descriptors = {descriptor.vertex: descriptor for descriptor in descriptors}
+        self._known = known
+        self._now_ms = now_ms
+        self._inputs: dict[_Name, _Input] = {}
+        self._ends: list[Buffer] = []
+        self._idle = idle
+        self.valve = WatermarkValve(watermark_ms)
+
+    def add(self, buffer: Buffer) -> None:
+        """Take a buffer of this epoch, in any order."""
+        header = buffer.header
+        if header.origin.endswith(f"/{_WHOLE_SOURCE}"):
+            self._ends.append(buffer)
+            return
+        name = (header.origin, header.part)
+        entry = self._inputs.get(name)
+        if entry is None:
+            before = self._known.get(header.origin)
+            watermark = before.watermark_ms if before else MIN_TIMESTAMP_MS
+            entry = self._inputs[name] = _Input(name, header.input_index, watermark)
+        entry.buffers.append(buffer)
+
+    def steps(self) -> Iterator[Step]:
+        """Everything that the task must do, in order."""
+        self._open_valve()
+        yield from self._changes(self.valve.refresh())
+        heap = []
+        for entry in self._inputs.values():
+            entry.buffers = deque(sorted(entry.buffers, key=lambda buffer: buffer.header.sequence))
+            entry.steps = self._elements(entry)
+            heap.append((entry.watermark_ms, entry.name))
+        heapq.heapify(heap)
+        while heap:
+            _, name = heap[0]
+            entry = self._inputs[name]
+            more = yield from self._advance(entry)
+            if more:
+                heapq.heapreplace(heap, (entry.watermark_ms, name))
+            else:
+                heapq.heappop(heap)
+        for end in sorted(self._ends, key=lambda buffer: buffer.header):
+            yield from self._end_of_source(end)
+
+    def _open_valve(self) -> None:
+        present = {origin for origin, _ in self._inputs}
+        seen = {vertex_of(origin) for origin in present | set(self._known)}
+        for name, entry in self._inputs.items():
+            self.valve.add(name, entry.watermark_ms)
+        for origin, progress in self._known.items():
+            if origin not in present:
+                self.valve.add((origin, 0), progress.watermark_ms, self._is_idle(origin, progress))
+        for descriptor in self._descriptors.values():
+            for origin in descriptor.declared_origins:
+                if origin not in present and origin not in self._known:
+                    self.valve.add((origin, 0))
+            if descriptor.vertex not in seen and not descriptor.declared_origins:
+                self.valve.add((origin_name(descriptor.vertex, "?"), 0))
+
+    def _is_idle(self, origin: str, progress: OriginProgress) -> bool:
+        descriptor = self._descriptors.get(vertex_of(origin))
+        timeout = descriptor.idle_timeout_ms if descriptor else None
+        if timeout is None:
+            return progress.idle
+        return progress.idle or self._now_ms - progress.last_active_ms >= timeout
+
+    @staticmethod
+    def _elements(entry: _Input) -> Iterator[Any]:
+        """Single elements of one input: Records, (watermark, None) or (None, idle). Decodes one buffer at a time."""
+        while entry.buffers:
+            buffer = entry.buffers.popleft()
+            values, timestamps, events = decode_elements(buffer.payload)
+            if not events:
+                if values:
+                    yield Records(entry.input_index, values, timestamps)
+                continue
+            start = 0
+            for position, watermark_ms, idle in events:
+                if position > start:
+                    yield _slice(entry.input_index, values, timestamps, start, position)
+                    start = position
+                yield (watermark_ms, idle)
+            if start < len(values):
+                yield _slice(entry.input_index, values, timestamps, start, len(values))
+
+    def _advance(self, entry: _Input) -> Iterator[Step]:
+        """Consume one input until its watermark rises; returns whether it has more."""
+        assert entry.steps is not None
+        for element in entry.steps:
+            if isinstance(element, Records):
+                entry.had_records = True
+                yield element
+                continue
+            watermark_ms, idle = element
+            if idle is not None:
+                if not idle:
+                    entry.had_records = True
+                yield from self._changes(self.valve.set_idle(entry.name, idle))
+            elif watermark_ms > entry.watermark_ms:
+                entry.watermark_ms = watermark_ms
+                yield from self._changes(self.valve.advance(entry.name, watermark_ms))
+                return True
+        return False
+
+    def _end_of_source(self, end: Buffer) -> Iterator[Step]:
+        vertex = vertex_of(end.header.origin)
+        self.valve.add((origin_name(vertex, _WHOLE_SOURCE), 0))
+        rose = False
+        for name in self.valve.names():
+            if vertex_of(name[0]) == vertex:
+                rose = self.valve.advance(name, MAX_WATERMARK_MS) or rose
+        yield from self._changes(rose)
+
+    def _changes(self, rose: bool) -> Iterator[Step]:
+        idle = self.valve.idle
+        if rose:
+            yield WatermarkStep(self.valve.combined_ms)
+        if idle is not self._idle:
+            self._idle = idle
+            yield StatusStep(idle)
+
+    @property
+    def idle(self) -> bool:
+        """Whether the channel ended the epoch idle."""
+        return self._idle
+
+    def progress(self) -> dict[str, OriginProgress]:
+        """What to remember of each origin: the lowest watermark over its parts, never less than before."""
+        result = dict(self._known)
+        for origin, progress in self._known.items():
+            if (origin, 0) in self.valve and (origin, 0) not in self._inputs:
+                result[origin] = OriginProgress(
+                    progress.input_index,
+                    max(progress.watermark_ms, self.valve.watermark_of((origin, 0))),
+                    self.valve.idle_of((origin, 0)),
+                    progress.last_active_ms,
+                )
+        by_origin: dict[str, list[_Input]] = {}
+        for (origin, _), entry in self._inputs.items():
+            by_origin.setdefault(origin, []).append(entry)
+        for origin, entries in by_origin.items():
+            result[origin] = self._fold(origin, entries)
+        for end in self._ends:
+            result[end.header.origin] = OriginProgress(end.header.input_index, MAX_WATERMARK_MS)
+        return result
+
+    def _fold(self, origin: str, entries: list[_Input]) -> OriginProgress:
+        before = self._known.get(origin)
+        lowest = min(self.valve.watermark_of(entry.name) for entry in entries)
+        active = any(entry.had_records for entry in entries)
+        return OriginProgress(
+            entries[0].input_index,
+            max(lowest, before.watermark_ms if before else MIN_TIMESTAMP_MS),
+            all(self.valve.idle_of(entry.name) for entry in entries),
+            self._now_ms if active or before is None else before.last_active_ms,
+        )
+
+
+def _slice(input_index: int, values: list[Any], timestamps: list[int] | None, start: int, end: int) -> Records:
+    return Records(input_index, values[start:end], None if timestamps is None else timestamps[start:end])
