@@ -1,0 +1,115 @@
+"""The command line ``JOB.py [job options] [-- spark options]``, taken apart and put together.
+
+Rule: pure, and whatever the user wrote after ``--`` reaches Spark unchanged, after flinkish's own options (Spark takes
+the last one); only comma-separated lists, of which Spark would take the last alone, are merged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+# spark-submit's options that take no value
+_FLAGS = frozenset({"--help", "-h", "--verbose", "-v", "--version", "--supervise", "--load-spark-defaults"})
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """``job`` and its options as the program sees them in ``sys.argv``; ``spark`` as written after the first ``--``."""
+
+    job: str
+    job_options: tuple[str, ...]
+    spark: SparkOptions
+
+    @classmethod
+    def parse(cls, argv: Sequence[str]) -> CommandLine:
+        """
+        >>> CommandLine.parse(["a.py", "--x", "1", "--", "--master", "local[2]"]).job_options
+        ('--x', '1')
+        """
+        job, *rest = argv
+        split = rest.index("--") if "--" in rest else len(rest)
+        return cls(job, tuple(rest[:split]), SparkOptions.parse(rest[split + 1 :]))
+
+    def wants_kafka(self) -> bool:
+        """Whether the job's options name Kafka's servers."""
+        return any(option.partition("=")[0] == "--bootstrap-servers" for option in self.job_options)
+
+
+@dataclass(frozen=True)
+class SparkOptions:
+    """Options of spark-submit, in order: ``(name, value)``, or ``(name, None)`` for a flag."""
+
+    items: tuple[tuple[str, str | None], ...]
+
+    @classmethod
+    def parse(cls, tokens: Sequence[str]) -> SparkOptions:
+        """
+        >>> SparkOptions.parse(["--master", "local[2]", "--conf=a=b", "--verbose"]).items
+        (('--master', 'local[2]'), ('--conf', 'a=b'), ('--verbose', None))
+        """
+        items: list[tuple[str, str | None]] = []
+        rest = iter(tokens)
+        for token in rest:
+            name, equals, value = token.partition("=")
+            if token in _FLAGS or not token.startswith("-"):
+                items.append((token, None))
+            elif equals and name.startswith("--"):
+                items.append((name, value))
+            else:
+                items.append(("--conf" if token == "-c" else token, next(rest, None)))
+        return cls(tuple(items))
+
+    def value(self, name: str) -> str | None:
+        """The value of the last option of that name: the one that Spark takes."""
+        values = [value for option, value in self.items if option == name]
+        return values[-1] if values else None
+
+    def conf(self, key: str) -> str | None:
+        """The value of the last ``--conf key=value``."""
+        settings = (value.partition("=") for option, value in self.items if option == "--conf" and value)
+        values = [value for name, _, value in settings if name.strip() == key]
+        return values[-1] if values else None
+
+    def either(self, name: str, key: str) -> str | None:
+        """What Spark takes for an option that is a configuration key as well: the option wins."""
+        value = self.value(name)
+        return self.conf(key) if value is None else value
+
+    def without(self, *names: str) -> SparkOptions:
+        """All but the options of these names."""
+        return SparkOptions(tuple(item for item in self.items if item[0] not in names))
+
+    def only(self, *names: str) -> SparkOptions:
+        """The options of these names alone."""
+        return SparkOptions(tuple(item for item in self.items if item[0] in names))
+
+    def tokens(self) -> list[str]:
+        """As a command line."""
+        return [token for item in self.items for token in item if token is not None]
+
+
+def comma_list(*parts: str | Iterable[str] | None) -> str:
+    """Joins comma-separated strings and iterables of strings, each entry once, in order.
+
+    >>> comma_list("a,b", None, ["b", "c"])
+    'a,b,c'
+    """
+    entries: dict[str, None] = {}
+    for part in parts:
+        for entry in part.split(",") if isinstance(part, str) else part or ():
+            if entry.strip():
+                entries[entry.strip()] = None
+    return ",".join(entries)
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """The settings of a ``spark-defaults.conf``: ``key value`` or ``key=value`` a line, ``#`` before comments.
+
+    >>> read_properties("# a comment\\nspark.master   local[*]\\n")
+    {'spark.master': 'local[*]'}
+    """
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (re.split(r"\s*[=\s]\s*", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
+    return {pair[0]: pair[1] if len(pair) == 2 else "" for pair in pairs}

@@ -1,0 +1,87 @@
+"""Maven packages to jar files, by Spark's own package resolution, once for the same packages.
+
+Rule: quiet unless it fails. Spark prints its report of the resolution at every start with ``--packages``; so the
+resolution runs in a session of its own, its output goes to a file, and the job gets the jar files that were found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlparse
+
+from flinkish.errors import ConnectionFailedError
+from flinkish.launch.options import SparkOptions, comma_list
+
+# what of the user's options takes part in a resolution
+_RESOLUTION_OPTIONS = ("--conf", "--repositories", "--exclude-packages", "--properties-file")
+
+_PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+session = SparkSession.builder.getOrCreate()
+jars = session.conf.get("spark.jars")
+session.stop()
+open(sys.argv[1], "w").write(jars)
+"""
+
+
+def resolve(packages: str, options: SparkOptions, cache: Path) -> list[str]:
+    """The jars of comma-separated Maven coordinates and all they depend on, as URIs or paths.
+
+    Raises ConnectionFailedError, with the end of Spark's report, if one of them cannot be found or downloaded.
+    """
+    arguments = [*options.only(*_RESOLUTION_OPTIONS).tokens(), "--master", "local[1]"]
+    arguments += ["--conf", "spark.ui.enabled=false", "--packages", packages]
+    command = shlex.join([*arguments, "pyspark-shell"])
+    home = os.path.expanduser("~")  # the jars lie below it
+    key = hashlib.sha256(f"{home}\0{sys.prefix}\0{command}".encode()).hexdigest()[:16]
+    known = cache / f"packages-{key}.json"
+    jars = _remembered(known)
+    if jars is None:
+        jars = _run(packages, command, cache, key)
+        known.write_text(json.dumps(jars))
+    return jars
+
+
+def _remembered(known: Path) -> list[str] | None:
+    """The jars found last time, if all of them are still there."""
+    if not known.exists():
+        return None
+    jars: list[str] = json.loads(known.read_text())
+    paths = [urlparse(jar).path for jar in jars]
+    return jars if all(map(os.path.exists, paths)) else None
+
+
+def _run(packages: str, command: str, cache: Path, key: str) -> list[str]:
+    print(f"flinkish: resolving {packages} (the first time only)", file=sys.stderr, flush=True)
+    cache.mkdir(parents=True, exist_ok=True)
+    log, found = cache / f"packages-{key}.log", cache / f"packages-{key}.{os.getpid()}.tmp"
+    # no extensions yet: a session that names Delta's classes can only start when Delta is there
+    environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": command}
+    environment.pop("SPARK_REMOTE", None)
+    try:
+        with log.open("wb") as output:
+            program = [sys.executable, "-c", _PROGRAM, str(found)]
+            code = subprocess.run(program, env=environment, stdout=output, stderr=output, check=False).returncode
+        if code != 0 or not found.exists():
+            raise _failed(packages, log)
+        return [jar for jar in comma_list(found.read_text()).split(",") if jar]
+    finally:
+        found.unlink(missing_ok=True)
+
+
+def _failed(packages: str, log: Path) -> ConnectionFailedError:
+    lines = log.read_text(errors="replace").splitlines()
+    telling = [line.strip() for line in lines if "UNRESOLVED" in line or "not found" in line or "Exception" in line]
+    return ConnectionFailedError(
+        "Spark could not resolve " + packages + (": " + "; ".join(telling[:5]) if telling else ""),
+        where=f"log: {log}",
+        expected="a Maven repository that has them and can be reached",
+        hint="mend the connection, or name a mirror: `-- --repositories URL`; Kafka's jars: FLINKISH_KAFKA_JARS",
+    )

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# All checks from nothing: makes .venv, then ruff, mypy and pytest. Goes on after a failure and fails at the end.
+#   ./run-tests.sh [--unit] [pytest options]      --unit: only the tests that need no Spark
+set -eu
+
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
+cd "$here"
+. "$here/conf/environment.sh"
+
+tests=()
+if [ "${1:-}" = --unit ]; then
+    tests=(tests/unit)
+    shift
+fi
+
+python="${FLINKISH_PYTHON:-python3}"
+if ! venv_has test; then check_python "$python"; fi
+check_java
+make_venv "$python" test
+python="$venv/bin/python"
+# Spark starts its workers by this name; without it they are the python3 of the PATH
+export PYSPARK_PYTHON="$python" PYSPARK_DRIVER_PYTHON="$python"
+
+failed=""
+check() {
+    echo "== $*"
+    "$python" -m "$@" || failed="$failed '$*'"
+}
+check ruff check .
+check ruff format --check .
+check mypy --strict flinkish
+
+if [ -n "$failed" ]; then echo "== FAILED before the tests:$failed"; fi
+echo "== pytest"
+# the last command: pytest's summary is the last line of the output
+code=0
+"$python" -m pytest ${tests[@]+"${tests[@]}"} "$@" || code=$?
+if [ "$code" -eq 0 ] && [ -n "$failed" ]; then code=1; fi
+exit "$code"

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# From a fresh machine (Python 3.10+, Java 17+) to a running job. See --help.
+set -eu
+
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
+
+usage() {
+    cat <<'TEXT'
+usage: ./spark-submit.sh JOB.py [job options] [-- spark-submit options]
+
+  ./spark-submit.sh jobs/click_count.py
+  ./spark-submit.sh jobs/click_count.py --bootstrap-servers host:9092 -- --master spark://host:7077
+
+Uses the python3 on the PATH if pyspark is installed there, otherwise makes .venv in the checkout.
+Spark's log goes to .cache/spark.log; the console shows the job's own output, and errors.
+
+environment:
+  FLINKISH_PYTHON      the Python to use (default: python3)
+  FLINKISH_CONF        the flinkish configuration (default: conf/flinkish.yaml)
+  FLINKISH_KAFKA=1     add Spark's Kafka package (implied by the job option --bootstrap-servers)
+  FLINKISH_KAFKA_JARS  jar files, comma separated, in place of that package
+TEXT
+}
+
+case "${1:-}" in
+"")
+    usage >&2
+    exit 2
+    ;;
+-h | --help)
+    usage
+    exit 0
+    ;;
+esac
+
+. "$here/conf/environment.sh"
+
+# prints yes if this Python needs nothing installed (printed and not returned: any program can return 0)
+is_complete() {
+    "$1" - 2>/dev/null <<'PYTHON' || true
+from importlib.metadata import version
+from importlib.util import find_spec
+modules = ("pandas", "pyarrow", "delta", "yaml")
+print("yes" if version("pyspark").startswith("4.2.") and all(map(find_spec, modules)) else "no")
+PYTHON
+}
+
+extras="jdbc,kafka,yaml"
+python="${FLINKISH_PYTHON:-python3}"
+check_java
+if [ "$(is_complete "$python")" != yes ]; then
+    if ! venv_has "$extras"; then
+        check_python "$python"
+        make_venv "$python" "$extras"
+    fi
+    python="$venv/bin/python"
+fi
+
+# exec all the way to the driver: signals and the exit code need no forwarding, and the terminal is the job's own
+export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
+exec "$python" -m flinkish.launch --home "$here" "$@"
