@@ -1,0 +1,10 @@
+"""What all tests share. Nothing here starts a server or Spark: unit tests stay fast."""
+
+from __future__ import annotations
+
+import os
+
+from tests.support.processes import python_path
+
+# Child processes of any test (workers, driver scripts) import this checkout, installed or not.
+os.environ["PYTHONPATH"] = python_path()

@@ -1,0 +1,1 @@
+"""Tests against a real Spark, a real Kafka broker and a real PostgreSQL."""

@@ -1,0 +1,34 @@
+"""The servers that integration tests share: each starts when the first test asks for it and ends with the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.postgres import PostgresServer
+from tests.support.spark_session import start_session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one Spark session of the run: two cores, with Delta and the Kafka connector."""
+    session = start_session(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaBroker]:
+    """A running broker; a test that stops it starts it again."""
+    with KafkaBroker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A running PostgreSQL; a test that stops it starts it again."""
+    with PostgresServer() as server:
+        yield server

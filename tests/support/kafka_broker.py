@@ -1,0 +1,244 @@
+"""A real Kafka broker (KRaft, one node) as a child process: no root, no containers, Java only.
+
+It keeps its data and its port over `stop` and `start`, so a test can take the broker away for a while.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from tests.support.ivy import Coordinate, JarSet, java_executable, resolve_jars
+from tests.support.processes import ProcessGroup, free_ports, wait_until
+
+KAFKA_JARS = JarSet(
+    "kafka",
+    (
+        Coordinate("org.apache.kafka", "kafka_2.13", "3.9.2"),
+        Coordinate("org.slf4j", "slf4j-simple", "1.7.36"),  # without it the broker says nothing of its troubles
+    ),
+)
+CLUSTER_ID = "flinkishTestsCluster00"
+START_TIMEOUT_S = 60
+REQUEST_TIMEOUT_S = 30
+_JAVA_OPTIONS = (
+    "-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true",
+)  # fmt: skip
+# While the broker starts, refused connections are what is expected and not worth a line.
+_QUIETLY_UNTIL_UP: dict[str, Any] = {
+    "log_level": 0, "error_cb": lambda error: None, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 100,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class KafkaRecord:
+    """One record as it lies in a topic; the timestamp is in milliseconds since the epoch."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: tuple[tuple[str, str | bytes | None], ...]
+
+
+class KafkaBroker:
+    """A broker on a free port of 127.0.0.1, with 512 MB of heap; topics are made only by `create_topic`.
+
+    Example:
+        with KafkaBroker() as broker:
+            broker.create_topic("orders", partitions=3)
+            broker.produce("orders", [b"a", b"b"])
+            assert len(broker.consume("orders")) == 2
+    """
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="flinkish-kafka-"))
+        self.port, self._controller_port = free_ports(2)
+        self._process: ProcessGroup | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The address for clients, the same after every start."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether the broker's process is there."""
+        return self._process is not None and self._process.running
+
+    def start(self) -> None:
+        """Starts the broker on the data that it has, and returns once it answers."""
+        if self.running:
+            return
+        properties = self.folder / "server.properties"
+        if not properties.exists():
+            properties.write_text(self._properties())
+            self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)).succeed(60)
+        self._process = self._java("kafka.Kafka", str(properties))
+        client = AdminClient({**_QUIETLY_UNTIL_UP, "bootstrap.servers": self.bootstrap_servers})
+        self._process.wait_for(lambda: _answers(client), START_TIMEOUT_S, "an answer from the broker")
+
+    def stop(self) -> None:
+        """Shuts the broker down in order; its data stays for the next `start`."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def kill(self) -> None:
+        """Kills the broker -9; its data stays for the next `start`."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def log(self) -> str:
+        """Returns what the broker has printed, over all its starts."""
+        return (self.folder / "broker.log").read_text(errors="replace")
+
+    def create_topic(self, name: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
+        """Creates a topic and waits until it is there."""
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
+        client = self._admin()
+        client.create_topics([topic])[name].result(REQUEST_TIMEOUT_S)
+        wait_until(
+            lambda: name in client.list_topics(timeout=REQUEST_TIMEOUT_S).topics, REQUEST_TIMEOUT_S, f"topic {name!r}"
+        )
+
+    def delete_topic(self, name: str) -> None:
+        """Deletes a topic."""
+        client = self._admin()
+        client.delete_topics([name])[name].result(REQUEST_TIMEOUT_S)
+
+    def produce(
+        self,
+        topic: str,
+        values: Iterable[bytes | str | None],
+        keys: Sequence[bytes | str | None] | None = None,
+        partition: int = -1,
+        timestamp_ms: int = 0,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
+        """Writes the values and returns when the broker has acknowledged all of them.
+
+        `partition` -1 leaves the choice to the client (by key if there is one), `timestamp_ms` 0 means now.
+        """
+        failures: list[KafkaError] = []
+
+        def on_delivery(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failures.append(error)
+
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "linger.ms": 5, "acks": "all"})
+        for index, value in enumerate(values):
+            key = keys[index] if keys is not None else None
+            producer.produce(topic, value, key, partition, on_delivery, timestamp=timestamp_ms, headers=list(headers))
+            producer.poll(0)
+        left = producer.flush(REQUEST_TIMEOUT_S)
+        if left or failures:
+            raise AssertionError(
+                f"{left} records for {topic!r} were not acknowledged, {len(failures)} failed: {failures[:3]}"
+            )
+
+    def consume(self, topic: str, read_committed: bool = True) -> list[KafkaRecord]:
+        """Returns all that is in the topic now, ordered by partition and offset."""
+        level = "read_committed" if read_committed else "read_uncommitted"
+        consumer = Consumer({
+            "bootstrap.servers": self.bootstrap_servers, "group.id": "tests", "isolation.level": level,
+            "enable.auto.commit": False, "enable.partition.eof": True, "auto.offset.reset": "earliest",
+        })  # fmt: skip
+        try:
+            partitions = consumer.list_topics(topic, REQUEST_TIMEOUT_S).topics[topic].partitions
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+            return sorted(
+                _read_to_the_end(consumer, set(partitions)), key=lambda record: (record.partition, record.offset)
+            )
+        finally:
+            consumer.close()
+
+    def __enter__(self) -> KafkaBroker:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()  # its data goes with it: nothing is left to shut down in order
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers})
+
+    def _java(self, main_class: str, *arguments: str) -> ProcessGroup:
+        classpath = ":".join(str(jar) for jar in resolve_jars(KAFKA_JARS))
+        command = [java_executable(), *_JAVA_OPTIONS, "-cp", classpath, main_class, *arguments]
+        return ProcessGroup(command, self.folder / "broker.log")
+
+    def _properties(self) -> str:
+        broker, controller = f"127.0.0.1:{self.port}", f"127.0.0.1:{self._controller_port}"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{controller}",
+            "listeners": f"PLAINTEXT://{broker},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{broker}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": str(self.folder / "data"),
+            "auto.create.topics.enable": "false",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            # A killed broker may come back only when its registration has run out, after 9 s by default.
+            "broker.session.timeout.ms": "3000",
+            "broker.heartbeat.interval.ms": "500",
+            "num.network.threads": "1",
+            "num.io.threads": "2",
+            "log.cleaner.dedupe.buffer.size": str(4 * 1024 * 1024),
+        }
+        return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def _answers(client: AdminClient) -> bool:
+    try:
+        return bool(client.list_topics(timeout=1).brokers)
+    except KafkaException:
+        return False
+
+
+def _read_to_the_end(consumer: Consumer, partitions: set[int]) -> list[KafkaRecord]:
+    records: list[KafkaRecord] = []
+    while partitions:
+        message = consumer.poll(REQUEST_TIMEOUT_S)
+        if message is None:
+            raise AssertionError(f"the broker has not delivered the partitions {sorted(partitions)} to their end")
+        problem = message.error()
+        if problem is None:
+            records.append(_record(message))
+        elif problem.code() == KafkaError._PARTITION_EOF:
+            partitions.discard(_known(message.partition()))
+        else:
+            raise KafkaException(problem)
+    return records
+
+
+def _record(message: Message) -> KafkaRecord:
+    headers: tuple[Any, ...] = tuple(message.headers() or ())
+    partition, offset = _known(message.partition()), _known(message.offset())
+    return KafkaRecord(partition, offset, message.key(), message.value(), message.timestamp()[1], headers)
+
+
+def _known(number: int | None) -> int:
+    assert number is not None, "a message that came from a broker has a partition and an offset"
+    return number

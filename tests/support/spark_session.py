@@ -1,0 +1,53 @@
+"""The settings of every Spark session that tests use, shared by the in-process session and by driver scripts.
+
+They are those of a job on two cores: small, quick epochs, nothing written outside the given folder, no user interface.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.support.kafka_jars import spark_jars
+from tests.support.processes import python_path
+
+_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
+def start_session(folder: Path, master: str = "local[2]", extra: dict[str, str] | None = None) -> SparkSession:
+    """Starts this process's one Spark session, with Delta and the Kafka connector; its files stay in `folder`."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = python_path()
+    builder = SparkSession.Builder().master(master).appName("flinkish-tests")
+    for name, value in {**session_settings(folder), **(extra or {})}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def session_settings(folder: Path) -> dict[str, str]:
+    """Returns the Spark settings of a test session whose warehouse and scratch files lie in `folder`."""
+    return {
+        "spark.jars": ",".join(str(jar) for jar in spark_jars()),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "scratch"),
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder / 'derby'}",
+        "spark.driver.memory": "2g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executorEnv.PYTHONPATH": python_path(),
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.streaming.unsupportedOperationCheck": "false",
+        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
+        "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
