@@ -1,0 +1,257 @@
+"""Keyed state as users see it: the handles, and the descriptors by which they ask for them (PyFlink's names).
+
+A handle reads and writes the state of the current key only. A value that was got from a handle and changed in place is
+not written unless it is given back (``update``, ``put``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.core.functions import AggregateFunction, ReduceFunction
+from flinkish.core.state_ttl import StateTtlConfig
+
+__all__ = [
+    "AggregatingState",
+    "AggregatingStateDescriptor",
+    "AppendingState",
+    "ListState",
+    "ListStateDescriptor",
+    "MapState",
+    "MapStateDescriptor",
+    "MergingState",
+    "ReducingState",
+    "ReducingStateDescriptor",
+    "State",
+    "StateDescriptor",
+    "StateTtlConfig",
+    "ValueState",
+    "ValueStateDescriptor",
+]
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+
+class State(ABC):
+    """Base of all state handles."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Remove the state of the current key."""
+
+
+class ValueState(State, Generic[T]):
+    """One value per key."""
+
+    @abstractmethod
+    def value(self) -> T | None:
+        """The value; None if there is none."""
+
+    @abstractmethod
+    def update(self, value: T) -> None:
+        """Set the value. Raises TypeMismatchError for None, if the state has a declared type: use ``clear``."""
+
+
+class AppendingState(State, Generic[IN, OUT]):
+    """State to which values are added."""
+
+    @abstractmethod
+    def get(self) -> OUT | None:
+        """What was made of the values; None (an empty list, for lists) if there are none."""
+
+    @abstractmethod
+    def add(self, value: IN) -> None:
+        """Add a value."""
+
+
+class MergingState(AppendingState[IN, OUT], Generic[IN, OUT]):
+    """State of which two can be made one, as merging windows do."""
+
+
+class ReducingState(MergingState[T, T], Generic[T]):
+    """Values reduced to one by a ReduceFunction."""
+
+
+class AggregatingState(MergingState[IN, OUT], Generic[IN, OUT]):
+    """Values folded into an accumulator by an AggregateFunction; ``get`` gives its result."""
+
+
+class ListState(MergingState[T, Iterable[T]], Generic[T]):
+    """One list per key."""
+
+    @abstractmethod
+    def get(self) -> list[T]:
+        """A copy of the list, empty if there is none."""
+
+    @abstractmethod
+    def update(self, values: list[T]) -> None:
+        """Set the list; an empty one clears the state."""
+
+    @abstractmethod
+    def add_all(self, values: list[T]) -> None:
+        """Add the values at the end."""
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.get())
+
+
+class MapState(State, Generic[K, V]):
+    """One map per key. Works like a dict: ``in``, ``[]``, ``[]=``, ``del``, iteration over the keys."""
+
+    @abstractmethod
+    def get(self, key: K) -> V | None:
+        """The value of a map key; None if there is none."""
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None:
+        """Set the value of a map key."""
+
+    @abstractmethod
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        """Set several."""
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Remove a map key; nothing happens if there is none."""
+
+    @abstractmethod
+    def contains(self, key: K) -> bool:
+        """Whether the map has the key."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]:
+        """(key, value) pairs as of now: the map may be changed while they are iterated."""
+
+    @abstractmethod
+    def keys(self) -> Iterable[K]:
+        """The map's keys as of now."""
+
+    @abstractmethod
+    def values(self) -> Iterable[V]:
+        """The map's values as of now."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether the map has no key."""
+
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+
+class StateDescriptor(ABC):
+    """Name, type and time-to-live of a state. The name is unique within an operator."""
+
+    def __init__(self, name: str, type_info: TypeInformation) -> None:
+        self.name = name
+        self.type_info = type_info
+        self._ttl_config: StateTtlConfig | None = None
+
+    def get_name(self) -> str:
+        """The name."""
+        return self.name
+
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Let the state expire. To be called before the handle is got."""
+        self._ttl_config = ttl_config
+
+    @property
+    def ttl_config(self) -> StateTtlConfig | None:
+        """The time-to-live, if it is enabled."""
+        return self._ttl_config if self._ttl_config is not None and self._ttl_config.is_enabled() else None
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """value, list, map, reducing or aggregating."""
+
+
+class ValueStateDescriptor(StateDescriptor):
+    """Describes a ValueState."""
+
+    kind = "value"
+
+    def __init__(self, name: str, value_type_info: TypeInformation) -> None:
+        super().__init__(name, value_type_info)
+
+
+class ListStateDescriptor(StateDescriptor):
+    """Describes a ListState."""
+
+    kind = "list"
+
+    def __init__(self, name: str, elem_type_info: TypeInformation) -> None:
+        super().__init__(name, Types.LIST(elem_type_info))
+
+
+class MapStateDescriptor(StateDescriptor):
+    """Describes a MapState."""
+
+    kind = "map"
+
+    def __init__(self, name: str, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
+        super().__init__(name, Types.MAP(key_type_info, value_type_info))
+
+
+class ReducingStateDescriptor(StateDescriptor):
+    """Describes a ReducingState. Raises TypeError when the function is neither a ReduceFunction nor callable."""
+
+    kind = "reducing"
+
+    def __init__(
+        self, name: str, reduce_function: ReduceFunction | Callable[[Any, Any], Any], type_info: TypeInformation
+    ) -> None:
+        super().__init__(name, type_info)
+        if isinstance(reduce_function, ReduceFunction):
+            self._reduce_function = reduce_function
+        elif callable(reduce_function):
+            self._reduce_function = _CallableReduceFunction(reduce_function)
+        else:
+            raise TypeError("The input must be a ReduceFunction or a callable function!")
+
+    def get_reduce_function(self) -> ReduceFunction:
+        """The function."""
+        return self._reduce_function
+
+
+class AggregatingStateDescriptor(StateDescriptor):
+    """Describes an AggregatingState; the type is that of the accumulator. Raises TypeError when the function is no
+    AggregateFunction."""
+
+    kind = "aggregating"
+
+    def __init__(self, name: str, agg_function: AggregateFunction, state_type_info: TypeInformation) -> None:
+        super().__init__(name, state_type_info)
+        if not isinstance(agg_function, AggregateFunction):
+            raise TypeError("The input must be an AggregateFunction!")
+        self._agg_function = agg_function
+
+    def get_agg_function(self) -> AggregateFunction:
+        """The function."""
+        return self._agg_function
+
+
+class _CallableReduceFunction(ReduceFunction):
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        self._function = function
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        return self._function(value1, value2)

@@ -1,0 +1,262 @@
+"""How long state lives: the configuration that users build (Flink's ``StateTtlConfig``).
+
+Expiry goes by processing time, which is the timestamp of the epoch: what expires in an epoch expires in it again when
+the epoch is replayed. All cleanup strategies are accepted; they decide only whether state that expired unseen is purged
+(when a key group that was touched is written) or stays until its next access.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from flinkish.common.time import Time
+
+if TYPE_CHECKING:
+    from flinkish.common.time import Duration
+
+
+class StateTtlConfig:
+    """Time-to-live of a state. Made with a builder::
+
+    ttl = StateTtlConfig.new_builder(Time.hours(1)).update_ttl_on_read_and_write().build()
+    descriptor.enable_time_to_live(ttl)
+    """
+
+    class UpdateType(Enum):
+        """What prolongs the life of state."""
+
+        #: no time-to-live at all
+        Disabled = 0
+        OnCreateAndWrite = 1
+        OnReadAndWrite = 2
+
+    class StateVisibility(Enum):
+        """Whether expired state that is still there can be read."""
+
+        ReturnExpiredIfNotCleanedUp = 0
+        NeverReturnExpired = 1
+
+    class TtlTimeCharacteristic(Enum):
+        """The time scale."""
+
+        ProcessingTime = 0
+
+    class CleanupStrategies:
+        """What happens to expired state that nobody reads."""
+
+        class Strategies(Enum):
+            """Kinds of strategies."""
+
+            FULL_STATE_SCAN_SNAPSHOT = 0
+            INCREMENTAL_CLEANUP = 1
+            ROCKSDB_COMPACTION_FILTER = 2
+
+        class CleanupStrategy:
+            """Base of strategies."""
+
+        class EmptyCleanupStrategy(CleanupStrategy):
+            """A strategy without parameters."""
+
+        class IncrementalCleanupStrategy(CleanupStrategy):
+            """Look at ``cleanup_size`` entries at each access."""
+
+            def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
+                self._cleanup_size = cleanup_size
+                self._run_cleanup_for_every_record = run_cleanup_for_every_record
+
+            def get_cleanup_size(self) -> int:
+                """Number of entries."""
+                return self._cleanup_size
+
+            def run_cleanup_for_every_record(self) -> bool:
+                """Whether records that do not access state clean up as well."""
+                return self._run_cleanup_for_every_record
+
+        class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
+            """Drop expired entries while files are compacted."""
+
+            def __init__(
+                self, query_time_after_num_entries: int, periodic_compaction_time: Duration | None = None
+            ) -> None:
+                self._query_time_after_num_entries = query_time_after_num_entries
+                self._periodic_compaction_time = periodic_compaction_time
+
+            def get_query_time_after_num_entries(self) -> int:
+                """Number of entries after which the time is asked again."""
+                return self._query_time_after_num_entries
+
+            def get_periodic_compaction_time(self) -> Duration | None:
+                """How old a file may become before it is compacted."""
+                return self._periodic_compaction_time
+
+        EMPTY_STRATEGY = EmptyCleanupStrategy()
+
+        def __init__(self, strategies: dict[Strategies, CleanupStrategy], is_cleanup_in_background: bool) -> None:
+            self._strategies = strategies
+            self._is_cleanup_in_background = is_cleanup_in_background
+
+        def is_cleanup_in_background(self) -> bool:
+            """Whether expired state is purged without being accessed."""
+            return self._is_cleanup_in_background
+
+        def in_full_snapshot(self) -> bool:
+            """Whether expired state is left out of snapshots."""
+            return self.Strategies.FULL_STATE_SCAN_SNAPSHOT in self._strategies
+
+        def get_incremental_cleanup_strategy(
+            self,
+        ) -> StateTtlConfig.CleanupStrategies.IncrementalCleanupStrategy | None:
+            """The strategy; with cleanup in background the default one (5 entries, not for every record)."""
+            default = self.IncrementalCleanupStrategy(5, False) if self._is_cleanup_in_background else None
+            strategy = self._strategies.get(self.Strategies.INCREMENTAL_CLEANUP, default)
+            return strategy if isinstance(strategy, self.IncrementalCleanupStrategy) else None
+
+        def get_rocksdb_compact_filter_cleanup_strategy(
+            self,
+        ) -> StateTtlConfig.CleanupStrategies.RocksdbCompactFilterCleanupStrategy | None:
+            """The strategy; with cleanup in background the default one (1000 entries)."""
+            default = self.RocksdbCompactFilterCleanupStrategy(1000) if self._is_cleanup_in_background else None
+            strategy = self._strategies.get(self.Strategies.ROCKSDB_COMPACTION_FILTER, default)
+            return strategy if isinstance(strategy, self.RocksdbCompactFilterCleanupStrategy) else None
+
+    class Builder:
+        """Collects the settings. Defaults: life is prolonged by writes, expired state is never returned."""
+
+        def __init__(self, ttl: Time) -> None:
+            self._ttl = ttl
+            self._update_type = StateTtlConfig.UpdateType.OnCreateAndWrite
+            self._state_visibility = StateTtlConfig.StateVisibility.NeverReturnExpired
+            self._ttl_time_characteristic = StateTtlConfig.TtlTimeCharacteristic.ProcessingTime
+            self._is_cleanup_in_background = True
+            self._strategies: dict[
+                StateTtlConfig.CleanupStrategies.Strategies, StateTtlConfig.CleanupStrategies.CleanupStrategy
+            ] = {}
+
+        def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> StateTtlConfig.Builder:
+            """What prolongs life; ``Disabled`` switches time-to-live off."""
+            self._update_type = update_type
+            return self
+
+        def update_ttl_on_create_and_write(self) -> StateTtlConfig.Builder:
+            """Writes prolong life."""
+            return self.set_update_type(StateTtlConfig.UpdateType.OnCreateAndWrite)
+
+        def update_ttl_on_read_and_write(self) -> StateTtlConfig.Builder:
+            """Reads and writes prolong life."""
+            return self.set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
+
+        def set_state_visibility(self, state_visibility: StateTtlConfig.StateVisibility) -> StateTtlConfig.Builder:
+            """Whether expired state can be read while it is still there."""
+            self._state_visibility = state_visibility
+            return self
+
+        def return_expired_if_not_cleaned_up(self) -> StateTtlConfig.Builder:
+            """Expired state is readable until it is cleaned up (which the first read does)."""
+            return self.set_state_visibility(StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp)
+
+        def never_return_expired(self) -> StateTtlConfig.Builder:
+            """Expired state is not readable."""
+            return self.set_state_visibility(StateTtlConfig.StateVisibility.NeverReturnExpired)
+
+        def set_ttl_time_characteristic(
+            self, ttl_time_characteristic: StateTtlConfig.TtlTimeCharacteristic
+        ) -> StateTtlConfig.Builder:
+            """The time scale."""
+            self._ttl_time_characteristic = ttl_time_characteristic
+            return self
+
+        def use_processing_time(self) -> StateTtlConfig.Builder:
+            """Count in processing time, the only scale there is."""
+            return self.set_ttl_time_characteristic(StateTtlConfig.TtlTimeCharacteristic.ProcessingTime)
+
+        def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
+            """Leave expired state out of snapshots."""
+            strategies = StateTtlConfig.CleanupStrategies
+            self._strategies[strategies.Strategies.FULL_STATE_SCAN_SNAPSHOT] = strategies.EMPTY_STRATEGY
+            return self
+
+        def cleanup_incrementally(
+            self, cleanup_size: int, run_cleanup_for_every_record: bool
+        ) -> StateTtlConfig.Builder:
+            """Clean up some entries at each access."""
+            strategies = StateTtlConfig.CleanupStrategies
+            strategy = strategies.IncrementalCleanupStrategy(cleanup_size, run_cleanup_for_every_record)
+            self._strategies[strategies.Strategies.INCREMENTAL_CLEANUP] = strategy
+            return self
+
+        def cleanup_in_rocksdb_compact_filter(
+            self, query_time_after_num_entries: int, periodic_compaction_time: Duration | None = None
+        ) -> StateTtlConfig.Builder:
+            """Clean up while the store compacts."""
+            strategies = StateTtlConfig.CleanupStrategies
+            strategy = strategies.RocksdbCompactFilterCleanupStrategy(
+                query_time_after_num_entries, periodic_compaction_time
+            )
+            self._strategies[strategies.Strategies.ROCKSDB_COMPACTION_FILTER] = strategy
+            return self
+
+        def disable_cleanup_in_background(self) -> StateTtlConfig.Builder:
+            """Clean up nothing but what is accessed, unless a strategy is named."""
+            self._is_cleanup_in_background = False
+            return self
+
+        def set_ttl(self, ttl: Time) -> StateTtlConfig.Builder:
+            """The time to live."""
+            self._ttl = ttl
+            return self
+
+        def build(self) -> StateTtlConfig:
+            """The configuration. Raises ValueError when the time to live is not positive."""
+            strategies = StateTtlConfig.CleanupStrategies(dict(self._strategies), self._is_cleanup_in_background)
+            return StateTtlConfig(
+                self._update_type, self._state_visibility, self._ttl_time_characteristic, self._ttl, strategies
+            )
+
+    def __init__(
+        self,
+        update_type: StateTtlConfig.UpdateType,
+        state_visibility: StateTtlConfig.StateVisibility,
+        ttl_time_characteristic: StateTtlConfig.TtlTimeCharacteristic,
+        ttl: Time,
+        cleanup_strategies: StateTtlConfig.CleanupStrategies,
+    ) -> None:
+        if ttl.to_milliseconds() <= 0:
+            raise ValueError(f"TTL is expected to be positive, got {ttl}")
+        self._update_type = update_type
+        self._state_visibility = state_visibility
+        self._ttl_time_characteristic = ttl_time_characteristic
+        self._ttl = ttl
+        self._cleanup_strategies = cleanup_strategies
+
+    @staticmethod
+    def new_builder(ttl: Time) -> StateTtlConfig.Builder:
+        """Begin a configuration."""
+        return StateTtlConfig.Builder(ttl)
+
+    def get_update_type(self) -> StateTtlConfig.UpdateType:
+        """What prolongs life."""
+        return self._update_type
+
+    def get_state_visibility(self) -> StateTtlConfig.StateVisibility:
+        """Whether expired state can be read."""
+        return self._state_visibility
+
+    def get_ttl(self) -> Time:
+        """The time to live."""
+        return self._ttl
+
+    def get_ttl_time_characteristic(self) -> StateTtlConfig.TtlTimeCharacteristic:
+        """The time scale."""
+        return self._ttl_time_characteristic
+
+    def is_enabled(self) -> bool:
+        """Whether state expires at all."""
+        return self._update_type is not StateTtlConfig.UpdateType.Disabled
+
+    def get_cleanup_strategies(self) -> StateTtlConfig.CleanupStrategies:
+        """What happens to expired state."""
+        return self._cleanup_strategies
+
+    def __repr__(self) -> str:
+        return f"StateTtlConfig({self._ttl}, {self._update_type.name}, {self._state_visibility.name})"
