@@ -1,0 +1,91 @@
+"""The launcher's command line, without starting anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from flinkish.launch.__main__ import Launch
+from flinkish.launch.archive import archive
+from flinkish.launch.options import CommandLine, SparkOptions, comma_list, read_properties
+
+DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
+KAFKA = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+
+
+def launch(home: Path, *argv: str, environment: Mapping[str, str] | None = None) -> Launch:
+    (home / "conf").mkdir(exist_ok=True)
+    (home / "conf/spark-defaults.conf").write_text(f"spark.master local[*]\nspark.jars.packages {DELTA}\n")
+    return Launch(home, CommandLine.parse(["job.py", *argv]), environment or {})
+
+
+def test_only_the_first_two_dashes_split_the_command_line() -> None:
+    line = CommandLine.parse(["job.py", "a", "--", "--conf", "x=--", "--", "b"])
+    assert line.job_options == ("a",)
+    assert line.spark.tokens() == ["--conf", "x=--", "--", "b"]
+
+
+def test_an_option_with_an_equals_sign_is_the_same_as_one_with_a_blank() -> None:
+    assert SparkOptions.parse(["--master=local[2]"]) == SparkOptions.parse(["--master", "local[2]"])
+
+
+def test_the_last_of_several_options_counts_as_it_does_for_spark() -> None:
+    options = SparkOptions.parse(["--conf", "a=1", "-c", "a=2=3", "--master", "x", "--master", "y"])
+    assert options.conf("a") == "2=3"
+    assert options.value("--master") == "y"
+    assert options.value("--jars") is None
+
+
+def test_an_option_wins_over_its_configuration_key() -> None:
+    options = SparkOptions.parse(["--master", "yarn", "--conf", "spark.master=local"])
+    assert options.either("--master", "spark.master") == "yarn"
+
+
+def test_a_flag_takes_no_value() -> None:
+    assert SparkOptions.parse(["--verbose", "--master", "x"]).value("--master") == "x"
+
+
+@pytest.mark.parametrize("text", ["a b c", "a=b c", "  a   b c  ", "a = b c", "# no\n\na\tb c"])
+def test_properties_are_read_as_spark_reads_them(text: str) -> None:
+    assert read_properties(text) == {"a": "b c"}
+
+
+def test_lists_are_merged_without_doubles_and_blanks() -> None:
+    assert comma_list("a, b,,", None, ["c", "a"]) == "a,b,c"
+
+
+def test_kafka_is_resolved_only_if_asked_for(tmp_path: Path) -> None:
+    assert launch(tmp_path, "--users", "3").packages() == DELTA
+    assert launch(tmp_path, "--", "--bootstrap-servers", "no job option").packages() == DELTA
+    asked = f"{DELTA},{KAFKA}"
+    assert launch(tmp_path, "--bootstrap-servers", "h:1").packages() == asked
+    assert launch(tmp_path, "--bootstrap-servers=h:1").packages() == asked
+    assert launch(tmp_path, environment={"FLINKISH_KAFKA": "1"}).packages() == asked
+    assert launch(tmp_path, environment={"FLINKISH_KAFKA": "0"}).packages() == DELTA
+
+
+def test_kafkas_jars_take_the_place_of_its_package(tmp_path: Path) -> None:
+    assert (
+        launch(tmp_path, "--bootstrap-servers=h:1", environment={"FLINKISH_KAFKA_JARS": "/a.jar"}).packages() == DELTA
+    )
+
+
+def test_the_users_packages_are_added(tmp_path: Path) -> None:
+    assert launch(tmp_path, "--", "--packages", "a:b:1").packages() == f"{DELTA},a:b:1"
+    assert launch(tmp_path, "--", "--conf", "spark.jars.packages=a:b:1").packages() == f"{DELTA},a:b:1"
+
+
+def test_the_same_sources_give_the_same_archive_and_others_another(tmp_path: Path) -> None:
+    package = tmp_path / "thing"
+    package.mkdir()
+    (package / "__init__.py").write_text("x = 1\n")
+    first = archive(package, tmp_path / "cache")
+    written_ns = first.stat().st_mtime_ns
+    assert archive(package, tmp_path / "cache") == first
+    assert first.stat().st_mtime_ns == written_ns
+    (package / "__init__.py").write_text("x = 2\n")
+    assert archive(package, tmp_path / "cache") != first
+    assert first.exists()  # a job that runs may still need it
