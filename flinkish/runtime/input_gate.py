@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -134,7 +134,10 @@ class InputGate:
         present = {origin for origin, _ in self._inputs}
         seen = {vertex_of(origin) for origin in present | set(self._known)}
         for name, entry in self._inputs.items():
-            self.valve.add(name, entry.watermark_ms)
+            before = self._known.get(entry.name[0])
+            silent = before is not None and not any(buffer.header.records for buffer in entry.buffers)
+            idle = before is not None and silent and self._is_idle(entry.name[0], before)
+            self.valve.add(name, entry.watermark_ms, idle)
         for origin, progress in self._known.items():
             if origin not in present:
                 self.valve.add((origin, 0), progress.watermark_ms, self._is_idle(origin, progress))
@@ -171,7 +174,7 @@ class InputGate:
             if start < len(values):
                 yield _slice(entry.input_index, values, timestamps, start, len(values))
 
-    def _advance(self, entry: _Input) -> Iterator[Step]:
+    def _advance(self, entry: _Input) -> Generator[Step, None, bool]:
         """Consume one input until its watermark rises; returns whether it has more."""
         assert entry.steps is not None
         for element in entry.steps:

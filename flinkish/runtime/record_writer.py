@@ -53,6 +53,12 @@ class RecordWriter:
         self._origins: dict[str, _OriginState] = {}
         self._origin = ""
         self._state = _OriginState(0)
+        self._records = 0
+
+    def take_count(self) -> int:
+        """Records written since the last call (a broadcast record counts once)."""
+        count, self._records = self._records, 0
+        return count
 
     @staticmethod
     def _reachable(edge: EdgeDescriptor, sender: Sender) -> range | list[int]:
@@ -76,6 +82,7 @@ class RecordWriter:
         if (timestamps is not None) is not self._timestamped:
             timestamps = self._align_timestamps(values, timestamps)
         self._state.active = True
+        self._records += len(values)
         self._spread(values, timestamps, self._buckets)
         self._pending += len(values)
         if self._pending >= self._max_records:

@@ -1,6 +1,6 @@
 """What a window keeps of its elements: all of them, or one value that is folded as they come.
 
-The contents of all keys of one window are one dictionary, key -> stored value. A key is in it if and only if the
+The stored values of all keys of one window are one dictionary, key -> stored value. A key is in it if and only if the
 window has contents for that key.
 """
 
@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from flinkish.core.functions import AggregateFunction, ReduceFunction
+Stored = dict[Any, Any]
 
 
 class WindowContents(ABC):
@@ -20,20 +20,27 @@ class WindowContents(ABC):
     kind: str
 
     @abstractmethod
-    def add(self, stored: dict[Any, Any], key: Any, value: Any) -> None:
+    def add(self, stored: Stored, key: Any, value: Any) -> None:
         """Add one element."""
 
     @abstractmethod
-    def add_all(self, stored: dict[Any, Any], keys: Iterable[Any], values: Iterable[Any]) -> list[Any]:
-        """Add many elements, in order. Returns the keys that had no contents before, in order, each once."""
+    def add_all(self, stored: Stored, keys: Iterable[Any], values: Iterable[Any]) -> list[Any]:
+        """Add many elements, in order. Returns the keys that had no contents before, in order, each once.
+
+        The same as `add` for each, in one loop: this is where windows spend their time.
+        """
 
     @abstractmethod
-    def elements(self, stored_value: Any) -> list[Any]:
-        """What a window function is given."""
+    def read(self, stored_value: Any) -> Any:
+        """The contents: a list, the reduced value or the result of the aggregation. None: nothing to emit."""
 
-    @abstractmethod
-    def results(self, stored_values: list[Any]) -> list[Any]:
-        """What is emitted for each of these stored values when there is no window function."""
+    def read_all(self, stored_values: list[Any]) -> list[Any]:
+        """`read` for each."""
+        return list(map(self.read, stored_values))
+
+    def as_elements(self, contents: Any) -> list[Any]:
+        """The contents as a window function is given them."""
+        return [contents]
 
 
 class ListContents(WindowContents):
@@ -41,13 +48,13 @@ class ListContents(WindowContents):
 
     kind = "list"
 
-    def add(self, stored: dict[Any, Any], key: Any, value: Any) -> None:
+    def add(self, stored: Stored, key: Any, value: Any) -> None:
         if key in stored:
             stored[key].append(value)
         else:
             stored[key] = [value]
 
-    def add_all(self, stored: dict[Any, Any], keys: Iterable[Any], values: Iterable[Any]) -> list[Any]:
+    def add_all(self, stored: Stored, keys: Iterable[Any], values: Iterable[Any]) -> list[Any]:
         new_keys = []
         for key, value in zip(keys, values):
             if key in stored:
@@ -57,26 +64,26 @@ class ListContents(WindowContents):
                 new_keys.append(key)
         return new_keys
 
-    def elements(self, stored_value: Any) -> list[Any]:
-        # a copy: the window may fire again, and what the user does to the list must not show then
+    def read(self, stored_value: Any) -> Any:
+        # a copy: the window may fire again, and what user code does to the list must not show then
         return list(stored_value)
 
-    def results(self, stored_values: list[Any]) -> list[Any]:
-        return [list(value) for value in stored_values]
+    def as_elements(self, contents: Any) -> list[Any]:
+        return contents  # type: ignore[no-any-return]
 
 
 class ReducingContents(WindowContents):
-    """Keeps the elements reduced to one."""
+    """Keeps the elements reduced to one by ``reduce(old, new)``."""
 
     kind = "reducing"
 
-    def __init__(self, function: ReduceFunction) -> None:
-        self._reduce: Callable[[Any, Any], Any] = function.reduce
+    def __init__(self, reduce: Callable[[Any, Any], Any]) -> None:
+        self._reduce = reduce
 
-    def add(self, stored: dict[Any, Any], key: Any, value: Any) -> None:
+    def add(self, stored: Stored, key: Any, value: Any) -> None:
         stored[key] = self._reduce(stored[key], value) if key in stored else value
 
-    def add_all(self, stored: dict[Any, Any], keys: Iterable[Any], values: Iterable[Any]) -> list[Any]:
+    def add_all(self, stored: Stored, keys: Iterable[Any], values: Iterable[Any]) -> list[Any]:
         reduce = self._reduce
         new_keys = []
         for key, value in zip(keys, values):
@@ -87,27 +94,29 @@ class ReducingContents(WindowContents):
                 new_keys.append(key)
         return new_keys
 
-    def elements(self, stored_value: Any) -> list[Any]:
-        return [stored_value]
+    def read(self, stored_value: Any) -> Any:
+        return stored_value
 
-    def results(self, stored_values: list[Any]) -> list[Any]:
+    def read_all(self, stored_values: list[Any]) -> list[Any]:
         return stored_values
 
 
 class AggregatingContents(WindowContents):
-    """Keeps an accumulator."""
+    """Keeps an accumulator: ``add(value, accumulator)`` gives the next one, ``get_result`` what it stands for."""
 
     kind = "aggregating"
 
-    def __init__(self, function: AggregateFunction) -> None:
-        self._create = function.create_accumulator
-        self._add = function.add
-        self._get_result = function.get_result
+    def __init__(
+        self, create: Callable[[], Any], add: Callable[[Any, Any], Any], get_result: Callable[[Any], Any]
+    ) -> None:
+        self._create = create
+        self._add = add
+        self._get_result = get_result
 
-    def add(self, stored: dict[Any, Any], key: Any, value: Any) -> None:
+    def add(self, stored: Stored, key: Any, value: Any) -> None:
         stored[key] = self._add(value, stored[key] if key in stored else self._create())
 
-    def add_all(self, stored: dict[Any, Any], keys: Iterable[Any], values: Iterable[Any]) -> list[Any]:
+    def add_all(self, stored: Stored, keys: Iterable[Any], values: Iterable[Any]) -> list[Any]:
         add, create = self._add, self._create
         new_keys = []
         for key, value in zip(keys, values):
@@ -118,8 +127,5 @@ class AggregatingContents(WindowContents):
                 new_keys.append(key)
         return new_keys
 
-    def elements(self, stored_value: Any) -> list[Any]:
-        return [self._get_result(stored_value)]
-
-    def results(self, stored_values: list[Any]) -> list[Any]:
-        return list(map(self._get_result, stored_values))
+    def read(self, stored_value: Any) -> Any:
+        return self._get_result(stored_value)

@@ -1,0 +1,270 @@
+"""The operators of one task, joined: what one emits, the next processes in the same call (Flink's OperatorChain).
+
+The joints are made once per task. An operator that feeds exactly one other calls it directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.runtime.deployment import JobSettings, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.metric_group import TaskMetricGroup
+from flinkish.runtime.operator import EpochInfo, OperatorContext, StreamOperator
+from flinkish.runtime.partitioners import Sender
+from flinkish.runtime.record_writer import Emit, RecordWriter
+from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.state.operator_state import OperatorState
+
+Collect = Callable[[list[Any], list[int] | None], None]
+
+
+class ChainOutput:
+    """The output of one operator of a chain. Counts what passes."""
+
+    def __init__(self) -> None:
+        self._children: list[StreamOperator] = []
+        self._writers: list[RecordWriter] = []
+        self._main: list[Collect] = []
+        self._sides: dict[str, list[Collect]] = {}
+        self.records = 0
+        self.watermark_ms = MIN_TIMESTAMP_MS
+
+    def add_child(self, child: StreamOperator, tag: str | None) -> None:
+        """The next operator listens to the main output, or to a side output."""
+        self._children.append(child)
+        target: Collect = child.process_batch
+        (self._main if tag is None else self._sides.setdefault(tag, [])).append(target)
+
+    def add_writer(self, writer: RecordWriter, tag: str | None) -> None:
+        """An edge to another vertex listens."""
+        self._writers.append(writer)
+        (self._main if tag is None else self._sides.setdefault(tag, [])).append(writer.collect)
+
+    def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """Hand on a batch."""
+        if values:
+            self.records += len(values)
+            _deliver(self._main, values, timestamps)
+
+    def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:
+        """Hand on a batch to a side output."""
+        targets = self._sides.get(tag_id)
+        if targets and values:
+            _deliver(targets, values, timestamps)
+
+    def has_side(self, tag_id: str) -> bool:
+        """Whether anybody listens to that tag."""
+        return tag_id in self._sides
+
+    def emit_watermark(self, watermark_ms: int) -> None:
+        """Hand on a watermark to everybody, side outputs included."""
+        self.watermark_ms = watermark_ms
+        for child in self._children:
+            child.context.epoch.watermark_ms = watermark_ms
+            child.process_watermark(watermark_ms)
+        for writer in self._writers:
+            writer.emit_watermark(watermark_ms)
+
+    def emit_status(self, idle: bool) -> None:
+        """Hand on the status."""
+        for child in self._children:
+            child.process_status(idle)
+        for writer in self._writers:
+            writer.emit_status(idle)
+
+
+def _deliver(targets: list[Collect], values: list[Any], timestamps: list[int] | None) -> None:
+    """All but the last get copies: an operator owns the lists it is given."""
+    for target in targets[1:]:
+        target(list(values), None if timestamps is None else list(timestamps))
+    if targets:
+        targets[0](values, timestamps)
+
+
+class OperatorChain:
+    """The operators of one subtask, and their lifecycle."""
+
+    def __init__(
+        self,
+        vertex: VertexDescriptor,
+        subtask: int,
+        attempt: int,
+        settings: JobSettings,
+        emit: Emit,
+        keyed_state: KeyedStateBackend | None,
+    ) -> None:
+        self.vertex = vertex
+        self.operators = [descriptor.factory.create() for descriptor in vertex.operators]
+        self.outputs = [ChainOutput() for _ in vertex.operators]
+        self.states = {descriptor.uid: OperatorState() for descriptor in vertex.operators}
+        self.metrics = {descriptor.uid: TaskMetricGroup() for descriptor in vertex.operators}
+        self.writers: list[RecordWriter] = []
+        self._opened: list[StreamOperator] = []
+        self._disposed = False
+        self._split = ""
+        self._split_watermarks: dict[str, list[int]] = {}
+        self._wire(subtask, settings, emit)
+        self._setup(subtask, attempt, settings, keyed_state)
+
+    @property
+    def head(self) -> StreamOperator:
+        """The operator that receives the input."""
+        return self.operators[0]
+
+    def _wire(self, subtask: int, settings: JobSettings, emit: Emit) -> None:
+        for operator, descriptor in zip(self.operators, self.vertex.operators):
+            if descriptor.parent >= 0:
+                self.outputs[descriptor.parent].add_child(operator, descriptor.parent_tag)
+        for output, descriptor in zip(self.outputs, self.vertex.operators):
+            for edge in descriptor.edges:
+                sender = Sender(
+                    subtask,
+                    self.vertex.parallelism,
+                    len(edge.target_channels),
+                    edge.target_parallelism,
+                    f"operator '{descriptor.name}' (uid {descriptor.uid})",
+                )
+                writer = RecordWriter(edge, sender, emit, settings.buffer_max_records)
+                output.add_writer(writer, edge.tag)
+                self.writers.append(writer)
+
+    def _setup(self, subtask: int, attempt: int, settings: JobSettings, keyed: KeyedStateBackend | None) -> None:
+        """From the last operator to the first, as Flink does, so that a first can rely on all behind it."""
+        for index in reversed(range(len(self.operators))):
+            descriptor = self.vertex.operators[index]
+            context = self._context(index, descriptor, subtask, attempt, settings, keyed)
+            self.operators[index].setup(context, self.outputs[index])
+
+    def _context(
+        self,
+        index: int,
+        descriptor: OperatorDescriptor,
+        subtask: int,
+        attempt: int,
+        settings: JobSettings,
+        keyed: KeyedStateBackend | None,
+    ) -> OperatorContext:
+        return OperatorContext(
+            uid=descriptor.uid,
+            name=descriptor.name,
+            task_name=self.vertex.name,
+            subtask=subtask,
+            parallelism=self.vertex.parallelism,
+            max_parallelism=self.vertex.max_parallelism,
+            attempt=attempt,
+            epoch=EpochInfo(),
+            metrics=self.metrics[descriptor.uid],
+            keyed_state=keyed if index == 0 else None,
+            operator_state=self.states[descriptor.uid],
+            key_selectors=self.vertex.key_selectors if index == 0 else (),
+            job_parameters=settings.job_parameters,
+            configuration=settings.configuration,
+        )
+
+    def open(self) -> None:
+        """Initialize and open, from the last operator to the first."""
+        for operator in reversed(self.operators):
+            operator.initialize_state()
+        for operator in reversed(self.operators):
+            self._opened.append(operator)
+            operator.open()
+
+    def begin(self, epoch: int, channel: int, now_ms: int, watermark_ms: int, saved: dict[str, Any]) -> None:
+        """A channel's share of an epoch begins."""
+        self._split, self._split_watermarks = "", {}
+        for operator, descriptor in zip(self.operators, self.vertex.operators):
+            info = operator.context.epoch
+            info.epoch, info.channel, info.processing_time_ms = epoch, channel, now_ms
+            info.end_of_input = False
+            if descriptor.parent < 0:
+                info.watermark_ms = watermark_ms
+            value, output_watermark_ms = saved.get(descriptor.uid, (None, watermark_ms))
+            operator.restore_channel(value)
+            self._announce(operator, output_watermark_ms)
+        for operator in self.operators:
+            operator.begin_channel()
+
+    def _announce(self, operator: StreamOperator, watermark_ms: int) -> None:
+        """Tell the operators behind this one, without firing anything, which watermark it has sent them before."""
+        index = self.operators.index(operator)
+        self.outputs[index].watermark_ms = watermark_ms
+        for child, descriptor in zip(self.operators, self.vertex.operators):
+            if descriptor.parent == index:
+                child.context.epoch.watermark_ms = watermark_ms
+
+    def end(self) -> dict[str, Any]:
+        """The barrier: snapshot from the first operator to the last, and send what is left."""
+        for operator in self.operators:
+            operator.snapshot_state()
+        for operator in self.operators:
+            operator.end_channel()
+        for writer in self.writers:
+            writer.end_epoch()
+        saved: dict[str, Any] = {}
+        for operator, output, descriptor in zip(self.operators, self.outputs, self.vertex.operators):
+            value = operator.save_channel()
+            if value is not None or output.watermark_ms != operator.context.epoch.watermark_ms:
+                saved[descriptor.uid] = (value, output.watermark_ms)
+        return saved
+
+    def begin_origin(self, origin: str, part: int = 0) -> None:
+        """What is sent from now on belongs to this origin."""
+        for writer in self.writers:
+            writer.begin_origin(origin, part)
+
+    def begin_split(self, split: str) -> None:
+        """Source tasks: what comes next was read from this split, which has its own watermarks."""
+        self._split_watermarks[self._split] = [output.watermark_ms for output in self.outputs]
+        self._split = split
+        before = self._split_watermarks.get(split)
+        for index, operator in enumerate(self.operators):
+            operator.begin_split(split)
+            self._announce(operator, before[index] if before else MIN_TIMESTAMP_MS)
+
+    def process_watermark(self, watermark_ms: int) -> None:
+        """The combined watermark of the inputs rose."""
+        self.head.context.epoch.watermark_ms = watermark_ms
+        self.head.process_watermark(watermark_ms)
+
+    def finish(self) -> None:
+        """End of the input, from the first operator to the last."""
+        for operator in self.operators:
+            operator.context.epoch.end_of_input = True
+            operator.finish()
+
+    def close(self) -> None:
+        """Normal end, from the first operator to the last."""
+        for operator in self.operators:
+            operator.close()
+            if operator in self._opened:
+                self._opened.remove(operator)
+
+    def dispose(self) -> None:
+        """In any case, once; an error of one operator does not keep the others from being disposed of."""
+        if self._disposed:
+            return
+        self._disposed = True
+        errors = []
+        for operator in self.operators:
+            try:
+                operator.dispose()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def records_out(self) -> int:
+        """Records that left the chain since the last call: to other vertices, or into a sink."""
+        total = sum(writer.take_count() for writer in self.writers)
+        for output, operator, descriptor in zip(self.outputs, self.operators, self.vertex.operators):
+            output.records = 0
+            if descriptor.sink is not None:
+                total += operator.take_count()  # type: ignore[attr-defined]
+        return total
+
+    def discard(self) -> None:
+        """The attempt failed: nothing of it may be sent."""
+        for writer in self.writers:
+            writer.discard()

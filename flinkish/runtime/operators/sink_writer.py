@@ -1,0 +1,97 @@
+"""The writing half of a sink, chained behind the operator that feeds it (Flink's SinkWriterOperator).
+
+What it hands over at the barrier goes to the committing half, addressed to (sink, subtask).
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.core.sink import SinkWriter, WriterSink
+from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
+
+#: Receives (channel of the sink, batch of committables, number of them).
+SinkEmit = Callable[[list[Any]], None]
+
+#: Committables of one buffer.
+MAX_BATCH = 20_000
+
+
+class SinkWriterOperator(StreamOperator):
+    """Feeds a `SinkWriter`; without one (DataFrame sinks) records are the committables."""
+
+    def __init__(self, writer: SinkWriter | None) -> None:
+        self._writer = writer
+        self._count = 0
+        self._held: list[Any] = []
+        #: set by the task before `open`
+        self.emit: SinkEmit | None = None
+
+    def open(self) -> None:
+        """Open the writer."""
+        if self._writer is not None:
+            self._writer.open(self.context.subtask, self.context.parallelism)
+
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        """Write a batch."""
+        self._count += len(values)
+        self._send(values if self._writer is None else self._writer.write(values, timestamps))
+
+    def snapshot_state(self) -> None:
+        """The barrier: everything must be on its way."""
+        if self._writer is not None:
+            self._send(self._writer.prepare_commit())
+        self._flush()
+
+    def _send(self, committables: list[Any]) -> None:
+        if not committables:
+            return
+        self._held.extend(committables)
+        if len(self._held) >= MAX_BATCH:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._held:
+            assert self.emit is not None
+            self.emit(self._held)
+            self._held = []
+
+    def take_count(self) -> int:
+        """Records written since the last call."""
+        count, self._count = self._count, 0
+        return count
+
+    def close(self) -> None:
+        """Close the writer."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def dispose(self) -> None:
+        """Close the writer if `close` did not."""
+        self.close()
+
+
+@dataclass(frozen=True)
+class SinkWriterFactory(OperatorFactoryBase):
+    """Makes the writer of one subtask; ``sink`` is None for sinks that take the records as they are."""
+
+    sink: WriterSink | None
+
+    def create(self) -> SinkWriterOperator:
+        """A fresh operator."""
+        return SinkWriterOperator(None if self.sink is None else self.sink.create_writer())
+
+
+def encode_committables(committables: list[Any]) -> bytes:
+    """The payload of a COMMITTABLES buffer."""
+    return pickle.dumps(committables, protocol=5)
+
+
+def decode_committables(payload: bytes) -> list[Any]:
+    """The inverse of :func:`encode_committables`."""
+    committables: list[Any] = pickle.loads(payload)
+    return committables

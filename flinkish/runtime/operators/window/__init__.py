@@ -1,0 +1,1 @@
+"""The window operator: the general one, and the fast way for the most frequent case."""

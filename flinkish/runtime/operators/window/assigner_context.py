@@ -1,0 +1,21 @@
+"""What assigners see of the window operator."""
+
+from __future__ import annotations
+
+from flinkish.core.functions import RuntimeContext
+from flinkish.core.window.assigner import WindowAssignerContext
+from flinkish.runtime.operators.window.window_scope import WindowScope
+
+
+class ScopedAssignerContext(WindowAssignerContext):
+    """The scope's time and the subtask's runtime context."""
+
+    def __init__(self, scope: WindowScope, runtime_context: RuntimeContext) -> None:
+        self._scope = scope
+        self._runtime_context = runtime_context
+
+    def get_current_processing_time(self) -> int:
+        return self._scope.processing_time_ms
+
+    def get_runtime_context(self) -> RuntimeContext:
+        return self._runtime_context

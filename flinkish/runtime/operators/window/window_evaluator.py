@@ -1,0 +1,67 @@
+"""Calls the user's window function. One class per kind of window function."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+from flinkish.core.functions import Function, ProcessWindowFunction, WindowFunction
+from flinkish.core.window.window import Window
+from flinkish.errors import ProgramError
+from flinkish.runtime.operators.window.process_window_context import ScopedProcessWindowContext
+from flinkish.runtime.operators.window.window_scope import WindowScope
+
+
+class WindowEvaluator(ABC):
+    """The window function of one operator, called for the scope's key and window."""
+
+    @abstractmethod
+    def evaluate(self, key: Any, window: Window, elements: list[Any]) -> Iterable[Any] | None:
+        """The results; may be lazy."""
+
+    def clear(self) -> None:  # noqa: B027 - most functions have nothing to clear
+        """The window is cleaned up for the scope's key."""
+
+
+class ApplyEvaluator(WindowEvaluator):
+    """Calls a WindowFunction."""
+
+    def __init__(self, function: WindowFunction[Any, Any, Any, Any], scope: WindowScope) -> None:
+        self._apply = function.apply
+
+    def evaluate(self, key: Any, window: Window, elements: list[Any]) -> Iterable[Any] | None:
+        return self._apply(key, window, elements)
+
+
+class ProcessEvaluator(WindowEvaluator):
+    """Calls a ProcessWindowFunction."""
+
+    def __init__(self, function: ProcessWindowFunction[Any, Any, Any, Any], scope: WindowScope) -> None:
+        self._process = function.process
+        self._clear = function.clear
+        self._context = ScopedProcessWindowContext(scope)
+
+    def evaluate(self, key: Any, window: Window, elements: list[Any]) -> Iterable[Any] | None:
+        return self._process(key, self._context, elements)
+
+    def clear(self) -> None:
+        self._clear(self._context)
+
+
+_EVALUATORS: tuple[tuple[type[Function], Any], ...] = (
+    (WindowFunction, ApplyEvaluator),
+    (ProcessWindowFunction, ProcessEvaluator),
+)
+
+
+def make_evaluator(function: Any, scope: WindowScope) -> WindowEvaluator | None:
+    """The evaluator for a window function; None for None."""
+    if function is None:
+        return None
+    for kind, evaluator in _EVALUATORS:
+        if isinstance(function, kind):
+            return evaluator(function, scope)  # type: ignore[no-any-return]
+    raise ProgramError(
+        f"{function!r} is no window function", where=scope.where(), expected="a WindowFunction or a ProcessWindowFunction"
+    )

@@ -1,0 +1,40 @@
+"""What a task says of its share of an epoch. Travels with the rows to the driver, under Spark Connect too."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """One channel's (or source task's) figures of one epoch."""
+
+    vertex: int
+    channel: int
+    subtask: int
+    records_in: int = 0
+    records_out: int = 0
+    watermark_ms: int | None = None
+    #: every input has ended
+    finished: bool = False
+    state_bytes: int = 0
+    late_dropped: int = 0
+    #: source splits that were read in this epoch, and those of them that have ended
+    splits: tuple[str, ...] = ()
+    ended_splits: tuple[str, ...] = ()
+    metrics: dict[str, float] = field(default_factory=dict)
+    #: where it ran: host and process id
+    worker: str = ""
+    processing_time_ms: int = 0
+    #: rows of state restored from a savepoint
+    restored_rows: int = 0
+
+    def encode(self) -> bytes:
+        """The form in which it travels."""
+        return pickle.dumps(self.__dict__, protocol=5)
+
+    @staticmethod
+    def decode(data: bytes) -> TaskReport:
+        """The inverse of `encode`."""
+        return TaskReport(**pickle.loads(data))

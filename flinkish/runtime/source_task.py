@@ -1,0 +1,133 @@
+"""A source and the operators chained behind it, reading one share of an epoch.
+
+A source task starts afresh in each epoch; only the function instances stay open. Everything that must be remembered of
+a split (its watermark) is remembered by the receivers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from flinkish.core.source import GeneratedSource
+from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.errors import InternalError
+from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
+from flinkish.runtime.input_gate import origin_name
+from flinkish.runtime.report import TaskReport
+from flinkish.runtime.stable_hash import stable_hash
+from flinkish.runtime.task import WORKER, EpochStamp, Row, Task
+
+#: The split of records whose source has no stable splits: all its readers together are one origin.
+UNSPLIT = "0"
+
+#: Stands for all splits of a source at its end of input.
+WHOLE_SOURCE = "*"
+
+
+class SplitBatch(NamedTuple):
+    """Records read from one split. ``ended``: there will never be more from it."""
+
+    split: str
+    values: list[Any]
+    timestamps: list[int] | None
+    ended: bool = False
+
+
+class SourceTask(Task):
+    """Runs the chain of a source vertex over batches."""
+
+    def __init__(self, job: JobDescriptor, vertex: VertexDescriptor, subtask: int) -> None:
+        super().__init__(job, vertex, subtask)
+        self._opened = False
+
+    def open(self) -> None:
+        """Open the chain, once."""
+        if not self._opened:
+            self._opened = True
+            self.chain.open()
+
+    def run(self, batches: Iterable[SplitBatch], part: int, stamp: EpochStamp) -> Iterator[list[Row]]:
+        """Read all batches; yields rows as they become full buffers, then the barrier's."""
+        self.open()
+        self.chain.begin(stamp.epoch, self.subtask, stamp.time_ms, MIN_TIMESTAMP_MS, {})
+        self._sink_sequence, self._part, self._origin = 0, part, ""
+        records, splits, ended = 0, dict[str, None](), dict[str, None]()
+        current: str | None = None
+        for batch in batches:
+            if batch.split != current:
+                current = batch.split
+                self._begin_split(current, part)
+                splits[current] = None
+            if batch.values:
+                records += len(batch.values)
+                self.chain.head.process_batch(batch.values, batch.timestamps)
+            if batch.ended:
+                ended[current] = None
+                self._end_split()
+            if self._rows:
+                yield self.take_rows()
+        self.chain.end()
+        self._report(self._report_of(records, tuple(splits), tuple(ended), stamp))
+        yield self.take_rows()
+        if WHOLE_SOURCE in ended or self._is_last_split(ended):
+            self.close()
+
+    def _begin_split(self, split: str, part: int) -> None:
+        self.chain.begin_split(split)
+        self._origin = origin_name(self.vertex.id, split)
+        self.chain.begin_origin(self._origin, part)
+        self._sink_channel = self._sink_subtask(split)
+
+    def _sink_subtask(self, split: str) -> int:
+        """Which committer gets the records of a split: the same one when the epoch is read again by other tasks."""
+        return 0 if split == UNSPLIT else stable_hash(split) % self.vertex.parallelism
+
+    def _end_split(self) -> None:
+        self.chain.process_watermark(MAX_WATERMARK_MS)
+        self.chain.finish()
+
+    def _is_last_split(self, ended: dict[str, None]) -> bool:
+        source = self.vertex.source
+        return isinstance(source, GeneratedSource) and len(ended) == source.splits
+
+    def close(self) -> None:
+        """Normal end."""
+        self.chain.close()
+        self.chain.dispose()
+
+    def _report_of(
+        self, records: int, splits: tuple[str, ...], ended: tuple[str, ...], stamp: EpochStamp
+    ) -> TaskReport:
+        return TaskReport(
+            vertex=self.vertex.id,
+            channel=self.subtask,
+            subtask=self.subtask,
+            records_in=records,
+            records_out=self.chain.records_out(),
+            splits=splits,
+            ended_splits=ended,
+            metrics=self._metrics(),
+            worker=WORKER,
+            processing_time_ms=stamp.time_ms,
+        )
+
+
+def read_generated(
+    source: GeneratedSource, splits: Iterable[int], tick: int, max_records: int, batch_size: int
+) -> Iterator[SplitBatch]:
+    """What a generated source gives in one tick, in batches."""
+    for split in splits:
+        values, timestamps, finished = source.read(split, tick, max_records)
+        if len(values) > max_records:
+            raise InternalError(f"{type(source).__name__} gave {len(values)} records", expected=f"at most {max_records}")
+        name = str(split)
+        for start in range(0, len(values), batch_size):
+            end = start + batch_size
+            yield SplitBatch(name, values[start:end], None if timestamps is None else timestamps[start:end])
+        yield SplitBatch(name, [], None, finished)
+
+
+def end_of_source() -> Iterator[SplitBatch]:
+    """The end of a source that Spark reads: of all its splits at once."""
+    yield SplitBatch(WHOLE_SOURCE, [], None, True)

@@ -1,0 +1,45 @@
+"""What is computed per key and window: how elements are folded, and the function that sees the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.core.functions import AggregateFunction, ReduceFunction
+from flinkish.errors import ProgramError
+from flinkish.runtime.windowing.window_contents import (
+    AggregatingContents,
+    ListContents,
+    ReducingContents,
+    WindowContents,
+)
+
+
+@dataclass(frozen=True)
+class WindowLogic:
+    """The user's functions of one windowed stream. Picklable.
+
+    * ``fold`` None: the window keeps all elements; then there must be a window function.
+    * ``window_function`` None: the folded value itself is emitted.
+
+    Raises:
+        ProgramError: neither is given.
+    """
+
+    fold: ReduceFunction | AggregateFunction | Callable[[Any, Any], Any] | None = None
+    #: a WindowFunction, a ProcessWindowFunction or None (see `window_evaluator`)
+    window_function: Any = None
+
+    def __post_init__(self) -> None:
+        if self.fold is None and self.window_function is None:
+            raise ProgramError("a window has no function", expected="reduce, aggregate, apply or process")
+
+    def contents(self) -> WindowContents:
+        """How elements are kept."""
+        fold = self.fold
+        if fold is None:
+            return ListContents()
+        if isinstance(fold, AggregateFunction):
+            return AggregatingContents(fold.create_accumulator, fold.add, fold.get_result)
+        return ReducingContents(fold.reduce if isinstance(fold, ReduceFunction) else fold)
