@@ -5,6 +5,7 @@ from __future__ import annotations
 from flinkish.common.config_options import ConfigOption, ConfigOptions
 from flinkish.common.configuration import Configuration
 from flinkish.common.time import Duration, Instant, Time
+from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row, RowKind
 from flinkish.common.watermark_strategy import (
     AssignerWithPeriodicWatermarksWrapper,
@@ -23,5 +24,7 @@ __all__ = [
     "RowKind",
     "Time",
     "TimestampAssigner",
+    "TypeInformation",
+    "Types",
     "WatermarkStrategy",
 ]

@@ -1,0 +1,204 @@
+"""What every type can do: check a value, narrow it as Flink's serializers do, and say its Arrow form.
+
+Rule upheld here: a type decides about a value in one place, ``_convert``. Checking, narrowing of one value and
+narrowing of a whole list are built on it, so they cannot disagree; a list converter may only be faster, never other.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from flinkish.errors import TypeMismatchError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ListConverter = Callable[[list[Any]], list[Any]]
+
+
+class Mismatch(Exception):
+    """Internal: a value does not fit. ``path`` leads from the record to the value, outermost part first."""
+
+    def __init__(self, value: Any, expected: str) -> None:
+        super().__init__(value, expected)
+        self.value = value
+        self.expected = expected
+        self.path: list[str] = []
+
+    def inside(self, part: str) -> Mismatch:
+        self.path.insert(0, part)
+        return self
+
+
+class TypeInformation(abc.ABC):
+    """Base of all types. Types are immutable values: equal if they describe the same data, hashable, picklable."""
+
+    # --- PyFlink's own interface --------------------------------------------------------------------------------
+
+    def need_conversion(self) -> bool:
+        """Whether the internal form differs from the Python object (PyFlink's meaning, about Java's wrappers)."""
+        return False
+
+    def to_internal_type(self, obj: Any) -> Any:
+        """The form that PyFlink hands to Java: days, microseconds, tuples."""
+        return obj
+
+    def from_internal_type(self, obj: Any) -> Any:
+        """The inverse of :meth:`to_internal_type`."""
+        return obj
+
+    # --- checking and narrowing ---------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def _convert(self, value: Any) -> Any:
+        """The value as it comes out of Flink's serializer for this type.
+
+        Raises:
+            Mismatch: the value does not fit.
+        """
+
+    def convert(self, value: Any, where: str = "") -> Any:
+        """The value as it comes out of Flink's serializer for this type.
+
+        Whole numbers wrap as in Java, tuples under a ROW become Rows with the type's field names. A value that is in
+        its final form already is returned itself.
+
+        Raises:
+            TypeMismatchError: the value does not fit this type; ``where`` says where it was met.
+
+        >>> from flinkish.common.typeinfo import Types
+        >>> Types.INT().convert(9147483648)
+        557549056
+        """
+        try:
+            return self._convert(value)
+        except Mismatch as mismatch:
+            raise self._error(mismatch, where) from None
+
+    def validate(self, value: Any, where: str = "") -> None:
+        """Check that a value fits this type (a number that would be narrowed fits).
+
+        Raises:
+            TypeMismatchError: it does not.
+        """
+        self.convert(value, where)
+
+    def _list_converter(self) -> ListConverter | None:
+        """Override with a faster way for lists; it raises Mismatch (with any path) for what does not fit."""
+        convert = self._convert
+        return lambda values: [convert(value) for value in values]
+
+    def batch_converter(self, where: str = "") -> ListConverter | None:
+        """A function that converts a whole list, or None if no value of this type ever needs it.
+
+        The function may return the list it was given if nothing had to be changed.
+
+        Raises (the function):
+            TypeMismatchError: for the first value that does not fit, with its position in the list.
+        """
+        convert_list = self._list_converter()
+        if convert_list is None:
+            return None
+
+        def convert_batch(values: list[Any]) -> list[Any]:
+            try:
+                return convert_list(values)
+            except Mismatch as mismatch:
+                raise self._first_error(values, where, mismatch) from None
+
+        return convert_batch
+
+    def _first_error(self, values: list[Any], where: str, found: Mismatch) -> TypeMismatchError:
+        # a list converter may work by columns and so not know which record was at fault: look again, one by one
+        for position, value in enumerate(values):
+            try:
+                self._convert(value)
+            except Mismatch as mismatch:
+                return self._error(mismatch.inside(f"record {position} of the batch"), where)
+        return self._error(found, where)
+
+    def _error(self, mismatch: Mismatch, where: str) -> TypeMismatchError:
+        text = repr(mismatch.value)
+        if len(text) > 80:
+            text = text[:77] + "..."
+        parts = [part for part in (where, *mismatch.path) if part]
+        return TypeMismatchError(
+            f"the value {text} of type {type(mismatch.value).__name__} does not fit the declared type {self!r}",
+            where=", ".join(parts),
+            expected=mismatch.expected,
+            hint="return a value of the declared type, or declare the type that the function returns",
+        )
+
+    # --- Arrow --------------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def arrow_type(self) -> pa.DataType:
+        """The Arrow type of one value (Row and Tuple: struct; pickled: binary). Imports pyarrow when called."""
+
+    def to_arrow_fields(self) -> list[pa.Field]:
+        """The columns of a stream of this type: one per field of a ROW or TUPLE, else one that is called ``value``."""
+        import pyarrow as pa
+
+        return [pa.field("value", self.arrow_type())]
+
+    def to_arrow_value(self, value: Any) -> Any:
+        """A (converted) value in a form that pyarrow takes for :meth:`arrow_type`."""
+        return value
+
+    def arrow_column(self, values: list[Any]) -> list[Any]:
+        """(Converted) values of one column in a form that pyarrow takes for :meth:`arrow_type`."""
+        if type(self).to_arrow_value is TypeInformation.to_arrow_value:
+            return values
+        return [self.to_arrow_value(value) for value in values]
+
+    def _arrow_columns(self, values: list[Any]) -> list[list[Any]]:
+        return [self.arrow_column(values)]
+
+    def to_record_batch(self, values: list[Any]) -> pa.RecordBatch:
+        """Records as a RecordBatch with the columns of :meth:`to_arrow_fields`. The values must be converted ones.
+
+        Raises:
+            TypeMismatchError: a value does not fit its Arrow type, such as a decimal with more than 38 digits.
+        """
+        import pyarrow as pa
+
+        fields, arrays = self.to_arrow_fields(), []
+        for field, column in zip(fields, self._arrow_columns(values), strict=True):
+            try:
+                arrays.append(pa.array(column, type=field.type))
+            except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+                raise TypeMismatchError(
+                    f"a value cannot be written to a table: {error}",
+                    where=f"column '{field.name}' of {self!r}",
+                    expected=f"values that fit Arrow's {field.type}",
+                ) from error
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    # --- value semantics ----------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def _parts(self) -> tuple[Any, ...]:
+        """What makes up this type; equal types have equal classes and parts."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypeInformation) and type(self) is type(other) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self._parts()))
+
+
+def nullable_list(element: TypeInformation) -> ListConverter | None:
+    """A list converter for a type whose values may also be None (fields of a Row, elements of an object array)."""
+    convert_list = element._list_converter()
+    if convert_list is None:
+        return None
+    convert = element._convert
+
+    def convert_nullable(values: list[Any]) -> list[Any]:
+        if type(None) in set(map(type, values)):
+            return [None if value is None else convert(value) for value in values]
+        return convert_list(values)
+
+    return convert_nullable

@@ -1,0 +1,177 @@
+"""Arrays, lists and maps.
+
+Rule upheld here: whatever sequence comes in (list, tuple, array, numpy array), a list comes out, as from PyFlink's
+coders; an array of bytes comes out as ``bytes``. Primitive arrays hold no None, the others may.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common.typeinfo.base import ListConverter, Mismatch, TypeInformation, nullable_list
+from flinkish.common.typeinfo.basic import BasicType, BasicTypeInfo
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PRIMITIVE = {
+    BasicType.BOOLEAN,
+    BasicType.BYTE,
+    BasicType.SHORT,
+    BasicType.INT,
+    BasicType.LONG,
+    BasicType.FLOAT,
+    BasicType.DOUBLE,
+    BasicType.CHAR,
+}
+
+
+class _SequenceTypeInfo(TypeInformation):
+    _nullable_elements = True
+
+    def __init__(self, element_type: TypeInformation) -> None:
+        if not isinstance(element_type, TypeInformation):
+            raise TypeError(f"the element type is {element_type!r}; expected a TypeInformation, such as Types.INT()")
+        self._element_type = element_type
+
+    @property
+    def elem_type(self) -> TypeInformation:
+        return self._element_type
+
+    def _convert(self, value: Any) -> Any:
+        items = _items(value)
+        if items is None:
+            raise Mismatch(value, "a list, a tuple or an array")
+        convert_list = self._element_list_converter()
+        try:
+            return items if convert_list is None else convert_list(items)
+        except Mismatch as mismatch:
+            raise self._with_position(items, mismatch) from None
+
+    def _element_list_converter(self) -> ListConverter | None:
+        return nullable_list(self._element_type) if self._nullable_elements else self._element_type._list_converter()
+
+    def _with_position(self, items: list[Any], found: Mismatch) -> Mismatch:
+        for position, item in enumerate(items):
+            if item is None and self._nullable_elements:
+                continue
+            try:
+                self._element_type._convert(item)
+            except Mismatch as mismatch:
+                return mismatch.inside(f"element {position}")
+        return found
+
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        return pa.list_(self._element_type.arrow_type())
+
+    def to_arrow_value(self, value: Any) -> Any:
+        return None if value is None else self._element_type.arrow_column(value)
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (self._element_type,)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}<{self._element_type}>"
+
+
+class PrimitiveArrayTypeInfo(_SequenceTypeInfo):
+    """An array of Java's primitive types; of BYTE: ``bytes``."""
+
+    _nullable_elements = False
+
+    def __init__(self, element_type: TypeInformation) -> None:
+        super().__init__(element_type)
+        if not isinstance(element_type, BasicTypeInfo) or element_type._basic_type not in _PRIMITIVE:
+            raise TypeError(f"Invalid element type for a primitive array: {element_type!r}.")
+        self._is_binary = element_type._basic_type is BasicType.BYTE
+
+    def _convert(self, value: Any) -> Any:
+        if self._is_binary:
+            if isinstance(value, (bytes, bytearray, memoryview)):
+                return bytes(value)
+            return bytes(item & 0xFF for item in super()._convert(value))
+        return super()._convert(value)
+
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        return pa.binary() if self._is_binary else super().arrow_type()
+
+    def to_arrow_value(self, value: Any) -> Any:
+        return value if self._is_binary else super().to_arrow_value(value)
+
+
+class BasicArrayTypeInfo(_SequenceTypeInfo):
+    """An array of Java's boxed types or of String; elements may be None."""
+
+    def __init__(self, element_type: TypeInformation) -> None:
+        super().__init__(element_type)
+        allowed = _PRIMITIVE | {BasicType.STRING}
+        if not isinstance(element_type, BasicTypeInfo) or element_type._basic_type not in allowed:
+            raise TypeError(f"Invalid element type for a basic array: {element_type!r}.")
+
+
+class ObjectArrayTypeInfo(_SequenceTypeInfo):
+    """An array of anything else; elements may be None."""
+
+
+class ListTypeInfo(_SequenceTypeInfo):
+    """A list; elements may be None."""
+
+
+class MapTypeInfo(TypeInformation):
+    """A dictionary; values may be None."""
+
+    def __init__(self, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
+        for declared in (key_type_info, value_type_info):
+            if not isinstance(declared, TypeInformation):
+                raise TypeError(f"a type of the map is {declared!r}; expected a TypeInformation, such as Types.INT()")
+        self._key_type_info = key_type_info
+        self._value_type_info = value_type_info
+
+    def _convert(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise Mismatch(value, "a dict")
+        return {self._part(key, self._key_type_info, key): self._value(key, item) for key, item in value.items()}
+
+    def _value(self, key: Any, item: Any) -> Any:
+        return None if item is None else self._part(key, self._value_type_info, item)
+
+    @staticmethod
+    def _part(key: Any, declared: TypeInformation, item: Any) -> Any:
+        try:
+            return declared._convert(item)
+        except Mismatch as mismatch:
+            raise mismatch.inside(f"entry {key!r}") from None
+
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        return pa.map_(self._key_type_info.arrow_type(), self._value_type_info.arrow_type())
+
+    def to_arrow_value(self, value: Any) -> Any:
+        if value is None:
+            return None
+        keys = self._key_type_info.arrow_column(list(value))
+        items = self._value_type_info.arrow_column(list(value.values()))
+        return list(zip(keys, items, strict=True))
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (self._key_type_info, self._value_type_info)
+
+    def __repr__(self) -> str:
+        return f"MapTypeInfo<{self._key_type_info}, {self._value_type_info}>"
+
+
+def _items(value: Any) -> list[Any] | None:
+    if type(value) is list:
+        return value
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    if isinstance(value, array) or hasattr(value, "__array__") and hasattr(value, "tolist"):
+        items = value.tolist()
+        return items if isinstance(items, list) else None
+    return None

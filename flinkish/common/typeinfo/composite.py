@@ -1,0 +1,294 @@
+"""ROW and TUPLE: several fields, each with its own type.
+
+Rule upheld here: under a ROW, whatever a function returns (Row, tuple, list, dict, object with attributes) comes out
+as a Row with the type's field names, because that is what PyFlink's coder hands to the next function. Fields of a Row
+may be None, fields of a Tuple may not. No field is dropped silently: an unknown name or a wrong number is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common.typeinfo.base import ListConverter, Mismatch, TypeInformation, nullable_list
+from flinkish.common.types import Row, RowKind, _create_row
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class _CompositeTypeInfo(TypeInformation):
+    _field_types: list[TypeInformation]
+    _names: list[str]
+
+    def __init__(self, field_types: Sequence[TypeInformation], names: Sequence[str] | None = None) -> None:
+        self._field_types = list(field_types)
+        for position, field_type in enumerate(self._field_types):
+            if not isinstance(field_type, TypeInformation):
+                raise TypeError(f"type {position} is {field_type!r}; expected a TypeInformation, such as Types.INT()")
+        self._names = [f"f{i}" for i in range(len(self._field_types))] if names is None else list(names)
+
+    def get_field_types(self) -> list[TypeInformation]:
+        return self._field_types
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def _internal_values(self, values: Iterable[Any]) -> tuple[Any, ...]:
+        pairs = zip(self._field_types, values, strict=False)
+        return tuple(
+            field_type.to_internal_type(value) if field_type.need_conversion() else value for field_type, value in pairs
+        )
+
+    def from_internal_type(self, obj: Any) -> Any:
+        if obj is None or isinstance(obj, (tuple, list)):
+            return obj
+        pairs = zip(self._field_types, obj, strict=False)
+        return tuple(field_type.from_internal_type(value) for field_type, value in pairs)
+
+    def _checked_length(self, values: Sequence[Any], value: Any) -> Sequence[Any]:
+        if len(values) != len(self._field_types):
+            raise Mismatch(value, f"{len(self._field_types)} fields, not {len(values)}")
+        return values
+
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        return pa.struct(self.to_arrow_fields())
+
+    def to_arrow_fields(self) -> list[pa.Field]:
+        import pyarrow as pa
+
+        pairs = zip(self._names, self._field_types, strict=True)
+        return [pa.field(name, field_type.arrow_type()) for name, field_type in pairs]
+
+    def to_arrow_value(self, value: Any) -> Any:
+        if value is None:
+            return None
+        fields = zip(self._names, self._field_types, value, strict=True)
+        return {name: field_type.arrow_column([item])[0] for name, field_type, item in fields}
+
+    def _arrow_columns(self, values: list[Any]) -> list[list[Any]]:
+        columns = zip(*values, strict=True) if values else ([] for _ in self._names)
+        pairs = zip(self._field_types, columns, strict=True)
+        return [field_type.arrow_column(list(column)) for field_type, column in pairs]
+
+    def _parts(self) -> tuple[Any, ...]:
+        # as in Flink: the names of fields make no other type
+        return tuple(self._field_types)
+
+
+class RowTypeInfo(_CompositeTypeInfo):
+    """A Row. Without names its fields are called ``f0``, ``f1``, ...
+
+    What is taken: a Row without names, a tuple or a list by position; a Row with names by name (if the type was
+    declared without names, by position); a dict by name, absent keys as None; any other object by its attributes.
+
+    >>> from flinkish.common.typeinfo import Types
+    >>> Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.INT()]).convert(("a", 1))
+    Row(word='a', count=1)
+    """
+
+    def __init__(self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None) -> None:
+        super().__init__(field_types, field_names)
+        if len(self._names) != len(self._field_types):
+            raise ValueError(f"{len(self._names)} field names for {len(self._field_types)} field types")
+        if len(set(self._names)) != len(self._names):
+            raise ValueError(f"a field name occurs twice in {self._names}")
+        self._has_names = field_names is not None
+
+    def get_field_names(self) -> list[str]:
+        return self._names
+
+    def get_field_index(self, field_name: str) -> int:
+        """The position of a field, or -1 if there is none of that name."""
+        return self._names.index(field_name) if field_name in self._names else -1
+
+    def to_internal_type(self, obj: Any) -> tuple[Any, ...] | None:
+        if obj is None:
+            return None
+        kind = obj.get_row_kind() if isinstance(obj, Row) else RowKind.INSERT
+        try:
+            return (kind.value, *self._internal_values(self._values_of(obj)))
+        except Mismatch:
+            raise ValueError(f"Unexpected tuple {obj!r} with RowTypeInfo") from None
+
+    def _values_of(self, value: Any) -> Sequence[Any]:
+        if isinstance(value, Row):
+            return self._values_of_row(value)
+        if isinstance(value, (tuple, list)):
+            return self._checked_length(value, value)
+        if isinstance(value, dict):
+            unknown = [key for key in value if key not in self._names]
+            if unknown:
+                raise Mismatch(value, f"no other keys than {', '.join(self._names)}, but there is {unknown[0]!r}")
+            return [value.get(name) for name in self._names]
+        if hasattr(value, "__dict__") and all(hasattr(value, name) for name in self._names):
+            return [getattr(value, name) for name in self._names]
+        raise Mismatch(value, f"a Row, a tuple, a list or a dict with the fields {', '.join(self._names)}")
+
+    def _values_of_row(self, row: Row) -> Sequence[Any]:
+        fields = getattr(row, "_fields", None)
+        if fields is None or fields == self._names:
+            return self._checked_length(row._values, row)
+        if sorted(fields) == sorted(self._names):
+            return row.get_fields_by_names(self._names)
+        if not self._has_names:
+            return self._checked_length(row._values, row)
+        raise Mismatch(row, f"a Row with the fields {', '.join(self._names)}, not {', '.join(fields)}")
+
+    def _convert(self, value: Any) -> Any:
+        values = self._values_of(value)
+        converted = []
+        for name, field_type, item in zip(self._names, self._field_types, values, strict=True):
+            try:
+                converted.append(None if item is None else field_type._convert(item))
+            except Mismatch as mismatch:
+                raise mismatch.inside(f"field '{name}'") from None
+        if not isinstance(value, Row):
+            return _create_row(self._names, converted)
+        if getattr(value, "_fields", None) == self._names and all(
+            new is old for new, old in zip(converted, values, strict=True)
+        ):
+            return value
+        return _create_row(self._names, converted, value._row_kind)
+
+    def _list_converter(self) -> ListConverter:
+        converters = [nullable_list(field_type) for field_type in self._field_types]
+        if not converters:
+            return lambda values: [self._convert(value) for value in values]
+
+        def convert_rows(values: list[Any]) -> list[Any]:
+            if not values:
+                return values
+            # from rows to columns and back: one pass of C code per column instead of one call per value
+            plain = self._plain_rows(values)
+            columns, changed = _converted_columns(plain, converters)
+            names = self._names
+            kinds = set(map(type, values))
+            if kinds <= {tuple, list}:
+                return [_create_row(names, row) for row in columns]
+            if not changed and kinds == {Row} and all(getattr(row, "_fields", None) == names for row in values):
+                return values
+            return [
+                _create_row(names, row, value._row_kind if isinstance(value, Row) else RowKind.INSERT)
+                for row, value in zip(columns, values, strict=True)
+            ]
+
+        return convert_rows
+
+    def _plain_rows(self, values: list[Any]) -> list[Any]:
+        if set(map(type, values)) <= {tuple, list}:
+            if set(map(len, values)) == {len(self._names)}:
+                return values
+            raise Mismatch(values, f"{len(self._names)} fields")
+        return [self._values_of(value) for value in values]
+
+    def __repr__(self) -> str:
+        if not self._has_names:
+            return f"RowTypeInfo({', '.join(map(str, self._field_types))})"
+        pairs = zip(self._names, self._field_types, strict=True)
+        return f"RowTypeInfo({', '.join(f'{name}: {field_type}' for name, field_type in pairs)})"
+
+
+class TupleTypeInfo(_CompositeTypeInfo):
+    """A tuple; a list or a Row comes out as a tuple."""
+
+    def to_internal_type(self, obj: Any) -> tuple[Any, ...] | None:
+        if obj is None:
+            return None
+        if isinstance(obj, (list, tuple, Row)):
+            return self._internal_values(obj)
+        raise ValueError(f"Unexpected tuple {obj!r} with TupleTypeInfo")
+
+    def _convert(self, value: Any) -> Any:
+        if not isinstance(value, (tuple, list, Row)):
+            raise Mismatch(value, f"a tuple of {len(self._field_types)} fields")
+        converted = []
+        fields = zip(self._field_types, self._checked_length(tuple(value), value), strict=True)
+        for position, (field_type, item) in enumerate(fields):
+            try:
+                converted.append(field_type._convert(item))
+            except Mismatch as mismatch:
+                raise mismatch.inside(f"field {position}") from None
+        return tuple(converted)
+
+    def _list_converter(self) -> ListConverter:
+        converters = [field_type._list_converter() for field_type in self._field_types]
+        length = len(converters)
+        if not length:
+            return lambda values: [self._convert(value) for value in values]
+
+        def convert_tuples(values: list[Any]) -> list[Any]:
+            if not values:
+                return values
+            kinds = set(map(type, values))
+            plain = values if kinds <= {tuple, list} else [_plain_tuple(value, length) for value in values]
+            if set(map(len, plain)) != {length}:
+                raise Mismatch(values, f"{length} fields")
+            columns, changed = _converted_columns(plain, converters)
+            return values if not changed and kinds == {tuple} else list(columns)
+
+        return convert_tuples
+
+    def __repr__(self) -> str:
+        return f"TupleTypeInfo({', '.join(map(str, self._field_types))})"
+
+
+class ExternalTypeInfo(TypeInformation):
+    """Another type, by reference; behaves as that one."""
+
+    def __init__(self, type_info: TypeInformation) -> None:
+        self._type_info = type_info
+
+    def need_conversion(self) -> bool:
+        return self._type_info.need_conversion()
+
+    def to_internal_type(self, obj: Any) -> Any:
+        return self._type_info.to_internal_type(obj)
+
+    def from_internal_type(self, obj: Any) -> Any:
+        return self._type_info.from_internal_type(obj)
+
+    def _convert(self, value: Any) -> Any:
+        return self._type_info._convert(value)
+
+    def _list_converter(self) -> ListConverter | None:
+        return self._type_info._list_converter()
+
+    def arrow_type(self) -> pa.DataType:
+        return self._type_info.arrow_type()
+
+    def to_arrow_fields(self) -> list[pa.Field]:
+        return self._type_info.to_arrow_fields()
+
+    def to_arrow_value(self, value: Any) -> Any:
+        return self._type_info.to_arrow_value(value)
+
+    def _arrow_columns(self, values: list[Any]) -> list[list[Any]]:
+        return self._type_info._arrow_columns(values)
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (self._type_info,)
+
+    def __repr__(self) -> str:
+        return f"ExternalTypeInfo<{self._type_info}>"
+
+
+def _plain_tuple(value: Any, length: int) -> Any:
+    if isinstance(value, (tuple, list, Row)):
+        return value
+    raise Mismatch(value, f"a tuple of {length} fields")
+
+
+def _converted_columns(
+    rows: list[Any], converters: Sequence[Callable[[list[Any]], list[Any]] | None]
+) -> tuple[Iterable[tuple[Any, ...]], bool]:
+    """Convert rows by columns; gives the converted rows and whether any column is another than before."""
+    changed, converted = False, []
+    for convert, column in zip(converters, zip(*rows, strict=True), strict=True):
+        before = list(column)
+        after = before if convert is None else convert(before)
+        changed = changed or after is not before
+        converted.append(after)
+    return zip(*converted, strict=True), changed

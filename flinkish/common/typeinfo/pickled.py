@@ -1,0 +1,35 @@
+"""The type of everything else: any Python object, carried by pickle."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common.typeinfo.base import TypeInformation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class PickledBytesTypeInfo(TypeInformation):
+    """Any object. Nothing is checked or converted; in Arrow form it is the pickle, in bytes."""
+
+    def _convert(self, value: Any) -> Any:
+        return value
+
+    def _list_converter(self) -> None:
+        return None
+
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        return pa.binary()
+
+    def to_arrow_value(self, value: Any) -> bytes:
+        return pickle.dumps(value, protocol=5)
+
+    def _parts(self) -> tuple[Any, ...]:
+        return ()
+
+    def __repr__(self) -> str:
+        return "PickledByteArrayTypeInfo"
