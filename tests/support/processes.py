@@ -25,7 +25,7 @@ import psutil  # type: ignore[import-untyped]
 REPOSITORY = Path(__file__).resolve().parents[2]
 POLL_S = 0.05
 LOG_TAIL_CHARS = 6_000
-_WATCH = 'cat >/dev/null; kill -9 -- "-$0"'
+_WATCH = 'cat >/dev/null; kill -9 "-$0"'
 T = TypeVar("T")
 
 
