@@ -10,15 +10,15 @@ from __future__ import annotations
 import os
 import pickle
 import socket
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS
 from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, encode
 from flinkish.runtime.channel_header import ChannelHeader
 from flinkish.runtime.deployment import REPORT_VERTEX, Channel, ChannelKind, JobDescriptor, VertexDescriptor
-from flinkish.runtime.input_gate import InputGate, Records, StatusStep, WatermarkStep, origin_name
+from flinkish.runtime.input_gate import InputGate, Records, Step, WatermarkStep, origin_name
 from flinkish.runtime.operator_chain import OperatorChain
 from flinkish.runtime.operators.sink_writer import SinkWriterOperator, encode_committables
 from flinkish.runtime.report import TaskReport
@@ -119,6 +119,20 @@ class Task:
         return result
 
 
+@dataclass
+class _Share:
+    """A channel's share of the running epoch."""
+
+    channel: Channel
+    header: ChannelHeader
+    load_body: Callable[[], bytes | None]
+    stamp: EpochStamp
+    gate: InputGate
+    steps: Iterator[Step] | None = None
+    restored: list[Any] = field(default_factory=list)
+    records: int = 0
+
+
 class ChannelTask(Task):
     """A subtask of a vertex behind a shuffle."""
 
@@ -126,135 +140,138 @@ class ChannelTask(Task):
         super().__init__(job, vertex, subtask)
         self._unfinished = {channel.number for channel in vertex.channels() if channel.subtask == subtask}
         self._opened = False
+        self._share: _Share | None = None
+        self._subtask_state_token: bytes | None = None
 
-    def open(self) -> None:
-        """Open the chain, once."""
+    @property
+    def share(self) -> _Share:
+        """What the task is working on."""
+        assert self._share is not None, "no channel has been assigned"
+        return self._share
+
+    def assign(
+        self, channel: Channel, header: ChannelHeader, load_body: Callable[[], bytes | None], stamp: EpochStamp
+    ) -> None:
+        """The next channel. Nothing is decoded yet."""
+        gate = InputGate(self.vertex.inputs, header.origins, header.watermark_ms, header.idle, stamp.time_ms)
+        self._share = _Share(channel, header, load_body, stamp, gate)
+
+    @property
+    def needs_initialization(self) -> bool:
+        """Whether the chain has not been opened in this worker."""
+        return not self._opened
+
+    def add_records(self, buffers: Iterable[Buffer]) -> None:
+        """Data to the gate; the rows of a savepoint are kept for `restore`."""
+        share = self.share
+        for buffer in buffers:
+            if buffer.header.kind is BufferKind.STATE:
+                share.restored.extend(pickle.loads(buffer.payload))
+            else:
+                share.gate.add(buffer)
+
+    def restore(self) -> None:
+        """Make the channel's state current, and open the chain the first time."""
+        share = self.share
+        header, channel = share.header, share.channel
+        if channel.kind is ChannelKind.KEY_GROUP and self.keyed_state is not None:
+            self.keyed_state.activate(channel.number, share.load_body)
+            self.keyed_state.set_timer_hint(header.next_event_timer_ms, header.next_processing_timer_ms)
+        elif self._subtask_state_token != header.token:
+            stored = decode_operator_states(share.load_body())
+            for uid, state in self.chain.states.items():
+                state.restore(stored.get(uid, {}))
+        if share.restored:
+            keyed = self.keyed_state if channel.kind is ChannelKind.KEY_GROUP else None
+            take_in_rows(share.restored, self.chain.states, self.vertex.head.uid, keyed)
         if not self._opened:
             self._opened = True
             self.chain.open()
-
-    def run_channel(
-        self,
-        channel: Channel,
-        header: ChannelHeader,
-        load_body: Callable[[], bytes | None],
-        buffers: Iterable[Buffer],
-        stamp: EpochStamp,
-    ) -> ChannelResult:
-        """A channel's share of one epoch."""
-        gate = InputGate(self.vertex.inputs, header.origins, header.watermark_ms, header.idle, stamp.time_ms)
-        restored = self._sort(buffers, gate)
-        self._activate(channel, header, load_body)
-        if restored:
-            take_in_rows(restored, self.chain, self.keyed_state if channel.kind is ChannelKind.KEY_GROUP else None)
-        self.open()
         self._origin, self._part, self._sink_sequence = origin_name(self.vertex.id, channel.number), 0, 0
-        self.chain.begin(stamp.epoch, channel.number, stamp.time_ms, header.watermark_ms, header.saved)
+        self.chain.begin(share.stamp.epoch, channel.number, share.stamp.time_ms, header.watermark_ms, header.saved)
         self.chain.begin_origin(self._origin)
-        records = 0 if header.finished else self._consume(gate, stamp)
-        finished = gate.valve.combined_ms == MAX_WATERMARK_MS
-        if finished and not header.finished:
-            self.chain.finish()
-        result = self._barrier(channel, header, gate, stamp, finished, bool(restored))
-        self._report(self._report_of(channel, result, records, len(restored), stamp))
-        if finished:
-            self._finish(channel)
-        return result
 
-    @staticmethod
-    def _sort(buffers: Iterable[Buffer], gate: InputGate) -> list[Any]:
-        """Data to the gate; the rows of a savepoint are returned."""
-        restored: list[Any] = []
-        for buffer in buffers:
-            if buffer.header.kind is BufferKind.STATE:
-                restored.extend(pickle.loads(buffer.payload))
-            else:
-                gate.add(buffer)
-        return restored
+    def punctuate_processing_time(self) -> None:
+        """Fire the processing-time timers that are due at the epoch's time."""
+        for operator in self.chain.operators:
+            operator.advance_processing_time(self.share.stamp.time_ms)
 
-    def _activate(self, channel: Channel, header: ChannelHeader, load_body: Callable[[], bytes | None]) -> None:
-        if channel.kind is ChannelKind.KEY_GROUP and self.keyed_state is not None:
-            self.keyed_state.activate(channel.number, load_body)
-            self.keyed_state.set_timer_hint(header.next_event_timer_ms, header.next_processing_timer_ms)
-        elif self._holds_token != header.token:
-            stored = decode_operator_states(load_body())
-            for uid, state in self.chain.states.items():
-                state.restore(stored.get(uid, {}))
-
-    _holds_token: bytes | None = None
-
-    def _consume(self, gate: InputGate, stamp: EpochStamp) -> int:
-        head = self.chain.head
-        self._fire_processing_timers(stamp)
-        records = 0
-        for step in gate.steps():
+    def process(self, max_num_records: int) -> bool:
+        """Consume input in time order, firing event-time timers as the watermark rises, until about that many records
+        were read; False when there is no more in this epoch."""
+        share, head = self.share, self.chain.head
+        if share.steps is None:
+            share.steps = share.gate.steps()
+        budget = max_num_records
+        for step in share.steps:
             if isinstance(step, Records):
-                records += len(step.values)
+                share.records += len(step.values)
+                budget -= len(step.values)
                 head.process_batch(step.values, step.timestamps, step.input_index)
+                if budget <= 0:
+                    return True
             elif isinstance(step, WatermarkStep):
                 self.chain.process_watermark(step.watermark_ms)
-            elif isinstance(step, StatusStep):
+            else:
                 head.process_status(step.idle)
-        self._fire_processing_timers(stamp)
-        return records
+        return False
 
-    def _fire_processing_timers(self, stamp: EpochStamp) -> None:
-        for operator in self.chain.operators:
-            operator.advance_processing_time(stamp.time_ms)
-
-    def _barrier(
-        self,
-        channel: Channel,
-        header: ChannelHeader,
-        gate: InputGate,
-        stamp: EpochStamp,
-        finished: bool,
-        restored: bool,
-    ) -> ChannelResult:
+    def prepare_commit(self) -> ChannelResult:
+        """The barrier: all input of the epoch is consumed; snapshot."""
+        share = self.share
+        finished = share.gate.valve.combined_ms == MAX_WATERMARK_MS
+        if finished:
+            self.chain.finish()
         saved = self.chain.end()
-        event_timer, processing_timer, body, written = None, None, None, False
-        if channel.kind is ChannelKind.KEY_GROUP and self.keyed_state is not None:
-            event_timer, processing_timer = self.keyed_state.next_timer_ms()
-            written = self.keyed_state.changed() or restored
-            body = self.keyed_state.snapshot() if written else None
-        elif any(state.changed for state in self.chain.states.values()) or restored:
-            written, body = True, encode_operator_states(self.chain.states)
-        token = os.urandom(8)
-        self._holds_token = token
-        after = header.with_changes(
-            token=token,
-            epoch=stamp.epoch,
-            watermark_ms=gate.valve.combined_ms,
-            idle=gate.idle,
+        event_timer, processing_timer, body, written = self._snapshot(share)
+        after = share.header.with_changes(
+            token=os.urandom(8),
+            epoch=share.stamp.epoch,
+            watermark_ms=share.gate.valve.combined_ms,
+            idle=share.gate.idle,
             finished=finished,
-            origins=gate.progress(),
+            origins=share.gate.progress(),
             next_event_timer_ms=event_timer,
             next_processing_timer_ms=processing_timer,
             saved=saved,
         )
-        return ChannelResult(after, body, written)
+        result = ChannelResult(after, body, written)
+        self._report(self._report_of(share, result))
+        return result
 
-    def _report_of(
-        self, channel: Channel, result: ChannelResult, records: int, restored: int, stamp: EpochStamp
-    ) -> TaskReport:
+    def _snapshot(self, share: _Share) -> tuple[int | None, int | None, bytes | None, bool]:
+        if share.channel.kind is ChannelKind.KEY_GROUP and self.keyed_state is not None:
+            event_timer, processing_timer = self.keyed_state.next_timer_ms()
+            written = self.keyed_state.changed() or bool(share.restored)
+            return event_timer, processing_timer, self.keyed_state.snapshot() if written else None, written
+        if share.restored or any(state.changed for state in self.chain.states.values()):
+            return None, None, encode_operator_states(self.chain.states), True
+        return None, None, None, False
+
+    def post_commit(self, result: ChannelResult) -> None:
+        """The result was handed to the state store."""
+        channel = self.share.channel
+        if channel.kind is ChannelKind.SUBTASK:
+            self._subtask_state_token = result.header.token
+        self._share = None
+        if result.header.finished:
+            self._unfinished.discard(channel.number)
+            if not self._unfinished:
+                self.chain.close()
+                self.chain.dispose()
+
+    def _report_of(self, share: _Share, result: ChannelResult) -> TaskReport:
         return TaskReport(
             vertex=self.vertex.id,
-            channel=channel.number,
+            channel=share.channel.number,
             subtask=self.subtask,
-            records_in=records,
+            records_in=share.records,
             records_out=self.chain.records_out(),
             watermark_ms=result.header.watermark_ms,
             finished=result.header.finished,
             state_bytes=len(result.body) if result.body else 0,
             metrics=self._metrics(),
             worker=WORKER,
-            processing_time_ms=stamp.time_ms,
-            restored_rows=restored,
+            processing_time_ms=share.stamp.time_ms,
+            restored_rows=len(share.restored),
         )
-
-    def _finish(self, channel: Channel) -> None:
-        """When the last channel of the subtask has ended, so has the task."""
-        self._unfinished.discard(channel.number)
-        if not self._unfinished:
-            self.chain.close()
-            self.chain.dispose()

@@ -6,6 +6,7 @@ from typing import Any
 
 from flinkish.core.functions import KeyedStateStore, ProcessWindowFunction
 from flinkish.core.window.window import Window
+from flinkish.runtime.operators.window.scoped_state_store import ScopedStateStore
 from flinkish.runtime.operators.window.window_scope import WindowScope
 
 
@@ -14,6 +15,8 @@ class ScopedProcessWindowContext(ProcessWindowFunction.Context[Any]):
 
     def __init__(self, scope: WindowScope) -> None:
         self._scope = scope
+        self._window_state = ScopedStateStore(scope, per_window=True)
+        self._global_state = ScopedStateStore(scope, per_window=False)
 
     def window(self) -> Window:
         return self._scope.window
@@ -25,7 +28,7 @@ class ScopedProcessWindowContext(ProcessWindowFunction.Context[Any]):
         return self._scope.watermark_ms
 
     def window_state(self) -> KeyedStateStore:
-        raise AssertionError
+        return self._window_state
 
     def global_state(self) -> KeyedStateStore:
-        raise AssertionError
+        return self._global_state

@@ -1,0 +1,220 @@
+"""The worker's bookkeeping: which tasks it holds, at which version, and the way of a channel through an epoch.
+
+One per job and worker process; the only door between Spark's function and the runtime. The names of its methods are
+those of Kafka Streams' class, because the work is the same.
+
+The rule it upholds: a task's memory is trusted only if the stored state says it is at the very version (token) that
+this worker wrote last. A task that failed, or a channel that was elsewhere in between, is closed dirty and made anew.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from flinkish.errors import InternalError
+from flinkish.runtime.buffer import Buffer
+from flinkish.runtime.channel_header import ChannelHeader
+from flinkish.runtime.deployment import ChannelKind, JobDescriptor
+from flinkish.runtime.failure import describe_failure
+from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.source_task import SourceTask, SplitBatch
+from flinkish.runtime.task import ChannelResult, ChannelTask, EpochStamp, Row
+
+#: Tasks held at once; the one used longest ago makes room, closed clean.
+MAX_TASKS = 256
+
+#: Records between two looks at processing time.
+PROCESS_STEP_RECORDS = 1_000_000
+
+_TaskId = tuple[int, int]
+
+
+class StoredChannel(NamedTuple):
+    """What the state store has of a channel: encoded header (None: never run) and a way to get the body."""
+
+    header: bytes | None
+    load_body: Callable[[], bytes | None]
+
+
+class TaskManager:
+    """The tasks of one job in one worker."""
+
+    def __init__(self, job: JobDescriptor) -> None:
+        self.job = job
+        #: while channels are being moved, nothing commits
+        self.rebalance_in_progress = False
+        self._tasks: OrderedDict[_TaskId, ChannelTask] = OrderedDict()
+        self._sources: dict[_TaskId, SourceTask] = {}
+        self._tokens: dict[tuple[int, int], bytes] = {}
+        self._current: ChannelTask | None = None
+
+    # ------------------------------------------------------------------ one channel, one epoch
+
+    def run_channel(
+        self, vertex: int, channel: int, stored: StoredChannel, buffers: Iterable[Buffer], stamp: EpochStamp
+    ) -> tuple[ChannelResult | None, list[Row]]:
+        """The whole way of a channel through an epoch. None: the channel has ended before, nothing to write."""
+        descriptor = self.job.vertex(vertex)
+        header = self._header(vertex, channel, stored.header)
+        if header.finished:
+            return None, []
+        task_name = descriptor.task_name(descriptor.channel(channel).subtask)
+        try:
+            self.handle_assignment(vertex, channel, header, stored.load_body, stamp)
+            self.add_records_to_tasks(buffers)
+            if self.needs_initialization_or_restoration():
+                self.try_to_complete_restoration()
+            self.punctuate()
+            while self.process(PROCESS_STEP_RECORDS):
+                self.punctuate()
+            self.punctuate()
+            passed(Phase.LEVEL_PROCESSED, vertex=vertex, channel=channel, level=descriptor.level, epoch=stamp.epoch)
+            return self.commit()
+        except Exception as error:
+            self.close_dirty(vertex, channel)
+            raise describe_failure(error, task_name, stamp.epoch) from None
+
+    def _header(self, vertex: int, channel: int, data: bytes | None) -> ChannelHeader:
+        descriptor = self.job.vertex(vertex)
+        if data is None:
+            return ChannelHeader(descriptor.head.uid, vertex, channel)
+        return ChannelHeader.decode(data, f"job '{self.job.name}', vertex '{descriptor.name}', channel {channel}")
+
+    def handle_assignment(
+        self,
+        vertex: int,
+        channel: int,
+        header: ChannelHeader,
+        load_body: Callable[[], bytes | None],
+        stamp: EpochStamp,
+    ) -> None:
+        """Spark brought a channel to this worker."""
+        descriptor = self.job.vertex(vertex)
+        place = descriptor.channel(channel)
+        held = self._tokens.pop((vertex, channel), None)
+        if held is not None and held != header.token:
+            self.close_dirty(vertex, channel)
+        task = self._tasks.get((vertex, place.subtask))
+        if task is None:
+            self._make_room()
+            task = self._tasks[(vertex, place.subtask)] = ChannelTask(self.job, descriptor, place.subtask)
+        elif held is None and task.keyed_state is not None and place.kind is ChannelKind.KEY_GROUP:
+            task.keyed_state.forget(channel)
+        self._tasks.move_to_end((vertex, place.subtask))
+        task.assign(place, header, load_body, stamp)
+        self._current = task
+
+    def _make_room(self) -> None:
+        while len(self._tasks) >= MAX_TASKS:
+            (vertex, _), task = self._tasks.popitem(last=False)
+            for channel in task.vertex.channels():
+                if channel.subtask == task.subtask:
+                    self._tokens.pop((vertex, channel.number), None)
+            task.chain.close()
+            task.dispose()
+
+    def needs_initialization_or_restoration(self) -> bool:
+        """Always True: a channel's state is made current in each epoch; decoding it is lazy."""
+        return self._current is not None
+
+    def try_to_complete_restoration(self) -> None:
+        """Make the channel's state current."""
+        self._task.restore()
+
+    def add_records_to_tasks(self, buffers: Iterable[Buffer]) -> None:
+        """The epoch's buffers of the channel."""
+        self._task.add_records(buffers)
+
+    def process(self, max_num_records: int) -> bool:
+        """Consume about that many records in time order; False when the epoch's input is consumed."""
+        return self._task.process(max_num_records)
+
+    def punctuate(self) -> None:
+        """Processing-time timers. Event-time timers fire inside `process`, at their place between the records."""
+        self._task.punctuate_processing_time()
+
+    def commit(self) -> tuple[ChannelResult, list[Row]]:
+        """The barrier for the channel."""
+        if self.rebalance_in_progress:
+            raise InternalError("a commit during a rebalance", hint="please report this")
+        task = self._task
+        share = task.share
+        result = task.prepare_commit()
+        task.post_commit(result)
+        self._tokens[(task.vertex.id, share.channel.number)] = result.header.token
+        self._current = None
+        passed(Phase.STATE_WRITTEN, vertex=task.vertex.id, channel=share.channel.number, epoch=share.stamp.epoch)
+        return result, task.take_rows()
+
+    def close_dirty(self, vertex: int, channel: int) -> None:
+        """Throw the subtask away with all it holds in memory; the stored state is the truth."""
+        descriptor = self.job.vertex(vertex)
+        subtask = descriptor.channel(channel).subtask
+        task = self._tasks.pop((vertex, subtask), None)
+        self._current = None
+        for other in descriptor.channels():
+            if other.subtask == subtask:
+                self._tokens.pop((vertex, other.number), None)
+        if task is not None:
+            task.discard()
+            _dispose_quietly(task)
+
+    @property
+    def _task(self) -> ChannelTask:
+        if self._current is None:
+            raise InternalError("no channel has been assigned", hint="please report this")
+        return self._current
+
+    # ------------------------------------------------------------------ sources
+
+    def run_source(
+        self, vertex: int, subtask: int, batches: Iterable[SplitBatch], part: int, stamp: EpochStamp
+    ) -> Iterator[list[Row]]:
+        """A source's share of an epoch, read by this worker."""
+        descriptor = self.job.vertex(vertex)
+        subtask %= descriptor.parallelism
+        task = self._sources.pop((vertex, subtask), None) or SourceTask(self.job, descriptor, subtask)
+        try:
+            yield from task.run(batches, part, stamp)
+        except GeneratorExit:
+            _dispose_quietly(task)
+            raise
+        except Exception as error:
+            task.discard()
+            _dispose_quietly(task)
+            raise describe_failure(error, descriptor.task_name(subtask), stamp.epoch) from None
+        self._sources[(vertex, subtask)] = task
+        passed(Phase.SOURCES_READ, vertex=vertex, subtask=subtask, epoch=stamp.epoch)
+
+    def dispose(self) -> None:
+        """Give everything back: the attempt is over."""
+        for task in [*self._tasks.values(), *self._sources.values()]:
+            _dispose_quietly(task)
+        self._tasks.clear()
+        self._sources.clear()
+        self._tokens.clear()
+
+
+def _dispose_quietly(task: ChannelTask | SourceTask) -> None:
+    """The first error is the one that counts; what closing says after it is of no help."""
+    try:
+        task.dispose()
+    except Exception:  # noqa: S110
+        pass
+
+
+_managers: dict[tuple[str, int], TaskManager] = {}
+
+
+def task_manager(job_id: str, attempt: int, load: Callable[[], JobDescriptor]) -> TaskManager:
+    """The task manager of this worker for an attempt of a job. An older attempt's tasks are disposed of: a new attempt
+    opens its functions anew."""
+    key = (job_id, attempt)
+    manager = _managers.get(key)
+    if manager is None:
+        for other in [other for other in _managers if other[0] == job_id]:
+            _managers.pop(other).dispose()
+        manager = _managers[key] = TaskManager(load())
+    return manager
