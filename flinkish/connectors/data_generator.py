@@ -1,0 +1,103 @@
+"""Flink's ``DataGeneratorSource``: a function of the record's index. Index i belongs to split ``i % splits``.
+
+Interleaved and not contiguous splits, so that indices (and times computed from them) advance in all splits together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.core.source import GeneratedBatch, GeneratedSource
+from flinkish.errors import ProgramError
+
+_WHERE = "DataGeneratorSource"
+
+
+class DataGeneratorSource(GeneratedSource):
+    """Records made by ``function(index)``, index from 0.
+
+    Args:
+        function: index -> value; must give the same value for the same index, since an epoch may run again.
+            With ``of_list=True`` it takes a ``range`` of indices and returns as many values: far faster.
+        count: number of records; None for an unbounded source.
+        type_info: type of the values.
+        records_per_epoch: how many records one epoch takes in over all splits; None: as many as the engine allows.
+        splits: parallel splits.
+
+    >>> DataGeneratorSource(lambda i: i * i, count=5, splits=2).read(1, 0, 10)
+    GeneratedBatch(values=[1, 9], timestamps=None, finished=True)
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        count: int | None = None,
+        type_info: TypeInformation | None = None,
+        *,
+        records_per_epoch: int | None = None,
+        splits: int = 1,
+        of_list: bool = False,
+    ) -> None:
+        for name, value, lowest in (
+            ("count", count, 0),
+            ("records_per_epoch", records_per_epoch, 1),
+            ("splits", splits, 1),
+        ):
+            if value is not None and value < lowest:
+                raise ProgramError(f"{name}={value}", where=_WHERE, expected=f"at least {lowest}")
+        self._function = function
+        self._count = count
+        self._type_info = type_info or Types.PICKLED_BYTE_ARRAY()
+        self._records_per_epoch = records_per_epoch
+        self._splits = splits
+        self._of_list = of_list
+
+    def with_splits(self, splits: int) -> DataGeneratorSource:
+        """The same records in ``splits`` parallel parts."""
+        return DataGeneratorSource(
+            self._function,
+            self._count,
+            self._type_info,
+            records_per_epoch=self._records_per_epoch,
+            splits=splits,
+            of_list=self._of_list,
+        )
+
+    @property
+    def bounded(self) -> bool:
+        return self._count is not None
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self._type_info
+
+    @property
+    def splits(self) -> int:
+        return self._splits
+
+    def read(self, split: int, tick: int, max_records: int) -> GeneratedBatch:
+        per_tick = max_records * self._splits
+        if self._records_per_epoch is not None:
+            per_tick = min(per_tick, self._records_per_epoch)
+        begin, end = tick * per_tick, (tick + 1) * per_tick
+        finished = self._count is not None and end >= self._count
+        if self._count is not None:
+            end = min(end, self._count)
+        # the first index of this split that is not before `begin`
+        indices = range(begin + (split - begin) % self._splits, end, self._splits)
+        return GeneratedBatch(self._values(indices), None, finished)
+
+    def _values(self, indices: Sequence[int]) -> list[Any]:
+        if not self._of_list:
+            return list(map(self._function, indices))
+        values = list(self._function(indices)) if indices else []
+        if len(values) != len(indices):
+            raise ProgramError(
+                f"the function gave {len(values)} values for {len(indices)} indices",
+                where=_WHERE,
+                expected="one value per index",
+                hint="return a list as long as the range",
+            )
+        return values

@@ -1,0 +1,56 @@
+"""Flink's ``NumberSequenceSource``: the longs from ``start`` to ``end``, both inclusive, in contiguous splits."""
+
+from __future__ import annotations
+
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.core.source import GeneratedBatch, GeneratedSource
+from flinkish.errors import ProgramError
+
+
+class NumberSequenceSource(GeneratedSource):
+    """A bounded sequence of longs. Splits are contiguous parts of the range whose sizes differ by at most one.
+
+    >>> source = NumberSequenceSource(1, 5, splits=2)
+    >>> source.read(0, 0, 10).values, source.read(1, 0, 10).values
+    ([1, 2, 3], [4, 5])
+
+    Raises:
+        ProgramError: ``end`` is before ``start``, or fewer than one split.
+    """
+
+    def __init__(self, start: int, end: int, splits: int = 1) -> None:
+        if start > end:
+            raise ProgramError(
+                f"a number sequence from {start} to {end} is empty",
+                where="NumberSequenceSource",
+                expected="start <= end",
+            )
+        if splits < 1:
+            raise ProgramError(f"splits={splits}", where="NumberSequenceSource", expected="at least 1 split")
+        self._start = start
+        self._count = end - start + 1
+        self._splits = splits
+
+    def with_splits(self, splits: int) -> NumberSequenceSource:
+        """The same sequence in ``splits`` parallel parts."""
+        return NumberSequenceSource(self._start, self._start + self._count - 1, splits)
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return Types.LONG()
+
+    @property
+    def splits(self) -> int:
+        return self._splits
+
+    def read(self, split: int, tick: int, max_records: int) -> GeneratedBatch:
+        share, more = divmod(self._count, self._splits)
+        first = self._start + split * share + min(split, more)
+        end = first + share + (split < more)
+        begin = min(first + tick * max_records, end)
+        stop = min(begin + max_records, end)
+        return GeneratedBatch(list(range(begin, stop)), None, stop >= end)

@@ -1,0 +1,85 @@
+"""``print()``: one line per record on the driver's standard output, with the prefixes of ``PrintSinkOutputWriter``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.connectors.text_form import text_of
+from flinkish.core.sink import CommitContext, Committer, Guarantee, SinkWriter, WriterSink
+
+
+def line_prefix(identifier: str, subtask: int, parallelism: int) -> str:
+    """What stands before each line.
+
+    >>> [line_prefix("", 0, 1), line_prefix("", 0, 2), line_prefix("clicks", 0, 1), line_prefix("clicks", 1, 2)]
+    ['', '1> ', 'clicks> ', 'clicks:2> ']
+    """
+    number = str(subtask + 1) if parallelism > 1 else ""
+    prefix = ":".join(part for part in (identifier, number) if part)
+    return f"{prefix}> " if prefix else ""
+
+
+class PrintSink(WriterSink):
+    """Prints on the driver: where the program runs, not where the records are.
+
+    Guarantee: at least once. After a restart of the driver the lines of the last epoch may appear again.
+
+    Args:
+        identifier: text before each line.
+        input_type: type of the records; decides the text form (see `flinkish.connectors.text_form`).
+        std_err: print to standard error.
+    """
+
+    guarantee = Guarantee.AT_LEAST_ONCE
+
+    def __init__(
+        self, identifier: str | None = None, input_type: TypeInformation | None = None, std_err: bool = False
+    ) -> None:
+        self.identifier = identifier or ""
+        self.input_type = input_type
+        self.std_err = std_err
+
+    @property
+    def default_name(self) -> str:
+        return f"Print to Std. {'Err' if self.std_err else 'Out'}"
+
+    def create_writer(self) -> SinkWriter:
+        return _PrintWriter(self)
+
+    def create_committer(self) -> Committer:
+        return _PrintCommitter(self.std_err)
+
+
+class _PrintWriter(SinkWriter):
+    def __init__(self, sink: PrintSink) -> None:
+        self._identifier = sink.identifier
+        self._text = text_of(sink.input_type)
+        self._prefix = line_prefix(sink.identifier, 0, 1)
+
+    def open(self, subtask: int, parallelism: int) -> None:
+        self._prefix = line_prefix(self._identifier, subtask, parallelism)
+
+    def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
+        prefix, text = self._prefix, self._text
+        return [prefix + text(value) for value in values]
+
+
+class _PrintCommitter(Committer):
+    on_driver = True
+
+    def __init__(self, std_err: bool) -> None:
+        self._std_err = std_err
+
+    def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
+        # looked up now, not when the sink was made: notebooks and tests replace sys.stdout
+        stream = sys.stderr if self._std_err else sys.stdout
+        printed = 0
+        for lines in committables:
+            if lines:
+                stream.write("\n".join(lines) + "\n")
+                printed += len(lines)
+        stream.flush()
+        return printed
