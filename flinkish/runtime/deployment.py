@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from flinkish.core.sink import Sink
-from flinkish.core.source import Source
+from flinkish.core.source import RecordDecoder, Source
 from flinkish.runtime.key_groups import key_groups_of, subtask_of
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.partitioners import Partitioner
@@ -95,7 +95,9 @@ class VertexDescriptor:
     key_selectors: tuple[Callable[[Any], Any], ...] = ()
     keyed: bool = False
     has_subtask_channel: bool = False
-    source: Source | None = None
+    #: of a source vertex: what makes its records in the worker
+    source: Source | RecordDecoder | None = None
+    bounded: bool = False
 
     @property
     def head(self) -> OperatorDescriptor:

@@ -40,6 +40,7 @@ class SourceTask(Task):
     def __init__(self, job: JobDescriptor, vertex: VertexDescriptor, subtask: int) -> None:
         super().__init__(job, vertex, subtask)
         self._opened = False
+        self.closed = False
 
     def open(self) -> None:
         """Open the chain, once."""
@@ -93,6 +94,7 @@ class SourceTask(Task):
 
     def close(self) -> None:
         """Normal end."""
+        self.closed = True
         self.chain.close()
         self.chain.dispose()
 

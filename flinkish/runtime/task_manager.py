@@ -185,7 +185,8 @@ class TaskManager:
             task.discard()
             _dispose_quietly(task)
             raise describe_failure(error, descriptor.task_name(subtask), stamp.epoch) from None
-        self._sources[(vertex, subtask)] = task
+        if not task.closed:
+            self._sources[(vertex, subtask)] = task
         passed(Phase.SOURCES_READ, vertex=vertex, subtask=subtask, epoch=stamp.epoch)
 
     def dispose(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.core.functions import AggregateFunction, ReduceFunction
+from flinkish.core.functions import AggregateFunction, Function, ReduceFunction
 from flinkish.errors import ProgramError
 from flinkish.runtime.windowing.window_contents import (
     AggregatingContents,
@@ -43,3 +43,7 @@ class WindowLogic:
         if isinstance(fold, AggregateFunction):
             return AggregatingContents(fold.create_accumulator, fold.add, fold.get_result)
         return ReducingContents(fold.reduce if isinstance(fold, ReduceFunction) else fold)
+
+    def functions(self) -> list[Function]:
+        """Those that have a lifecycle, in the order in which they are opened."""
+        return [function for function in (self.fold, self.window_function) if isinstance(function, Function)]

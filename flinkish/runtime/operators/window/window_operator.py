@@ -18,7 +18,7 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.window.trigger import TriggerResult
 from flinkish.core.window.window import Window
-from flinkish.errors import InternalError
+from flinkish.errors import InternalError, ProgramError
 from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
 from flinkish.runtime.operators.window.assigner_context import ScopedAssignerContext
 from flinkish.runtime.operators.window.trigger_context import ScopedTriggerContext
@@ -165,6 +165,8 @@ class WindowOperator(StreamOperator):
         """Do with the scope's key and window what the trigger said."""
         if result is TriggerResult.CONTINUE:
             return
+        if not isinstance(result, TriggerResult):
+            raise ProgramError(f"{self.trigger!r} returned {result!r}", expected="a TriggerResult")
         scope = self.scope
         if result.is_fire():
             stored = scope.table.existing(scope.namespace)

@@ -1,0 +1,248 @@
+"""From the stream graph to what runs: chains of operators become vertices, vertices get levels (Flink's
+StreamingJobGraphGenerator).
+
+A vertex' level is 0 for sources, else 1 + the highest level among its inputs; all vertices of a level share one Spark
+stage. Sinks are the ends of chains; their committing halves are numbered apart.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from flinkish.core.source import DataFrameSource, RecordDecoder, Source
+from flinkish.errors import ProgramError
+from flinkish.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph, StreamNode
+from flinkish.runtime.deployment import (
+    EdgeDescriptor,
+    InputDescriptor,
+    JobDescriptor,
+    JobSettings,
+    OperatorDescriptor,
+    SinkDescriptor,
+    VertexDescriptor,
+)
+from flinkish.runtime.input_gate import origin_name
+from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
+from flinkish.runtime.partitioners import (
+    ForwardPartitioner,
+    KeyGroupPartitioner,
+    Partitioner,
+    RebalancePartitioner,
+)
+
+
+def partitioner_of(edge: StreamEdge, graph: StreamGraph) -> Partitioner:
+    """What was asked for, else forward between equal parallelisms and rebalance between unequal ones, as in Flink."""
+    same = graph.parallelism_of(edge.source) == graph.parallelism_of(edge.target)
+    if edge.partitioner is None:
+        return ForwardPartitioner() if same else RebalancePartitioner()
+    if isinstance(edge.partitioner, ForwardPartitioner) and not same:
+        raise ProgramError(
+            "forward partitioning does not allow change of parallelism",
+            where=f"from '{edge.source.name}' ({graph.parallelism_of(edge.source)}) "
+            f"to '{edge.target.name}' ({graph.parallelism_of(edge.target)})",
+            hint="use rebalance() or rescale(), or set the same parallelism",
+        )
+    return edge.partitioner
+
+
+class JobGraphGenerator:
+    """Makes the job graph of one program."""
+
+    def __init__(self, graph: StreamGraph, settings: JobSettings, chaining: bool = True) -> None:
+        graph.check()
+        self._graph = graph
+        self._settings = settings
+        self._chaining = chaining
+        self._edges = graph.edges()
+        self._in: dict[int, list[StreamEdge]] = defaultdict(list)
+        self._out: dict[int, list[StreamEdge]] = defaultdict(list)
+        for edge in self._edges:
+            self._in[edge.target.id].append(edge)
+            self._out[edge.source.id].append(edge)
+        self._sensitive = self._upstream_of(lambda factory: factory.watermark_sensitive)
+        self._clocked = self._upstream_of(lambda factory: factory.uses_processing_time)
+        self._chains = self._make_chains()
+        self._heads = {node.id: chain[0] for chain in self._chains for node in chain}
+        self._levels = self._make_levels()
+        self._chains.sort(key=lambda chain: (self._levels[chain[0].id], chain[0].id))
+        self._vertex_ids = {chain[0].id: index for index, chain in enumerate(self._chains)}
+        self._sink_ids = {node.id: index for index, node in enumerate(graph.sinks())}
+
+    def generate(self, job_id: str, name: str) -> JobDescriptor:
+        """The job graph."""
+        return JobDescriptor(
+            job_id,
+            name,
+            tuple(self._vertex(chain) for chain in self._chains),
+            tuple(self._sink(node) for node in self._graph.sinks()),
+            self._settings,
+        )
+
+    # ------------------------------------------------------------------ analysis
+
+    def _upstream_of(self, matters: object) -> set[int]:
+        """Nodes for which that holds, and all nodes before them."""
+        found: set[int] = set()
+        stack = [node for node in self._graph.nodes if matters(node.factory)]  # type: ignore[operator]
+        while stack:
+            node = stack.pop()
+            if node.id not in found:
+                found.add(node.id)
+                stack.extend(edge.source for edge in self._in[node.id])
+        return found
+
+    def _chainable(self, edge: StreamEdge) -> bool:
+        graph, source, target = self._graph, edge.source, edge.target
+        return (
+            self._chaining
+            and len(self._in[target.id]) == 1
+            and target.chaining is ChainingStrategy.ALWAYS
+            and source.chaining is not ChainingStrategy.NEVER
+            and isinstance(partitioner_of(edge, graph), ForwardPartitioner)
+            and (source.slot_sharing_group or "default") == (target.slot_sharing_group or "default")
+        )
+
+    def _make_chains(self) -> list[list[StreamNode]]:
+        chains: dict[int, list[StreamNode]] = {}
+        member: dict[int, int] = {}
+        for node in self._graph.nodes:
+            edges = self._in[node.id]
+            if len(edges) == 1 and self._chainable(edges[0]):
+                head = member[edges[0].source.id]
+                chains[head].append(node)
+                member[node.id] = head
+            else:
+                chains[node.id] = [node]
+                member[node.id] = node.id
+        return list(chains.values())
+
+    def _make_levels(self) -> dict[int, int]:
+        levels: dict[int, int] = {}
+        for node in self._graph.nodes:
+            head = self._heads[node.id]
+            if head is node:
+                sources = [self._heads[edge.source.id] for edge in self._in[node.id]]
+                levels[node.id] = 1 + max((levels[source.id] for source in sources), default=-1)
+        return levels
+
+    # ------------------------------------------------------------------ descriptions
+
+    def _vertex(self, chain: list[StreamNode]) -> VertexDescriptor:
+        head, graph = chain[0], self._graph
+        places = {node.id: index for index, node in enumerate(chain)}
+        return VertexDescriptor(
+            id=self._vertex_ids[head.id],
+            name=" -> ".join(node.name for node in chain),
+            level=self._levels[head.id],
+            operators=tuple(self._operator(node, places) for node in chain),
+            parallelism=graph.parallelism_of(head),
+            max_parallelism=graph.max_parallelism_of(head),
+            inputs=self._inputs(head),
+            key_selectors=head.key_selectors,
+            keyed=head.keyed,
+            has_subtask_channel=head.keyed and any(node.factory.has_subtask_state for node in chain),
+            source=_in_worker(head.source),
+            bounded=head.source is not None and head.source.bounded,
+        )
+
+    def _operator(self, node: StreamNode, places: dict[int, int]) -> OperatorDescriptor:
+        parent, tag = -1, None
+        for edge in self._in[node.id]:
+            if edge.source.id in places and places[node.id] > 0:
+                parent, tag = places[edge.source.id], edge.tag
+        outside = [edge for edge in self._out[node.id] if edge.target.id not in places or self._is_head(edge.target)]
+        return OperatorDescriptor(
+            uid=node.effective_uid,
+            name=node.name,
+            factory=self._factory(node),
+            parent=parent,
+            parent_tag=tag,
+            edges=tuple(self._edge(edge) for edge in outside),
+            sink=self._sink_ids.get(node.id),
+            uid_given=node.uid is not None,
+        )
+
+    def _is_head(self, node: StreamNode) -> bool:
+        return self._heads[node.id] is node
+
+    def _factory(self, node: StreamNode) -> OperatorFactory:
+        """Watermark generators stamp finely only where user code behind them can see single watermarks."""
+        factory = node.factory
+        if isinstance(factory, TimestampsAndWatermarksFactory) and node.id in self._sensitive:
+            return replace(factory, interval_ms=self._settings.auto_watermark_interval_ms or None)
+        return factory
+
+    def _edge(self, edge: StreamEdge) -> EdgeDescriptor:
+        target, graph = edge.target, self._graph
+        partitioner = partitioner_of(edge, graph)
+        parallelism, groups = graph.parallelism_of(target), graph.max_parallelism_of(target)
+        if not target.keyed:
+            channels = range(parallelism)
+        elif isinstance(partitioner, KeyGroupPartitioner):
+            channels = range(groups)
+        else:
+            # what is not addressed by key reaches the subtask channels: broadcast state
+            channels = range(groups, groups + parallelism)
+        return EdgeDescriptor(
+            target=self._vertex_ids[target.id],
+            input_index=edge.input_index,
+            partitioner=partitioner,
+            target_channels=tuple(channels),
+            target_parallelism=parallelism,
+            tag=edge.tag,
+            always_call=target.id in self._clocked or self._graph_is_clocked(target),
+        )
+
+    def _graph_is_clocked(self, node: StreamNode) -> bool:
+        """An operator of the target's chain may have processing-time timers."""
+        head = self._heads[node.id]
+        return any(
+            other.factory.uses_processing_time for other in self._graph.nodes if self._heads[other.id] is head
+        )
+
+    def _inputs(self, head: StreamNode) -> tuple[InputDescriptor, ...]:
+        inputs = []
+        for edge in self._in[head.id]:
+            source_head = self._heads[edge.source.id]
+            vertex = self._vertex_ids[source_head.id]
+            declared: tuple[str, ...] = ()
+            if isinstance(source_head.source, DataFrameSource):
+                declared = tuple(origin_name(vertex, split) for split in source_head.source.declared_splits())
+            inputs.append(InputDescriptor(vertex, edge.input_index, self._idle_timeout(edge.source), declared))
+        return tuple(inputs)
+
+    def _idle_timeout(self, node: StreamNode) -> int | None:
+        """Of the watermark strategy nearest before the edge, within the sender's chain."""
+        while True:
+            if isinstance(node.factory, TimestampsAndWatermarksFactory):
+                return node.factory.idle_timeout_ms
+            if self._is_head(node):
+                return None
+            node = self._in[node.id][0].source
+
+    def _sink(self, node: StreamNode) -> SinkDescriptor:
+        assert node.sink is not None
+        head = self._heads[node.id]
+        return SinkDescriptor(
+            self._sink_ids[node.id],
+            node.effective_uid,
+            node.name,
+            node.sink,
+            self._graph.parallelism_of(head),
+            self._in[node.id][0].source.output_type,
+        )
+
+
+def _in_worker(source: Source | None) -> Source | RecordDecoder | None:
+    """The part of a source that travels to the workers."""
+    return source.decoder() if isinstance(source, DataFrameSource) else source
+
+
+def needs_heartbeat(graph: StreamGraph) -> bool:
+    """Whether epochs must go on without data: processing-time timers, idleness."""
+    return any(node.factory.uses_processing_time for node in graph.nodes)
+
+

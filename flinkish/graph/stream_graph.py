@@ -1,0 +1,159 @@
+"""The program as it was written: one node per operator, one edge per stream (Flink's StreamGraph)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.core.sink import Sink
+from flinkish.core.source import Source
+from flinkish.errors import DuplicateUidError, ProgramError
+from flinkish.runtime.key_groups import default_max_parallelism
+from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.partitioners import Partitioner
+
+#: Flink's upper bound for both.
+MAX_PARALLELISM_LIMIT = 32768
+
+
+class ChainingStrategy(Enum):
+    """Whether an operator may share a task with its neighbours."""
+
+    ALWAYS = "always"
+    #: only with what comes after it
+    HEAD = "head"
+    NEVER = "never"
+
+
+@dataclass(frozen=True)
+class Tap:
+    """Where a stream comes from: an operator's main or side output, and how it is spread on its way."""
+
+    node: StreamNode
+    partitioner: Partitioner | None = None
+    tag: str | None = None
+
+
+@dataclass(eq=False)
+class StreamNode:
+    """One operator. Attributes that the program may still change (name, uid, parallelism, chaining) are mutable."""
+
+    id: int
+    name: str
+    factory: OperatorFactory
+    output_type: TypeInformation
+    taps: list[list[Tap]] = field(default_factory=list)
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+    uid: str | None = None
+    chaining: ChainingStrategy = ChainingStrategy.ALWAYS
+    key_selectors: tuple[Callable[[Any], Any], ...] = ()
+    source: Source | None = None
+    sink: Sink | None = None
+    description: str | None = None
+    slot_sharing_group: str | None = None
+    #: False for sources such as collections, which Flink does not run in parallel
+    parallelism_changeable: bool = True
+
+    @property
+    def keyed(self) -> bool:
+        """Whether its state is partitioned by key."""
+        return bool(self.key_selectors)
+
+    @property
+    def effective_uid(self) -> str:
+        """The user's uid, or one made of the operator's name and place in the program."""
+        return self.uid if self.uid is not None else f"{_slug(self.name)}-{self.id}"
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "operator"
+
+
+@dataclass(frozen=True)
+class StreamEdge:
+    """One stream between two operators, with the partitioner that will be used."""
+
+    source: StreamNode
+    target: StreamNode
+    input_index: int
+    partitioner: Partitioner | None
+    tag: str | None
+
+
+class StreamGraph:
+    """All operators of a program, in the order in which they were written."""
+
+    def __init__(self, default_parallelism: int, default_max_parallelism: int | None = None) -> None:
+        self.default_parallelism = default_parallelism
+        self.default_max_parallelism = default_max_parallelism
+        self.nodes: list[StreamNode] = []
+
+    def add(self, node: StreamNode) -> StreamNode:
+        """Another operator."""
+        self.nodes.append(node)
+        return node
+
+    def next_id(self) -> int:
+        """The number of the next operator; from 1, as in Flink's plans."""
+        return len(self.nodes) + 1
+
+    def edges(self) -> list[StreamEdge]:
+        """All streams."""
+        return [
+            StreamEdge(tap.node, node, index, tap.partitioner, tap.tag)
+            for node in self.nodes
+            for index, taps in enumerate(node.taps)
+            for tap in taps
+        ]
+
+    def parallelism_of(self, node: StreamNode) -> int:
+        """What was set on the operator, else the environment's."""
+        return node.parallelism or self.default_parallelism
+
+    def max_parallelism_of(self, node: StreamNode) -> int:
+        """What was set on the operator, else the environment's, else a small multiple of the parallelism."""
+        parallelism = self.parallelism_of(node)
+        if node.max_parallelism or self.default_max_parallelism:
+            return node.max_parallelism or self.default_max_parallelism or parallelism
+        return default_max_parallelism(parallelism)
+
+    def sinks(self) -> list[StreamNode]:
+        """Nodes that are sinks."""
+        return [node for node in self.nodes if node.sink is not None]
+
+    def check(self) -> None:
+        """Everything about the program that can be wrong without running it."""
+        if not self.nodes:
+            raise ProgramError(
+                "No operators defined in streaming topology. Cannot execute.", hint="add a source and a sink"
+            )
+        self._check_uids()
+        for node in self.nodes:
+            self._check_parallelism(node)
+
+    def _check_uids(self) -> None:
+        seen: dict[str, StreamNode] = {}
+        for node in self.nodes:
+            other = seen.setdefault(node.effective_uid, node)
+            if other is not node:
+                raise DuplicateUidError(
+                    f"the uid '{node.effective_uid}' is used twice",
+                    where=f"operators '{other.name}' (node {other.id}) and '{node.name}' (node {node.id})",
+                    expected="a uid of its own for each operator",
+                    hint="change one of the uid(...) calls",
+                )
+
+    def _check_parallelism(self, node: StreamNode) -> None:
+        parallelism, highest = self.parallelism_of(node), self.max_parallelism_of(node)
+        if node.keyed and parallelism > highest:
+            raise ProgramError(
+                f"the parallelism {parallelism} is above the max parallelism {highest}",
+                where=f"operator '{node.name}' (uid {node.effective_uid})",
+                expected="parallelism <= max parallelism",
+                hint="raise set_max_parallelism(...)",
+            )

@@ -1,0 +1,53 @@
+"""Describes a window operator and makes it: the one door for the API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.common.typeinfo.base import ListConverter
+from flinkish.core.window.assigner import WindowAssigner
+from flinkish.core.window.trigger import Trigger, traits_of
+from flinkish.errors import ProgramError
+from flinkish.runtime.operators.window.tumbling_event_time_operator import TumblingEventTimeOperator
+from flinkish.runtime.operators.window.window_operator import WindowOperator
+from flinkish.runtime.windowing.window_logic import WindowLogic
+
+
+@dataclass
+class WindowOperatorFactory:
+    """One windowed stream. Picklable by cloudpickle. A stream without keys runs under a constant key.
+
+    Raises:
+        ProgramError: the allowed lateness is negative.
+    """
+
+    assigner: WindowAssigner[Any, Any]
+    #: the program's trigger, or the assigner's default one
+    trigger: Trigger[Any, Any]
+    window_logic: WindowLogic
+    allowed_lateness_ms: int = 0
+    #: where late elements go; None: they are dropped and counted in ``numLateRecordsDropped``
+    late_tag_id: str | None = None
+    #: narrows results to the output type
+    converter: ListConverter | None = None
+
+    keyed: bool = field(default=True, init=False)
+    has_subtask_state: bool = field(default=False, init=False)
+    watermark_sensitive: bool = field(init=False)
+    uses_processing_time: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.allowed_lateness_ms < 0:
+            raise ProgramError(
+                f"an allowed lateness of {self.allowed_lateness_ms} ms", expected="a lateness of 0 ms or more"
+            )
+        traits = traits_of(self.trigger)
+        self.watermark_sensitive = traits.sees_watermarks
+        self.uses_processing_time = traits.uses_processing_time or self.assigner.needs_processing_time()
+
+    def create(self) -> WindowOperator:
+        """A fresh operator."""
+        if TumblingEventTimeOperator.handles(self):
+            return TumblingEventTimeOperator(self)
+        return WindowOperator(self)

@@ -1,0 +1,186 @@
+"""The encoded form of one key group's state and timers, and its form as rows.
+
+A body is pickle protocol 5 of ``(FORMAT_VERSION, {state name: (kind, {namespace: (keys, values)})},
+{timer service: {domain name: [(timestamp, namespace, keys)]}})``: parallel lists, since one object per entry takes
+several times as long. Rows are what savepoints hold: one per value, list or map entry and one per timer.
+``body_from_rows(rows(body)) == body`` but for empty namespaces and maps, which have no row.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from flinkish.core.time_domain import TimeDomain
+from flinkish.errors import CorruptStateError, TypeMismatchError
+from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.state.timer_queue import TimerQueue, TimerRun
+
+#: Version of the layout above. A reader refuses what it does not know.
+FORMAT_VERSION = 1
+
+#: State name of timers in rows, followed by the name of the timer service.
+TIMERS_PREFIX = "__timers__/"
+
+_States = dict[str, tuple[str, dict[Hashable, tuple[list[Any], list[Any]]]]]
+_Timers = dict[str, dict[str, list[TimerRun]]]
+
+
+class StateRow(NamedTuple):
+    """One entry of a key group's state.
+
+    ``value`` is the value itself (value, reducing), the accumulator (aggregating), the list (list) or the pair
+    ``(map key, map value)`` (map). A timer has ``TIMERS_PREFIX`` + service as state name, the name of its TimeDomain
+    as kind and its timestamp as value.
+    """
+
+    state: str
+    kind: str
+    namespace: Hashable
+    key: Any
+    value: Any
+
+
+def encode_body(tables: dict[str, StateTable], timers: dict[str, TimerQueue], where: str = "") -> bytes | None:
+    """The body; None when there is neither state nor a timer.
+
+    Raises:
+        TypeMismatchError: a value cannot be pickled; names its state and key.
+    """
+    states: _States = {}
+    for name, table in tables.items():
+        namespaces = {ns: (list(values), list(values.values())) for ns, values in table.items()}
+        if namespaces:
+            states[name] = (table.kind, namespaces)
+    queues: _Timers = {}
+    for service, queue in timers.items():
+        domains = {domain.name: runs for domain in TimeDomain if (runs := queue.runs(domain))}
+        if domains:
+            queues[service] = domains
+    return _dump(states, queues, where)
+
+
+def decode_body(body: bytes | None, where: str = "") -> tuple[dict[str, StateTable], dict[str, TimerQueue]]:
+    """The inverse of `encode_body`; ``where`` names the operator and the key group in errors.
+
+    Raises:
+        CorruptStateError: the body cannot be decoded or has an unknown version.
+    """
+    states, queues = _load(body, where)
+    tables: dict[str, StateTable] = {}
+    for name, (kind, namespaces) in states.items():
+        table = tables[name] = StateTable(name, kind)
+        for namespace, (keys, values) in namespaces.items():
+            table.namespace(namespace).update(zip(keys, values, strict=True))
+    timers: dict[str, TimerQueue] = {}
+    for service, domains in queues.items():
+        queue = timers[service] = TimerQueue()
+        for domain, runs in domains.items():
+            queue.load_runs(TimeDomain[domain], runs)
+    return tables, timers
+
+
+def rows(body: bytes | None, where: str = "") -> Iterator[StateRow]:
+    """All entries of a body. Raises CorruptStateError like `decode_body`."""
+    states, queues = _load(body, where)
+    for name, (kind, namespaces) in states.items():
+        for namespace, (keys, values) in namespaces.items():
+            for key, value in zip(keys, values, strict=True):
+                if kind == "map":
+                    for pair in value.items():
+                        yield StateRow(name, kind, namespace, key, pair)
+                else:
+                    yield StateRow(name, kind, namespace, key, value)
+    for service, domains in queues.items():
+        for domain, runs in domains.items():
+            for timestamp_ms, namespace, keys in runs:
+                for key in keys:
+                    yield StateRow(TIMERS_PREFIX + service, domain, namespace, key, timestamp_ms)
+
+
+def body_from_rows(state_rows: Iterable[StateRow], where: str = "") -> bytes | None:
+    """The body that holds these entries, None if there are none. Rows of one state keep their order.
+
+    Raises:
+        CorruptStateError: two rows for one entry, or one state with two kinds.
+    """
+    tables: dict[str, StateTable] = {}
+    timers: dict[str, TimerQueue] = {}
+    for row in state_rows:
+        if row.state.startswith(TIMERS_PREFIX):
+            queue = timers.setdefault(row.state[len(TIMERS_PREFIX) :], TimerQueue())
+            queue.register(TimeDomain[row.kind], row.value, row.key, row.namespace)
+            continue
+        table = tables.setdefault(row.state, StateTable(row.state, row.kind))
+        if table.kind != row.kind:
+            raise _bad_rows(f"state {row.state!r} has rows of kind {table.kind} and of kind {row.kind}", where)
+        _put(table, row, where)
+    return encode_body(tables, timers, where)
+
+
+def _put(table: StateTable, row: StateRow, where: str) -> None:
+    values = table.namespace(row.namespace)
+    entry = row.key
+    if row.kind == "map":
+        values = values.setdefault(row.key, {})
+        entry, value = row.value
+    else:
+        value = row.value
+    if entry in values:
+        raise _bad_rows(f"state {row.state!r} has two rows for namespace {row.namespace!r}, key {row.key!r}", where)
+    values[entry] = value
+
+
+def _bad_rows(what: str, where: str) -> CorruptStateError:
+    return CorruptStateError(what, where=where, expected="one row per entry", hint="mend the savepoint's table")
+
+
+def _dump(states: _States, queues: _Timers, where: str) -> bytes | None:
+    if not states and not queues:
+        return None
+    try:
+        return pickle.dumps((FORMAT_VERSION, states, queues), protocol=5)
+    except Exception as error:
+        for name, (_, namespaces) in states.items():
+            for keys, values in namespaces.values():
+                for key, value in zip(keys, values, strict=True):
+                    _check_picklable(name, key, value, where, error)
+        raise
+
+
+def _check_picklable(name: str, key: Any, value: Any, where: str, cause: Exception) -> None:
+    try:
+        pickle.dumps((key, value), protocol=5)
+    except Exception as error:
+        raise TypeMismatchError(
+            f"state {name!r} of key {key!r} holds a {type(value).__name__} that cannot be written: {error}",
+            where=where,
+            expected="values that can be pickled",
+            hint="keep plain data in state, and what cannot be pickled in attributes set by open()",
+        ) from cause
+
+
+def _load(body: bytes | None, where: str) -> tuple[_States, _Timers]:
+    if not body:
+        return {}, {}
+    try:
+        decoded = pickle.loads(body)
+        version = decoded[0]
+    except MemoryError:
+        raise
+    except Exception as error:
+        hint = "go back to the last completed checkpoint"
+        if isinstance(error, (ImportError, AttributeError)):
+            hint = f"if the program no longer has that class, bring it back; else {hint}"
+        what = f"the state ({len(body)} bytes) cannot be decoded: {type(error).__name__}: {error}"
+        raise CorruptStateError(what, where=where, hint=hint) from error
+    if version != FORMAT_VERSION:
+        raise CorruptStateError(
+            f"the state has format version {version!r}",
+            where=where,
+            expected=f"version {FORMAT_VERSION}",
+            hint="restore from a savepoint written by a compatible version of flinkish",
+        )
+    _, states, queues = decoded
+    return states, queues

@@ -1,0 +1,59 @@
+"""Values that leave the state are detached from it.
+
+In Flink a record or a state value passes through a serializer, so what a function does to an object later does not
+change what it handed over before. Here objects stay objects. The rule: a mutable object is never both in state and in
+the hands of user code (or of the next operator). One level is copied, as in ``copy.copy``: the elements of a list in
+state are shared, the list is not.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from flinkish.common.types import Row, _create_row
+
+_IMMUTABLE = (
+    int, float, complex, str, bytes, tuple, frozenset, type(None), date, time, timedelta, Decimal, Enum, type
+)  # fmt: skip
+
+
+def _copy_row(row: Row) -> Row:
+    return _create_row(getattr(row, "_fields", None), row._values, row._row_kind)
+
+
+class _Copiers(dict[type, Callable[[Any], Any] | None]):
+    """type -> how to copy; None: no need to. Filled as types come."""
+
+    def __missing__(self, cls: type) -> Callable[[Any], Any] | None:
+        copier: Callable[[Any], Any] | None = copy.copy
+        if issubclass(cls, _IMMUTABLE) or cls.__module__ == "numpy" and cls.__name__ != "ndarray":
+            copier = None
+        elif cls is Row:
+            copier = _copy_row
+        elif cls in (list, dict, set):
+            copier = cls.copy
+        self[cls] = copier
+        return copier
+
+
+_COPIERS = _Copiers()
+
+
+def copier_of(value: Any) -> Callable[[Any], Any] | None:
+    """How objects of the value's type are copied; None when they are immutable."""
+    return _COPIERS[value.__class__]
+
+
+def detached(value: Any) -> Any:
+    """The value, or a copy if it is mutable.
+
+    >>> a = [1]; detached(a) is a, detached(a) == a
+    (False, True)
+    """
+    copier = _COPIERS[value.__class__]
+    return value if copier is None else copier(value)

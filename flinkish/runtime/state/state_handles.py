@@ -1,0 +1,240 @@
+"""The state handles that user code holds, over the tables of the heap backend.
+
+A handle is valid over all key groups and epochs: it finds the current key group's dict again whenever the backend's
+``generation`` says that another key group is current. Dicts of the void namespace stay the same within a generation;
+those of other namespaces may be dropped at any time and are looked up at each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common.typeinfo import PickledBytesTypeInfo
+from flinkish.core.functions import AggregateFunction
+from flinkish.core.state import AggregatingState, ListState, MapState, ReducingState, StateDescriptor, ValueState
+from flinkish.errors import StateAccessError, TypeMismatchError
+from flinkish.runtime.state.detach import detached
+from flinkish.runtime.state.keyed_state_backend import VOID_NAMESPACE
+
+if TYPE_CHECKING:
+    from flinkish.runtime.state.heap_keyed_state_backend import HeapKeyedStateBackend
+    from flinkish.runtime.state.state_table import StateTable
+
+_NEVER = -1
+
+
+class NoKey:
+    """What `current_key` is while there is no key."""
+
+    def __repr__(self) -> str:
+        return "<no key>"
+
+
+NO_KEY = NoKey()
+
+
+class HeapState:
+    """What all handles share: finding the live dict."""
+
+    __slots__ = ("_backend", "_generation", "_kind", "_name", "_namespace", "_table", "_values")
+
+    _table: StateTable
+    _values: dict[Any, Any]
+
+    def __init__(self, backend: HeapKeyedStateBackend, name: str, kind: str, namespace: Hashable) -> None:
+        self._backend = backend
+        self._name = name
+        self._kind = kind
+        self._namespace = namespace
+        self._generation = _NEVER
+
+    def _bind(self) -> None:
+        backend = self._backend
+        if backend.current_key is NO_KEY:
+            raise StateAccessError(
+                f"state {self._name!r} was used while no record is processed",
+                where=f"operator {backend.uid!r}",
+                expected="a current key",
+                hint="get the handle in open(), but read and write it only while a record or a timer is processed",
+            )
+        self._table = backend.table(self._name, self._kind)
+        self._values = self._table.namespace(self._namespace)
+        if self._namespace is VOID_NAMESPACE:
+            self._generation = backend.generation
+
+    def _live(self) -> dict[Any, Any]:
+        if self._generation != self._backend.generation:
+            self._bind()
+        return self._values
+
+    def _mark(self) -> None:
+        self._table.mark(self._namespace, self._backend.current_key)
+
+    def clear(self) -> None:
+        """Remove the state of the current key."""
+        if self._live():
+            self._table.remove(self._namespace, self._backend.current_key)
+
+
+class HeapValueState(HeapState, ValueState[Any]):
+    """A value per key."""
+
+    __slots__ = ("_typed",)
+
+    def __init__(
+        self, backend: HeapKeyedStateBackend, name: str, namespace: Hashable, descriptor: StateDescriptor | None = None
+    ) -> None:
+        super().__init__(backend, name, "value", namespace)
+        self._typed = descriptor is not None and not isinstance(descriptor.type_info, PickledBytesTypeInfo)
+
+    def value(self) -> Any:
+        if self._generation != self._backend.generation:
+            self._bind()
+        return detached(self._values.get(self._backend.current_key))
+
+    def update(self, value: Any) -> None:
+        if self._generation != self._backend.generation:
+            self._bind()
+        if value is None and self._typed:
+            raise TypeMismatchError(
+                f"state {self._name!r} was updated with None",
+                where=f"operator {self._backend.uid!r}, key {self._backend.current_key!r}",
+                expected="a value of the declared type",
+                hint="call clear() to remove the value",
+            )
+        key = self._backend.current_key
+        self._values[key] = detached(value)
+        self._table.mark(self._namespace, key)
+
+
+class HeapListState(HeapState, ListState[Any]):
+    """A list per key."""
+
+    __slots__ = ()
+
+    def __init__(self, backend: HeapKeyedStateBackend, name: str, namespace: Hashable) -> None:
+        super().__init__(backend, name, "list", namespace)
+
+    def get(self) -> list[Any]:
+        return list(self._live().get(self._backend.current_key, ()))
+
+    def size(self) -> int:
+        """Length of the list."""
+        return len(self._live().get(self._backend.current_key, ()))
+
+    def add(self, value: Any) -> None:
+        self._live().setdefault(self._backend.current_key, []).append(value)
+        self._mark()
+
+    def add_all(self, values: list[Any]) -> None:
+        values = list(values)
+        if values:
+            self._live().setdefault(self._backend.current_key, []).extend(values)
+            self._mark()
+
+    def update(self, values: list[Any]) -> None:
+        values = list(values)
+        if not values:
+            self.clear()
+            return
+        self._live()[self._backend.current_key] = values
+        self._mark()
+
+
+class HeapMapState(HeapState, MapState[Any, Any]):
+    """A dict per key; a key without map entries has no dict."""
+
+    __slots__ = ()
+
+    def __init__(self, backend: HeapKeyedStateBackend, name: str, namespace: Hashable) -> None:
+        super().__init__(backend, name, "map", namespace)
+
+    def _entries(self) -> dict[Any, Any]:
+        entries: dict[Any, Any] = self._live().get(self._backend.current_key, {})
+        return entries
+
+    def get(self, key: Any) -> Any:
+        return detached(self._entries().get(key))
+
+    def put(self, key: Any, value: Any) -> None:
+        self._live().setdefault(self._backend.current_key, {})[key] = detached(value)
+        self._mark()
+
+    def put_all(self, dict_value: dict[Any, Any]) -> None:
+        if dict_value:
+            added = {key: detached(value) for key, value in dict_value.items()}
+            self._live().setdefault(self._backend.current_key, {}).update(added)
+            self._mark()
+
+    def remove(self, key: Any) -> None:
+        entries = self._entries()
+        if key in entries:
+            del entries[key]
+            self._mark()
+            if not entries:
+                self.clear()
+
+    def contains(self, key: Any) -> bool:
+        return key in self._entries()
+
+    def items(self) -> list[tuple[Any, Any]]:
+        return [(key, detached(value)) for key, value in self._entries().items()]
+
+    def keys(self) -> list[Any]:
+        return list(self._entries())
+
+    def values(self) -> list[Any]:
+        return list(map(detached, self._entries().values()))
+
+    def is_empty(self) -> bool:
+        return not self._entries()
+
+
+class HeapReducingState(HeapState, ReducingState[Any]):
+    """A reduced value per key."""
+
+    __slots__ = ("_reduce",)
+
+    def __init__(
+        self, backend: HeapKeyedStateBackend, name: str, namespace: Hashable, reduce: Callable[[Any, Any], Any]
+    ) -> None:
+        super().__init__(backend, name, "reducing", namespace)
+        self._reduce = reduce
+
+    def get(self) -> Any:
+        return detached(self._live().get(self._backend.current_key))
+
+    def add(self, value: Any) -> None:
+        values = self._live()
+        key = self._backend.current_key
+        values[key] = self._reduce(values[key], value) if key in values else detached(value)
+        self._mark()
+
+
+class HeapAggregatingState(HeapState, AggregatingState[Any, Any]):
+    """An accumulator per key."""
+
+    __slots__ = ("_function",)
+
+    def __init__(
+        self, backend: HeapKeyedStateBackend, name: str, namespace: Hashable, function: AggregateFunction
+    ) -> None:
+        super().__init__(backend, name, "aggregating", namespace)
+        self._function = function
+
+    def get(self) -> Any:
+        values = self._live()
+        key = self._backend.current_key
+        return detached(self._function.get_result(values[key])) if key in values else None
+
+    def add(self, value: Any) -> None:
+        """Add a value; None clears the state, as in Flink."""
+        values = self._live()
+        if value is None:
+            self.clear()
+            return
+        key = self._backend.current_key
+        accumulator = values[key] if key in values else self._function.create_accumulator()
+        values[key] = self._function.add(value, accumulator)
+        self._mark()

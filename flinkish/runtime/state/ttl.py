@@ -1,0 +1,242 @@
+"""State that expires: handles that put the time of the last access beside each value.
+
+The times are in a state of their own, ``__ttl__/<name>``, of the same shape (a value, a list parallel to the list, a
+map with the same keys). So values look the same in savepoints with and without time-to-live, and it can be switched on
+and off: state that has no time yet counts as written now. An entry is expired once ``time of last access + ttl <= now``
+(Flink's ``TtlUtils.expired``), where now is the epoch's processing time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.core.state import AggregatingState, ListState, MapState, ReducingState, StateTtlConfig, ValueState
+from flinkish.runtime.state.state_handles import (
+    HeapAggregatingState,
+    HeapListState,
+    HeapMapState,
+    HeapReducingState,
+    HeapValueState,
+)
+
+TTL_PREFIX = "__ttl__/"
+
+
+@dataclass(frozen=True)
+class TtlPolicy:
+    """What a StateTtlConfig says, and the clock."""
+
+    ttl_ms: int
+    renew_on_read: bool
+    return_expired: bool
+    purge: bool
+    now_ms: Callable[[], int]
+
+    @staticmethod
+    def of(config: StateTtlConfig, now_ms: Callable[[], int]) -> TtlPolicy:
+        """The policy of an enabled configuration."""
+        strategies = config.get_cleanup_strategies()
+        return TtlPolicy(
+            ttl_ms=config.get_ttl().to_milliseconds(),
+            renew_on_read=config.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite,
+            return_expired=(
+                config.get_state_visibility() is StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp
+            ),
+            purge=strategies.is_cleanup_in_background()
+            or strategies.in_full_snapshot()
+            or strategies.get_incremental_cleanup_strategy() is not None
+            or strategies.get_rocksdb_compact_filter_cleanup_strategy() is not None,
+            now_ms=now_ms,
+        )
+
+    def expired(self, accessed_ms: int | None) -> bool:
+        """Whether what was accessed then is expired; what has no time is not."""
+        return accessed_ms is not None and accessed_ms + self.ttl_ms <= self.now_ms()
+
+
+class _TtlSingle:
+    """One value per key and its time."""
+
+    __slots__ = ("_policy", "_state", "_times")
+
+    def __init__(
+        self,
+        state: HeapValueState | HeapReducingState | HeapAggregatingState,
+        times: HeapValueState,
+        policy: TtlPolicy,
+    ) -> None:
+        self._state: Any = state
+        self._times = times
+        self._policy = policy
+
+    def clear(self) -> None:
+        self._state.clear()
+        self._times.clear()
+
+    def _checked(self, value: Any) -> Any:
+        """What a read gives that found ``value``."""
+        if value is None:
+            return None
+        accessed_ms = self._times.value()
+        if self._policy.expired(accessed_ms):
+            self.clear()
+            return value if self._policy.return_expired else None
+        if self._policy.renew_on_read or accessed_ms is None:
+            self._times.update(self._policy.now_ms())
+        return value
+
+    def _drop_expired(self) -> None:
+        if self._policy.expired(self._times.value()):
+            self.clear()
+
+
+class TtlValueState(_TtlSingle, ValueState[Any]):
+    """A value that expires."""
+
+    __slots__ = ()
+
+    def value(self) -> Any:
+        return self._checked(self._state.value())
+
+    def update(self, value: Any) -> None:
+        self._state.update(value)
+        self._times.update(self._policy.now_ms())
+
+
+class _TtlAppending(_TtlSingle):
+    __slots__ = ()
+
+    def get(self) -> Any:
+        return self._checked(self._state.get())
+
+    def add(self, value: Any) -> None:
+        self._drop_expired()
+        self._state.add(value)
+        self._times.update(self._policy.now_ms())
+
+
+class TtlReducingState(_TtlAppending, ReducingState[Any]):
+    """A reduced value that expires; a value added later starts afresh."""
+
+    __slots__ = ()
+
+
+class TtlAggregatingState(_TtlAppending, AggregatingState[Any, Any]):
+    """An accumulator that expires; a value added later starts afresh."""
+
+    __slots__ = ()
+
+
+class TtlListState(ListState[Any]):
+    """A list of which each element expires by itself."""
+
+    __slots__ = ("_policy", "_state", "_times")
+
+    def __init__(self, state: HeapListState, times: HeapListState, policy: TtlPolicy) -> None:
+        self._state = state
+        self._times = times
+        self._policy = policy
+
+    def get(self) -> list[Any]:
+        self._align()
+        elements, times = self._state.get(), self._times.get()
+        alive = [not self._policy.expired(accessed_ms) for accessed_ms in times]
+        if not all(alive):
+            if not any(alive):
+                self.clear()
+            elif not self._policy.return_expired:
+                kept = [element for element, lives in zip(elements, alive, strict=True) if lives]
+                self._state.update(kept)
+                self._times.update([time for time, lives in zip(times, alive, strict=True) if lives])
+            if not self._policy.return_expired:
+                elements = [element for element, lives in zip(elements, alive, strict=True) if lives]
+        if self._policy.renew_on_read and any(alive):
+            now_ms = self._policy.now_ms()
+            self._times.update([now_ms] * self._state.size())
+        return elements
+
+    def add(self, value: Any) -> None:
+        self.add_all([value])
+
+    def add_all(self, values: list[Any]) -> None:
+        self._align()
+        self._state.add_all(values)
+        self._align()
+
+    def update(self, values: list[Any]) -> None:
+        self._state.update(values)
+        self._times.clear()
+        self._align()
+
+    def clear(self) -> None:
+        self._state.clear()
+        self._times.clear()
+
+    def _align(self) -> None:
+        """Elements without a time count as written now."""
+        missing = self._state.size() - self._times.size()
+        if missing > 0:
+            self._times.add_all([self._policy.now_ms()] * missing)
+        elif missing < 0:
+            self._times.update(self._times.get()[-missing:])
+
+
+class TtlMapState(MapState[Any, Any]):
+    """A map of which each entry expires by itself."""
+
+    __slots__ = ("_policy", "_state", "_times")
+
+    def __init__(self, state: HeapMapState, times: HeapMapState, policy: TtlPolicy) -> None:
+        self._state = state
+        self._times = times
+        self._policy = policy
+
+    def _visible(self, key: Any) -> bool:
+        """Whether a read may see the entry, which is there; removes it if it is expired."""
+        accessed_ms = self._times.get(key)
+        if self._policy.expired(accessed_ms):
+            self.remove(key)
+            return self._policy.return_expired
+        if self._policy.renew_on_read or accessed_ms is None:
+            self._times.put(key, self._policy.now_ms())
+        return True
+
+    def get(self, key: Any) -> Any:
+        if not self._state.contains(key):
+            return None
+        value = self._state.get(key)
+        return value if self._visible(key) else None
+
+    def put(self, key: Any, value: Any) -> None:
+        self._state.put(key, value)
+        self._times.put(key, self._policy.now_ms())
+
+    def put_all(self, dict_value: dict[Any, Any]) -> None:
+        self._state.put_all(dict_value)
+        now_ms = self._policy.now_ms()
+        self._times.put_all(dict.fromkeys(dict_value, now_ms))
+
+    def remove(self, key: Any) -> None:
+        self._state.remove(key)
+        self._times.remove(key)
+
+    def contains(self, key: Any) -> bool:
+        return self._state.contains(key) and self._visible(key)
+
+    def items(self) -> list[tuple[Any, Any]]:
+        return [(key, value) for key, value in self._state.items() if self._visible(key)]
+
+    def keys(self) -> list[Any]:
+        return [key for key in self._state.keys() if self._visible(key)]
+
+    def values(self) -> list[Any]:
+        return [value for _, value in self.items()]
+
+    def is_empty(self) -> bool:
+        return not self.keys()
+
+    def clear(self) -> None:
+        self._state.clear()
+        self._times.clear()
