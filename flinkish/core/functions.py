@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from flinkish.core.window.window import W
+from flinkish.core.window.window import W, Window
 
 if TYPE_CHECKING:
     from flinkish.core.metrics import MetricGroup
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 KEY = TypeVar("KEY")
+W2 = TypeVar("W2", bound=Window)
 
 
 class KeyedStateStore(ABC):
@@ -100,7 +101,7 @@ class RuntimeContext(KeyedStateStore):
         """Where the function registers metrics."""
 
 
-class Function(ABC):
+class Function(ABC):  # noqa: B024 - each kind of function has a method of its own
     """Base of all user functions."""
 
     def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - optional for users
@@ -251,11 +252,11 @@ class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
 class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
     """Evaluated over the elements of one window and key, with access to state and time."""
 
-    class Context(ABC, Generic[W]):
+    class Context(ABC, Generic[W2]):
         """The window being evaluated. Only valid during the call."""
 
         @abstractmethod
-        def window(self) -> W:
+        def window(self) -> W2:
             """The window."""
 
         @abstractmethod

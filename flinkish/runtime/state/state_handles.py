@@ -54,7 +54,7 @@ class HeapState:
         if backend.current_key is NO_KEY:
             raise StateAccessError(
                 f"state {self._name!r} was used while no record is processed",
-                where=f"operator {backend.uid!r}",
+                where=backend.where,
                 expected="a current key",
                 hint="get the handle in open(), but read and write it only while a record or a timer is processed",
             )
@@ -99,7 +99,7 @@ class HeapValueState(HeapState, ValueState[Any]):
         if value is None and self._typed:
             raise TypeMismatchError(
                 f"state {self._name!r} was updated with None",
-                where=f"operator {self._backend.uid!r}, key {self._backend.current_key!r}",
+                where=f"{self._backend.where}, key {self._backend.current_key!r}",
                 expected="a value of the declared type",
                 hint="call clear() to remove the value",
             )

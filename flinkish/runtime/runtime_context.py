@@ -1,0 +1,90 @@
+"""The RuntimeContext that user functions get in ``open``."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from flinkish.core.functions import RuntimeContext
+from flinkish.core.metrics import MetricGroup
+from flinkish.core.state import (
+    AggregatingState,
+    AggregatingStateDescriptor,
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    ReducingState,
+    ReducingStateDescriptor,
+    State,
+    StateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
+from flinkish.errors import StateAccessError
+from flinkish.runtime.operator import OperatorContext
+from flinkish.runtime.state.heap_keyed_state_backend import HeapKeyedStateBackend
+
+
+class StreamingRuntimeContext(RuntimeContext):
+    """What an operator's context offers to user code."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        self._context = context
+        if isinstance(context.keyed_state, HeapKeyedStateBackend):
+            # state expires by the time of the operator that owns it
+            context.keyed_state.epoch = context.epoch
+
+    def get_task_name(self) -> str:
+        return self._context.task_name
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        return self._context.parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        return self._context.max_parallelism
+
+    def get_index_of_this_subtask(self) -> int:
+        return self._context.subtask
+
+    def get_attempt_number(self) -> int:
+        return self._context.attempt
+
+    def get_task_name_with_subtasks(self) -> str:
+        context = self._context
+        return f"{context.task_name} ({context.subtask + 1}/{context.parallelism})"
+
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        return self._context.job_parameters.get(key, default_value)
+
+    def get_metrics_group(self) -> MetricGroup:
+        return self._context.metrics
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        return cast("ValueState[Any]", self._state(state_descriptor, ValueStateDescriptor))
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        return cast("ListState[Any]", self._state(state_descriptor, ListStateDescriptor))
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        return cast("MapState[Any, Any]", self._state(state_descriptor, MapStateDescriptor))
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        return cast("ReducingState[Any]", self._state(state_descriptor, ReducingStateDescriptor))
+
+    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
+        return cast("AggregatingState[Any, Any]", self._state(state_descriptor, AggregatingStateDescriptor))
+
+    def _state(self, descriptor: StateDescriptor, expected: type[StateDescriptor]) -> State:
+        backend = self._context.keyed_state
+        where = f"operator {self._context.name!r} (uid {self._context.uid!r})"
+        if backend is None:
+            raise StateAccessError(
+                "This state is only accessible by functions executed on a KeyedStream.",
+                where=where,
+                hint="call key_by() before this operator",
+            )
+        if not isinstance(descriptor, expected):
+            raise StateAccessError(
+                f"a {type(descriptor).__name__} was given", where=where, expected=f"a {expected.__name__}"
+            )
+        return backend.partitioned_state(descriptor)

@@ -1,0 +1,228 @@
+"""Keyed state as Python dicts: decoded once, kept in memory until forgotten, written as a whole when it changed.
+
+The rule: the body of a key group is loaded only when somebody asks for a table or a queue. Whoever only wants to know
+whether a timer is due asks ``next_timer_ms``, which goes by the hint of the key group's header until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, cast
+
+from flinkish.core.state import (
+    AggregatingStateDescriptor,
+    ReducingStateDescriptor,
+    State,
+    StateDescriptor,
+)
+from flinkish.core.time_domain import TimeDomain
+from flinkish.errors import InternalError, StateAccessError
+from flinkish.runtime.operator import EpochInfo
+from flinkish.runtime.state.body_codec import decode_body, encode_body
+from flinkish.runtime.state.keyed_state_backend import VOID_NAMESPACE, KeyedStateBackend
+from flinkish.runtime.state.state_handles import (
+    NO_KEY,
+    HeapAggregatingState,
+    HeapListState,
+    HeapMapState,
+    HeapReducingState,
+    HeapValueState,
+)
+from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.state.timer_queue import TimerQueue
+from flinkish.runtime.state.ttl import (
+    TTL_PREFIX,
+    TtlAggregatingState,
+    TtlListState,
+    TtlMapState,
+    TtlPolicy,
+    TtlReducingState,
+    TtlValueState,
+)
+from flinkish.runtime.state.ttl_purge import purge_expired
+
+#: Name under which `changed_keys` reports the keys whose timers changed.
+TIMERS_NAME = "__timers__"
+
+_NO_KEY_GROUP = -1
+
+
+class _KeyGroup:
+    """The decoded form of one key group."""
+
+    __slots__ = ("tables", "timers")
+
+    def __init__(self, tables: dict[str, StateTable], timers: dict[str, TimerQueue]) -> None:
+        self.tables = tables
+        self.timers = timers
+
+
+class HeapKeyedStateBackend(KeyedStateBackend):
+    """See the module. ``where`` names the task in errors. ``epoch`` is that of the operator that owns the state (set
+    by its RuntimeContext): its processing time is the clock of state that expires."""
+
+    def __init__(self, where: str = "", epoch: EpochInfo | None = None) -> None:
+        self.where = where
+        self.epoch = epoch if epoch is not None else EpochInfo()
+        self.current_key: Any = NO_KEY
+        self.key_group = _NO_KEY_GROUP
+        #: goes up whenever dicts that handles hold are no longer the right ones
+        self.generation = 0
+        self._held: dict[int, _KeyGroup] = {}
+        self._current: _KeyGroup | None = None
+        self._load: Callable[[], bytes | None] | None = None
+        self._body: bytes | None = None
+        self._hint: tuple[int | None, int | None] = (None, None)
+        self._kinds: dict[str, str] = {}
+        self._policies: dict[str, TtlPolicy] = {}
+
+    def activate(self, key_group: int, load: Callable[[], bytes | None]) -> None:
+        self.key_group = key_group
+        self.current_key = NO_KEY
+        self.generation += 1
+        self._current = self._held.get(key_group)
+        self._load = load if self._current is None else None
+        self._body = None
+        self._hint = (None, None)
+
+    def set_timer_hint(self, event_ms: int | None, processing_ms: int | None) -> None:
+        """What `next_timer_ms` says of the current key group while its body is not decoded. After `activate`."""
+        self._hint = (event_ms, processing_ms)
+
+    def table(self, name: str, kind: str) -> StateTable:
+        self._register(name, kind)
+        tables = self._group().tables
+        table = tables.get(name)
+        if table is None:
+            table = tables[name] = StateTable(name, kind)
+        elif table.kind != kind:
+            raise self._other_kind(name, kind, f"it was written as {table.kind} state")
+        return table
+
+    def timers(self, service: str) -> TimerQueue:
+        queues = self._group().timers
+        queue = queues.get(service)
+        if queue is None:
+            queue = queues[service] = TimerQueue()
+        return queue
+
+    def partitioned_state(self, descriptor: StateDescriptor, namespace: Hashable = VOID_NAMESPACE) -> State:
+        name, kind = descriptor.name, descriptor.kind
+        self._register(name, kind)
+        if descriptor.ttl_config is None:
+            self._policies.pop(name, None)
+            return cast(State, self._plain_state(descriptor, namespace))
+        policy = self._policies[name] = TtlPolicy.of(descriptor.ttl_config, self._processing_time_ms)
+        return self._expiring_state(descriptor, namespace, policy)
+
+    def next_timer_ms(self) -> tuple[int | None, int | None]:
+        if self._current is None:
+            return self._hint
+        queues = self._current.timers.values()
+        return _earliest(queues, TimeDomain.EVENT_TIME), _earliest(queues, TimeDomain.PROCESSING_TIME)
+
+    def changed(self) -> bool:
+        group = self._current
+        if group is None:
+            return False
+        return any(table.changed for table in group.tables.values()) or any(q.changed for q in group.timers.values())
+
+    def changed_keys(self) -> dict[str, set[tuple[Hashable, Any]]]:
+        if self._current is None:
+            return {}
+        changes = {name: keys for name, table in self._current.tables.items() if (keys := table.changed_keys())}
+        timers = set().union(*(queue.changed_keys() for queue in self._current.timers.values()))
+        return changes | {TIMERS_NAME: timers} if timers else changes
+
+    def snapshot(self) -> bytes | None:
+        group = self._current
+        if group is None:
+            return self._loaded_body()
+        for name, policy in self._policies.items():
+            times = group.tables.get(TTL_PREFIX + name)
+            if times is not None and policy.purge:
+                purge_expired(group.tables[name], times, policy)
+        body = encode_body(group.tables, group.timers, self._where())
+        for table in group.tables.values():
+            table.forget_changes()
+            table.prune()
+        for queue in group.timers.values():
+            queue.forget_changes()
+        return body
+
+    def forget(self, key_group: int) -> None:
+        self._held.pop(key_group, None)
+        if key_group == self.key_group:
+            self.generation += 1
+            self.current_key = NO_KEY
+            self.key_group = _NO_KEY_GROUP
+            self._current = self._load = self._body = None
+            self._hint = (None, None)
+
+    def holds(self, key_group: int) -> bool:
+        return key_group in self._held
+
+    def _group(self) -> _KeyGroup:
+        """The current key group, decoded if need be."""
+        if self._current is None:
+            self._current = _KeyGroup(*decode_body(self._loaded_body(), self._where()))
+            self._held[self.key_group] = self._current
+            self._body = None
+        return self._current
+
+    def _loaded_body(self) -> bytes | None:
+        if self.key_group == _NO_KEY_GROUP:
+            raise InternalError("keyed state was used without a key group", where=self.where)
+        if self._load is not None:
+            self._body = self._load()
+            self._load = None
+        return self._body
+
+    def _processing_time_ms(self) -> int:
+        return self.epoch.processing_time_ms
+
+    def _where(self) -> str:
+        return f"{self.where}, key group {self.key_group}, epoch {self.epoch.epoch}"
+
+    def _register(self, name: str, kind: str) -> None:
+        known = self._kinds.setdefault(name, kind)
+        if known != kind:
+            raise self._other_kind(name, kind, f"it was declared as {known} state before")
+
+    def _other_kind(self, name: str, kind: str, reason: str) -> StateAccessError:
+        return StateAccessError(
+            f"state {name!r} is declared as {kind} state, but {reason}",
+            where=self.where,
+            expected="one kind per state name",
+            hint="give the new state a name of its own",
+        )
+
+    def _plain_state(self, descriptor: StateDescriptor, namespace: Hashable) -> Any:
+        name = descriptor.name
+        if isinstance(descriptor, ReducingStateDescriptor):
+            return HeapReducingState(self, name, namespace, descriptor.get_reduce_function().reduce)
+        if isinstance(descriptor, AggregatingStateDescriptor):
+            return HeapAggregatingState(self, name, namespace, descriptor.get_agg_function())
+        if descriptor.kind == "list":
+            return HeapListState(self, name, namespace)
+        if descriptor.kind == "map":
+            return HeapMapState(self, name, namespace)
+        return HeapValueState(self, name, namespace, descriptor)
+
+    def _expiring_state(self, descriptor: StateDescriptor, namespace: Hashable, policy: TtlPolicy) -> State:
+        state = self._plain_state(descriptor, namespace)
+        times = TTL_PREFIX + descriptor.name
+        if descriptor.kind == "list":
+            return TtlListState(state, HeapListState(self, times, namespace), policy)
+        if descriptor.kind == "map":
+            return TtlMapState(state, HeapMapState(self, times, namespace), policy)
+        time_state = HeapValueState(self, times, namespace)
+        if descriptor.kind == "reducing":
+            return TtlReducingState(state, time_state, policy)
+        if descriptor.kind == "aggregating":
+            return TtlAggregatingState(state, time_state, policy)
+        return TtlValueState(state, time_state, policy)
+
+
+def _earliest(queues: Any, domain: TimeDomain) -> int | None:
+    return min((first for queue in queues if (first := queue.next(domain)) is not None), default=None)

@@ -1,0 +1,47 @@
+"""Expired state that nobody read is left out when its key group is written anyway (Flink's cleanup strategies)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.state.ttl import TtlPolicy
+
+
+def purge_expired(state: StateTable, times: StateTable, policy: TtlPolicy) -> None:
+    """Remove what is expired from a state and from the table of its times, and times that lost their value."""
+    for namespace, accessed in times.items():
+        values = state.namespace(namespace)
+        for key, accessed_ms in list(accessed.items()):
+            if key not in values:
+                times.remove(namespace, key)
+            elif state.kind == "map":
+                _purge_map(values[key], accessed_ms, policy)
+            elif state.kind == "list":
+                _purge_list(values[key], accessed_ms, policy)
+            elif policy.expired(accessed_ms):
+                _remove(state, times, namespace, key)
+            if state.kind in ("map", "list") and key in values and not values[key]:
+                _remove(state, times, namespace, key)
+
+
+def _remove(state: StateTable, times: StateTable, namespace: Hashable, key: Any) -> None:
+    state.remove(namespace, key)
+    times.remove(namespace, key)
+
+
+def _purge_map(entries: dict[Any, Any], accessed: dict[Any, int], policy: TtlPolicy) -> None:
+    for entry, accessed_ms in list(accessed.items()):
+        if entry not in entries:
+            del accessed[entry]
+        elif policy.expired(accessed_ms):
+            del entries[entry], accessed[entry]
+
+
+def _purge_list(elements: list[Any], accessed: list[int], policy: TtlPolicy) -> None:
+    if any(map(policy.expired, accessed)):
+        # elements behind the end of the times have none yet: they stay
+        kept = [(element, time) for element, time in zip(elements, accessed, strict=False) if not policy.expired(time)]
+        elements[: len(accessed)] = [element for element, _ in kept]
+        accessed[:] = [time for _, time in kept]
