@@ -202,12 +202,13 @@ def _whole_list(bits: int, convert: Callable[[Any], Any]) -> ListConverter:
 
 
 def _real(value: Any) -> float:
-    if isinstance(value, (Real, Decimal)):
-        try:
-            return float(value)
-        except OverflowError:  # an int beyond 1.8e308
-            return math.copysign(math.inf, int(value))
-    raise Mismatch(value, "a number (float or int)")
+    if not isinstance(value, (Real, Decimal)):
+        raise Mismatch(value, "a number (float or int)")
+    number: Any = value
+    try:
+        return float(number)
+    except OverflowError:  # an int beyond 1.8e308
+        return -math.inf if number < 0 else math.inf
 
 
 def _float32(value: Any) -> float:

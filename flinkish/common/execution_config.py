@@ -1,0 +1,193 @@
+"""ExecutionConfig: typed setters over a Configuration.
+
+Rule upheld here: nothing is kept beside the configuration; each setter writes one key and each getter reads it, so a
+job behaves the same whether it is configured by call, by file or by command line.
+"""
+
+from __future__ import annotations
+
+from flinkish.common.config_options import ConfigOption
+from flinkish.common.configuration import Configuration
+from flinkish.common.options import checkpointing, cluster, core
+from flinkish.common.time import Duration
+
+__all__ = ["ExecutionConfig"]
+
+
+class ExecutionConfig:
+    """How the program is executed. All intervals are in milliseconds.
+
+    What concerns Java's serializers alone (Kryo, Avro, POJOs, the closure cleaner) is stored and given back so that
+    ported programs run, and has no effect.
+
+    >>> ExecutionConfig().set_parallelism(4).get_parallelism()
+    4
+    """
+
+    PARALLELISM_DEFAULT = -1
+    PARALLELISM_UNKNOWN = -2
+
+    def __init__(self, configuration: Configuration | None = None) -> None:
+        self._configuration = Configuration() if configuration is None else configuration
+
+    def _set(self, option: ConfigOption[bool], value: bool) -> ExecutionConfig:
+        self._configuration.set(option, value)
+        return self
+
+    def _set_millis(self, option: ConfigOption[Duration], interval: int) -> ExecutionConfig:
+        if interval < 0:
+            raise ValueError(f"the interval for '{option.key}' is {interval} ms; expected 0 or more")
+        self._configuration.set(option, Duration.of_millis(interval))
+        return self
+
+    # --- parallelism --------------------------------------------------------------------------------------------
+
+    def get_parallelism(self) -> int:
+        """The parallelism of operators that set none, or PARALLELISM_DEFAULT (-1): the engine decides."""
+        parallelism = self._configuration.get(core.PARALLELISM)
+        return self.PARALLELISM_DEFAULT if parallelism is None else parallelism
+
+    def set_parallelism(self, parallelism: int) -> ExecutionConfig:
+        """Set it to 1 or more; PARALLELISM_DEFAULT unsets it and PARALLELISM_UNKNOWN changes nothing.
+
+        Raises:
+            ValueError: any other number.
+        """
+        if parallelism == self.PARALLELISM_DEFAULT:
+            self._configuration.remove_config(core.PARALLELISM.key)
+        elif parallelism != self.PARALLELISM_UNKNOWN:
+            if parallelism < 1:
+                raise ValueError(f"the parallelism is {parallelism}; expected 1 or more")
+            self._configuration.set(core.PARALLELISM, parallelism)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """The number of key groups, or -1: the engine decides."""
+        max_parallelism = self._configuration.get(core.MAX_PARALLELISM)
+        return -1 if max_parallelism is None else max_parallelism
+
+    def set_max_parallelism(self, max_parallelism: int) -> ExecutionConfig:
+        """From 1 to 32,768, Flink's limit.
+
+        Raises:
+            ValueError: any other number.
+        """
+        if not 1 <= max_parallelism <= 32_768:
+            raise ValueError(f"the max parallelism is {max_parallelism}; expected 1 to 32768")
+        self._configuration.set(core.MAX_PARALLELISM, max_parallelism)
+        return self
+
+    # --- intervals ----------------------------------------------------------------------------------------------
+
+    def set_auto_watermark_interval(self, interval: int) -> ExecutionConfig:
+        """How often watermarks are emitted; 0: never periodically."""
+        return self._set_millis(core.AUTO_WATERMARK_INTERVAL, interval)
+
+    def get_auto_watermark_interval(self) -> int:
+        return self._configuration.get(core.AUTO_WATERMARK_INTERVAL).to_millis()
+
+    def set_latency_tracking_interval(self, interval: int) -> ExecutionConfig:
+        return self._set_millis(cluster.LATENCY_INTERVAL, interval)
+
+    def get_latency_tracking_interval(self) -> int:
+        return self._configuration.get(cluster.LATENCY_INTERVAL).to_millis()
+
+    def set_task_cancellation_interval(self, interval: int) -> ExecutionConfig:
+        return self._set_millis(core.TASK_CANCELLATION_INTERVAL, interval)
+
+    def get_task_cancellation_interval(self) -> int:
+        return self._configuration.get(core.TASK_CANCELLATION_INTERVAL).to_millis()
+
+    def set_task_cancellation_timeout(self, timeout: int) -> ExecutionConfig:
+        return self._set_millis(core.TASK_CANCELLATION_TIMEOUT, timeout)
+
+    def get_task_cancellation_timeout(self) -> int:
+        return self._configuration.get(core.TASK_CANCELLATION_TIMEOUT).to_millis()
+
+    # --- switches -----------------------------------------------------------------------------------------------
+
+    def enable_object_reuse(self) -> ExecutionConfig:
+        return self._set(core.OBJECT_REUSE, True)
+
+    def disable_object_reuse(self) -> ExecutionConfig:
+        return self._set(core.OBJECT_REUSE, False)
+
+    def is_object_reuse_enabled(self) -> bool:
+        return self._configuration.get(core.OBJECT_REUSE)
+
+    def enable_auto_generated_uids(self) -> ExecutionConfig:
+        return self._set(core.AUTO_GENERATE_UIDS, True)
+
+    def disable_auto_generated_uids(self) -> ExecutionConfig:
+        """Require a uid from every operator: safest for jobs that are restored from savepoints."""
+        return self._set(core.AUTO_GENERATE_UIDS, False)
+
+    def has_auto_generated_uids_enabled(self) -> bool:
+        return self._configuration.get(core.AUTO_GENERATE_UIDS)
+
+    def enable_generic_types(self) -> ExecutionConfig:
+        return self._set(core.GENERIC_TYPES, True)
+
+    def disable_generic_types(self) -> ExecutionConfig:
+        return self._set(core.GENERIC_TYPES, False)
+
+    def has_generic_types_disabled(self) -> bool:
+        return not self._configuration.get(core.GENERIC_TYPES)
+
+    def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:
+        return self._set(checkpointing.SNAPSHOT_COMPRESSION, use_snapshot_compression)
+
+    def is_use_snapshot_compression(self) -> bool:
+        return self._configuration.get(checkpointing.SNAPSHOT_COMPRESSION)
+
+    def set_global_job_parameters(self, global_job_parameters_dict: dict[str, object]) -> ExecutionConfig:
+        """Parameters that every function can read; keys and values become texts."""
+        texts = {str(key): str(value) for key, value in global_job_parameters_dict.items()}
+        self._configuration.set(core.GLOBAL_JOB_PARAMETERS, texts)
+        return self
+
+    def get_global_job_parameters(self) -> dict[str, str]:
+        return self._configuration.get(core.GLOBAL_JOB_PARAMETERS)
+
+    # --- Java's serializers: kept, without effect ---------------------------------------------------------------
+
+    def enable_closure_cleaner(self) -> ExecutionConfig:
+        self._configuration.set(core.CLOSURE_CLEANER_LEVEL, "RECURSIVE")
+        return self
+
+    def disable_closure_cleaner(self) -> ExecutionConfig:
+        self._configuration.set(core.CLOSURE_CLEANER_LEVEL, "NONE")
+        return self
+
+    def is_closure_cleaner_enabled(self) -> bool:
+        return self._configuration.get(core.CLOSURE_CLEANER_LEVEL) != "NONE"
+
+    def enable_force_kryo(self) -> ExecutionConfig:
+        return self._set(core.FORCE_KRYO, True)
+
+    def disable_force_kryo(self) -> ExecutionConfig:
+        return self._set(core.FORCE_KRYO, False)
+
+    def is_force_kryo_enabled(self) -> bool:
+        return self._configuration.get(core.FORCE_KRYO)
+
+    def enable_force_avro(self) -> ExecutionConfig:
+        return self._set(core.FORCE_AVRO, True)
+
+    def disable_force_avro(self) -> ExecutionConfig:
+        return self._set(core.FORCE_AVRO, False)
+
+    def is_force_avro_enabled(self) -> bool:
+        return self._configuration.get(core.FORCE_AVRO)
+
+    def get_default_kryo_serializer_classes(self) -> dict[str, str]:
+        """Always empty: there is no Kryo here."""
+        return {}
+
+    def get_registered_kryo_types(self) -> list[str]:
+        """Always empty: there is no Kryo here."""
+        return []
+
+    def get_registered_pojo_types(self) -> list[str]:
+        """Always empty: there are no POJOs here."""
+        return []

@@ -1,0 +1,46 @@
+"""What is left of a job that has finished."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flinkish.common.job_id import JobID
+
+__all__ = ["JobExecutionResult"]
+
+
+class JobExecutionResult:
+    """The result of a job execution.
+
+    Args:
+        job_id: the job.
+        net_runtime_ms: from the start of the first epoch to the end of the last one.
+        accumulators: by name (of Python functions there are none, as in PyFlink).
+    """
+
+    def __init__(self, job_id: JobID, net_runtime_ms: int, accumulators: Mapping[str, Any] | None = None) -> None:
+        self._job_id = job_id
+        self._net_runtime_ms = net_runtime_ms
+        self._accumulators = dict(accumulators or {})
+
+    def get_job_id(self) -> JobID:
+        return self._job_id
+
+    def get_net_runtime(self) -> int:
+        """Milliseconds."""
+        return self._net_runtime_ms
+
+    def get_accumulator_result(self, accumulator_name: str) -> Any:
+        """The accumulator of that name, or None."""
+        return self._accumulators.get(accumulator_name)
+
+    def get_all_accumulator_results(self) -> dict[str, Any]:
+        return dict(self._accumulators)
+
+    def __str__(self) -> str:
+        return (
+            "Program execution finished\n"
+            f"Job with JobID {self._job_id} has finished.\n"
+            f"Job Runtime: {self._net_runtime_ms} ms\n"
+        ) + "".join(f"Accumulator {name}: {value}\n" for name, value in sorted(self._accumulators.items()))

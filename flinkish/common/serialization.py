@@ -1,0 +1,201 @@
+"""Schemas between records and bytes, and encoders of text files.
+
+Rule upheld here: a schema works on whole lists (``*_batch``) because the engine does; the form for one record and the
+form for a list always agree. In a list, None as a result of deserializing means *no record*: the source drops that
+place, so that offsets and timestamps beside it stay aligned until then.
+"""
+
+from __future__ import annotations
+
+import abc
+import codecs
+from typing import Any
+
+from flinkish.common.text import text_writer
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.types import Row
+from flinkish.errors import MalformedRecordError, TypeMismatchError
+
+__all__ = [
+    "ByteArraySchema",
+    "DeserializationSchema",
+    "Encoder",
+    "RowFieldExtractorSchema",
+    "SerializationSchema",
+    "SimpleStringSchema",
+]
+
+
+class SerializationSchema(abc.ABC):
+    """Turns records into bytes. Subclass it in plain Python; it must be picklable."""
+
+    @abc.abstractmethod
+    def serialize(self, value: Any) -> bytes | None:
+        """The bytes of one record; None is a null message (a tombstone in Kafka)."""
+
+    def serialize_batch(self, values: list[Any]) -> list[bytes | None]:
+        """The bytes of many records, in order."""
+        return [self.serialize(value) for value in values]
+
+
+class DeserializationSchema(abc.ABC):
+    """Turns bytes into records. Subclass it in plain Python; it must be picklable."""
+
+    @abc.abstractmethod
+    def deserialize(self, message: bytes | None) -> Any:
+        """The record of one message; None if there is none.
+
+        Raises:
+            MalformedRecordError: the bytes do not have the declared format.
+        """
+
+    def deserialize_batch(self, messages: list[bytes | None]) -> list[Any]:
+        """The records of many messages, in order, with None where a message holds no record."""
+        return [self.deserialize(message) for message in messages]
+
+    def get_produced_type(self) -> TypeInformation:
+        """The type of the records; if not overridden, any Python object."""
+        return Types.PICKLED_BYTE_ARRAY()
+
+
+class SimpleStringSchema(SerializationSchema, DeserializationSchema):
+    """Text. Bytes that are not valid in the charset are an error (Java would put U+FFFD in their place unnoticed).
+
+    >>> SimpleStringSchema().deserialize("ä".encode())
+    'ä'
+    """
+
+    def __init__(self, charset: str = "UTF-8") -> None:
+        self._charset = _known_charset(charset)
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise TypeMismatchError(
+                f"the record {abbreviated(value)} is of type {type(value).__name__}",
+                where="SimpleStringSchema",
+                expected="a text (str)",
+                hint="map the records to text first, or use another schema",
+            )
+        return value.encode(self._charset)
+
+    def deserialize(self, message: bytes | None) -> str | None:
+        if message is None:
+            return None
+        try:
+            return str(message, self._charset)
+        except UnicodeDecodeError as error:
+            raise MalformedRecordError(
+                f"the message {abbreviated(bytes(message))} is not {self._charset} text: {error.reason}"
+                f" at byte {error.start}",
+                where="SimpleStringSchema",
+                expected=f"text in {self._charset}",
+                hint="name the charset it is written in, or read it with ByteArraySchema",
+            ) from None
+
+    def get_produced_type(self) -> TypeInformation:
+        return Types.STRING()
+
+
+class ByteArraySchema(SerializationSchema, DeserializationSchema):
+    """Bytes as they are."""
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None or type(value) is bytes:
+            return value
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return bytes(value)
+        raise TypeMismatchError(
+            f"the record {abbreviated(value)} is of type {type(value).__name__}",
+            where="ByteArraySchema",
+            expected="bytes",
+            hint="map the records to bytes first, or use another schema",
+        )
+
+    def deserialize(self, message: bytes | None) -> bytes | None:
+        return None if message is None else bytes(message)
+
+    def get_produced_type(self) -> TypeInformation:
+        return Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+
+class RowFieldExtractorSchema(SerializationSchema):
+    """One field of a Row, which must hold bytes; for the key or the value of a Kafka record.
+
+    Raises:
+        ValueError: the index is negative.
+    """
+
+    def __init__(self, field_index: int) -> None:
+        if field_index < 0:
+            raise ValueError(f"Field index must be non-negative, got: {field_index}")
+        self._field_index = field_index
+
+    def serialize(self, value: Any) -> bytes | None:
+        if not isinstance(value, (Row, tuple)) or len(value) <= self._field_index:
+            raise TypeMismatchError(
+                f"the record {abbreviated(value)} has no field {self._field_index}",
+                where="RowFieldExtractorSchema",
+                expected=f"a Row with at least {self._field_index + 1} fields",
+            )
+        field = value[self._field_index]
+        if field is None or isinstance(field, (bytes, bytearray)):
+            return None if field is None else bytes(field)
+        raise TypeMismatchError(
+            f"field {self._field_index} of the record {abbreviated(value)} is of type {type(field).__name__}",
+            where="RowFieldExtractorSchema",
+            expected="bytes or None",
+            hint="declare the field as Types.PRIMITIVE_ARRAY(Types.BYTE()) and encode it first",
+        )
+
+
+class Encoder(abc.ABC):
+    """Writes records to a row-format file. Subclass it in plain Python; it must be picklable."""
+
+    @abc.abstractmethod
+    def encode(self, value: Any) -> bytes:
+        """All bytes of one record, its end of line included."""
+
+    def encode_batch(self, values: list[Any]) -> bytes:
+        """The bytes of many records, in order."""
+        return b"".join(map(self.encode, values))
+
+    def bind(self, type_info: TypeInformation) -> Encoder:
+        """An encoder for records of this type; called once by the sink. This one, unless the type matters to it."""
+        return self
+
+    @staticmethod
+    def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
+        """One line of text per record, ended by ``\\n`` (see :mod:`flinkish.common.text` for the text)."""
+        return _SimpleStringEncoder(_known_charset(charset_name), None)
+
+
+class _SimpleStringEncoder(Encoder):
+    def __init__(self, charset: str, type_info: TypeInformation | None) -> None:
+        self._charset = charset
+        self._type_info = type_info
+
+    def encode(self, value: Any) -> bytes:
+        return self.encode_batch([value])
+
+    def encode_batch(self, values: list[Any]) -> bytes:
+        text = text_writer(self._type_info)
+        return "".join([text(value) + "\n" for value in values]).encode(self._charset)
+
+    def bind(self, type_info: TypeInformation) -> Encoder:
+        return _SimpleStringEncoder(self._charset, type_info)
+
+
+def abbreviated(value: Any, length: int = 120) -> str:
+    """The repr of a value for messages; long ones lose their middle."""
+    text = repr(value)
+    return text if len(text) <= length else f"{text[: length - 20]}...{text[-15:]}"
+
+
+def _known_charset(charset: str) -> str:
+    try:
+        codecs.lookup(charset)
+    except LookupError:
+        raise ValueError(f"unknown charset {charset!r}; expected a name such as 'UTF-8' or 'ISO-8859-1'") from None
+    return charset
