@@ -1,0 +1,130 @@
+"""The ONE command: every engine over the same data in one run, and a table of ratios.
+
+    python -m benchmarks [--pyflink-python PATH] [--bytewax-python PATH] [--json FILE]
+
+PyFlink and bytewax need other packages than flinkish: give interpreters that have them (options, or the environment
+variables BENCHMARKS_PYFLINK_PYTHON and BENCHMARKS_BYTEWAX_PYTHON). What is not installed is said so in the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks import data, runner
+
+COMPARISONS = (("sum", 1_000), ("sum", 200_000), ("window", 1_000))
+"""The window is keyed by page: the number of users makes no difference to it."""
+EMPTY_EPOCHS = {
+    "bare": "benchmarks.empty_epochs",
+    "flinkish": "benchmarks.pipelines.flinkish_empty_epochs",
+}
+
+
+def argument_parser() -> argparse.ArgumentParser:
+    """The options of the command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--pyflink-python", default=os.environ.get("BENCHMARKS_PYFLINK_PYTHON", sys.executable))
+    parser.add_argument("--bytewax-python", default=os.environ.get("BENCHMARKS_BYTEWAX_PYTHON", sys.executable))
+    parser.add_argument("--data", type=Path, default=data.default_directory(), help="where the events are kept")
+    parser.add_argument("--engines", nargs="*", help="only these, by their names in the table")
+    parser.add_argument("--pipelines", nargs="*", default=["sum", "window", "empty"])
+    parser.add_argument("--timeout-s", type=float, default=600.0, help="for one run of one engine")
+    parser.add_argument("--json", type=Path, help="write all figures to this file as well")
+    return parser
+
+
+def measure(options: argparse.Namespace) -> list[runner.Row]:
+    """Run every comparison on every engine, one after the other."""
+    rows = []
+    for pipeline, users in COMPARISONS:
+        if pipeline not in options.pipelines:
+            continue
+        data.ensure(users, 1, options.data)
+        for engine in runner.engines(options.pyflink_python, options.bytewax_python):
+            if options.engines and engine.name not in options.engines:
+                continue
+            print(f"... {pipeline}, {users} users: {engine.name}", file=sys.stderr, flush=True)
+            rows.append(runner.run_pipeline(engine, pipeline, users, options.data, options.timeout_s))
+    return rows
+
+
+def measure_empty_epochs(timeout_s: float) -> dict[str, Any]:
+    """Figures per count of operators, of the bare query and of flinkish, or the reason why there are none."""
+    measured: dict[str, Any] = {}
+    for name, module in EMPTY_EPOCHS.items():
+        if not Path(runner.ROOT, *module.split(".")).with_suffix(".py").exists():
+            measured[name] = "not installed"
+            continue
+        print(f"... empty epochs: {name}", file=sys.stderr, flush=True)
+        try:
+            measured[name] = runner.last_json_line(sys.executable, module, [], timeout_s)
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            measured[name] = str(error)
+    return measured
+
+
+def throughput_table(rows: list[runner.Row]) -> list[str]:
+    """One block per comparison. The ratio is flinkish's events/s over the row's."""
+    lines = []
+    for pipeline, users in dict.fromkeys((row.pipeline, row.users) for row in rows):
+        block = [row for row in rows if (row.pipeline, row.users) == (pipeline, users)]
+        own = next((row.result for row in block if row.engine == "flinkish"), None)
+        lines += ["", f"{pipeline}, {users:,} users"]
+        lines.append(
+            f"  {'engine':<16}{'events/s':>12}{'flinkish is':>13}{'CPU us/event':>14}{'peak MiB':>10}  steady state"
+        )
+        lines += [_throughput_line(row, own.events_per_s if own else None) for row in block]
+    return lines
+
+
+def _throughput_line(row: runner.Row, own_per_s: float | None) -> str:
+    result = row.result
+    if result is None:
+        return f"  {row.engine:<16}{row.reason}"
+    ratio = "-" if own_per_s is None else f"{own_per_s / result.events_per_s:.2f}x"
+    cpu = "-" if result.cpu_s is None else f"{result.cpu_s / result.events * 1e6:.2f}"
+    peak = "-" if result.peak_rss_mib is None else f"{result.peak_rss_mib:.0f}"
+    return f"  {row.engine:<16}{result.events_per_s:>12,.0f}{ratio:>13}{cpu:>14}{peak:>10}  {result.steady}"
+
+
+def empty_epochs_table(measured: dict[str, Any]) -> list[str]:
+    """Median milliseconds of an epoch without data; the ratio is flinkish's over the bare query's."""
+    lines = ["", "epoch without data, median ms", f"  {'operators':<16}{'bare':>12}{'flinkish':>12}{'ratio':>8}"]
+    for name, figures in measured.items():
+        if isinstance(figures, str):
+            lines.append(f"  {name}: {figures}")
+    medians = {
+        name: {count: figure["median_ms"] for count, figure in figures.items()}
+        for name, figures in measured.items()
+        if not isinstance(figures, str)
+    }
+    for count in sorted({count for figures in medians.values() for count in figures}):
+        bare, own = (medians.get(name, {}).get(count) for name in EMPTY_EPOCHS)
+        ratio = f"{own / bare:.2f}x" if bare and own else "-"
+        lines.append(f"  {count:<16}{bare or '-':>12}{own or '-':>12}{ratio:>8}")
+    return lines
+
+
+def main() -> None:
+    """Measure everything that was asked for and print the tables."""
+    options = argument_parser().parse_args()
+    rows = measure(options)
+    lines = throughput_table(rows)
+    empty = measure_empty_epochs(options.timeout_s) if "empty" in options.pipelines else {}
+    if empty:
+        lines += empty_epochs_table(empty)
+    print("\n".join(lines))
+    if options.json:
+        figures = {"throughput": [asdict(row) for row in rows], "empty_epochs": empty}
+        options.json.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""What every pipeline module takes and prints, so that one runner can compare all engines.
+
+Rule of this file: a pipeline is a module run as `python -m benchmarks.pipelines.NAME --pipeline P --users N ...` in the
+engine's own interpreter. It ends with ONE line of JSON on standard output, the fields of `Result`. It imports only the
+standard library, numpy, pyarrow and its engine. Only Linux counts CPU and memory of the process tree (through /proc);
+elsewhere these fields are null.
+
+"Steady" is what is between two `Mark`s: after start-up and warm-up, to the end of the last event.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import data
+
+PIPELINES = ("sum", "window")
+WINDOW_MS = 60_000
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run. `events` are those of the steady part; `check` holds figures that must agree between engines."""
+
+    events: int
+    seconds_total: float
+    seconds_steady: float
+    events_per_s: float
+    cpu_s: float | None
+    peak_rss_mib: float | None
+    steady: str
+    """How start-up was subtracted, for people."""
+    check: dict[str, Any]
+    """Figures computed from all events of the run: see `sum_check` and `window_check`."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment of the run: wall clock and the CPU seconds of the process tree until then, and the events until then."""
+
+    wall_s: float
+    cpu_s: float | None
+    events: int
+
+
+class Meter:
+    """Takes marks and watches the memory of the Python processes in this process's tree.
+
+    Example: `meter = Meter()`, `meter.mark(0)` after the warm-up, `meter.mark(2_000_000)` at the end, then
+    `meter.result(first, last, "after warm-up", check)`.
+    """
+
+    def __init__(self, sample_every_s: float = 0.5) -> None:
+        self._started_s = time.perf_counter()
+        self._peaks_kib: dict[int, int] = {}
+        self._sample_every_s = sample_every_s
+        self._stop = threading.Event()
+        self._sampler = threading.Thread(target=self._sample_until_stopped, daemon=True)
+        self._sampler.start()
+
+    def mark(self, events: int) -> Mark:
+        """Now, with `events` events done since the start."""
+        self._sample()
+        return Mark(time.perf_counter(), tree_cpu_s(os.getpid()), events)
+
+    def result(self, first: Mark, last: Mark, steady: str, check: dict[str, Any]) -> Result:
+        """The figures of what happened between two marks."""
+        self._stop.set()
+        self._sampler.join()
+        self._sample()
+        cpu_s = None if first.cpu_s is None or last.cpu_s is None else round(last.cpu_s - first.cpu_s, 3)
+        seconds = last.wall_s - first.wall_s
+        events = last.events - first.events
+        return Result(
+            events=events,
+            seconds_total=round(time.perf_counter() - self._started_s, 3),
+            seconds_steady=round(seconds, 3),
+            events_per_s=round(events / seconds, 1),
+            cpu_s=cpu_s,
+            peak_rss_mib=self.worker_peak_mib(),
+            steady=steady,
+            check=check,
+        )
+
+    def difference(self, start: Mark, between: Mark, end: Mark, check: dict[str, Any]) -> Result:
+        """The figures of what the second of two runs did more than the first: start-up is in both, and falls out."""
+        cpu_s: float | None = None
+        if start.cpu_s is not None and between.cpu_s is not None and end.cpu_s is not None:
+            cpu_s = end.cpu_s - 2 * between.cpu_s + start.cpu_s
+        last = Mark(
+            end.wall_s - 2 * between.wall_s + start.wall_s, cpu_s, end.events - 2 * between.events + start.events
+        )
+        steady = "a longer run less a shorter one"
+        return self.result(Mark(0.0, None if cpu_s is None else 0.0, 0), last, steady, check)
+
+    def worker_peak_mib(self) -> float | None:
+        """The highest memory that a Python worker had; this process counts only if it has no Python children."""
+        workers = {pid: peak for pid, peak in self._peaks_kib.items() if pid != os.getpid()} or self._peaks_kib
+        return round(max(workers.values()) / 1024, 1) if workers else None
+
+    def _sample_until_stopped(self) -> None:
+        while not self._stop.wait(self._sample_every_s):
+            self._sample()
+
+    def _sample(self) -> None:
+        for pid in process_tree(os.getpid()):
+            peak_kib = _python_peak_kib(pid)
+            if peak_kib is not None:
+                self._peaks_kib[pid] = max(peak_kib, self._peaks_kib.get(pid, 0))
+
+
+def process_tree(root: int) -> list[int]:
+    """`root` and all its descendants; only `root` where there is no /proc."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        fields = _stat_fields(entry)
+        if fields:
+            children.setdefault(int(fields[1]), []).append(int(entry.parent.name))
+    tree = [root]
+    for pid in tree:  # grows while it is walked
+        tree.extend(children.get(pid, []))
+    return tree
+
+
+def tree_cpu_s(root: int) -> float | None:
+    """CPU seconds (user and system) of `root`, its living descendants, and those that they have waited for."""
+    if not Path("/proc/self/stat").exists():
+        return None
+    ticks = 0
+    for pid in process_tree(root):
+        fields = _stat_fields(Path(f"/proc/{pid}/stat"))
+        ticks += sum(int(field) for field in fields[11:15])  # utime, stime, cutime, cstime
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _stat_fields(path: Path) -> list[str]:
+    """The fields after the command (which may hold blanks and brackets): state, parent, ...; empty if it has ended."""
+    try:
+        return path.read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _python_peak_kib(pid: int) -> int | None:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return None
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    if "python" not in fields.get("Name", "") or "VmHWM" not in fields:
+        return None
+    return int(fields["VmHWM"].split()[0])
+
+
+def sum_check(totals: dict[str, int]) -> dict[str, Any]:
+    """Figures of the last running sum per user: users seen, logged-in clicks, the highest sum."""
+    return {"users": len(totals), "clicks": sum(totals.values()), "highest": max(totals.values(), default=0)}
+
+
+def window_check(windows: int, count: int, amount: float) -> dict[str, Any]:
+    """Figures of all windows that fired: how many (page, minute) pairs, their counts and amounts summed."""
+    return {"windows": windows, "count": count, "amount": amount}
+
+
+def argument_parser(description: str) -> argparse.ArgumentParser:
+    """The options that every pipeline module takes."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--pipeline", choices=PIPELINES, required=True)
+    parser.add_argument("--users", type=int, default=data.USERS[0])
+    parser.add_argument("--data", type=Path, default=data.default_directory())
+    parser.add_argument("--files", type=int, default=0, help="take only the first files; 0: all")
+    parser.add_argument("--passes", type=int, default=1, help="how often the events are repeated, later each time")
+    return parser
+
+
+def files_of(options: argparse.Namespace) -> list[Path]:
+    """The files that the options ask for, in event-time order."""
+    paths = list(data.ensure(options.users, options.passes, options.data).paths)
+    return paths[: options.files] if options.files else paths
+
+
+def emit(result: Result) -> None:
+    """Print the one line that the runner reads."""
+    print(json.dumps(asdict(result)), flush=True)

@@ -1,0 +1,102 @@
+"""What an epoch without data costs: median milliseconds per epoch with 0 to 3 stateful operators in a row.
+
+Bare: a Structured Streaming query by hand, `rate-micro-batch` with one row a batch. flinkish's own rows come from
+`benchmarks.pipelines.flinkish_empty_epochs` as soon as that module exists. Each count of operators runs in one process
+with the same settings (`benchmarks.spark_settings`); the epochs to warm up are left out.
+
+    python -m benchmarks.empty_epochs [--operators 0 1 2 3] [--epochs 40] [--warm-up 15]
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks import spark_settings
+
+CHANNELS = 4
+"""Groups that each operator is called for, as many as key groups in the smallest flinkish job."""
+
+
+def pass_on(key: tuple[int], frames: Iterator[Any], state: Any) -> Iterator[Any]:
+    """A stateful operator that counts its epochs and hands the row on."""
+    state.update(((state.get[0] if state.exists else 0) + 1,))
+    yield from frames
+
+
+def bare_query(spark: Any, operators: int) -> Any:
+    """One row a batch, sent to CHANNELS groups through `operators` stateful operators."""
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
+    frame = rows.selectExpr(f"explode(sequence(0, {CHANNELS - 1})) as channel", "cast('' as binary) as buffer")
+    for _ in range(operators):
+        frame = frame.groupBy("channel").applyInPandasWithState(
+            pass_on, "channel int, buffer binary", "epochs long", "append", "NoTimeout"
+        )
+        # Spark 4.2 needs a real projection between two stateful operators.
+        frame = frame.selectExpr("channel & 2147483647 as channel", "buffer")
+    return frame
+
+
+def bare_epochs_ms(spark: Any, operators: int, epochs: int, warm_up: int) -> dict[str, float]:
+    """Run one query for `warm_up + epochs` epochs: median, shortest and longest milliseconds from epoch to epoch."""
+    ended_s: list[float] = []
+
+    def deliver(frame: Any, _: int) -> None:
+        frame.collect()
+        ended_s.append(time.perf_counter())
+
+    with tempfile.TemporaryDirectory() as directory:
+        stream = (
+            bare_query(spark, operators)
+            .writeStream.outputMode("append")
+            .foreachBatch(deliver)
+            .option("checkpointLocation", directory)
+            .start()
+        )
+        try:
+            while len(ended_s) < warm_up + epochs + 1:
+                if stream.awaitTermination(0.1):
+                    raise RuntimeError(f"the bare query ended after {len(ended_s)} epochs: {stream.exception()}")
+        finally:
+            stream.stop()
+    return figures([1000 * (later - earlier) for earlier, later in itertools.pairwise(ended_s)][warm_up:])
+
+
+def figures(epochs_ms: list[float]) -> dict[str, float]:
+    """Median, shortest and longest."""
+    return {
+        "median_ms": round(statistics.median(epochs_ms), 1),
+        "shortest_ms": round(min(epochs_ms), 1),
+        "longest_ms": round(max(epochs_ms), 1),
+    }
+
+
+def argument_parser() -> argparse.ArgumentParser:
+    """The options of this module and of flinkish's twin."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--operators", type=int, nargs="*", default=[0, 1, 2, 3])
+    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--warm-up", type=int, default=15)
+    return parser
+
+
+def main() -> None:
+    """Measure the bare query and print one line of JSON: figures per count of operators."""
+    options = argument_parser().parse_args()
+    spark = spark_settings.session("empty epochs")
+    measured = {
+        str(operators): bare_epochs_ms(spark, operators, options.epochs, options.warm_up)
+        for operators in options.operators
+    }
+    spark.stop()
+    print(json.dumps(measured), flush=True)
+
+
+if __name__ == "__main__":
+    main()

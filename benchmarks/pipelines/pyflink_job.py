@@ -1,0 +1,204 @@
+"""PyFlink's DataStream API on a local cluster of two slots, tuned.
+
+The source is the fastest that Python programs have: numbers of slices, and a `flat_map` that reads the slice. PyFlink
+chains it with filter, map and key selector in one Python process, and the sink with the reducer, so that each event
+goes from Python to Java once and back once. Steady: a longer run less a shorter one, in one process, after a first one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyflink.common import Configuration, Time, Types, WatermarkStrategy
+from pyflink.common.watermark_strategy import Duration, TimestampAssigner
+from pyflink.datastream import (
+    AggregateFunction,
+    FilterFunction,
+    FlatMapFunction,
+    ProcessWindowFunction,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+)
+from pyflink.datastream.connectors.number_seq import NumberSequenceSource
+from pyflink.datastream.window import TumblingEventTimeWindows
+
+from benchmarks import contract
+from benchmarks.data import EVENTS_PER_FILE, JITTER_MS
+
+PARALLELISM = 2
+SLICE_EVENTS = 5_000
+SLICES_PER_FILE = EVENTS_PER_FILE // SLICE_EVENTS
+COLUMNS = {"sum": ("user_id", "logged_in"), "window": ("page", "ts", "amount")}
+
+
+class ReadSlice(FlatMapFunction):  # type: ignore[misc]
+    """Number of a slice -> its events as tuples."""
+
+    def __init__(self, paths: list[str], columns: tuple[str, ...]) -> None:
+        self._paths, self._columns = paths, columns
+        self._read: tuple[str, list[Any]] = ("", [])
+
+    def flat_map(self, value: int) -> Iterator[Any]:
+        """Slices of one file come one after the other: read each file once."""
+        number, part = divmod(value, SLICES_PER_FILE)
+        path = self._paths[number]
+        if self._read[0] != path:
+            table = pq.read_table(path, columns=list(self._columns))
+            self._read = (path, list(zip(*(column.to_pylist() for column in table.columns), strict=True)))
+        return iter(self._read[1][part * SLICE_EVENTS : (part + 1) * SLICE_EVENTS])
+
+
+class DictSink(FilterFunction):  # type: ignore[misc]
+    """Upserts into a dictionary in the Python worker and lets nothing through; leaves its figures at the end."""
+
+    def __init__(self, pipeline: str, directory: str) -> None:
+        self._pipeline, self._directory = pipeline, directory
+        self._found: dict[Any, Any] = {}
+        self._subtask = 0
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Learn the subtask, for the name of the file of figures."""
+        self._subtask = runtime_context.get_index_of_this_subtask()
+
+    def filter(self, value: Any) -> bool:
+        """Take one value."""
+        if self._pipeline == "sum":
+            self._found[value[0]] = value[1]
+        else:
+            self._found[value[0], value[1]] = value[2:]
+        return False
+
+    def close(self) -> None:
+        """Leave the figures."""
+        values = list(self._found.values())
+        if self._pipeline == "sum":
+            figures: dict[str, Any] = contract.sum_check(self._found)
+        else:
+            figures = contract.window_check(len(values), sum(v[0] for v in values), sum(v[1] for v in values))
+        Path(self._directory, f"{self._subtask}.json").write_text(json.dumps(figures))
+
+
+class ClickTime(TimestampAssigner):  # type: ignore[misc]
+    """The event's own time."""
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        """Epoch milliseconds."""
+        return int(value[1])
+
+
+class CountAndAmount(AggregateFunction):  # type: ignore[misc]
+    """(count, sum of amounts)."""
+
+    def create_accumulator(self) -> tuple[int, float]:
+        """Of no event."""
+        return 0, 0.0
+
+    def add(self, value: Any, accumulator: tuple[int, float]) -> tuple[int, float]:
+        """One event more."""
+        return accumulator[0] + 1, accumulator[1] + value[2]
+
+    def get_result(self, accumulator: tuple[int, float]) -> tuple[int, float]:
+        """As it is."""
+        return accumulator
+
+    def merge(self, left: tuple[int, float], right: tuple[int, float]) -> tuple[int, float]:
+        """Of two windows."""
+        return left[0] + right[0], left[1] + right[1]
+
+
+class WithWindow(ProcessWindowFunction):  # type: ignore[misc]
+    """Adds the page and the start of the window."""
+
+    def process(self, key: str, context: Any, elements: Any) -> Iterator[Any]:
+        """One row a window."""
+        for count, amount in elements:
+            yield key, context.window().start, count, amount
+
+
+def environment(options: argparse.Namespace) -> StreamExecutionEnvironment:
+    """Two slots and the settings that were fastest of those tried."""
+    configuration = Configuration()
+    configuration.set_string("python.executable", sys.executable)
+    configuration.set_string("python.client.executable", sys.executable)
+    configuration.set_string("python.execution-mode", options.mode)
+    configuration.set_string("python.fn-execution.bundle.size", str(options.bundle_size))
+    configuration.set_string("python.fn-execution.bundle.time", str(options.bundle_ms))
+    configuration.set_string("python.state.cache-size", str(max(1_000, options.users)))
+    configuration.set_string("taskmanager.numberOfTaskSlots", str(PARALLELISM))
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(PARALLELISM)
+    return env
+
+
+def build(env: StreamExecutionEnvironment, pipeline: str, paths: list[Path], directory: str) -> None:
+    """Declare the job of one pipeline."""
+    # The source gives each subtask one half of the numbers: every second file, so that both go through time together.
+    order = [str(path) for path in paths[0::2] + paths[1::2]]
+    source = NumberSequenceSource(0, len(order) * SLICES_PER_FILE - 1)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "slices", Types.LONG())
+    read = ReadSlice(order, COLUMNS[pipeline])
+    if pipeline == "sum":
+        results = (
+            numbers.flat_map(read, Types.TUPLE([Types.STRING(), Types.BOOLEAN()]))
+            .filter(lambda event: event[1])
+            .map(lambda event: (event[0], 1), Types.TUPLE([Types.STRING(), Types.LONG()]))
+            .key_by(lambda one: one[0], Types.STRING())
+            .reduce(lambda left, right: (left[0], left[1] + right[1]))
+        )
+    else:
+        strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(JITTER_MS))
+        results = (
+            numbers.flat_map(read, Types.TUPLE([Types.STRING(), Types.LONG(), Types.DOUBLE()]))
+            .assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(ClickTime()))
+            .key_by(lambda event: event[0], Types.STRING())
+            .window(TumblingEventTimeWindows.of(Time.milliseconds(contract.WINDOW_MS)))
+            .aggregate(
+                CountAndAmount(),
+                WithWindow(),
+                Types.TUPLE([Types.LONG(), Types.DOUBLE()]),
+                Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG(), Types.DOUBLE()]),
+            )
+        )
+    results.filter(DictSink(pipeline, directory)).print()
+
+
+def run(options: argparse.Namespace, paths: list[Path]) -> dict[str, Any]:
+    """One job over `paths`; the figures of both subtasks together."""
+    with tempfile.TemporaryDirectory() as directory:
+        env = environment(options)
+        build(env, options.pipeline, paths, directory)
+        env.execute(options.pipeline)
+        figures = [json.loads(path.read_text()) for path in Path(directory).glob("*.json")]
+    merged = {name: sum(figure[name] for figure in figures) for name in figures[0]} if figures else {}
+    if "highest" in merged:
+        merged["highest"] = max(figure["highest"] for figure in figures)
+    return merged
+
+
+def main() -> None:
+    """Run one pipeline and print its figures."""
+    parser = contract.argument_parser(__doc__ or "")
+    parser.add_argument("--mode", choices=("process", "thread"), default="process")
+    parser.add_argument("--bundle-size", type=int, default=100_000)
+    parser.add_argument("--bundle-ms", type=int, default=1_000)
+    options = parser.parse_args()
+    paths = contract.files_of(options)
+    short = paths[: max(2, len(paths) // 3)]
+    meter = contract.Meter()
+    run(options, paths[:2])
+    marks = [meter.mark(0)]
+    for part in (short, paths):
+        check = run(options, part)
+        marks.append(meter.mark(marks[-1].events + len(part) * EVENTS_PER_FILE))
+    contract.emit(meter.difference(marks[0], marks[1], marks[2], check))
+
+
+if __name__ == "__main__":
+    main()

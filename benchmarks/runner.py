@@ -1,0 +1,118 @@
+"""Runs each engine's pipeline in its own interpreter and reads the one line of JSON that it prints.
+
+Rule of this file: engines know nothing of each other, and one that is absent or fails costs its own row only, with the
+reason in the table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contract import Result
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How to run one engine: its module, the package that shows that it is installed, and how much data it is given.
+
+    `files` is per (pipeline, users), 0 for all; `arguments` are the module's own options.
+    """
+
+    name: str
+    module: str
+    package: str
+    python: str = sys.executable
+    arguments: tuple[str, ...] = ()
+    files: tuple[tuple[tuple[str, int], int], ...] = ()
+
+    def files_for(self, pipeline: str, users: int) -> int:
+        """How many files of events this engine is given for one comparison."""
+        return dict(self.files).get((pipeline, users), 0)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: figures, or the reason why there are none."""
+
+    engine: str
+    pipeline: str
+    users: int
+    result: Result | None
+    reason: str = ""
+
+
+def engines(pyflink_python: str, bytewax_python: str) -> list[Engine]:
+    """All engines, flinkish first. Slow ones get a part of the data, so that the whole command ends in minutes."""
+    part = {("sum", 1_000): 8, ("sum", 200_000): 3, ("window", 1_000): 20}
+    some = {("sum", 1_000): 9, ("sum", 200_000): 6, ("window", 1_000): 6}
+    half = dict.fromkeys(some, 10)
+    return [
+        Engine("flinkish", "benchmarks.pipelines.flinkish_job", "pyspark"),
+        Engine("per key by hand", "benchmarks.pipelines.spark_per_key", "pyspark", files=tuple(part.items())),
+        Engine("Python loop", "benchmarks.pipelines.python_loop", "pyarrow"),
+        Engine("PyFlink", "benchmarks.pipelines.pyflink_job", "pyflink", pyflink_python, files=tuple(some.items())),
+        Engine("bytewax", "benchmarks.pipelines.bytewax_job", "bytewax", bytewax_python, files=tuple(half.items())),
+    ]
+
+
+def is_installed(engine: Engine) -> bool:
+    """Whether the engine's interpreter can import it, and its module is here."""
+    if not Path(ROOT, *engine.module.split(".")).with_suffix(".py").exists():
+        return False
+    find = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({engine.package!r}) is None)"
+    try:
+        return subprocess.run([engine.python, "-c", find], check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def run_pipeline(engine: Engine, pipeline: str, users: int, data: Path, timeout_s: float) -> Row:
+    """Run one pipeline on one engine.
+
+    Example: `run_pipeline(engines("", "")[2], "sum", 1_000, data.default_directory(), 600.0).result.events_per_s`.
+    """
+    if not is_installed(engine):
+        return Row(engine.name, pipeline, users, None, "not installed")
+    arguments = ["--pipeline", pipeline, "--users", str(users), "--data", str(data)]
+    arguments += ["--files", str(engine.files_for(pipeline, users)), *engine.arguments]
+    try:
+        fields = last_json_line(engine.python, engine.module, arguments, timeout_s)
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        return Row(engine.name, pipeline, users, None, str(error))
+    return Row(engine.name, pipeline, users, Result(**fields))
+
+
+def last_json_line(python: str, module: str, arguments: list[str], timeout_s: float) -> Any:
+    """Run `python -m module` from the root of the repository; what its last line on standard output says.
+
+    It gets a session of its own, so that a run which takes too long ends with all the processes it started.
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    process = subprocess.Popen(
+        [python, "-m", module, *arguments],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, errors = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.communicate()
+        raise
+    lines = output.strip().splitlines()
+    if process.returncode != 0 or not lines:
+        last = (errors.strip().splitlines() or ["no output"])[-1]
+        raise RuntimeError(f"{module} ended with code {process.returncode}: {last[:200]}")
+    return json.loads(lines[-1])
