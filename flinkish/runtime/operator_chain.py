@@ -94,8 +94,10 @@ class OperatorChain:
         settings: JobSettings,
         emit: Emit,
         keyed_state: KeyedStateBackend | None,
+        head_epoch: EpochInfo,
     ) -> None:
         self.vertex = vertex
+        self._head_epoch = head_epoch
         self.operators = [descriptor.factory.create() for descriptor in vertex.operators]
         self.outputs = [ChainOutput() for _ in vertex.operators]
         self.states = {descriptor.uid: OperatorState() for descriptor in vertex.operators}
@@ -154,7 +156,7 @@ class OperatorChain:
             parallelism=self.vertex.parallelism,
             max_parallelism=self.vertex.max_parallelism,
             attempt=attempt,
-            epoch=EpochInfo(),
+            epoch=self._head_epoch if index == 0 else EpochInfo(),
             metrics=self.metrics[descriptor.uid],
             keyed_state=keyed if index == 0 else None,
             operator_state=self.states[descriptor.uid],

@@ -19,6 +19,7 @@ from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, encode
 from flinkish.runtime.channel_header import ChannelHeader
 from flinkish.runtime.deployment import REPORT_VERTEX, Channel, ChannelKind, JobDescriptor, VertexDescriptor
 from flinkish.runtime.input_gate import InputGate, Records, Step, WatermarkStep, origin_name
+from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.operator_chain import OperatorChain
 from flinkish.runtime.operators.sink_writer import SinkWriterOperator, encode_committables
 from flinkish.runtime.report import TaskReport
@@ -67,8 +68,9 @@ class Task:
         self._sink_channel = subtask
         self._origin = ""
         self._part = 0
-        self.keyed_state = HeapKeyedStateBackend(where=f"task '{self.name}'") if vertex.keyed else None
-        self.chain = OperatorChain(vertex, subtask, job.attempt, job.settings, self._emit, self.keyed_state)
+        epoch = EpochInfo()
+        self.keyed_state = HeapKeyedStateBackend(vertex.head.uid, epoch) if vertex.keyed else None
+        self.chain = OperatorChain(vertex, subtask, job.attempt, job.settings, self._emit, self.keyed_state, epoch)
         for operator, descriptor in zip(self.chain.operators, vertex.operators):
             if isinstance(operator, SinkWriterOperator) and descriptor.sink is not None:
                 operator.emit = self._sink_emit(descriptor.sink)
@@ -183,7 +185,7 @@ class ChannelTask(Task):
                 state.restore(stored.get(uid, {}))
         if share.restored:
             keyed = self.keyed_state if channel.kind is ChannelKind.KEY_GROUP else None
-            take_in_rows(share.restored, self.chain.states, self.vertex.head.uid, keyed)
+            take_in_rows(share.restored, self.chain.states, self.vertex.head.uid, keyed, channel.number)
         if not self._opened:
             self._opened = True
             self.chain.open()

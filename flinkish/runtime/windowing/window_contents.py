@@ -1,7 +1,7 @@
 """What a window keeps of its elements: all of them, or one value that is folded as they come.
 
 The stored values of all keys of one window are one dictionary, key -> stored value. A key is in it if and only if the
-window has contents for that key.
+window has contents for that key. What is read is detached from what is stored (see `detach`): the window may fire again.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
+
+from flinkish.runtime.state.detach import detached
 
 Stored = dict[Any, Any]
 
@@ -65,7 +67,6 @@ class ListContents(WindowContents):
         return new_keys
 
     def read(self, stored_value: Any) -> Any:
-        # a copy: the window may fire again, and what user code does to the list must not show then
         return list(stored_value)
 
     def as_elements(self, contents: Any) -> list[Any]:
@@ -81,7 +82,7 @@ class ReducingContents(WindowContents):
         self._reduce = reduce
 
     def add(self, stored: Stored, key: Any, value: Any) -> None:
-        stored[key] = self._reduce(stored[key], value) if key in stored else value
+        stored[key] = self._reduce(stored[key], value) if key in stored else detached(value)
 
     def add_all(self, stored: Stored, keys: Iterable[Any], values: Iterable[Any]) -> list[Any]:
         reduce = self._reduce
@@ -90,15 +91,12 @@ class ReducingContents(WindowContents):
             if key in stored:
                 stored[key] = reduce(stored[key], value)
             else:
-                stored[key] = value
+                stored[key] = detached(value)
                 new_keys.append(key)
         return new_keys
 
     def read(self, stored_value: Any) -> Any:
-        return stored_value
-
-    def read_all(self, stored_values: list[Any]) -> list[Any]:
-        return stored_values
+        return detached(stored_value)
 
 
 class AggregatingContents(WindowContents):
@@ -128,4 +126,4 @@ class AggregatingContents(WindowContents):
         return new_keys
 
     def read(self, stored_value: Any) -> Any:
-        return self._get_result(stored_value)
+        return detached(self._get_result(stored_value))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from flinkish.core.functions import RuntimeContext
-from flinkish.core.window.assigner import WindowAssignerContext
+from flinkish.core.window.assigner import WindowAssigner
 from flinkish.runtime.operators.window.window_scope import WindowScope
 
 
-class ScopedAssignerContext(WindowAssignerContext):
+class ScopedAssignerContext(WindowAssigner.WindowAssignerContext):
     """The scope's time and the subtask's runtime context."""
 
     def __init__(self, scope: WindowScope, runtime_context: RuntimeContext) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from flinkish.core.metrics import MetricGroup
 from flinkish.core.state import State, StateDescriptor
 from flinkish.core.time_domain import TimeDomain
-from flinkish.core.window.trigger import TriggerContext
+from flinkish.core.window.trigger import Trigger
 from flinkish.runtime.operators.window.window_scope import WindowScope
 
 
-class ScopedTriggerContext(TriggerContext):
+class ScopedTriggerContext(Trigger.TriggerContext):
     """Timers and state of the scope's key and window."""
 
     def __init__(self, scope: WindowScope) -> None:

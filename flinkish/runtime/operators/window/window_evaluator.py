@@ -49,7 +49,7 @@ class ProcessEvaluator(WindowEvaluator):
         self._clear(self._context)
 
 
-_EVALUATORS: tuple[tuple[type[Function], Any], ...] = (
+_EVALUATORS: tuple[tuple[type[Function], type[Any]], ...] = (
     (WindowFunction, ApplyEvaluator),
     (ProcessWindowFunction, ProcessEvaluator),
 )
@@ -62,6 +62,4 @@ def make_evaluator(function: Any, scope: WindowScope) -> WindowEvaluator | None:
     for kind, evaluator in _EVALUATORS:
         if isinstance(function, kind):
             return evaluator(function, scope)  # type: ignore[no-any-return]
-    raise ProgramError(
-        f"{function!r} is no window function", where=scope.where(), expected="a WindowFunction or a ProcessWindowFunction"
-    )
+    raise ProgramError(f"{function!r} is no window function", expected="a WindowFunction or a ProcessWindowFunction")

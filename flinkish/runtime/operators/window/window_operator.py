@@ -55,7 +55,7 @@ class WindowOperator(StreamOperator):
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
         if context.keyed_state is None:
-            raise InternalError(f"window operator '{context.name}' (uid {context.uid}) is not the head of a keyed vertex")
+            raise InternalError("a window operator is not the head of a keyed vertex", where=f"operator {context.uid!r}")
         self.scope = WindowScope(context, context.keyed_state, self.contents.kind)
         self.results = WindowOutput(output, self.factory.converter)
         self.late_records_dropped = context.metrics.counter("numLateRecordsDropped")

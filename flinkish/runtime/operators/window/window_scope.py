@@ -51,8 +51,3 @@ class WindowScope:
         self.key = self.backend.current_key = key
         self.window = window
         self.namespace = namespace
-
-    def where(self) -> str:
-        """For errors."""
-        context = self.context
-        return f"operator '{context.name}' (uid {context.uid}), epoch {context.epoch.epoch}"

@@ -1,0 +1,100 @@
+"""The committing half of sinks: committables of one (sink, subtask, epoch), in a fixed order, into one commit."""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.core.sink import CommitContext, WriterSink
+from flinkish.runtime.buffer import Buffer
+from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor
+from flinkish.runtime.failure import describe_failure
+from flinkish.runtime.operators.sink_writer import decode_committables
+from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.task import EpochStamp, sink_vertex
+
+
+@dataclass(frozen=True)
+class CommitReport:
+    """One commit. ``records`` is 0 when the epoch had been committed before."""
+
+    sink: int
+    subtask: int
+    records: int
+
+    def encode(self) -> bytes:
+        """The form in which it travels."""
+        return pickle.dumps((self.sink, self.subtask, self.records), protocol=5)
+
+    @staticmethod
+    def decode(data: bytes) -> CommitReport:
+        """The inverse of `encode`."""
+        return CommitReport(*pickle.loads(data))
+
+
+def sink_of(vertex: int) -> int:
+    """The sink that rows with this vertex number belong to."""
+    return -2 - vertex
+
+
+def is_sink_vertex(vertex: int) -> bool:
+    """Whether rows with this vertex number belong to a sink."""
+    return vertex <= sink_vertex(0)
+
+
+def commits_on_driver(sink: SinkDescriptor) -> bool:
+    """Whether the committables of a sink are brought to the driver."""
+    return isinstance(sink.sink, WriterSink) and sink.sink.create_committer().on_driver
+
+
+def batches_in_order(buffers: Iterable[Buffer]) -> Iterator[list[Any]]:
+    """The committables of one (sink, subtask), by origin, part and sequence: the same order at each delivery."""
+    for buffer in sorted(buffers, key=lambda b: (b.header.origin, b.header.part, b.header.sequence)):
+        yield decode_committables(buffer.payload)
+
+
+def commit_buffers(
+    job: JobDescriptor, buffers: Iterable[Buffer], stamp: EpochStamp, end_of_input: bool = False
+) -> list[CommitReport]:
+    """Commit what belongs to writer sinks, one commit per (sink, subtask)."""
+    by_target: dict[tuple[int, int], list[Buffer]] = defaultdict(list)
+    for buffer in buffers:
+        by_target[sink_of(buffer.header.vertex), buffer.header.channel].append(buffer)
+    return [
+        _commit(job, job.sink(sink), subtask, by_target[sink, subtask], stamp, end_of_input)
+        for sink, subtask in sorted(by_target)
+    ]
+
+
+def _commit(
+    job: JobDescriptor, sink: SinkDescriptor, subtask: int, buffers: list[Buffer], stamp: EpochStamp, end: bool
+) -> CommitReport:
+    assert isinstance(sink.sink, WriterSink)
+    context = commit_context(job, sink, subtask, stamp, end)
+    passed(Phase.SINK_PREPARED, sink=sink.uid, subtask=subtask, epoch=stamp.epoch)
+    try:
+        records = sink.sink.create_committer().commit(batches_in_order(buffers), context)
+    except Exception as error:
+        raise describe_failure(error, f"sink '{sink.name}' ({subtask + 1}/{sink.parallelism})", stamp.epoch) from error
+    passed(Phase.SINK_COMMITTED, sink=sink.uid, subtask=subtask, epoch=stamp.epoch)
+    return CommitReport(sink.id, subtask, records)
+
+
+def commit_context(
+    job: JobDescriptor, sink: SinkDescriptor, subtask: int, stamp: EpochStamp, end: bool = False
+) -> CommitContext:
+    """What a sink is told about one share of the output."""
+    return CommitContext(
+        job_id=job.job_id,
+        job_name=job.name,
+        sink_uid=sink.uid,
+        sink_name=sink.name,
+        epoch=stamp.epoch,
+        epoch_time_ms=stamp.time_ms,
+        subtask=subtask,
+        parallelism=sink.parallelism,
+        end_of_input=end,
+    )

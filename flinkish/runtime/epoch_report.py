@@ -1,0 +1,64 @@
+"""What happened in an epoch, summed up from the reports of its tasks and commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from flinkish.core.source import GeneratedSource
+from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.runtime.committing import CommitReport
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.report import TaskReport
+from flinkish.runtime.source_task import WHOLE_SOURCE
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """One epoch of a job."""
+
+    epoch: int
+    time_ms: int
+    records_in: int
+    records_out: int
+    #: lowest watermark of all tasks; None when there is none
+    watermark_ms: int | None
+    #: every source has ended
+    end_of_input: bool
+    #: operator uid or sink uid -> records
+    sink_records: dict[str, int] = field(default_factory=dict)
+    tasks: tuple[TaskReport, ...] = ()
+
+
+def sum_up(
+    job: JobDescriptor, epoch: int, time_ms: int, tasks: Iterable[TaskReport], commits: Iterable[CommitReport]
+) -> EpochReport:
+    """The report of an epoch."""
+    all_tasks = tuple(tasks)
+    sink_records: dict[str, int] = {sink.uid: 0 for sink in job.sinks}
+    for commit in commits:
+        sink_records[job.sink(commit.sink).uid] += commit.records
+    sources = {vertex.id for vertex in job.vertices if vertex.source is not None}
+    watermarks = [
+        task.watermark_ms
+        for task in all_tasks
+        if task.watermark_ms is not None and MIN_TIMESTAMP_MS < task.watermark_ms < MAX_WATERMARK_MS
+    ]
+    return EpochReport(
+        epoch=epoch,
+        time_ms=time_ms,
+        records_in=sum(task.records_in for task in all_tasks if task.vertex in sources),
+        records_out=sum(sink_records.values()),
+        watermark_ms=min(watermarks, default=None),
+        end_of_input=bool(sources) and all(_ended(job, vertex, all_tasks) for vertex in sources),
+        sink_records=sink_records,
+        tasks=all_tasks,
+    )
+
+
+def _ended(job: JobDescriptor, vertex: int, tasks: tuple[TaskReport, ...]) -> bool:
+    ended = {split for task in tasks if task.vertex == vertex for split in task.ended_splits}
+    source = job.vertex(vertex).source
+    if isinstance(source, GeneratedSource):
+        return len(ended) >= source.splits
+    return WHOLE_SOURCE in ended
