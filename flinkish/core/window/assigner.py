@@ -1,0 +1,78 @@
+"""The contract of assigners: which windows an element belongs to. Pure: no state, no side effect."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from flinkish.core.window.window import W
+from flinkish.errors import ProgramError
+
+if TYPE_CHECKING:
+    from flinkish.core.functions import RuntimeContext
+    from flinkish.core.window.trigger import Trigger
+
+T = TypeVar("T")
+
+
+class WindowAssigner(ABC, Generic[T, W]):
+    """Assigns zero or more windows to each element.
+
+    Example of an own assigner (windows of ten seconds that begin at the element)::
+
+        class TenSecondsFromHere(WindowAssigner):
+            def assign_windows(self, element, timestamp, context):
+                return [TimeWindow(timestamp, timestamp + 10_000)]
+            def get_default_trigger(self, env):
+                return EventTimeTrigger.create()
+            def is_event_time(self):
+                return True
+    """
+
+    class WindowAssignerContext(ABC):
+        """What an assigner may ask for."""
+
+        @abstractmethod
+        def get_current_processing_time(self) -> int:
+            """The epoch's processing time, in ms."""
+
+        @abstractmethod
+        def get_runtime_context(self) -> RuntimeContext:
+            """The context of the running subtask."""
+
+    @abstractmethod
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[W]:
+        """The windows of ``element``. ``timestamp`` is in ms, -9223372036854775808 when it has none."""
+
+    @abstractmethod
+    def get_default_trigger(self, env: Any) -> Trigger[T, W]:
+        """The trigger of a window for which the program names none."""
+
+    @abstractmethod
+    def is_event_time(self) -> bool:
+        """Whether windows end by the watermark (True) or by processing time."""
+
+    def needs_processing_time(self) -> bool:
+        """For the engine: whether windows end while no data comes. Windows that end by a count override it."""
+        return not self.is_event_time()
+
+
+def missing_timestamp(assigner: object) -> ProgramError:
+    """What event-time assigners raise for an element without a timestamp."""
+    return ProgramError(
+        f"a record has no timestamp (Long.MIN_VALUE, the marker for 'no timestamp'), and {assigner} needs one",
+        expected="records with event-time timestamps in front of an event-time window",
+        hint="did you forget to call assign_timestamps_and_watermarks(...) with a timestamp assigner?",
+    )
+
+
+def check_tumbling(name: str, size_ms: int, offset_ms: int) -> None:
+    """Raise unless ``abs(offset) < size``, the rule of Flink's tumbling windows."""
+    if size_ms <= 0 or abs(offset_ms) >= size_ms:
+        raise ProgramError(
+            f"{name} with a size of {size_ms} ms and an offset of {offset_ms} ms",
+            expected="size > 0 and abs(offset) < size",
+        )

@@ -1,0 +1,143 @@
+"""The contract of triggers: when a window's elements are evaluated, and when they are thrown away."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from flinkish.core.window.window import W
+
+if TYPE_CHECKING:
+    from flinkish.core.metrics import MetricGroup
+    from flinkish.core.state import State, StateDescriptor
+
+T = TypeVar("T")
+
+
+class TriggerResult(Enum):
+    """What is to happen to the window: evaluate it, throw its elements away, both, or nothing."""
+
+    CONTINUE = (False, False)
+    FIRE_AND_PURGE = (True, True)
+    FIRE = (True, False)
+    PURGE = (False, True)
+
+    def is_fire(self) -> bool:
+        """Whether the window is evaluated."""
+        return self.value[0]
+
+    def is_purge(self) -> bool:
+        """Whether the elements are thrown away; timers and the trigger's state stay."""
+        return self.value[1]
+
+
+@dataclass(frozen=True)
+class TriggerTraits:
+    """What the engine must prepare for a trigger."""
+
+    #: it can notice at which watermark it is called: sources then stamp watermarks finely
+    sees_watermarks: bool
+    #: it registers processing-time timers: time must go on without data
+    uses_processing_time: bool
+
+
+#: Of triggers that do not say: those of users.
+UNKNOWN_TRAITS = TriggerTraits(sees_watermarks=True, uses_processing_time=True)
+
+
+class Trigger(ABC, Generic[T, W]):
+    """Decides for each key and window when to evaluate and when to purge.
+
+    Example: fire for every element, keep the elements::
+
+        class EveryElement(Trigger):
+            def on_element(self, element, timestamp, window, ctx):
+                return TriggerResult.FIRE
+            def on_processing_time(self, time, window, ctx):
+                return TriggerResult.CONTINUE
+            def on_event_time(self, time, window, ctx):
+                return TriggerResult.CONTINUE
+            def on_merge(self, window, ctx):
+                pass
+            def clear(self, window, ctx):
+                pass
+
+    A trigger keeps nothing in its attributes: one instance serves all keys and windows of a subtask.
+    """
+
+    class TriggerContext(ABC):
+        """Time, timers and state of the current key and window. All times are in ms."""
+
+        @abstractmethod
+        def get_current_processing_time(self) -> int:
+            """The epoch's processing time."""
+
+        @abstractmethod
+        def get_metric_group(self) -> MetricGroup:
+            """The operator's metrics."""
+
+        @abstractmethod
+        def get_current_watermark(self) -> int:
+            """The operator's watermark; -9223372036854775808 before the first one."""
+
+        @abstractmethod
+        def register_processing_time_timer(self, time: int) -> None:
+            """Have ``on_processing_time`` called for this key and window at ``time``; twice the same is once."""
+
+        @abstractmethod
+        def register_event_time_timer(self, time: int) -> None:
+            """Have ``on_event_time`` called for this key and window once the watermark passes ``time``."""
+
+        @abstractmethod
+        def delete_processing_time_timer(self, time: int) -> None:
+            """Forget the timer; nothing happens if there is none."""
+
+        @abstractmethod
+        def delete_event_time_timer(self, time: int) -> None:
+            """Forget the timer; nothing happens if there is none."""
+
+        @abstractmethod
+        def get_partitioned_state(self, state_descriptor: StateDescriptor) -> State:
+            """State of the current key and window. Not to be kept: ask again at each call."""
+
+    class OnMergeContext(TriggerContext):
+        """The context of ``on_merge``."""
+
+        @abstractmethod
+        def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
+            """Merge the state of the windows that were merged into that of the result."""
+
+    @abstractmethod
+    def on_element(self, element: T, timestamp: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
+        """An element was added to the window."""
+
+    @abstractmethod
+    def on_processing_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
+        """A processing-time timer of this trigger is due, or the window is about to be cleaned up."""
+
+    @abstractmethod
+    def on_event_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
+        """An event-time timer of this trigger is due, or the window is about to be cleaned up."""
+
+    def can_merge(self) -> bool:
+        """Whether the trigger can work with windows that merge; then ``on_merge`` must be right."""
+        return False
+
+    @abstractmethod
+    def on_merge(self, window: W, ctx: Trigger.OnMergeContext) -> None:
+        """Several windows were merged into ``window``."""
+
+    @abstractmethod
+    def clear(self, window: W, ctx: Trigger.TriggerContext) -> None:
+        """The window is gone: drop the trigger's own state and timers."""
+
+    def traits(self) -> TriggerTraits:
+        """For the engine; triggers of flinkish override it."""
+        return UNKNOWN_TRAITS
+
+
+def traits_of(trigger: Trigger[Any, Any]) -> TriggerTraits:
+    """The traits that the trigger's own class states. Inherited ones do not count: a subclass may do anything."""
+    return trigger.traits() if "traits" in type(trigger).__dict__ else UNKNOWN_TRAITS

@@ -1,0 +1,45 @@
+"""Windows of a fixed size, side by side, by processing time. Semantics: Flink's ``TumblingProcessingTimeWindows``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from flinkish.common.time import Time
+from flinkish.core.window.assigner import WindowAssigner, check_tumbling
+from flinkish.core.window.processing_time_trigger import ProcessingTimeTrigger
+from flinkish.core.window.window import TimeWindow
+
+
+class TumblingProcessingTimeWindows(WindowAssigner[Any, TimeWindow]):
+    """Each element belongs to the window ``[start, start + size)`` that holds its epoch's processing time; in ms."""
+
+    def __init__(self, size: int, offset: int = 0) -> None:
+        check_tumbling("TumblingProcessingTimeWindows", size, offset)
+        self._size = size
+        self._offset = offset
+
+    @staticmethod
+    def of(size: Time, offset: Time | None = None) -> TumblingProcessingTimeWindows:
+        """Windows of ``size``, shifted by ``offset``.
+
+        Raises:
+            ProgramError: unless ``abs(offset) < size``.
+        """
+        return TumblingProcessingTimeWindows(size.to_milliseconds(), 0 if offset is None else offset.to_milliseconds())
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        now_ms = context.get_current_processing_time()
+        start = TimeWindow.get_window_start_with_offset(now_ms, self._offset, self._size)
+        return [TimeWindow(start, start + self._size)]
+
+    def get_default_trigger(self, env: Any) -> ProcessingTimeTrigger:
+        return ProcessingTimeTrigger.create()
+
+    def is_event_time(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"TumblingProcessingTimeWindows({self._size}, {self._offset})"
