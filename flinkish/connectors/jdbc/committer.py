@@ -1,0 +1,157 @@
+"""The rows of one (sink, subtask, epoch) and the epoch's marker, in ONE database transaction.
+
+Lost connections and conflicts are tried again with all rows; the marker tells whether a commit whose answer got lost
+had happened. Everything else is an error by who must act.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Any
+
+from flinkish.connectors.jdbc.database import Database, Failure, connect, failure_of
+from flinkish.connectors.jdbc.location import DatabaseLocation
+from flinkish.connectors.jdbc.options import JdbcExecutionOptions
+from flinkish.connectors.jdbc.statement import JdbcStatement
+from flinkish.connectors.jdbc.writer import abbreviated
+from flinkish.core.sink import CommitContext, Committer
+from flinkish.errors import ConnectionFailedError, OperationError, ProgramError, RetryableError
+
+#: waiting time before the n-th retry grows up to this
+RETRY_DELAY_MAX_S = 2.0
+
+# Connections stay open from epoch to epoch. Per thread, and per process: a connection must not cross a fork.
+_open = threading.local()
+
+
+class JdbcCommitter(Committer):
+    """Commits one epoch of one subtask."""
+
+    def __init__(
+        self, location: DatabaseLocation, statement: JdbcStatement, options: JdbcExecutionOptions, types: str
+    ) -> None:
+        self._location = location
+        self._statement = statement
+        self._options = options
+        self._types = types
+
+    def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
+        # held in memory, because a transaction that is lost must be written again from its first row
+        rows = self._in_order([row for batch in committables for row in batch])
+        if not rows:
+            return 0
+        for attempt in range(self._options.max_retries + 1):
+            try:
+                return self._transaction(rows, context)
+            except Exception as error:
+                failure = failure_of(self._location, error)
+                if failure is None:
+                    raise
+                _forget(self._location)
+                last = attempt == self._options.max_retries
+                if last or failure in (Failure.PROGRAM, Failure.OPERATOR):
+                    raise self._error(failure, error, rows, context, attempt + 1) from error
+            time.sleep(min(0.1 * 2**attempt, RETRY_DELAY_MAX_S))
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _in_order(self, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        if not self._statement.is_upsert or len(rows) < 2:
+            return rows
+        # one row per key, and keys in one order for all subtasks: two transactions then cannot lock each other out
+        key = itemgetter(*self._statement.key_positions)
+        last = dict(zip(map(key, rows), rows, strict=True))
+        try:
+            return [last[value] for value in sorted(last)]
+        except TypeError:
+            return [last[value] for value in sorted(last, key=repr)]
+
+    def _transaction(self, rows: list[tuple[Any, ...]], context: CommitContext) -> int:
+        database = _connected(self._location)
+        database.begin()
+        if not database.claim(context):
+            database.rollback()
+            return 0
+        database.write(self._statement, rows, self._options.batch_size)
+        database.commit()
+        return len(rows)
+
+    def _error(
+        self, failure: Failure, error: Exception, rows: list[tuple[Any, ...]], context: CommitContext, attempts: int
+    ) -> Exception:
+        where = (
+            f"JdbcSink '{context.sink_uid}' of job {context.job_id}, epoch {context.epoch}, subtask {context.subtask}, "
+            f"{self._location.label}"
+        )
+        said = " ".join(str(error).split())
+        if failure is Failure.CONNECTION_LOST:
+            return ConnectionFailedError(
+                f"the database cannot be reached ({attempts} attempts): {said}",
+                where=where,
+                hint="nothing of this epoch is lost: when the database answers again, start the job again",
+            )
+        if failure is Failure.CONFLICT:
+            return RetryableError(f"the transaction lost against others {attempts} times: {said}", where=where)
+        if failure is Failure.OPERATOR:
+            return OperationError(f"the database refused the transaction: {said}", where=where, hint="see its log")
+        row = self._refused_row(rows)
+        return ProgramError(
+            f"the database refused {f'the row {abbreviated(row)}' if row else 'the statement'}: {said}",
+            where=where,
+            expected=f"rows of {self._types} that fit {self._statement.sql!r}",
+            hint="create or alter the table, or change the statement; nothing of this epoch was written",
+        )
+
+    def _refused_row(self, rows: list[tuple[Any, ...]]) -> tuple[Any, ...] | None:
+        """The first row that the database refuses by itself, found by halving; None if there is no single one."""
+        if self._refuses(rows[:0]) or not self._refuses(rows):
+            return None
+        while len(rows) > 1:
+            half = rows[: len(rows) // 2]
+            rows = half if self._refuses(half) else rows[len(rows) // 2 :]
+        return rows[0] if self._refuses(rows) else None
+
+    def _refuses(self, rows: list[tuple[Any, ...]]) -> bool:
+        try:
+            database = _connected(self._location)
+            database.begin()
+            database.write(self._statement, rows, self._options.batch_size)
+            database.rollback()
+        except Exception as error:
+            _forget(self._location)
+            return failure_of(self._location, error) is Failure.PROGRAM
+        return False
+
+
+def _connected(location: DatabaseLocation) -> Database:
+    databases = _databases()
+    key = repr((location.kind, location.path, sorted(location.parameters.items())))
+    if key not in databases:
+        database = connect(location)
+        try:
+            database.ensure_marker_table()
+        except BaseException:
+            database.close()
+            raise
+        databases[key] = database
+    return databases[key]
+
+
+def _forget(location: DatabaseLocation) -> None:
+    """After any error: the state of a connection is unknown then."""
+    key = repr((location.kind, location.path, sorted(location.parameters.items())))
+    database = _databases().pop(key, None)
+    if database is not None:
+        database.rollback()
+        database.close()
+
+
+def _databases() -> dict[str, Database]:
+    if getattr(_open, "process", None) != os.getpid():
+        _open.process = os.getpid()
+        _open.databases = {}
+    found: dict[str, Database] = _open.databases
+    return found

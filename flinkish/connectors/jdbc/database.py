@@ -1,0 +1,97 @@
+"""One open connection, behind an interface without SQL: claim an epoch, write rows, commit.
+
+The rule that makes the sink exactly-once lives in ``claim``: the marker of (job, sink, subtask) moves to the epoch in
+the SAME transaction as the rows, and it only moves forward. Whoever finds it there already has nothing to do. The
+claim is the transaction's first statement: a second committer of the same epoch waits on its row and then sees it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from flinkish.connectors.jdbc.location import SQLITE, DatabaseLocation
+from flinkish.connectors.jdbc.statement import JdbcStatement
+from flinkish.core.sink import CommitContext
+
+MARKER_TABLE = "flinkish_epochs"
+CREATE_MARKER_TABLE = (
+    f"CREATE TABLE IF NOT EXISTS {MARKER_TABLE} (job_id TEXT NOT NULL, sink_uid TEXT NOT NULL, "
+    "subtask INTEGER NOT NULL, epoch BIGINT NOT NULL, PRIMARY KEY (job_id, sink_uid, subtask))"
+)
+CLAIM = (
+    f"INSERT INTO {MARKER_TABLE} (job_id, sink_uid, subtask, epoch) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (job_id, sink_uid, subtask) DO UPDATE SET epoch = excluded.epoch "
+    f"WHERE {MARKER_TABLE}.epoch < excluded.epoch"
+)
+
+
+class Failure(Enum):
+    """What an error of a driver means."""
+
+    CONNECTION_LOST = "the connection is lost"
+    CONFLICT = "another transaction was in the way"
+    OPERATOR = "the database must be mended"
+    STATEMENT = "the statement is wrong, whatever the row"
+    ROW = "a row is wrong"
+
+
+class Database(ABC):
+    """A connection. Made in the process that uses it, used by one thread."""
+
+    @abstractmethod
+    def ensure_marker_table(self) -> None:
+        """Create the table of markers if it is missing; safe with many subtasks at once."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+    @abstractmethod
+    def claim(self, context: CommitContext) -> bool:
+        """Move the marker to the epoch; False: it is there or beyond, so the epoch's rows are in the database."""
+
+    @abstractmethod
+    def write(self, statement: JdbcStatement, rows: Sequence[tuple[Any, ...]], batch_size: int) -> None:
+        """Execute the statement for each row."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Commit the transaction."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Undo the transaction; never raises for a connection that is lost."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection; never raises."""
+
+
+def claim_values(context: CommitContext) -> tuple[Any, ...]:
+    """The values for CLAIM."""
+    return (context.job_id, context.sink_uid, context.subtask, context.epoch)
+
+
+def connect(location: DatabaseLocation) -> Database:
+    """Open a connection with the driver for that kind of database. Raises what the driver raises."""
+    if location.kind == SQLITE:
+        from flinkish.connectors.jdbc.sqlite import SqliteDatabase
+
+        return SqliteDatabase(location)
+    from flinkish.connectors.jdbc.postgresql import PostgresqlDatabase
+
+    return PostgresqlDatabase(location)
+
+
+def failure_of(location: DatabaseLocation, error: Exception) -> Failure | None:
+    """What an error means, or None if it does not come from the database or its driver."""
+    if location.kind == SQLITE:
+        from flinkish.connectors.jdbc.sqlite import classify as classify_sqlite
+
+        return classify_sqlite(error)
+    from flinkish.connectors.jdbc.postgresql import classify
+
+    return classify(error)

@@ -1,0 +1,137 @@
+"""A database URL as users of JDBC or of Python write it -> what the driver wants. Unknown parameters are errors."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from flinkish.errors import ConfigurationError
+
+POSTGRESQL = "postgresql"
+SQLITE = "sqlite"
+#: a server that does not answer is an error after this time, not a hanging job
+CONNECT_TIMEOUT_S = 10
+
+_FORMS = (
+    "jdbc:postgresql://host:port/db, postgresql://host:port/db, jdbc:sqlite:/path/file.db or sqlite:///path/file.db"
+)
+# names of the Java driver that the C library spells differently
+_RENAMED = {
+    "ApplicationName": "application_name",
+    "connectTimeout": "connect_timeout",
+    "loginTimeout": "connect_timeout",
+    "sslcert": "sslcert",
+    "sslkey": "sslkey",
+    "sslrootcert": "sslrootcert",
+}
+# tuning of the Java driver without a meaning here
+_IGNORED = {"reWriteBatchedInserts", "prepareThreshold", "defaultRowFetchSize", "tcpKeepAlive", "stringtype"}
+_LIBPQ = set(
+    "application_name channel_binding client_encoding connect_timeout dbname gssencmode host hostaddr keepalives "
+    "keepalives_count keepalives_idle keepalives_interval krbsrvname load_balance_hosts options passfile password port "
+    "requiressl service sslcert sslcrl sslkey sslmode sslpassword sslrootcert target_session_attrs tcp_user_timeout "
+    "user".split()
+)
+
+
+@dataclass(frozen=True)
+class DatabaseLocation:
+    """``kind`` is POSTGRESQL (``parameters`` are libpq's) or SQLITE (``path``)."""
+
+    kind: str
+    path: str = ""
+    parameters: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def label(self) -> str:
+        """For messages: never with a password."""
+        if self.kind == SQLITE:
+            return f"SQLite {self.path}"
+        found = self.parameters
+        return f"PostgreSQL {found.get('host', 'localhost')}:{found.get('port', '5432')}/{found.get('dbname', '')}"
+
+
+def parse_url(url: str, user: str | None = None, password: str | None = None) -> DatabaseLocation:
+    """
+    Raises:
+        ConfigurationError: a database or a parameter that is not known.
+
+    >>> parse_url("jdbc:postgresql://db:5433/shop?user=me").parameters
+    {'connect_timeout': '10', 'host': 'db', 'port': '5433', 'dbname': 'shop', 'user': 'me'}
+    >>> parse_url("sqlite:///var/x.db").path
+    '/var/x.db'
+    """
+    plain = url.removeprefix("jdbc:")
+    if plain.startswith("sqlite:"):
+        return DatabaseLocation(SQLITE, _sqlite_path(plain, url))
+    if re.match(r"postgres(ql)?:", plain):
+        parameters = {"connect_timeout": str(CONNECT_TIMEOUT_S), **_postgresql_parameters(plain, url)}
+        parameters.update({key: value for key, value in (("user", user), ("password", password)) if value is not None})
+        return DatabaseLocation(POSTGRESQL, parameters=parameters)
+    raise ConfigurationError(
+        f"the database URL '{without_password(url)}' is of no kind that is supported", where="JdbcSink", expected=_FORMS
+    )
+
+
+def without_password(url: str) -> str:
+    """The URL with its password blanked.
+
+    >>> without_password("postgresql://me:secret@db/shop?password=secret&a=b")
+    'postgresql://me:***@db/shop?password=***&a=b'
+    """
+    return re.sub(r"(://[^/@:?]*):[^@/]*@", r"\1:***@", re.sub(r"((?:ssl)?password)=[^&]*", r"\1=***", url))
+
+
+def _sqlite_path(plain: str, url: str) -> str:
+    # sqlite:/x, sqlite:///x and (SQLAlchemy's) sqlite:////x are all the file /x
+    path = re.sub("^//+", "/", plain.removeprefix("sqlite:").split("?", 1)[0])
+    if path in ("", "/", ":memory:"):
+        raise ConfigurationError(
+            f"the database URL '{url}' names no file",
+            where="JdbcSink",
+            expected="jdbc:sqlite:/path/file.db: all subtasks write to one file, so it cannot be in memory",
+        )
+    return path
+
+
+def _postgresql_parameters(plain: str, url: str) -> dict[str, str]:
+    if "//" not in plain:  # jdbc:postgresql:database
+        plain = "postgresql:///" + plain.split(":", 1)[1].lstrip("/")
+    parts = urlsplit(plain)
+    found: dict[str, str] = {}
+    servers = [server for server in parts.netloc.rpartition("@")[2].split(",") if server]
+    hosts, ports = zip(*(_host_and_port(server) for server in servers), strict=True) if servers else ((), ())
+    if hosts:
+        found["host"] = ",".join(hosts)
+        if any(ports):
+            found["port"] = ",".join(port or "5432" for port in ports)
+    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
+    for key, value in (("dbname", parts.path.lstrip("/")), ("user", user), ("password", password)):
+        if value:
+            found[key] = unquote(value)
+    for key, value in parse_qsl(parts.query, keep_blank_values=True):
+        _add_parameter(found, key, value, url)
+    return found
+
+
+def _host_and_port(server: str) -> tuple[str, str]:
+    match = re.fullmatch(r"(\[[^]]*\]|[^:]*)(?::(\d+))?", server)
+    if match is None:
+        raise ConfigurationError(f"'{server}' is no server", where="JdbcSink", expected="host or host:port")
+    return unquote(match[1].strip("[]")), match[2] or ""
+
+
+def _add_parameter(found: dict[str, str], key: str, value: str, url: str) -> None:
+    if key == "ssl":
+        found.setdefault("sslmode", "prefer" if value == "false" else "verify-full")
+    elif key == "currentSchema":
+        found["options"] = f"{found.get('options', '')} -csearch_path={value}".strip()
+    elif key in _RENAMED or key in _LIBPQ:
+        found[_RENAMED.get(key, key)] = value
+    elif key not in _IGNORED:
+        raise ConfigurationError(
+            f"the parameter '{key}' of the database URL '{without_password(url)}' is not known",
+            where="JdbcSink",
+            expected=f"one of {', '.join(sorted(_LIBPQ | set(_RENAMED) | {'ssl', 'currentSchema'}))}",
+        )

@@ -1,0 +1,138 @@
+"""PyFlink's two bags of options: how to connect, and how to execute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flinkish.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class JdbcConnectionOptions:
+    """Where the database is. The password never appears in ``repr``.
+
+    >>> JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("jdbc:sqlite:/tmp/x.db").build().get_db_url()
+    'jdbc:sqlite:/tmp/x.db'
+    """
+
+    url: str
+    driver_name: str | None = None
+    user_name: str | None = None
+    password: str | None = None
+
+    def __repr__(self) -> str:
+        from flinkish.connectors.jdbc.location import without_password
+
+        return f"JdbcConnectionOptions(url={without_password(self.url)!r}, user_name={self.user_name!r})"
+
+    def get_db_url(self) -> str:
+        return self.url
+
+    def get_driver_name(self) -> str | None:
+        """Kept for PyFlink; the URL decides which driver is used."""
+        return self.driver_name
+
+    def get_user_name(self) -> str | None:
+        return self.user_name
+
+    def get_password(self) -> str | None:
+        return self.password
+
+    class JdbcConnectionOptionsBuilder:
+        """Builder of :class:`JdbcConnectionOptions`."""
+
+        def __init__(self) -> None:
+            self._url: str | None = None
+            self._driver_name: str | None = None
+            self._user_name: str | None = None
+            self._password: str | None = None
+
+        def with_url(self, url: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            """``jdbc:postgresql://host:port/db?...``, ``postgresql://...``, ``jdbc:sqlite:/path``, ``sqlite:///path``."""
+            self._url = url
+            return self
+
+        def with_driver_name(self, driver_name: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            self._driver_name = driver_name
+            return self
+
+        def with_user_name(self, user_name: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            self._user_name = user_name
+            return self
+
+        def with_password(self, password: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            self._password = password
+            return self
+
+        def build(self) -> JdbcConnectionOptions:
+            """
+            Raises:
+                ConfigurationError: no URL was given.
+            """
+            if not self._url:
+                raise ConfigurationError("no database URL", where="JdbcConnectionOptions", hint="call with_url(...)")
+            return JdbcConnectionOptions(self._url, self._driver_name, self._user_name, self._password)
+
+
+@dataclass(frozen=True)
+class JdbcExecutionOptions:
+    """How rows are sent.
+
+    ``batch_size``: rows per round trip. ``max_retries``: how often an epoch's transaction is tried again when the
+    connection is lost or the database chose it as a victim. ``batch_interval_ms`` is kept for PyFlink and has no
+    effect: rows become visible with their epoch, never earlier.
+    """
+
+    batch_interval_ms: int = 0
+    batch_size: int = 5000
+    max_retries: int = 3
+
+    def get_batch_interval_ms(self) -> int:
+        return self.batch_interval_ms
+
+    def get_batch_size(self) -> int:
+        return self.batch_size
+
+    def get_max_retries(self) -> int:
+        return self.max_retries
+
+    @staticmethod
+    def defaults() -> JdbcExecutionOptions:
+        return JdbcExecutionOptions()
+
+    @staticmethod
+    def builder() -> JdbcExecutionOptions.Builder:
+        return JdbcExecutionOptions.Builder()
+
+    class Builder:
+        """Builder of :class:`JdbcExecutionOptions`."""
+
+        def __init__(self) -> None:
+            self._batch_interval_ms = 0
+            self._batch_size = 5000
+            self._max_retries = 3
+
+        def with_batch_size(self, size: int) -> JdbcExecutionOptions.Builder:
+            self._batch_size = size
+            return self
+
+        def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptions.Builder:
+            self._batch_interval_ms = interval_ms
+            return self
+
+        def with_max_retries(self, max_retries: int) -> JdbcExecutionOptions.Builder:
+            self._max_retries = max_retries
+            return self
+
+        def build(self) -> JdbcExecutionOptions:
+            """
+            Raises:
+                ConfigurationError: a batch of no rows, or a negative number of retries.
+            """
+            if self._batch_size < 1 or self._max_retries < 0:
+                raise ConfigurationError(
+                    f"batch_size={self._batch_size}, max_retries={self._max_retries}",
+                    where="JdbcExecutionOptions",
+                    expected="batch_size >= 1 and max_retries >= 0",
+                )
+            return JdbcExecutionOptions(self._batch_interval_ms, self._batch_size, self._max_retries)

@@ -1,0 +1,117 @@
+"""PostgreSQL by psycopg. Rows go in pipelined batches; an upsert goes by COPY into a temporary table first.
+
+COPY because an upsert of 150,000 rows takes seconds row by row, which is as long as the epoch that made them; for few
+rows as well, so that one set of rules decides what fits a column, however many rows an epoch has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from flinkish.connectors.jdbc.database import CLAIM, CREATE_MARKER_TABLE, MARKER_TABLE, Database, Failure, claim_values
+from flinkish.connectors.jdbc.location import DatabaseLocation
+from flinkish.connectors.jdbc.placeholders import psycopg_placeholders
+from flinkish.connectors.jdbc.statement import JdbcStatement, on_conflict, quoted, quoted_table
+from flinkish.core.sink import CommitContext
+from flinkish.errors import EnvironmentVersionError
+
+# "flinkish" as a number: the advisory lock under which the marker table is created
+_LOCK_ID = 0x666C696E6B697368
+_CLAIM = psycopg_placeholders(CLAIM)
+
+
+def driver() -> Any:
+    """psycopg, or a clear error."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise EnvironmentVersionError(
+            f"the PostgreSQL driver is missing: {error}",
+            where="JdbcSink",
+            expected="psycopg 3 on the driver and executors",
+            hint="pip install 'flinkish[jdbc]'",
+        ) from error
+    return psycopg
+
+
+class PostgresqlDatabase(Database):
+    """A connection to a server."""
+
+    def __init__(self, location: DatabaseLocation) -> None:
+        self._connection = driver().connect(autocommit=True, **location.parameters)
+
+    def ensure_marker_table(self) -> None:
+        connection = self._connection
+        if connection.execute("SELECT to_regclass(%s)", (MARKER_TABLE,)).fetchone()[0] is not None:
+            return
+        with connection.transaction():
+            # CREATE IF NOT EXISTS fails when two do it at once
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK_ID,))
+            connection.execute(CREATE_MARKER_TABLE)
+
+    def begin(self) -> None:
+        self._connection.execute("BEGIN")
+
+    def claim(self, context: CommitContext) -> bool:
+        return bool(self._connection.execute(_CLAIM, claim_values(context)).rowcount == 1)
+
+    def write(self, statement: JdbcStatement, rows: Sequence[tuple[Any, ...]], batch_size: int) -> None:
+        if statement.is_upsert:
+            self._copy(statement, rows)
+            return
+        sql = psycopg_placeholders(statement.sql)
+        with self._connection.cursor() as cursor:
+            for begin in range(0, len(rows), batch_size):
+                cursor.executemany(sql, rows[begin : begin + batch_size])
+
+    def _copy(self, statement: JdbcStatement, rows: Sequence[tuple[Any, ...]]) -> None:
+        columns = ", ".join(map(quoted, statement.columns))
+        target = quoted_table(statement.table)
+        # lives as long as the connection, one per statement: tables made for each epoch would bloat the catalog
+        staging = "flinkish_" + hashlib.md5(statement.sql.encode(), usedforsecurity=False).hexdigest()
+        with self._connection.cursor() as cursor:
+            cursor.execute(
+                f"CREATE TEMPORARY TABLE IF NOT EXISTS {staging} ON COMMIT DELETE ROWS "
+                f"AS SELECT {columns} FROM {target} WITH NO DATA"
+            )
+            with cursor.copy(f"COPY {staging} ({columns}) FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(row)
+            keys = [statement.columns[position] for position in statement.key_positions]
+            conflict = on_conflict(statement.columns, keys)
+            cursor.execute(f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {staging} {conflict}")
+
+    def commit(self) -> None:
+        self._connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        with suppress(driver().Error):
+            self._connection.rollback()
+
+    def close(self) -> None:
+        with suppress(driver().Error):
+            self._connection.close()
+
+
+def classify(error: Exception) -> Failure | None:
+    """What an error of psycopg means."""
+    psycopg = driver()
+    if not isinstance(error, psycopg.Error):
+        return None
+    errors = psycopg.errors
+    if isinstance(error, (errors.SerializationFailure, errors.DeadlockDetected, errors.LockNotAvailable)):
+        return Failure.CONFLICT
+    if isinstance(error, (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)):
+        return Failure.OPERATOR
+    if isinstance(
+        error, (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError, psycopg.NotSupportedError)
+    ):
+        return Failure.PROGRAM
+    # classes 08 (connection) and 57P (shutdown), and what the client library found out itself, which has no code
+    code = error.sqlstate
+    if code is None or code.startswith(("08", "57P")):
+        return Failure.CONNECTION_LOST
+    return Failure.OPERATOR

@@ -1,0 +1,109 @@
+"""The JDBC sink as users see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.connectors.jdbc.committer import JdbcCommitter
+from flinkish.connectors.jdbc.location import parse_url
+from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
+from flinkish.connectors.jdbc.statement import JdbcStatement, upsert_statement, user_statement
+from flinkish.connectors.jdbc.writer import RowWriter, UpsertWriter
+from flinkish.core.sink import Committer, Guarantee, SinkWriter, WriterSink
+from flinkish.errors import ProgramError
+
+
+class JdbcSink(WriterSink):
+    """Writes rows to PostgreSQL or SQLite.
+
+    Guarantee: exactly once. The rows of one (subtask, epoch) and the marker of the epoch in the table
+    ``flinkish_epochs`` are one transaction; an epoch that is delivered again finds its marker and writes nothing.
+
+    Made by :meth:`sink` (PyFlink's) or :meth:`upsert`; takes Rows or tuples with as many fields as the type.
+    """
+
+    guarantee = Guarantee.EXACTLY_ONCE
+
+    def __init__(
+        self,
+        statement: JdbcStatement,
+        type_info: RowTypeInfo,
+        connection_options: JdbcConnectionOptions,
+        execution_options: JdbcExecutionOptions,
+    ) -> None:
+        self._statement = statement
+        self._types = repr(type_info)
+        self._location = parse_url(
+            connection_options.url, connection_options.get_user_name(), connection_options.get_password()
+        )
+        self._execution_options = execution_options
+
+    @staticmethod
+    def sink(
+        sql: str,
+        type_info: TypeInformation,
+        jdbc_connection_options: JdbcConnectionOptions,
+        jdbc_execution_options: JdbcExecutionOptions | None = None,
+    ) -> JdbcSink:
+        """A statement per record, its ``?`` filled with the fields in order.
+
+        >>> from flinkish.common.typeinfo import Types
+        >>> options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("sqlite:////tmp/shop.db").build()
+        >>> sink = JdbcSink.sink("INSERT INTO counts VALUES (?, ?)", Types.ROW([Types.STRING(), Types.LONG()]), options)
+
+        Raises:
+            ProgramError: the type is no ROW, or has another number of fields than the statement has placeholders.
+            ConfigurationError: the URL is not understood.
+        """
+        row_type = _row_type(type_info)
+        return JdbcSink(
+            user_statement(sql, len(row_type.get_field_types())),
+            row_type,
+            jdbc_connection_options,
+            jdbc_execution_options or JdbcExecutionOptions.defaults(),
+        )
+
+    @staticmethod
+    def upsert(
+        table: str,
+        key_columns: Sequence[str],
+        type_info: TypeInformation,
+        jdbc_connection_options: JdbcConnectionOptions,
+        jdbc_execution_options: JdbcExecutionOptions | None = None,
+    ) -> JdbcSink:
+        """Keep one row per primary key up to date: ONE row per key and epoch is written, the last one.
+
+        ``table`` may be ``schema.table``; ``key_columns`` must have a unique constraint; the field names of
+        ``type_info`` are the columns. Names keep their case (they are quoted).
+
+        Raises:
+            ProgramError: the type is no ROW_NAMED, or a key column is none of its fields.
+            ConfigurationError: the URL is not understood.
+        """
+        row_type = _row_type(type_info)
+        statement = upsert_statement(table, list(row_type.get_field_names()), list(key_columns))
+        return JdbcSink(
+            statement, row_type, jdbc_connection_options, jdbc_execution_options or JdbcExecutionOptions.defaults()
+        )
+
+    @property
+    def default_name(self) -> str:
+        return "JdbcSink"
+
+    def create_writer(self) -> SinkWriter:
+        writer = UpsertWriter if self._statement.is_upsert else RowWriter
+        return writer(self._statement, self._location.kind)
+
+    def create_committer(self) -> Committer:
+        return JdbcCommitter(self._location, self._statement, self._execution_options, self._types)
+
+
+def _row_type(type_info: TypeInformation) -> RowTypeInfo:
+    if not isinstance(type_info, RowTypeInfo):
+        raise ProgramError(
+            f"the type {type_info!r} has no columns",
+            where="JdbcSink",
+            expected="Types.ROW([...]) or Types.ROW_NAMED([...], [...])",
+        )
+    return type_info

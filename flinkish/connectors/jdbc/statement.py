@@ -1,0 +1,82 @@
+"""What is done with each row: the user's own statement, or an upsert that is made from the type's field names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flinkish.connectors.jdbc.placeholders import count_placeholders
+from flinkish.errors import ProgramError
+
+
+@dataclass(frozen=True)
+class JdbcStatement:
+    """``sql`` has one ``?`` per column. ``table``, ``columns`` and ``key_positions`` are only known of an upsert."""
+
+    sql: str
+    width: int
+    table: str = ""
+    columns: tuple[str, ...] = ()
+    key_positions: tuple[int, ...] = ()
+
+    @property
+    def is_upsert(self) -> bool:
+        return bool(self.key_positions)
+
+
+def user_statement(sql: str, width: int) -> JdbcStatement:
+    """
+    Raises:
+        ProgramError: the number of placeholders is not the number of fields.
+    """
+    count = count_placeholders(sql)
+    if count != width:
+        raise ProgramError(
+            f"the statement has {count} placeholders (?) and the type has {width} fields",
+            where=f"JdbcSink, {sql!r}",
+            expected="one placeholder per field, in the order of the fields",
+        )
+    return JdbcStatement(sql, width)
+
+
+def upsert_statement(table: str, columns: Sequence[str], key_columns: Sequence[str]) -> JdbcStatement:
+    """
+    Raises:
+        ProgramError: no key, or a key column that is not a field.
+
+    >>> print(upsert_statement("counts", ["page", "n"], ["page"]).sql)
+    INSERT INTO "counts" ("page", "n") VALUES (?, ?) ON CONFLICT ("page") DO UPDATE SET "n" = excluded."n"
+    """
+    unknown = [key for key in key_columns if key not in columns]
+    if unknown or not key_columns or len(set(key_columns)) != len(key_columns):
+        raise ProgramError(
+            f"key columns {list(key_columns)}",
+            where=f"JdbcSink.upsert into {table}",
+            expected=f"at least one, each once, out of the fields {list(columns)}",
+        )
+    names = ", ".join(map(quoted, columns))
+    marks = ", ".join("?" * len(columns))
+    sql = f"INSERT INTO {quoted_table(table)} ({names}) VALUES ({marks}) {on_conflict(columns, key_columns)}"
+    positions = tuple(columns.index(key) for key in key_columns)
+    return JdbcStatement(sql, len(columns), table, tuple(columns), positions)
+
+
+def on_conflict(columns: Sequence[str], key_columns: Sequence[str]) -> str:
+    """The clause that makes an insert an upsert; a row that is all key has nothing to update."""
+    others = [quoted(column) for column in columns if column not in key_columns]
+    action = f"UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in others)}" if others else "NOTHING"
+    return f"ON CONFLICT ({', '.join(map(quoted, key_columns))}) DO {action}"
+
+
+def quoted(name: str) -> str:
+    """A name as an SQL identifier, its case kept."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_table(table: str) -> str:
+    """``schema.table`` or ``table``; quoted part by part.
+
+    >>> quoted_table("shop.counts")
+    '"shop"."counts"'
+    """
+    return ".".join(map(quoted, table.split(".")))

@@ -1,0 +1,125 @@
+"""The rows of one subtask and epoch. An upsert keeps only the last row of each primary key until the barrier."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from operator import itemgetter
+from typing import Any
+
+from flinkish.common.time import Instant
+from flinkish.common.types import Row
+from flinkish.connectors.jdbc.location import SQLITE
+from flinkish.connectors.jdbc.statement import JdbcStatement
+from flinkish.core.sink import SinkWriter
+from flinkish.errors import TypeMismatchError
+
+_RECORDS = {Row, tuple, list}
+# The classes of values that drivers do not take; str, int and the like, the many, are not looked at one by one.
+_UTC = datetime.timezone.utc
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=_UTC)
+
+
+def _instant(value: Instant) -> datetime.datetime:
+    return _EPOCH + datetime.timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)
+
+
+_ADAPTERS: dict[str, dict[type, Callable[[Any], Any]]] = {
+    "postgresql": {Instant: _instant},
+    # SQLite has neither decimals nor dates: exact texts that sort
+    SQLITE: {
+        Instant: lambda value: _instant(value).isoformat(" "),
+        Decimal: str,
+        datetime.datetime: lambda value: value.isoformat(" "),
+        datetime.date: datetime.date.isoformat,
+        datetime.time: datetime.time.isoformat,
+    },
+}
+
+
+class RowWriter(SinkWriter):
+    """Each record is a row; nothing is held back."""
+
+    def __init__(self, statement: JdbcStatement, kind: str) -> None:
+        self._statement = statement
+        self._adapters = _ADAPTERS[kind]
+
+    def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
+        return self.rows(values)
+
+    def rows(self, values: list[Any]) -> list[tuple[Any, ...]]:
+        """Records as tuples of what the driver takes.
+
+        Raises:
+            TypeMismatchError: a record that is no row, or has another number of fields.
+        """
+        if not set(map(type, values)) <= _RECORDS:
+            wrong = next(value for value in values if type(value) not in _RECORDS)
+            raise self._mismatch(wrong)
+        rows: list[tuple[Any, ...]] = list(map(tuple, values))
+        if not set(map(len, rows)) <= {self._statement.width}:
+            raise self._mismatch(next(row for row in rows if len(row) != self._statement.width))
+        return self._adapted(rows)
+
+    def _adapted(self, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        adapters = self._adapters
+        columns: list[Sequence[Any]] | None = None
+        for position in range(self._statement.width):
+            column = list(map(itemgetter(position), rows))
+            if not adapters.keys().isdisjoint(map(type, column)):
+                columns = columns if columns is not None else list(zip(*rows, strict=True))
+                columns[position] = [
+                    adapters[type(value)](value) if type(value) in adapters else value for value in column
+                ]
+        return rows if columns is None else list(zip(*columns, strict=True))
+
+    def _mismatch(self, value: Any) -> TypeMismatchError:
+        return TypeMismatchError(
+            f"the record {abbreviated(value)} of type {type(value).__name__} is no row for the statement",
+            where=f"JdbcSink, {self._statement.sql!r}",
+            expected=f"a Row or tuple of {self._statement.width} fields",
+        )
+
+
+class UpsertWriter(RowWriter):
+    """The last row per primary key: nobody can see the ones in between, since the epoch is one transaction."""
+
+    def __init__(self, statement: JdbcStatement, kind: str) -> None:
+        super().__init__(statement, kind)
+        self._key = itemgetter(*statement.key_positions)
+        self._last: dict[Any, Any] = {}
+
+    def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
+        try:
+            self._last.update(zip(map(self._key, values), values, strict=True))
+        except (TypeError, IndexError):
+            self.rows(values)  # says which record is none
+            raise self._unhashable() from None
+        return []
+
+    def prepare_commit(self) -> list[Any]:
+        last, self._last = self._last, {}
+        rows = self.rows(list(last.values()))
+        for row in rows:
+            if any(row[position] is None for position in self._statement.key_positions):
+                raise TypeMismatchError(
+                    f"the row {abbreviated(row)} has a null in its primary key",
+                    where=f"JdbcSink.upsert into {self._statement.table}",
+                    expected="a value in each key column",
+                    hint="filter such records before the sink",
+                )
+        return rows
+
+    def _unhashable(self) -> TypeMismatchError:
+        return TypeMismatchError(
+            "a primary key holds a value that cannot be hashed",
+            where=f"JdbcSink.upsert into {self._statement.table}",
+            expected="keys of texts, numbers, bytes or dates",
+        )
+
+
+def abbreviated(value: Any, limit: int = 200) -> str:
+    """``repr`` for messages, not longer than ``limit``."""
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,0 +1,244 @@
+"""The JDBC sink on a real PostgreSQL: rows and marker are one transaction, whoever delivers an epoch again."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pytest
+
+from flinkish.common.time import Instant
+from flinkish.common.typeinfo import Types
+from flinkish.common.types import Row
+from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
+from flinkish.connectors.jdbc.sink import JdbcSink
+from flinkish.core.sink import CommitContext
+from flinkish.errors import ConnectionFailedError, OperationError, ProgramError
+from tests.support.postgres import PostgresServer
+
+ROW = Types.ROW_NAMED(["page", "n"], [Types.STRING(), Types.LONG()])
+INSERT = "INSERT INTO counts VALUES (?, ?)"
+UPSERT = "INSERT INTO counts VALUES (?, ?) ON CONFLICT (page) DO UPDATE SET n = EXCLUDED.n"
+
+
+class Database:
+    """A database with one table."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self.server = server
+        self.uri = server.create_database()
+        self.query("CREATE TABLE counts (page text PRIMARY KEY, n bigint CHECK (n >= 0))")
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        return self.server.query(self.uri, statement)
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return self.query("SELECT page, n FROM counts ORDER BY page")
+
+    def options(self) -> JdbcConnectionOptions:
+        return JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("jdbc:" + self.uri).build()
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> Database:
+    return Database(postgres)
+
+
+def retries(count: int) -> JdbcExecutionOptions:
+    return JdbcExecutionOptions.builder().with_max_retries(count).with_batch_size(10).build()
+
+
+def deliver(
+    sink: JdbcSink, values: list[Any], epoch: int, subtask: int = 0, source: Iterator[list[Any]] | None = None
+) -> int:
+    writer = sink.create_writer()
+    writer.open(subtask, 2)
+    batches = iter([writer.write(values, None), writer.prepare_commit()])
+    context = CommitContext("job", "shop", "sink", "sink", epoch, 1_000, subtask, 2)
+    return sink.create_committer().commit(source or batches, context)
+
+
+@pytest.mark.parametrize("sql", [INSERT, UPSERT])
+def test_an_epoch_that_is_delivered_again_changes_nothing(database: Database, sql: str) -> None:
+    sink = JdbcSink.sink(sql, ROW, database.options())
+    assert [deliver(sink, [Row("a", 1), ("b", 2)], epoch) for epoch in (4, 4, 3)] == [2, 0, 0]
+    assert deliver(sink, [("c", 3)], 5) == 1
+    assert database.rows() == [("a", 1), ("b", 2), ("c", 3)]
+    assert database.query("SELECT * FROM flinkish_epochs") == [("job", "sink", 0, 5)]
+
+
+def test_a_statement_that_upserts_takes_a_key_twice_in_one_epoch(database: Database) -> None:
+    assert deliver(JdbcSink.sink(UPSERT, ROW, database.options()), [("a", 1), ("a", 2)], 0) == 2
+    assert database.rows() == [("a", 2)]
+
+
+@pytest.mark.parametrize("keys", [1, 3, 20_000])
+def test_an_upsert_writes_one_row_per_key_and_epoch(database: Database, keys: int) -> None:
+    sink = JdbcSink.upsert("counts", ["page"], ROW, database.options())
+    for epoch in range(3):
+        values = [(f"p{n}", n + epoch + more) for more in (0, 1) for n in range(keys)]
+        assert [deliver(sink, values, epoch), deliver(sink, values, epoch)] == [keys, 0]
+    assert dict(database.rows()) == {f"p{n}": n + 3 for n in range(keys)}
+
+
+def test_what_was_not_committed_when_the_committer_died_is_written_once_by_the_next(database: Database) -> None:
+    sink = JdbcSink.sink(INSERT, ROW, database.options())
+
+    def dying() -> Iterator[list[Any]]:
+        yield [("a", 1)]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        deliver(sink, [], 0, source=dying())
+    assert database.rows() == []
+    assert [deliver(sink, [("a", 1)], 0), deliver(sink, [("a", 1)], 0)] == [1, 0]
+
+
+def test_a_transaction_left_open_by_a_killed_process_is_not_seen(database: Database) -> None:
+    sink = JdbcSink.sink(INSERT, ROW, database.options())
+    deliver(sink, [("a", 1)], 0)
+    killed = psycopg.connect(database.uri)
+    killed.execute("UPDATE flinkish_epochs SET epoch = 1")
+    killed.execute("INSERT INTO counts VALUES ('b', 1)")
+    killed.close()
+    assert deliver(sink, [("b", 1)], 1) == 1
+    assert database.rows() == [("a", 1), ("b", 1)]
+
+
+def test_two_committers_of_one_epoch_at_once_write_it_once(database: Database) -> None:
+    sink = JdbcSink.sink(INSERT, ROW, database.options())
+    committed: list[int] = []
+    start = threading.Barrier(4)
+
+    def run() -> None:
+        for epoch in range(10):
+            start.wait()
+            committed.append(deliver(sink, [(f"{epoch}-{n}", n) for n in range(50)], epoch))
+
+    in_threads(run, run, run, run)
+    assert sorted(committed) == [0] * 30 + [50] * 10
+    assert len(database.rows()) == 500
+
+
+def test_subtasks_that_begin_at_once_create_the_marker_table_once_and_do_not_deadlock(database: Database) -> None:
+    sink = JdbcSink.upsert("counts", ["page"], ROW, database.options())
+    start = threading.Barrier(2)
+
+    def run(subtask: int) -> None:
+        # the same keys, in opposite orders
+        values = [(f"p{n}", n) for n in range(300)][:: 1 - 2 * subtask]
+        for epoch in range(10):
+            start.wait()
+            assert deliver(sink, values, epoch, subtask) == 300
+
+    in_threads(lambda: run(0), lambda: run(1))
+    assert len(database.rows()) == 300
+    assert database.query("SELECT subtask, epoch FROM flinkish_epochs ORDER BY subtask") == [(0, 9), (1, 9)]
+
+
+def test_connections_that_the_server_closed_are_opened_again(database: Database) -> None:
+    sink = JdbcSink.sink(INSERT, ROW, database.options(), retries(2))
+    assert deliver(sink, [("a", 1)], 0) == 1
+    database.server.kill()
+    database.server.start()
+    assert deliver(sink, [("b", 1)], 1) == 1
+    assert database.rows() == [("a", 1), ("b", 1)]
+
+
+def test_a_server_that_is_down_is_the_operators_business_and_the_epoch_goes_on_when_it_is_up(
+    database: Database,
+) -> None:
+    sink = JdbcSink.upsert("counts", ["page"], ROW, database.options(), retries(1))
+    database.server.stop()
+    try:
+        with pytest.raises(
+            ConnectionFailedError, match=r"2 attempts.*epoch 3, subtask 0, PostgreSQL 127.0.0.1:\d+/test"
+        ):
+            deliver(sink, [("a", 1)], 3)
+    finally:
+        database.server.start()
+    assert deliver(sink, [("a", 1)], 3) == 1
+
+
+@pytest.mark.parametrize("upsert", [False, True])
+def test_a_refused_row_is_named_and_nothing_of_its_epoch_is_written(database: Database, upsert: bool) -> None:
+    sink = (
+        JdbcSink.upsert("counts", ["page"], ROW, database.options())
+        if upsert
+        else JdbcSink.sink(INSERT, ROW, database.options(), retries(0))
+    )
+    values = [(f"p{n}", n) for n in range(1000)] + [("bad", "x" * 1000)] + [(f"q{n}", n) for n in range(1000)]
+    message = r"refused the row \('bad', 'xxx[x]+\.\.\.: invalid input syntax.*epoch 7.*page: String, n: Long"
+    with pytest.raises(ProgramError, match=message):
+        deliver(sink, values, 7)
+    assert database.rows() == []
+
+
+def test_a_violated_constraint_is_the_programs_fault(database: Database) -> None:
+    sink = JdbcSink.sink(INSERT, ROW, database.options())
+    deliver(sink, [("a", 1)], 0)
+    with pytest.raises(ProgramError, match=r"refused the row \('a', 2\): duplicate key"):
+        deliver(sink, [("b", 2), ("a", 2)], 1)
+    assert database.rows() == [("a", 1)]
+
+
+def test_a_missing_table_is_the_programs_fault(database: Database) -> None:
+    sink = JdbcSink.sink("INSERT INTO nothing VALUES (?, ?)", ROW, database.options())
+    with pytest.raises(ProgramError, match='refused the statement: relation "nothing" does not exist.*create'):
+        deliver(sink, [("a", 1)], 0)
+
+
+def test_a_missing_right_is_the_operators_business(database: Database) -> None:
+    deliver(JdbcSink.sink(INSERT, ROW, database.options()), [("a", 1)], 0)
+    database.query("CREATE ROLE reader LOGIN")
+    try:
+        database.query("GRANT SELECT ON flinkish_epochs TO reader")
+        url = "jdbc:postgresql://reader@" + database.uri.split("@")[1]
+        options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(url).build()
+        with pytest.raises(OperationError, match="permission denied"):
+            deliver(JdbcSink.sink(INSERT, ROW, options), [("b", 1)], 1)
+    finally:
+        database.query("DROP OWNED BY reader")
+        database.query("DROP ROLE reader")
+
+
+def test_values_of_all_types_arrive(database: Database) -> None:
+    database.query(
+        'CREATE TABLE "Things" ("Key" int PRIMARY KEY, i timestamptz, d date, b bytea, l bigint[], x numeric, t boolean)'
+    )
+    names = ["Key", "i", "d", "b", "l", "x", "t"]
+    types = [
+        Types.INT(), Types.INSTANT(), Types.SQL_DATE(), Types.PRIMITIVE_ARRAY(Types.BYTE()), Types.LIST(Types.LONG()),
+        Types.BIG_DEC(), Types.BOOLEAN(),
+    ]  # fmt: skip
+    day = datetime.date(2024, 2, 29)
+    row = (1, Instant(1, 5_000), day, b"\x00\xff", [1, 2], Decimal("1.50"), True)
+    empty = (2, *[None] * 6)
+    sink = JdbcSink.upsert("Things", ["Key"], Types.ROW_NAMED(names, types), database.options())
+    sql = 'INSERT INTO "Things" SELECT ? + 10, ?, ?, ?, ?, ?, ?'
+    other = JdbcSink.sink(sql, Types.ROW(types), database.options())
+    assert deliver(sink, [row, empty], 0) == deliver(other, [row, empty], 1) == 2
+    moment = datetime.datetime(1970, 1, 1, 0, 0, 1, 5, tzinfo=datetime.timezone.utc)
+    full, none = (moment, *row[2:]), empty[1:]
+    assert database.query('SELECT * FROM "Things" ORDER BY 1') == [(1, *full), (2, *none), (11, *full), (12, *none)]
+
+
+def in_threads(*functions: Any) -> None:
+    errors: list[BaseException] = []
+
+    def run(function: Any) -> None:
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(function,)) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []

@@ -1,0 +1,155 @@
+"""The JDBC sink on a real SQLite file: each row once, whatever is delivered again."""
+
+from __future__ import annotations
+
+import datetime
+import sqlite3
+import threading
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common.time import Instant
+from flinkish.common.typeinfo import Types
+from flinkish.common.types import Row
+from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
+from flinkish.connectors.jdbc.sink import JdbcSink
+from flinkish.core.sink import CommitContext
+from flinkish.errors import ConnectionFailedError, ProgramError, RetryableError, TypeMismatchError
+
+ROW = Types.ROW_NAMED(["page", "n"], [Types.STRING(), Types.LONG()])
+INSERT = "INSERT INTO counts VALUES (?, ?)"
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    connection.execute("CREATE TABLE counts (page TEXT PRIMARY KEY, n INTEGER CHECK (n >= 0))")
+    return connection
+
+
+def options(tmp_path: Path, name: str = "shop.db") -> JdbcConnectionOptions:
+    return JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"jdbc:sqlite:{tmp_path / name}").build()
+
+
+def no_retry() -> JdbcExecutionOptions:
+    return JdbcExecutionOptions.builder().with_max_retries(0).build()
+
+
+def deliver(sink: JdbcSink, values: list[Any], epoch: int, subtask: int = 0, job_id: str = "job") -> int:
+    writer = sink.create_writer()
+    writer.open(subtask, 2)
+    batches = [writer.write(values[:1], None), writer.write(values[1:], None), writer.prepare_commit()]
+    context = CommitContext(job_id, "shop", "sink", "sink", epoch, 1_000, subtask, 2)
+    return sink.create_committer().commit(iter(batches), context)
+
+
+def rows(database: sqlite3.Connection) -> list[Any]:
+    return database.execute("SELECT page, n FROM counts ORDER BY page").fetchall()
+
+
+def test_an_epoch_that_is_delivered_again_changes_nothing(tmp_path: Path, database: sqlite3.Connection) -> None:
+    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
+    assert [deliver(sink, [Row("a", 1), ("b", 2)], epoch) for epoch in (4, 4, 3)] == [2, 0, 0]
+    assert deliver(sink, [("c", 3)], 5) == 1
+    assert rows(database) == [("a", 1), ("b", 2), ("c", 3)]
+    assert database.execute("SELECT * FROM flinkish_epochs").fetchall() == [("job", "sink", 0, 5)]
+
+
+def test_markers_of_subtasks_and_jobs_are_apart(tmp_path: Path, database: sqlite3.Connection) -> None:
+    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
+    assert deliver(sink, [("a", 1)], 0) == deliver(sink, [("b", 1)], 0, subtask=1) == 1
+    assert deliver(sink, [("c", 1)], 0, job_id="other") == 1
+    assert len(rows(database)) == 3
+
+
+def test_an_epoch_without_rows_asks_no_database(tmp_path: Path) -> None:
+    assert deliver(JdbcSink.sink(INSERT, ROW, options(tmp_path, "none/x.db")), [], 0) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_upsert_writes_one_row_per_key_and_epoch(tmp_path: Path, database: sqlite3.Connection) -> None:
+    sink = JdbcSink.upsert("counts", ["page"], ROW, options(tmp_path))
+    assert deliver(sink, [("a", 1), ("b", 1), ("a", 2), ("a", 3)], 0) == 2
+    assert rows(database) == [("a", 3), ("b", 1)]
+    assert deliver(sink, [("a", 4)], 1) == 1
+    assert rows(database) == [("a", 4), ("b", 1)]
+
+
+def test_subtasks_that_commit_at_once_all_get_through(tmp_path: Path, database: sqlite3.Connection) -> None:
+    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
+    committed: list[int] = []
+
+    def run(subtask: int) -> None:
+        for epoch in range(5):
+            committed.append(deliver(sink, [(f"{subtask}-{epoch}", 1)], epoch, subtask))
+
+    threads = [threading.Thread(target=run, args=(subtask,)) for subtask in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert committed == [1] * 20
+    assert len(rows(database)) == 20
+
+
+def test_values_without_a_form_in_sqlite_become_texts_that_sort(tmp_path: Path, database: sqlite3.Connection) -> None:
+    database.execute("CREATE TABLE things (i, d, t, h, s, b)")
+    types = [Types.INSTANT(), Types.SQL_DATE(), Types.SQL_TIMESTAMP(), Types.BIG_DEC(), Types.STRING(), Types.BOOLEAN()]
+    sink = JdbcSink.sink("INSERT INTO things VALUES (?, ?, ?, ?, ?, ?)", Types.ROW(types), options(tmp_path))
+    day, moment = datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 1, 2, 3)
+    deliver(sink, [(Instant(0, 5_000), day, moment, Decimal("1.50"), None, True), (None,) * 6], 0)
+    assert database.execute("SELECT * FROM things").fetchall() == [
+        ("1970-01-01 00:00:00.000005+00:00", "2024-02-29", "2024-02-29 01:02:03", "1.50", None, 1), (None,) * 6,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", ["ab", 7, ("a",), Row("a", 1, 2), None])
+def test_a_record_that_is_no_row_of_the_statement_is_named(tmp_path: Path, wrong: object) -> None:
+    for sink in (
+        JdbcSink.sink(INSERT, ROW, options(tmp_path)),
+        JdbcSink.upsert("counts", ["n"], ROW, options(tmp_path)),
+    ):
+        with pytest.raises(TypeMismatchError, match="is no row for the statement.*2 fields"):
+            deliver(sink, [wrong], 0)
+
+
+def test_a_null_in_a_primary_key_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TypeMismatchError, match=r"\(None, 1\) has a null in its primary key"):
+        deliver(JdbcSink.upsert("counts", ["page"], ROW, options(tmp_path)), [(None, 1)], 0)
+
+
+def test_a_refused_row_is_named_and_nothing_of_its_epoch_is_written(
+    tmp_path: Path, database: sqlite3.Connection
+) -> None:
+    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
+    values = [(f"p{n}", n) for n in range(50)] + [("bad", -1)] + [(f"q{n}", n) for n in range(50)]
+    with pytest.raises(ProgramError, match=r"refused the row \('bad', -1\).*CHECK.*epoch 7.*page: String, n: Long"):
+        deliver(sink, values, 7)
+    assert rows(database) == []
+    assert deliver(sink, [value for value in values if value[1] >= 0], 7) == 100
+
+
+def test_a_missing_table_is_the_programs_fault(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="refused the statement: no such table: counts"):
+        deliver(JdbcSink.sink(INSERT, ROW, options(tmp_path)), [("a", 1)], 0)
+
+
+def test_a_file_that_cannot_be_opened_is_the_operators_business(tmp_path: Path) -> None:
+    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path, "none/x.db"), no_retry())
+    with pytest.raises(ConnectionFailedError, match=r"1 attempts.*unable to open.*none/x.db"):
+        deliver(sink, [("a", 1)], 0)
+
+
+def test_a_database_that_stays_locked_is_worth_a_retry(
+    tmp_path: Path, database: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flinkish.connectors.jdbc.sqlite.BUSY_TIMEOUT_S", 0)
+    database.execute("BEGIN IMMEDIATE")
+    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path), no_retry())
+    with pytest.raises(RetryableError, match="lost against others 1 times"):
+        deliver(sink, [("a", 1)], 0)
+    database.execute("ROLLBACK")
+    assert deliver(sink, [("a", 1)], 0) == 1

@@ -1,0 +1,128 @@
+"""URLs, placeholders and statements, as text."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from flinkish.common.typeinfo import Types
+from flinkish.connectors.jdbc.location import parse_url, without_password
+from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
+from flinkish.connectors.jdbc.placeholders import count_placeholders, psycopg_placeholders
+from flinkish.connectors.jdbc.sink import JdbcSink
+from flinkish.connectors.jdbc.statement import upsert_statement
+from flinkish.errors import ConfigurationError, ProgramError
+
+ROW = Types.ROW_NAMED(["page", "n"], [Types.STRING(), Types.LONG()])
+
+
+def connection(url: str = "jdbc:sqlite:/tmp/none.db") -> JdbcConnectionOptions:
+    return JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(url).build()
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("jdbc:postgresql://db:5433/shop", {"host": "db", "port": "5433", "dbname": "shop"}),
+        ("postgresql://me:p%40ss@db/shop", {"host": "db", "dbname": "shop", "user": "me", "password": "p@ss"}),
+        ("postgres://db", {"host": "db"}),
+        ("jdbc:postgresql:shop", {"dbname": "shop"}),
+        ("jdbc:postgresql://a:1,b/shop", {"host": "a,b", "port": "1,5432", "dbname": "shop"}),
+        ("postgresql://[::1]:5433/x", {"host": "::1", "port": "5433", "dbname": "x"}),
+        ("postgresql:///shop?host=/run/postgresql", {"dbname": "shop", "host": "/run/postgresql"}),
+        ("postgresql://postgres:@/x?host=/run/pg", {"user": "postgres", "dbname": "x", "host": "/run/pg"}),
+        (
+            "jdbc:postgresql://db/x?ssl=true&currentSchema=app&ApplicationName=job&reWriteBatchedInserts=true",
+            {
+                "host": "db", "dbname": "x", "sslmode": "verify-full", "options": "-csearch_path=app",
+                "application_name": "job",
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_postgresql_urls_of_java_and_of_python_are_understood(url: str, expected: dict[str, str]) -> None:
+    assert parse_url(url).parameters == {"connect_timeout": "10", **expected}
+
+
+def test_user_and_password_given_apart_win() -> None:
+    found = parse_url("jdbc:postgresql://a:b@db/x?connectTimeout=3", "me", "secret").parameters
+    assert (found["user"], found["password"], found["connect_timeout"]) == ("me", "secret", "3")
+
+
+@pytest.mark.parametrize("url", ["jdbc:sqlite:/a/b.db", "sqlite:///a/b.db", "sqlite:////a/b.db", "sqlite:/a/b.db?x=1"])
+def test_sqlite_urls_name_a_file(url: str) -> None:
+    assert parse_url(url).path == "/a/b.db"
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("jdbc:mysql://me:secret@db/x", "of no kind that is supported.*jdbc:postgresql"),
+        ("jdbc:sqlite::memory:", "names no file"),
+        ("jdbc:postgresql://db/x?frobnicate=1", "parameter 'frobnicate'"),
+        ("postgresql://db:port/x", "'db:port' is no server"),
+    ],
+)
+def test_other_urls_are_errors_that_say_what_is_expected(url: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as error:
+        parse_url(url)
+    assert "secret" not in str(error.value)
+
+
+def test_passwords_are_in_no_text() -> None:
+    options = connection("postgresql://me:secret@db/x?sslpassword=secret")
+    assert "secret" not in repr(options)
+    assert "secret" not in repr(parse_url(options.url))
+    assert "secret" not in parse_url(options.url).label
+    assert without_password("jdbc:sqlite:/x") == "jdbc:sqlite:/x"
+
+
+@pytest.mark.parametrize(
+    ("sql", "count", "rewritten"),
+    [
+        ("INSERT INTO t VALUES (?, ?)", 2, "INSERT INTO t VALUES (%s, %s)"),
+        ("SELECT '?''?', \"a?\", ? -- ?\n, ?", 2, "SELECT '?''?', \"a?\", %s -- ?\n, %s"),
+        ("SELECT /* ? \n ? */ ? % 2", 1, "SELECT /* ? \n ? */ %s %% 2"),
+        ("SELECT $$?$$, $a$ ? $$ $a$, ?", 1, "SELECT $$?$$, $a$ ? $$ $a$, %s"),
+        ("SELECT a ?? 'k', ?", 1, "SELECT a ? 'k', %s"),
+    ],
+)
+def test_placeholders_are_only_where_sql_has_values(sql: str, count: int, rewritten: str) -> None:
+    assert count_placeholders(sql) == count
+    assert psycopg_placeholders(sql) == rewritten
+
+
+def test_an_upsert_of_a_row_that_is_all_key_has_nothing_to_update() -> None:
+    assert upsert_statement("t", ["a"], ["a"]).sql == 'INSERT INTO "t" ("a") VALUES (?) ON CONFLICT ("a") DO NOTHING'
+
+
+def test_a_statement_with_another_number_of_placeholders_is_refused_when_the_program_is_built() -> None:
+    with pytest.raises(ProgramError, match=r"1 placeholders.*2 fields"):
+        JdbcSink.sink("INSERT INTO t VALUES (?)", ROW, connection())
+
+
+def test_a_type_without_columns_is_refused() -> None:
+    with pytest.raises(ProgramError, match=r"no columns.*Types.ROW"):
+        JdbcSink.sink("INSERT INTO t VALUES (?)", Types.STRING(), connection())
+
+
+@pytest.mark.parametrize("keys", [[], ["user"], ["page", "page"]])
+def test_an_upsert_needs_keys_that_are_fields(keys: list[str]) -> None:
+    with pytest.raises(ProgramError, match=r"key columns.*\['page', 'n'\]"):
+        JdbcSink.upsert("t", keys, ROW, connection())
+
+
+def test_options_are_pyflinks() -> None:
+    options = JdbcExecutionOptions.builder().with_batch_interval_ms(5).with_batch_size(7).with_max_retries(2).build()
+    assert (options.get_batch_interval_ms(), options.get_batch_size(), options.get_max_retries()) == (5, 7, 2)
+    assert JdbcExecutionOptions.defaults().get_batch_size() == 5000
+    with pytest.raises(ConfigurationError, match="batch_size=0"):
+        JdbcExecutionOptions.builder().with_batch_size(0).build()
+    with pytest.raises(ConfigurationError, match="no database URL"):
+        JdbcConnectionOptions.JdbcConnectionOptionsBuilder().build()
+
+
+def test_the_sink_travels() -> None:
+    sink = pickle.loads(pickle.dumps(JdbcSink.upsert("t", ["page"], ROW, connection())))
+    assert sink.create_committer().on_driver is False
