@@ -1,0 +1,126 @@
+"""How a CSV line is written (``CsvDialect``) and how one field of it becomes a value.
+
+Arrays, lists and nested Rows are one field whose elements stand between the array element delimiters; bytes are
+base64. A field of them that is empty is an empty array.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flinkish.common.typeinfo import PrimitiveArrayTypeInfo, RowTypeInfo, TypeInformation
+from flinkish.common.typeinfo.base import Mismatch
+from flinkish.common.typeinfo.basic import BasicType, BasicTypeInfo
+from flinkish.common.typeinfo.collections import _SequenceTypeInfo
+from flinkish.common.types import _create_row
+from flinkish.formats._values import Reader, read_bytes, text_of_temporal, text_reader, unwrapped
+
+
+@dataclass(frozen=True)
+class CsvDialect:
+    """``null_literal`` None: no text stands for None. An empty quote or escape character switches it off."""
+
+    field_delimiter: str = ","
+    array_element_delimiter: str = ";"
+    quote_character: str = '"'
+    escape_character: str = ""
+    null_literal: str | None = None
+    line_delimiter: str = "\n"
+
+    def having(self, **changes: str) -> CsvDialect:
+        """A copy with changes.
+
+        Raises:
+            ValueError: a delimiter or character that is not one character.
+        """
+        for name in ("field_delimiter", "quote_character", "escape_character"):
+            text = changes.get(name)
+            if text is not None and len(text) != 1 and not (name == "quote_character" and not text):
+                raise ValueError(f"the {name.replace('_', ' ')} is {text!r}; expected one character")
+        return replace(self, **changes)
+
+    def reader_options(self) -> dict[str, Any]:
+        return {
+            "delimiter": self.field_delimiter,
+            "quotechar": self.quote_character or None,
+            "escapechar": self.escape_character or None,
+            "quoting": csv.QUOTE_MINIMAL if self.quote_character else csv.QUOTE_NONE,
+        }
+
+    def writer_options(self) -> dict[str, Any]:
+        # without quotes, csv needs an escape character for delimiters inside a field
+        escape = self.escape_character or (None if self.quote_character else "\\")
+        return {**self.reader_options(), "escapechar": escape, "lineterminator": ""}
+
+
+def field_reader(type_info: TypeInformation, dialect: CsvDialect) -> Reader:
+    """The function from the text of one field to a value of the type.
+
+    Raises:
+        TypeError: the type has no form in CSV.
+    """
+    type_info = unwrapped(type_info)
+    if isinstance(type_info, PrimitiveArrayTypeInfo) and type_info._is_binary:
+        return read_bytes
+    if isinstance(type_info, _SequenceTypeInfo):
+        read_element = _element(field_reader(type_info.elem_type, dialect), dialect)
+        return lambda text: [read_element(part) for part in text.split(dialect.array_element_delimiter)] if text else []
+    if isinstance(type_info, RowTypeInfo):
+        return _nested_row_reader(type_info, dialect)
+    reader = text_reader(type_info)
+    if reader is None:
+        raise TypeError(f"{type_info!r} has no form in CSV; expected a basic or time type, an array, a LIST or a ROW")
+    return reader
+
+
+def field_writer(type_info: TypeInformation, dialect: CsvDialect) -> Callable[[Any], str]:
+    """The function from a (converted) value of the type to the text of its field, None included.
+
+    Raises:
+        TypeError: the type has no form in CSV.
+    """
+    write = _writer(unwrapped(type_info), dialect)
+    null_literal = dialect.null_literal or ""
+    return lambda value: null_literal if value is None else write(value)
+
+
+def _writer(type_info: TypeInformation, dialect: CsvDialect) -> Callable[[Any], str]:
+    if isinstance(type_info, PrimitiveArrayTypeInfo) and type_info._is_binary:
+        return lambda value: base64.b64encode(value).decode("ascii")
+    if isinstance(type_info, _SequenceTypeInfo):
+        write_element = field_writer(type_info.elem_type, dialect)
+        return lambda value: dialect.array_element_delimiter.join([write_element(item) for item in value])
+    if isinstance(type_info, RowTypeInfo):
+        writers = [field_writer(item, dialect) for item in type_info.get_field_types()]
+        return lambda value: dialect.array_element_delimiter.join(
+            [write(item) for write, item in zip(writers, value, strict=True)]
+        )
+    if text_reader(type_info) is None:
+        raise TypeError(f"{type_info!r} has no form in CSV; expected a basic or time type, an array, a LIST or a ROW")
+    if isinstance(type_info, BasicTypeInfo):
+        kind = type_info._basic_type
+        if kind is BasicType.BOOLEAN:
+            return lambda value: "true" if value else "false"
+        return text_of_temporal if kind is BasicType.INSTANT else str
+    return text_of_temporal
+
+
+def _element(read: Reader, dialect: CsvDialect) -> Reader:
+    return lambda text: None if text == dialect.null_literal else read(text)
+
+
+def _nested_row_reader(type_info: RowTypeInfo, dialect: CsvDialect) -> Reader:
+    names = type_info.get_field_names()
+    readers = [_element(field_reader(item, dialect), dialect) for item in type_info.get_field_types()]
+
+    def read(text: str) -> Any:
+        parts = text.split(dialect.array_element_delimiter)
+        if len(parts) != len(readers):
+            raise Mismatch(text, f"{len(readers)} fields between {dialect.array_element_delimiter!r}")
+        return _create_row(names, [reader(part) for reader, part in zip(readers, parts, strict=True)])
+
+    return read

@@ -1,0 +1,241 @@
+"""Lines of CSV to typed Rows and back (``CsvRow...Schema``). One message is one line.
+
+Rule upheld here: a line is taken apart once, by Python's ``csv`` reader, over a whole list of messages; a message that
+is not exactly one line with the declared number of fields is malformed, never shifted or padded.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from io import StringIO
+from typing import Any
+
+from flinkish.common.serialization import DeserializationSchema, SerializationSchema, abbreviated
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.common.typeinfo.base import Mismatch
+from flinkish.common.types import _create_row
+from flinkish.errors import MalformedRecordError
+from flinkish.formats._csv_values import CsvDialect, field_reader, field_writer
+
+__all__ = ["CsvRowDeserializationSchema", "CsvRowSerializationSchema"]
+
+
+class CsvRowDeserializationSchema(DeserializationSchema):
+    """One line of CSV per message to a Row. Make it with :class:`CsvRowDeserializationSchema.Builder`.
+
+    >>> from flinkish.common import Types
+    >>> type_info = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.INT()])
+    >>> CsvRowDeserializationSchema.Builder(type_info).build().deserialize(b'"ann, b",1')
+    Row(user='ann, b', n=1)
+    """
+
+    def __init__(
+        self, type_info: RowTypeInfo, dialect: CsvDialect, allow_comments: bool, ignore_parse_errors: bool
+    ) -> None:
+        self._type_info = type_info
+        self._dialect = dialect
+        self._allow_comments = allow_comments
+        self._ignore_parse_errors = ignore_parse_errors
+        self._compile()
+
+    def _compile(self) -> None:
+        self._readers = [field_reader(item, self._dialect) for item in self._type_info.get_field_types()]
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return (self._type_info, self._dialect, self._allow_comments, self._ignore_parse_errors)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self._type_info, self._dialect, self._allow_comments, self._ignore_parse_errors = state
+        self._compile()
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._type_info
+
+    def deserialize(self, message: bytes | None) -> Any:
+        if message is None:
+            return None
+        try:
+            text = str(message, "utf-8")
+            if self._allow_comments and text.lstrip().startswith("#"):
+                return None
+            return self._row(self._fields(text))
+        except (Mismatch, ValueError, csv.Error) as error:
+            if self._ignore_parse_errors:
+                return None
+            raise self._malformed(message, error) from None
+
+    def _fields(self, text: str) -> list[str]:
+        # newline="" semantics: a line feed inside quotes belongs to the field
+        lines = list(csv.reader(StringIO(text, newline=""), strict=True, **self._dialect.reader_options()))
+        if len(lines) != 1:
+            raise Mismatch(text, f"one line of CSV, not {len(lines)}")
+        return lines[0]
+
+    def _row(self, fields: list[str]) -> Any:
+        names = self._type_info.get_field_names()
+        if len(fields) != len(names):
+            raise Mismatch(fields, f"{len(names)} fields, not {len(fields)}")
+        values: list[Any] = []
+        for name, read, text in zip(names, self._readers, fields, strict=True):
+            try:
+                values.append(None if text == self._dialect.null_literal else read(text))
+            except Mismatch as mismatch:
+                raise mismatch.inside(f"field '{name}'") from None
+        return _create_row(names, values)
+
+    def _malformed(self, message: bytes, error: Exception) -> MalformedRecordError:
+        path, expected, reason = "", f"a line of CSV that fits {self._type_info!r}", str(error)
+        if isinstance(error, Mismatch):
+            path = ", ".join(error.path)
+            expected, reason = error.expected, f"there is {abbreviated(error.value, 60)}"
+        return MalformedRecordError(
+            f"the CSV line {abbreviated(str(message, 'utf-8', 'backslashreplace'))} cannot be read: {reason}",
+            where=", ".join(part for part in ("CsvRowDeserializationSchema", path) if part),
+            expected=expected,
+            hint="mend the input, or set_ignore_parse_errors(True) to pass over such lines",
+        )
+
+    class Builder:
+        """Builder of :class:`CsvRowDeserializationSchema`.
+
+        Raises:
+            TypeError: the type is not a ROW.
+        """
+
+        def __init__(self, type_info: TypeInformation) -> None:
+            self._type_info = _row_type(type_info)
+            self._dialect = CsvDialect()
+            self._allow_comments = False
+            self._ignore_parse_errors = False
+
+        def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
+            self._dialect = self._dialect.having(field_delimiter=delimiter)
+            return self
+
+        def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
+            """Lines that begin with ``#`` are no records."""
+            self._allow_comments = allow_comments
+            return self
+
+        def set_array_element_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
+            self._dialect = self._dialect.having(array_element_delimiter=delimiter)
+            return self
+
+        def set_quote_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
+            self._dialect = self._dialect.having(quote_character=c)
+            return self
+
+        def set_escape_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
+            self._dialect = self._dialect.having(escape_character=c)
+            return self
+
+        def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
+            """The text that stands for None; without it, no text does."""
+            self._dialect = self._dialect.having(null_literal=null_literal)
+            return self
+
+        def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> CsvRowDeserializationSchema.Builder:
+            self._ignore_parse_errors = ignore_parse_errors
+            return self
+
+        def build(self) -> CsvRowDeserializationSchema:
+            return CsvRowDeserializationSchema(
+                self._type_info, self._dialect, self._allow_comments, self._ignore_parse_errors
+            )
+
+
+class CsvRowSerializationSchema(SerializationSchema):
+    """A Row to one line of CSV, its delimiter included. Make it with :class:`CsvRowSerializationSchema.Builder`.
+
+    Raises (when it serializes):
+        TypeMismatchError: the record does not fit the type.
+    """
+
+    def __init__(self, type_info: RowTypeInfo, dialect: CsvDialect) -> None:
+        self._type_info = type_info
+        self._dialect = dialect
+        self._compile()
+
+    def _compile(self) -> None:
+        self._writers: list[Callable[[Any], str]] = [
+            field_writer(item, self._dialect) for item in self._type_info.get_field_types()
+        ]
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return (self._type_info, self._dialect)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self._type_info, self._dialect = state
+        self._compile()
+
+    def serialize(self, value: Any) -> bytes | None:
+        return self.serialize_batch([value])[0]
+
+    def serialize_batch(self, values: list[Any]) -> list[bytes | None]:
+        convert = self._type_info.batch_converter("CsvRowSerializationSchema")
+        buffer = StringIO()
+        line = csv.writer(buffer, **self._dialect.writer_options())
+        lines: list[bytes | None] = []
+        for row in values if convert is None else convert(values):
+            buffer.seek(0)
+            buffer.truncate()
+            line.writerow([write(item) for write, item in zip(self._writers, row, strict=True)])
+            lines.append((buffer.getvalue() + self._dialect.line_delimiter).encode())
+        return lines
+
+    class Builder:
+        """Builder of :class:`CsvRowSerializationSchema`.
+
+        Raises:
+            TypeError: the type is not a ROW.
+        """
+
+        def __init__(self, type_info: TypeInformation) -> None:
+            self._type_info = _row_type(type_info)
+            self._dialect = CsvDialect(null_literal="")
+
+        def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
+            self._dialect = self._dialect.having(field_delimiter=c)
+            return self
+
+        def set_line_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
+            """One of ``\\n``, ``\\r``, ``\\r\\n`` or nothing.
+
+            Raises:
+                ValueError: anything else.
+            """
+            if delimiter not in ("\n", "\r", "\r\n", ""):
+                raise ValueError(f"the line delimiter is {delimiter!r}; expected '\\n', '\\r', '\\r\\n' or ''")
+            self._dialect = self._dialect.having(line_delimiter=delimiter)
+            return self
+
+        def set_array_element_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
+            self._dialect = self._dialect.having(array_element_delimiter=delimiter)
+            return self
+
+        def disable_quote_character(self) -> CsvRowSerializationSchema.Builder:
+            self._dialect = self._dialect.having(quote_character="")
+            return self
+
+        def set_quote_character(self, c: str) -> CsvRowSerializationSchema.Builder:
+            self._dialect = self._dialect.having(quote_character=c)
+            return self
+
+        def set_escape_character(self, c: str) -> CsvRowSerializationSchema.Builder:
+            self._dialect = self._dialect.having(escape_character=c)
+            return self
+
+        def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:
+            """The text that is written for None; without it, nothing is."""
+            self._dialect = self._dialect.having(null_literal=s)
+            return self
+
+        def build(self) -> CsvRowSerializationSchema:
+            return CsvRowSerializationSchema(self._type_info, self._dialect)
+
+
+def _row_type(type_info: TypeInformation) -> RowTypeInfo:
+    if not isinstance(type_info, RowTypeInfo):
+        raise TypeError(f"type_info must be RowTypeInfo, but is {type_info!r}; make one with Types.ROW_NAMED")
+    return type_info

@@ -1,0 +1,209 @@
+"""JSON objects to typed Rows and back (Flink's legacy ``JsonRow...Schema``, which is what PyFlink offers).
+
+Rule upheld here: a type is compiled once into one small function per field; no type is looked at per record. What
+does not fit is a :class:`MalformedRecordError` that quotes the text, unless the program said ``ignore_parse_errors``.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+from flinkish.common.serialization import DeserializationSchema, SerializationSchema, abbreviated
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.common.typeinfo.base import Mismatch
+from flinkish.errors import MalformedRecordError
+from flinkish.formats._json_schema import type_of_json_schema
+from flinkish.formats._json_values import json_reader, json_writer, needs_exact_numbers
+
+__all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
+
+
+class JsonRowDeserializationSchema(DeserializationSchema):
+    """One JSON object per message to a Row. Make it with :meth:`builder`.
+
+    A field that is absent is None unless ``fail_on_missing_field``; unknown fields are passed over. A message that
+    cannot be read is an error unless ``ignore_parse_errors``, then it is no record.
+
+    >>> from flinkish.common import Types
+    >>> schema = JsonRowDeserializationSchema.builder().type_info(
+    ...     Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.INT()])).build()
+    >>> schema.deserialize(b'{"n": 1, "user": "ann"}')
+    Row(user='ann', n=1)
+    """
+
+    def __init__(self, type_info: TypeInformation, fail_on_missing_field: bool, ignore_parse_errors: bool) -> None:
+        self._type_info = type_info
+        self._fail_on_missing_field = fail_on_missing_field
+        self._ignore_parse_errors = ignore_parse_errors
+        self._compile()
+
+    def _compile(self) -> None:
+        # a decoder is compiled C and closures: neither travels to a worker, so both are made anew there
+        parse_float = Decimal if needs_exact_numbers(self._type_info) else None
+        self._decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=parse_float).decode
+        self._read = json_reader(self._type_info, self._fail_on_missing_field)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return (self._type_info, self._fail_on_missing_field, self._ignore_parse_errors)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self._type_info, self._fail_on_missing_field, self._ignore_parse_errors = state
+        self._compile()
+
+    @staticmethod
+    def builder() -> JsonRowDeserializationSchema.Builder:
+        return JsonRowDeserializationSchema.Builder()
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._type_info
+
+    def deserialize(self, message: bytes | None) -> Any:
+        return self.deserialize_batch([message])[0]
+
+    def deserialize_batch(self, messages: list[bytes | None]) -> list[Any]:
+        decode, read = self._decode, self._read
+        records: list[Any] = []
+        for message in messages:
+            if message is None:
+                records.append(None)
+                continue
+            try:
+                records.append(read(decode(str(message, "utf-8"))))
+            except (Mismatch, ValueError, RecursionError) as error:  # ValueError: no JSON, no UTF-8
+                if not self._ignore_parse_errors:
+                    raise self._malformed(message, error) from None
+                records.append(None)
+        return records
+
+    def _malformed(self, message: bytes, error: Exception) -> MalformedRecordError:
+        path, expected, reason = "", f"a JSON object that fits {self._type_info!r}", str(error)
+        if isinstance(error, Mismatch):
+            path = ", ".join(error.path)
+            expected, reason = error.expected, f"there is {abbreviated(error.value, 60)}"
+        return MalformedRecordError(
+            f"the JSON message {_quoted(message)} cannot be read: {reason}",
+            where=", ".join(part for part in ("JsonRowDeserializationSchema", path) if part),
+            expected=expected,
+            hint="mend the input, or set ignore_parse_errors() to pass over such messages",
+        )
+
+    class Builder:
+        """Builder of :class:`JsonRowDeserializationSchema`."""
+
+        def __init__(self) -> None:
+            self._type_info: TypeInformation | None = None
+            self._fail_on_missing_field = False
+            self._ignore_parse_errors = False
+
+        def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
+            """The type of the records: a ROW with names.
+
+            Raises:
+                TypeError: it is another type.
+            """
+            self._type_info = _row_type(type_info)
+            return self
+
+        def json_schema(self, json_schema: str) -> JsonRowDeserializationSchema.Builder:
+            """Take the type from a JSON schema (as a text), of type ``object``.
+
+            Raises:
+                ValueError: it is no such schema or uses what has no Flink type.
+            """
+            self._type_info = _row_type(type_of_json_schema(json_schema))
+            return self
+
+        def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
+            self._fail_on_missing_field = True
+            return self
+
+        def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
+            self._ignore_parse_errors = True
+            return self
+
+        def build(self) -> JsonRowDeserializationSchema:
+            """
+            Raises:
+                ValueError: no type is set, or both switches are.
+            """
+            if self._type_info is None:
+                raise ValueError(
+                    "the JSON schema has no type; expected type_info(...) or json_schema(...) before build()"
+                )
+            if self._fail_on_missing_field and self._ignore_parse_errors:
+                raise ValueError(
+                    "JSON format doesn't support failOnMissingField and ignoreParseErrors are both enabled."
+                )
+            return JsonRowDeserializationSchema(self._type_info, self._fail_on_missing_field, self._ignore_parse_errors)
+
+
+class JsonRowSerializationSchema(SerializationSchema):
+    """A Row to one JSON object without blanks, in UTF-8. Make it with :meth:`builder`.
+
+    Raises (when it serializes):
+        TypeMismatchError: the record does not fit the type.
+    """
+
+    def __init__(self, type_info: TypeInformation) -> None:
+        self._type_info = type_info
+        self._write = json_writer(type_info)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return (self._type_info,)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        (self._type_info,) = state
+        self._write = json_writer(self._type_info)
+
+    @staticmethod
+    def builder() -> JsonRowSerializationSchema.Builder:
+        return JsonRowSerializationSchema.Builder()
+
+    def serialize(self, value: Any) -> bytes | None:
+        return self.serialize_batch([value])[0]
+
+    def serialize_batch(self, values: list[Any]) -> list[bytes | None]:
+        convert = self._type_info.batch_converter("JsonRowSerializationSchema")
+        rows = values if convert is None else convert(values)
+        write = self._write
+        return [write(row).encode() for row in rows]
+
+    class Builder:
+        """Builder of :class:`JsonRowSerializationSchema`."""
+
+        def __init__(self) -> None:
+            self._type_info: TypeInformation | None = None
+
+        def with_type_info(self, type_info: TypeInformation) -> JsonRowSerializationSchema.Builder:
+            """The type of the records: a ROW with names.
+
+            Raises:
+                TypeError: it is another type.
+            """
+            self._type_info = _row_type(type_info)
+            return self
+
+        def build(self) -> JsonRowSerializationSchema:
+            """
+            Raises:
+                ValueError: no type is set.
+            """
+            if self._type_info is None:
+                raise ValueError("the JSON schema has no type; expected with_type_info(...) before build()")
+            return JsonRowSerializationSchema(self._type_info)
+
+
+def _row_type(type_info: TypeInformation) -> RowTypeInfo:
+    if not isinstance(type_info, RowTypeInfo):
+        raise TypeError(f"the type is {type_info!r}; expected a ROW, such as Types.ROW_NAMED(names, types)")
+    return type_info
+
+
+def _quoted(message: bytes) -> str:
+    return abbreviated(str(message, "utf-8", "backslashreplace"))
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
