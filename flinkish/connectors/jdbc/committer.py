@@ -53,7 +53,7 @@ class JdbcCommitter(Committer):
                     raise
                 _forget(self._location)
                 last = attempt == self._options.max_retries
-                if last or failure in (Failure.PROGRAM, Failure.OPERATOR):
+                if last or failure not in (Failure.CONNECTION_LOST, Failure.CONFLICT):
                     raise self._error(failure, error, rows, context, attempt + 1) from error
             time.sleep(min(0.1 * 2**attempt, RETRY_DELAY_MAX_S))
         raise AssertionError("unreachable: the last attempt returns or raises")
@@ -97,7 +97,7 @@ class JdbcCommitter(Committer):
             return RetryableError(f"the transaction lost against others {attempts} times: {said}", where=where)
         if failure is Failure.OPERATOR:
             return OperationError(f"the database refused the transaction: {said}", where=where, hint="see its log")
-        row = self._refused_row(rows)
+        row = self._refused_row(rows) if failure is Failure.ROW else None
         return ProgramError(
             f"the database refused {f'the row {abbreviated(row)}' if row else 'the statement'}: {said}",
             where=where,
@@ -107,7 +107,7 @@ class JdbcCommitter(Committer):
 
     def _refused_row(self, rows: list[tuple[Any, ...]]) -> tuple[Any, ...] | None:
         """The first row that the database refuses by itself, found by halving; None if there is no single one."""
-        if self._refuses(rows[:0]) or not self._refuses(rows):
+        if not self._refuses(rows):
             return None
         while len(rows) > 1:
             half = rows[: len(rows) // 2]
@@ -122,7 +122,7 @@ class JdbcCommitter(Committer):
             database.rollback()
         except Exception as error:
             _forget(self._location)
-            return failure_of(self._location, error) is Failure.PROGRAM
+            return failure_of(self._location, error) is Failure.ROW
         return False
 
 

@@ -106,12 +106,15 @@ def classify(error: Exception) -> Failure | None:
         return Failure.CONFLICT
     if isinstance(error, (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)):
         return Failure.OPERATOR
+    code = error.sqlstate
+    # class 42: syntax, unknown names; a parameter of the wrong type (42804) is a matter of the row
+    if code is not None and code.startswith("42") and code != "42804":
+        return Failure.STATEMENT
     if isinstance(
         error, (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError, psycopg.NotSupportedError)
     ):
-        return Failure.PROGRAM
+        return Failure.ROW
     # classes 08 (connection) and 57P (shutdown), and what the client library found out itself, which has no code
-    code = error.sqlstate
     if code is None or code.startswith(("08", "57P")):
         return Failure.CONNECTION_LOST
     return Failure.OPERATOR

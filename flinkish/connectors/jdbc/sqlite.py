@@ -52,7 +52,7 @@ class SqliteDatabase(Database):
 def classify(error: Exception) -> Failure | None:
     """What an error of sqlite3 means."""
     if isinstance(error, OverflowError):  # an int of more than 64 bits
-        return Failure.PROGRAM
+        return Failure.ROW
     if not isinstance(error, sqlite3.Error):
         return None
     # Python 3.10 gives no error codes, only SQLite's fixed texts
@@ -63,4 +63,6 @@ def classify(error: Exception) -> Failure | None:
         return Failure.CONNECTION_LOST
     if any(word in text for word in ("readonly", "disk is full", "malformed", "not a database", "authorization")):
         return Failure.OPERATOR
-    return Failure.PROGRAM
+    if any(word in text for word in ("no such", "syntax error", "has no column", "values for", "does not match any")):
+        return Failure.STATEMENT
+    return Failure.ROW

@@ -208,7 +208,7 @@ def test_a_missing_right_is_the_operators_business(database: Database) -> None:
 
 def test_values_of_all_types_arrive(database: Database) -> None:
     database.query(
-        'CREATE TABLE "Things" ("Key" int PRIMARY KEY, i timestamptz, d date, b bytea, l bigint[], x numeric, t boolean)'
+        'CREATE TABLE "Things" ("Key" int PRIMARY KEY, i timestamptz, d date, b bytea, l bigint[], x numeric, t bool)'
     )
     names = ["Key", "i", "d", "b", "l", "x", "t"]
     types = [
