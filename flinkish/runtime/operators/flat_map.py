@@ -1,0 +1,44 @@
+"""``flat_map``: any number of results for each record. On a keyed stream the function may use keyed state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import Any
+
+from flinkish.core.functions import FlatMapFunction
+from flinkish.runtime.operator import OperatorFactoryBase
+from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
+from flinkish.runtime.side_outputs import Converter
+
+
+class FlatMapOperator(UserFunctionOperator):
+    """Each result has the timestamp of its record. A result that is falsy stands for none."""
+
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        # lazy to the end: a generator is exhausted before the function sees the next record
+        iterables = map(self.per_record(input_index), values)
+        if timestamps is None:
+            self.collect(list(chain.from_iterable(filter(None, iterables))), None)
+            return
+        results: list[Any] = []
+        times: list[int] = []
+        for iterable, timestamp in zip(iterables, timestamps, strict=True):
+            if iterable:
+                before = len(results)
+                results.extend(iterable)
+                times.extend(repeat(timestamp, len(results) - before))
+        self.collect(results, times)
+
+
+@dataclass
+class FlatMapFactory(OperatorFactoryBase):
+    """``converter`` converts the results of a batch to the declared type."""
+
+    function: FlatMapFunction | Callable[[Any], Any]
+    keyed: bool = False
+    converter: Converter | None = None
+
+    def create(self) -> FlatMapOperator:
+        return FlatMapOperator(self.function, "flat_map", self.converter)

@@ -1,0 +1,129 @@
+"""``process`` on a keyed stream: a KeyedProcessFunction with state, time and timers.
+
+Event-time timers fire when the watermark rises, before it is handed on; results carry the timer's timestamp.
+Processing-time timers fire at the epoch's processing time; their results have no timestamp, as in Flink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any
+
+from flinkish.core.functions import KeyedProcessFunction
+from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.timer_service import TimerService
+from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
+from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
+from flinkish.runtime.side_outputs import Converter, emit
+from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.timer_services import KeyedTimerService
+
+#: Name of the timer service, as in Flink's KeyedProcessOperator.
+TIMER_SERVICE = "user-timers"
+
+
+class KeyedProcessContext(KeyedProcessFunction.Context):
+    """One object for all records."""
+
+    def __init__(self, timer_service: TimerService, backend: KeyedStateBackend) -> None:
+        self.current_timestamp = MIN_TIMESTAMP_MS
+        self._timer_service = timer_service
+        self._backend = backend
+
+    def get_current_key(self) -> Any:
+        return self._backend.current_key
+
+    def timer_service(self) -> TimerService:
+        return self._timer_service
+
+    def timestamp(self) -> int:
+        return self.current_timestamp
+
+
+class KeyedOnTimerContext(KeyedProcessContext, KeyedProcessFunction.OnTimerContext):
+    """One object for all timers."""
+
+    current_domain = TimeDomain.EVENT_TIME
+
+    def time_domain(self) -> TimeDomain:
+        return self.current_domain
+
+
+class KeyedProcessOperator(UserFunctionOperator):
+    """Each result has the timestamp of its record or event-time timer."""
+
+    function: KeyedProcessFunction
+
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        super().setup(context, output)
+        backend = self.keyed_state
+        timer_service = KeyedTimerService(context.epoch, backend, TIMER_SERVICE)
+        self._process_context = KeyedProcessContext(timer_service, backend)
+        self._timer_context = KeyedOnTimerContext(timer_service, backend)
+
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        process, ctx, backend = self.call, self._process_context, self.keyed_state
+        keys = map(self.context.key_selectors[input_index], values)
+        results: list[Any] = []
+        times: list[int] = []
+        stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
+        for value, key, timestamp in zip(values, keys, stamps, strict=False):
+            backend.current_key = key
+            ctx.current_timestamp = timestamp
+            iterable = process(value, ctx)
+            if iterable:
+                before = len(results)
+                results.extend(iterable)
+                times.extend(repeat(timestamp, len(results) - before))
+        emit(results, None if timestamps is None else times, self.output, self.converter)
+
+    def process_watermark(self, watermark_ms: int) -> None:
+        due_ms, _ = self.keyed_state.next_timer_ms()
+        if due_ms is not None and due_ms <= watermark_ms:
+            results, times = self._fire(TimeDomain.EVENT_TIME, watermark_ms)
+            emit(results, times, self.output, self.converter)
+        self.output.emit_watermark(watermark_ms)
+
+    def advance_processing_time(self, time_ms: int) -> None:
+        _, due_ms = self.keyed_state.next_timer_ms()
+        if due_ms is not None and due_ms <= time_ms:
+            results, _ = self._fire(TimeDomain.PROCESSING_TIME, time_ms)
+            emit(results, None, self.output, self.converter)
+
+    def _fire(self, domain: TimeDomain, upto_ms: int) -> tuple[list[Any], list[int]]:
+        """Call ``on_timer`` for all that is due; gives the results and the timestamps of their timers."""
+        backend, ctx, on_timer = self.keyed_state, self._timer_context, self.function.on_timer
+        ctx.current_domain = domain
+        results: list[Any] = []
+        times: list[int] = []
+        for timestamp_ms, key, _ in backend.timers(TIMER_SERVICE).pop_due(domain, upto_ms):
+            backend.current_key = key
+            ctx.current_timestamp = timestamp_ms
+            iterable = on_timer(timestamp_ms, ctx)
+            if iterable:
+                before = len(results)
+                results.extend(iterable)
+                times.extend(repeat(timestamp_ms, len(results) - before))
+        return results, times
+
+
+@dataclass
+class KeyedProcessFactory(OperatorFactoryBase):
+    """``converter`` converts the results of a batch to the declared type of the main output."""
+
+    function: KeyedProcessFunction
+    converter: Converter | None = None
+    keyed: bool = True
+    watermark_sensitive: bool = True
+
+    uses_processing_time: bool = field(init=False, default=True)
+
+    def __post_init__(self) -> None:
+        # a function that does not react to timers needs no epochs for them
+        self.uses_processing_time = type(self.function).on_timer is not KeyedProcessFunction.on_timer
+
+    def create(self) -> KeyedProcessOperator:
+        return KeyedProcessOperator(self.function, "process_element", self.converter)

@@ -1,0 +1,65 @@
+"""``process`` on a stream without keys: a ProcessFunction with access to time and side outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+from flinkish.core.functions import ProcessFunction
+from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.timer_service import TimerService
+from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
+from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
+from flinkish.runtime.side_outputs import Converter, emit
+from flinkish.runtime.timer_services import NonKeyedTimerService
+
+
+class ProcessContext(ProcessFunction.Context):
+    """One object for all records."""
+
+    def __init__(self, timer_service: TimerService) -> None:
+        self.current_timestamp = MIN_TIMESTAMP_MS
+        self._timer_service = timer_service
+
+    def timer_service(self) -> TimerService:
+        return self._timer_service
+
+    def timestamp(self) -> int:
+        return self.current_timestamp
+
+
+class ProcessOperator(UserFunctionOperator):
+    """Each result has the timestamp of its record."""
+
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        super().setup(context, output)
+        self._process_context = ProcessContext(NonKeyedTimerService(context.epoch, self.where))
+
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        process, ctx = self.call, self._process_context
+        results: list[Any] = []
+        times: list[int] = []
+        stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
+        for value, timestamp in zip(values, stamps, strict=False):
+            ctx.current_timestamp = timestamp
+            iterable = process(value, ctx)
+            if iterable:
+                before = len(results)
+                results.extend(iterable)
+                times.extend(repeat(timestamp, len(results) - before))
+        emit(results, None if timestamps is None else times, self.output, self.converter)
+
+
+@dataclass
+class ProcessFactory(OperatorFactoryBase):
+    """``converter`` converts the results of a batch to the declared type of the main output."""
+
+    function: ProcessFunction
+    converter: Converter | None = None
+    #: the function can ask for the current watermark at each record
+    watermark_sensitive: bool = True
+
+    def create(self) -> ProcessOperator:
+        return ProcessOperator(self.function, "process_element", self.converter)

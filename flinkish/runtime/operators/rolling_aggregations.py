@@ -1,0 +1,165 @@
+"""Rolling ``sum``, ``min``, ``max``, ``min_by`` and ``max_by`` on a keyed stream, as reduce functions.
+
+Semantics: Flink's ``SumAggregator`` and ``ComparableAggregator``. ``sum``, ``min`` and ``max`` give the *first* record
+of the key with the field replaced; ``min_by`` and ``max_by`` give the whole record that has the extreme value, the
+first one of several. Records may be tuples (named ones too), Rows, lists or single values (position 0); each keeps its
+type. No record is changed in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from operator import add
+from typing import Any
+
+from flinkish.common.types import Row
+from flinkish.core.functions import ReduceFunction
+from flinkish.errors import TypeMismatchError
+from flinkish.runtime.operator import OperatorFactoryBase
+from flinkish.runtime.operators.reduce import ReduceOperator
+from flinkish.runtime.side_outputs import Converter
+from flinkish.runtime.state.detach import detached
+
+
+class AccumulateType(Enum):
+    """Which aggregation; PyFlink's ``KeyedStream.AccumulateType``."""
+
+    MIN = 1
+    MAX = 2
+    MIN_BY = 3
+    MAX_BY = 4
+    SUM = 5
+
+
+def _smaller(first: Any, second: Any) -> Any:
+    return second if second < first else first
+
+
+def _greater(first: Any, second: Any) -> Any:
+    return second if second > first else first
+
+
+_COMBINE: dict[AccumulateType, Callable[[Any, Any], Any]] = {
+    AccumulateType.SUM: add,
+    AccumulateType.MIN: _smaller,
+    AccumulateType.MAX: _greater,
+}
+
+
+class RollingAggregation(ReduceFunction):
+    """A reduce function for one position (an index or a field name).
+
+    >>> RollingAggregation(AccumulateType.SUM, 1).reduce(("a", 1, "first"), ("a", 2, "second"))
+    ('a', 3, 'first')
+    >>> RollingAggregation(AccumulateType.MAX_BY, 1).reduce(("a", 1, "first"), ("a", 2, "second"))
+    ('a', 2, 'second')
+
+    Raises:
+        TypeError: the position is neither an int nor a str.
+    """
+
+    def __init__(self, accumulate_type: AccumulateType, position: int | str = 0) -> None:
+        if not isinstance(position, (int, str)):
+            raise TypeError(
+                "The field position must be of int or str type to locate the value to calculate for min, max, min_by, "
+                f"max_by and sum. The given type is: {type(position)}"
+            )
+        self._type = accumulate_type
+        self._position = position
+        self._reduce: Callable[[Any, Any], Any] | None = None
+        self._record_type: type | None = None
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        return self.function_for(value2)(value1, value2)
+
+    def function_for(self, record: Any) -> Callable[[Any, Any], Any]:
+        """The reduce function for records of that type. Raises TypeMismatchError when they have no such position."""
+        if self._reduce is None or type(record) is not self._record_type:
+            self._reduce = self._make(record)
+            self._record_type = type(record)
+        return self._reduce
+
+    def _make(self, record: Any) -> Callable[[Any, Any], Any]:
+        position = self._resolve(record)
+        single = not isinstance(record, (tuple, list, Row))
+        if self._type is AccumulateType.MIN_BY:
+            return _smaller if single else lambda a, b: b if b[position] < a[position] else a
+        if self._type is AccumulateType.MAX_BY:
+            return _greater if single else lambda a, b: b if b[position] > a[position] else a
+        combine = _COMBINE[self._type]
+        return combine if single else _replacing(type(record), position, combine)
+
+    def _resolve(self, record: Any) -> Any:
+        """The index of the field; a Row with names also takes a name."""
+        position = self._position
+        if isinstance(record, Row):
+            try:
+                record[position]
+            except (IndexError, ValueError, AttributeError, KeyError):
+                raise self._no_field(record) from None
+            return position
+        if isinstance(record, tuple) and isinstance(position, str) and position in getattr(record, "_fields", ()):
+            return list(getattr(record, "_fields", ())).index(position)
+        if isinstance(record, (tuple, list)):
+            if isinstance(position, str) or not -len(record) <= position < len(record):
+                raise self._no_field(record)
+        elif position != 0:
+            raise TypeMismatchError(
+                f"The {position} field selected on a basic type ({type(record).__name__})",
+                expected="field 0, which means the entire value",
+            )
+        return position
+
+    def _no_field(self, record: Any) -> TypeMismatchError:
+        return TypeMismatchError(
+            f"{self._type.name.lower()} of field {self._position!r}, which the record {record!r} does not have",
+            expected="an index or, for records with names, the name of a field",
+        )
+
+
+def _replacing(record_type: type, position: Any, combine: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """(a, b) -> a copy of a with the field combined."""
+    if issubclass(record_type, tuple):
+        make = getattr(record_type, "_make", tuple)
+
+        def replace_in_tuple(first: Any, second: Any) -> Any:
+            fields = list(first)
+            fields[position] = combine(fields[position], second[position])
+            return make(fields)
+
+        return replace_in_tuple
+
+    def replace_in_copy(first: Any, second: Any) -> Any:
+        result = detached(first)
+        result[position] = combine(first[position], second[position])
+        return result
+
+    return replace_in_copy
+
+
+class RollingAggregationOperator(ReduceOperator):
+    """A reduce operator that calls the function for the batch's type directly."""
+
+    function: RollingAggregation
+
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        kinds = set(map(type, values))
+        self.call = self.function.function_for(values[0]) if len(kinds) == 1 else self.function.reduce
+        super().process_batch(values, timestamps, input_index)
+
+
+@dataclass
+class RollingAggregationFactory(OperatorFactoryBase):
+    """``position`` is an index or a field name."""
+
+    accumulate_type: AccumulateType
+    position: int | str = 0
+    converter: Converter | None = None
+    keyed: bool = True
+
+    def create(self) -> RollingAggregationOperator:
+        return RollingAggregationOperator(
+            RollingAggregation(self.accumulate_type, self.position), "reduce", self.converter
+        )

@@ -1,0 +1,101 @@
+"""Base of operators around one user function (Flink's AbstractUdfStreamOperator).
+
+The rules: the function is opened once and closed once, by ``close`` at the normal end or else by ``dispose``; closed
+also when its ``open`` failed half way. A plain callable needs neither. On a keyed stream the current key is set before
+user code that can hold state handles sees a record; only functions that were given a RuntimeContext can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flinkish.core.functions import Function
+from flinkish.errors import InternalError, TypeMismatchError
+from flinkish.runtime.operator import StreamOperator
+from flinkish.runtime.runtime_context import StreamingRuntimeContext
+from flinkish.runtime.side_outputs import Converter
+from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+
+
+class UserFunctionOperator(StreamOperator):
+    """``method`` is the name of the function's method that the operator calls for each record."""
+
+    def __init__(self, function: Function | Callable[..., Any], method: str, converter: Converter | None) -> None:
+        self.function = function
+        self.call: Callable[..., Any] = _callable(function, method)
+        self.converter = converter
+        self._must_close = False
+
+    def open(self) -> None:
+        if isinstance(self.function, Function):
+            self._must_close = True
+            self.function.open(StreamingRuntimeContext(self.context))
+
+    def close(self) -> None:
+        if self._must_close:
+            self._must_close = False
+            assert isinstance(self.function, Function)
+            self.function.close()
+
+    def dispose(self) -> None:
+        self.close()
+
+    @property
+    def where(self) -> str:
+        """Names the operator in errors."""
+        return f"operator {self.context.name!r} (uid {self.context.uid!r})"
+
+    @property
+    def keyed_state(self) -> KeyedStateBackend:
+        """The backend of an operator that cannot work without one."""
+        backend = self.context.keyed_state
+        if backend is None:
+            raise InternalError("a keyed operator got no keyed state", where=self.where)
+        return backend
+
+    @property
+    def sees_state(self) -> bool:
+        """Whether the function can hold handles of keyed state: it took the RuntimeContext."""
+        return (
+            self.context.keyed_state is not None
+            and isinstance(self.function, Function)
+            and type(self.function).open is not Function.open
+        )
+
+    def per_record(self, input_index: int = 0) -> Callable[[Any], Any]:
+        """What to call with each record: the user's function itself, or on a keyed stream, if the function can hold
+        state handles, one that sets the current key before."""
+        if not self.sees_state:
+            return self.call
+        call, backend, key_of = self.call, self.keyed_state, self.context.key_selectors[input_index]
+
+        def with_key(value: Any) -> Any:
+            backend.current_key = key_of(value)
+            return call(value)
+
+        return with_key
+
+    def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """Hand on results that are never tagged."""
+        if values:
+            self.output.collect(values if self.converter is None else self.converter(values), timestamps)
+
+    def none_error(self, what: str) -> TypeMismatchError:
+        """The error for a function that returned None."""
+        return TypeMismatchError(
+            f"{what} returned None", where=self.where, expected="a value", hint="drop records with flat_map or filter"
+        )
+
+
+def _callable(function: Function | Callable[..., Any], method: str) -> Callable[..., Any]:
+    if isinstance(function, Function):
+        call = getattr(function, method, None)
+        if call is None:
+            raise TypeMismatchError(
+                f"{type(function).__name__} has no method {method}()", expected="a function with it"
+            )
+        return call  # type: ignore[no-any-return]
+    if callable(function):
+        return function
+    raise TypeMismatchError(f"{function!r} is no function", expected=f"a callable or a Function with {method}()")

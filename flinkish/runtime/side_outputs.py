@@ -1,0 +1,50 @@
+"""Results of user functions on their way out: side outputs apart, then the main output, each as one batch.
+
+A result that is a tuple with an OutputTag first goes to that side output. Without a listener it goes to the main
+output as it is, as in PyFlink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flinkish.core.output_tag import OutputTag
+from flinkish.runtime.operator import Output
+
+#: Converts the values of a whole batch to the declared type of the main output.
+Converter = Callable[[list[Any]], list[Any]]
+
+
+def emit(results: list[Any], timestamps: list[int] | None, output: Output, converter: Converter | None = None) -> None:
+    """Hand on results that may be tagged, with their parallel timestamps. Nothing is handed on when there is none."""
+    tagged = [i for i, result in enumerate(results) if type(result) is tuple and _is_tagged(result)]
+    if tagged:
+        results, timestamps = _emit_sides(results, timestamps, tagged, output)
+    if results:
+        output.collect(results if converter is None else converter(results), timestamps)
+
+
+def _is_tagged(result: tuple[Any, ...]) -> bool:
+    return len(result) > 0 and isinstance(result[0], OutputTag)
+
+
+def _emit_sides(
+    results: list[Any], timestamps: list[int] | None, tagged: list[int], output: Output
+) -> tuple[list[Any], list[int] | None]:
+    """Emit the side outputs; gives what is left for the main output."""
+    sides: dict[str, list[int]] = {}
+    for index in tagged:
+        tag_id = results[index][0].tag_id
+        if tag_id in sides or output.has_side(tag_id):
+            sides.setdefault(tag_id, []).append(index)
+    for tag_id, indices in sides.items():
+        times = None if timestamps is None else [timestamps[index] for index in indices]
+        output.collect_side(tag_id, [results[index][1] for index in indices], times)
+    gone = {index for indices in sides.values() for index in indices}
+    if not gone:
+        return results, timestamps
+    main = [result for index, result in enumerate(results) if index not in gone]
+    if timestamps is not None:
+        timestamps = [timestamp for index, timestamp in enumerate(timestamps) if index not in gone]
+    return main, timestamps

@@ -1,0 +1,77 @@
+"""What user functions get as ``ctx.timer_service()``. Time is the epoch's: the operator's watermark and the epoch's
+processing time; nothing here reads a clock."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import NoReturn
+
+from flinkish.core.time_domain import TimeDomain
+from flinkish.core.timer_service import TimerService
+from flinkish.errors import StateAccessError
+from flinkish.runtime.operator import EpochInfo
+from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+
+
+class NonKeyedTimerService(TimerService):
+    """Time without timers."""
+
+    def __init__(self, epoch: EpochInfo, where: str) -> None:
+        self._epoch = epoch
+        self._where = where
+
+    def current_processing_time(self) -> int:
+        return self._epoch.processing_time_ms
+
+    def current_watermark(self) -> int:
+        return self._epoch.watermark_ms
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self._refuse("Register timers is only supported on a keyed stream.")
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self._refuse("Register timers is only supported on a keyed stream.")
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self._refuse("Deleting timers is only supported on a keyed stream.")
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self._refuse("Deleting timers is only supported on a keyed stream.")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise StateAccessError(what, where=self._where, hint="call key_by() before process()")
+
+
+class KeyedTimerService(TimerService):
+    """Timers of the backend's current key, in the queue of that name. A timestamp must be an integer: TypeError."""
+
+    def __init__(self, epoch: EpochInfo, backend: KeyedStateBackend, service: str) -> None:
+        self._epoch = epoch
+        self._backend = backend
+        self._service = service
+
+    def current_processing_time(self) -> int:
+        return self._epoch.processing_time_ms
+
+    def current_watermark(self) -> int:
+        return self._epoch.watermark_ms
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self._register(TimeDomain.PROCESSING_TIME, timestamp)
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self._register(TimeDomain.EVENT_TIME, timestamp)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self._delete(TimeDomain.PROCESSING_TIME, timestamp)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self._delete(TimeDomain.EVENT_TIME, timestamp)
+
+    def _register(self, domain: TimeDomain, timestamp: int) -> None:
+        backend = self._backend
+        backend.timers(self._service).register(domain, index(timestamp), backend.current_key)
+
+    def _delete(self, domain: TimeDomain, timestamp: int) -> None:
+        backend = self._backend
+        backend.timers(self._service).delete(domain, index(timestamp), backend.current_key)
