@@ -63,7 +63,7 @@ class JobGraphGenerator:
             self._in[edge.target.id].append(edge)
             self._out[edge.source.id].append(edge)
         self._sensitive = self._upstream_of(lambda factory: factory.watermark_sensitive)
-        self._clocked = self._upstream_of(lambda factory: factory.uses_processing_time)
+        self._clocked = self._clocked_nodes()
         self._chains = self._make_chains()
         self._heads = {node.id: chain[0] for chain in self._chains for node in chain}
         self._levels = self._make_levels()
@@ -93,6 +93,12 @@ class JobGraphGenerator:
                 found.add(node.id)
                 stack.extend(edge.source for edge in self._in[node.id])
         return found
+
+    def _clocked_nodes(self) -> set[int]:
+        """Nodes that must be called in epochs without data. Idleness of a source matters to everybody behind it."""
+        if any(_detects_idleness(node) for node in self._graph.nodes):
+            return {node.id for node in self._graph.nodes}
+        return self._upstream_of(lambda factory: factory.uses_processing_time)
 
     def _chainable(self, edge: StreamEdge) -> bool:
         graph, source, target = self._graph, edge.source, edge.target
@@ -146,6 +152,7 @@ class JobGraphGenerator:
             has_subtask_channel=head.keyed and any(node.factory.has_subtask_state for node in chain),
             source=_in_worker(head.source),
             bounded=head.source is not None and head.source.bounded,
+            clocked=any(node.id in self._clocked for node in chain),
         )
 
     def _operator(self, node: StreamNode, places: dict[int, int]) -> OperatorDescriptor:
@@ -193,15 +200,11 @@ class JobGraphGenerator:
             target_channels=tuple(channels),
             target_parallelism=parallelism,
             tag=edge.tag,
-            always_call=target.id in self._clocked or self._graph_is_clocked(target),
+            always_call=any(node.id in self._clocked for node in self._chain_of(target)),
         )
 
-    def _graph_is_clocked(self, node: StreamNode) -> bool:
-        """An operator of the target's chain may have processing-time timers."""
-        head = self._heads[node.id]
-        return any(
-            other.factory.uses_processing_time for other in self._graph.nodes if self._heads[other.id] is head
-        )
+    def _chain_of(self, head: StreamNode) -> list[StreamNode]:
+        return next(chain for chain in self._chains if chain[0] is head)
 
     def _inputs(self, head: StreamNode) -> tuple[InputDescriptor, ...]:
         inputs = []
@@ -239,6 +242,10 @@ class JobGraphGenerator:
 def _in_worker(source: Source | None) -> Source | RecordDecoder | None:
     """The part of a source that travels to the workers."""
     return source.decoder() if isinstance(source, DataFrameSource) else source
+
+
+def _detects_idleness(node: StreamNode) -> bool:
+    return isinstance(node.factory, TimestampsAndWatermarksFactory) and node.factory.idle_timeout_ms is not None
 
 
 def needs_heartbeat(graph: StreamGraph) -> bool:

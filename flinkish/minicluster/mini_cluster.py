@@ -153,4 +153,4 @@ class MiniCluster:
         return rows
 
     def _commit(self, buffers: Iterable[Buffer], stamp: EpochStamp) -> list[CommitReport]:
-        return commit_buffers(self.job, buffers, stamp)
+        return commit_buffers(self.job, buffers, stamp.epoch)

@@ -29,6 +29,8 @@ class BufferKind(IntEnum):
     COMMITTABLES = 2
     #: what a task reports of an epoch
     REPORT = 3
+    #: nothing but a call: an epoch without data
+    HEARTBEAT = 4
 
 
 class BufferHeader(NamedTuple):

@@ -53,26 +53,27 @@ def commits_on_driver(sink: SinkDescriptor) -> bool:
 def batches_in_order(buffers: Iterable[Buffer]) -> Iterator[list[Any]]:
     """The committables of one (sink, subtask), by origin, part and sequence: the same order at each delivery."""
     for buffer in sorted(buffers, key=lambda b: (b.header.origin, b.header.part, b.header.sequence)):
-        yield decode_committables(buffer.payload)
+        yield decode_committables(buffer.payload)[1]
 
 
 def commit_buffers(
-    job: JobDescriptor, buffers: Iterable[Buffer], stamp: EpochStamp, end_of_input: bool = False
+    job: JobDescriptor, buffers: Iterable[Buffer], epoch: int, end_of_input: bool = False
 ) -> list[CommitReport]:
     """Commit what belongs to writer sinks, one commit per (sink, subtask)."""
     by_target: dict[tuple[int, int], list[Buffer]] = defaultdict(list)
     for buffer in buffers:
         by_target[sink_of(buffer.header.vertex), buffer.header.channel].append(buffer)
     return [
-        _commit(job, job.sink(sink), subtask, by_target[sink, subtask], stamp, end_of_input)
+        _commit(job, job.sink(sink), subtask, by_target[sink, subtask], epoch, end_of_input)
         for sink, subtask in sorted(by_target)
     ]
 
 
 def _commit(
-    job: JobDescriptor, sink: SinkDescriptor, subtask: int, buffers: list[Buffer], stamp: EpochStamp, end: bool
+    job: JobDescriptor, sink: SinkDescriptor, subtask: int, buffers: list[Buffer], epoch: int, end: bool
 ) -> CommitReport:
     assert isinstance(sink.sink, WriterSink)
+    stamp = EpochStamp(epoch, decode_committables(buffers[0].payload)[0])
     context = commit_context(job, sink, subtask, stamp, end)
     passed(Phase.SINK_PREPARED, sink=sink.uid, subtask=subtask, epoch=stamp.epoch)
     try:

@@ -98,6 +98,8 @@ class VertexDescriptor:
     #: of a source vertex: what makes its records in the worker
     source: Source | RecordDecoder | None = None
     bounded: bool = False
+    #: must be called in every epoch, even without data: processing-time timers or idleness here or behind it
+    clocked: bool = False
 
     @property
     def head(self) -> OperatorDescriptor:

@@ -53,6 +53,7 @@ class SourceTask(Task):
         self.open()
         self.chain.begin(stamp.epoch, self.subtask, stamp.time_ms, MIN_TIMESTAMP_MS, {})
         self._sink_sequence, self._part, self._origin = 0, part, ""
+        self._time_ms = stamp.time_ms
         records, splits, ended = 0, dict[str, None](), dict[str, None]()
         current: str | None = None
         for batch in batches:

@@ -68,6 +68,7 @@ class Task:
         self._sink_channel = subtask
         self._origin = ""
         self._part = 0
+        self._time_ms = 0
         epoch = EpochInfo()
         self.keyed_state = HeapKeyedStateBackend(vertex.head.uid, epoch) if vertex.keyed else None
         self.chain = OperatorChain(vertex, subtask, job.attempt, job.settings, self._emit, self.keyed_state, epoch)
@@ -91,7 +92,7 @@ class Task:
                 len(committables),
             )
             self._sink_sequence += 1
-            data = encode(header, encode_committables(committables))
+            data = encode(header, encode_committables(self._time_ms, committables))
             self._rows.append((header.vertex, header.channel, data))
 
         return emit
@@ -169,7 +170,7 @@ class ChannelTask(Task):
         for buffer in buffers:
             if buffer.header.kind is BufferKind.STATE:
                 share.restored.extend(pickle.loads(buffer.payload))
-            else:
+            elif buffer.header.kind is not BufferKind.HEARTBEAT:
                 share.gate.add(buffer)
 
     def restore(self) -> None:
@@ -190,6 +191,7 @@ class ChannelTask(Task):
             self._opened = True
             self.chain.open()
         self._origin, self._part, self._sink_sequence = origin_name(self.vertex.id, channel.number), 0, 0
+        self._time_ms = share.stamp.time_ms
         self.chain.begin(share.stamp.epoch, channel.number, share.stamp.time_ms, header.watermark_ms, header.saved)
         self.chain.begin_origin(self._origin)
 

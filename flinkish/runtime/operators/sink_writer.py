@@ -86,12 +86,12 @@ class SinkWriterFactory(OperatorFactoryBase):
         return SinkWriterOperator(None if self.sink is None else self.sink.create_writer())
 
 
-def encode_committables(committables: list[Any]) -> bytes:
-    """The payload of a COMMITTABLES buffer."""
-    return pickle.dumps(committables, protocol=5)
+def encode_committables(time_ms: int, committables: list[Any]) -> bytes:
+    """The payload of a COMMITTABLES buffer; the epoch's time travels along for the committer."""
+    return pickle.dumps((time_ms, committables), protocol=5)
 
 
-def decode_committables(payload: bytes) -> list[Any]:
+def decode_committables(payload: bytes) -> tuple[int, list[Any]]:
     """The inverse of :func:`encode_committables`."""
-    committables: list[Any] = pickle.loads(payload)
-    return committables
+    time_ms, committables = pickle.loads(payload)
+    return time_ms, committables

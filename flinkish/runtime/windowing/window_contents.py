@@ -1,7 +1,7 @@
 """What a window keeps of its elements: all of them, or one value that is folded as they come.
 
 The stored values of all keys of one window are one dictionary, key -> stored value. A key is in it if and only if the
-window has contents for that key. What is read is detached from what is stored (see `detach`): the window may fire again.
+window has contents for that key. What is read is detached from what is stored (see `detach`): it may fire again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ListContents(WindowContents):
 
     def add_all(self, stored: Stored, keys: Iterable[Any], values: Iterable[Any]) -> list[Any]:
         new_keys = []
-        for key, value in zip(keys, values):
+        for key, value in zip(keys, values, strict=False):
             if key in stored:
                 stored[key].append(value)
             else:
@@ -87,7 +87,7 @@ class ReducingContents(WindowContents):
     def add_all(self, stored: Stored, keys: Iterable[Any], values: Iterable[Any]) -> list[Any]:
         reduce = self._reduce
         new_keys = []
-        for key, value in zip(keys, values):
+        for key, value in zip(keys, values, strict=False):
             if key in stored:
                 stored[key] = reduce(stored[key], value)
             else:
@@ -117,7 +117,7 @@ class AggregatingContents(WindowContents):
     def add_all(self, stored: Stored, keys: Iterable[Any], values: Iterable[Any]) -> list[Any]:
         add, create = self._add, self._create
         new_keys = []
-        for key, value in zip(keys, values):
+        for key, value in zip(keys, values, strict=False):
             if key in stored:
                 stored[key] = add(value, stored[key])
             else:

@@ -13,6 +13,7 @@ from itertools import compress, groupby
 from operator import itemgetter, length_hint
 from typing import TYPE_CHECKING, Any
 
+from flinkish.core.functions import Function
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
@@ -37,8 +38,14 @@ class TumblingEventTimeOperator(WindowOperator):
 
     @staticmethod
     def handles(factory: WindowOperatorFactory) -> bool:
-        """Whether the fast way is right: for exactly these classes, not for subclasses of users."""
-        return type(factory.assigner) is TumblingEventTimeWindows and type(factory.trigger) is EventTimeTrigger
+        """Whether the fast way is right: for exactly these classes, not for subclasses of users, and for folds that
+        cannot hold state handles, since it does not set the current key for each element."""
+        fold = factory.window_logic.fold
+        return (
+            type(factory.assigner) is TumblingEventTimeWindows
+            and type(factory.trigger) is EventTimeTrigger
+            and not (isinstance(fold, Function) and type(fold).open is not Function.open)
+        )
 
     def _start_ms(self, timestamp_ms: int) -> int:
         return timestamp_ms - (timestamp_ms - self._offset_ms) % self._size_ms
@@ -55,7 +62,7 @@ class TumblingEventTimeOperator(WindowOperator):
         # the window that holds the next millisecond after the watermark is the first that has not fired
         unfired_ms = self._start_ms(self.scope.watermark_ms + 1)
         if earliest_ms < unfired_ms:
-            for value, timestamp_ms, key in zip(values, timestamps, keys):
+            for value, timestamp_ms, key in zip(values, timestamps, keys, strict=True):
                 if timestamp_ms < unfired_ms:
                     self.process_element(value, timestamp_ms, key)
             self.results.flush()
@@ -79,7 +86,7 @@ class TumblingEventTimeOperator(WindowOperator):
         size_ms = self._size_ms
         windows: dict[int, tuple[list[Any], list[Any]]] = {}
         start_ms = end_ms = 0  # no timestamp is in this empty window
-        for timestamp_ms, key, value in zip(timestamps, keys, values):
+        for timestamp_ms, key, value in zip(timestamps, keys, values, strict=True):
             # neighbours mostly share a window: a comparison is cheaper than a division and a lookup
             if not start_ms <= timestamp_ms < end_ms:
                 start_ms = self._start_ms(timestamp_ms)

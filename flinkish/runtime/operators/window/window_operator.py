@@ -55,12 +55,13 @@ class WindowOperator(StreamOperator):
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
         if context.keyed_state is None:
-            raise InternalError("a window operator is not the head of a keyed vertex", where=f"operator {context.uid!r}")
+            raise InternalError("a window operator has no keyed state", where=f"operator {context.uid!r}")
         self.scope = WindowScope(context, context.keyed_state, self.contents.kind)
-        self.results = WindowOutput(output, self.factory.converter)
+        function = self.factory.window_logic.window_function
+        self.results = WindowOutput(output, self.factory.converter, function is not None, self.factory.late_tag_id)
         self.late_records_dropped = context.metrics.counter("numLateRecordsDropped")
         self.key_selector = context.key_selectors[0]
-        self.evaluator = make_evaluator(self.factory.window_logic.window_function, self.scope)
+        self.evaluator = make_evaluator(function, self.scope)
         self.trigger_context = ScopedTriggerContext(self.scope)
 
     def open(self) -> None:
@@ -82,7 +83,7 @@ class WindowOperator(StreamOperator):
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         self.enter_group(self.context.epoch.watermark_ms)
         keys = map(self.key_selector, values)
-        for value, timestamp_ms, key in zip(values, timestamps or repeat(MIN_TIMESTAMP_MS), keys):
+        for value, timestamp_ms, key in zip(values, timestamps or repeat(MIN_TIMESTAMP_MS), keys, strict=False):
             self.process_element(value, timestamp_ms, key)
         self.results.flush()
 
@@ -100,7 +101,8 @@ class WindowOperator(StreamOperator):
                 late = False
                 self._add_to_window(value, timestamp_ms, key, window)
         if late and self.time.is_element_late(timestamp_ms, scope.watermark_ms):
-            self._drop_late(value, timestamp_ms)
+            if not self.results.emit_late(value, timestamp_ms):
+                self.late_records_dropped.inc()
 
     def _add_to_window(self, value: Any, timestamp_ms: int, key: Any, window: Window) -> None:
         scope = self.scope
@@ -112,12 +114,6 @@ class WindowOperator(StreamOperator):
         cleanup_ms = self.time.cleanup_ms(window)
         if cleanup_ms < MAX_WATERMARK_MS:
             scope.timers.register(self.cleanup_domain, cleanup_ms, key, namespace)
-
-    def _drop_late(self, value: Any, timestamp_ms: int) -> None:
-        if self.factory.late_tag_id is None:
-            self.late_records_dropped.inc()
-        else:
-            self.results.emit_side(self.factory.late_tag_id, value, timestamp_ms)
 
     # --- time ---------------------------------------------------------------------------------------------------
 
@@ -186,4 +182,4 @@ class WindowOperator(StreamOperator):
             self.results.emit([contents], timestamp_ms)
         else:
             elements = self.contents.as_elements(contents)
-            self.results.emit_results(self.evaluator.evaluate(scope.key, scope.window, elements), timestamp_ms)
+            self.results.emit(self.evaluator.evaluate(scope.key, scope.window, elements), timestamp_ms)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.common.typeinfo.base import ListConverter
 from flinkish.core.window.assigner import WindowAssigner
 from flinkish.core.window.trigger import Trigger, traits_of
 from flinkish.errors import ProgramError
 from flinkish.runtime.operators.window.tumbling_event_time_operator import TumblingEventTimeOperator
 from flinkish.runtime.operators.window.window_operator import WindowOperator
+from flinkish.runtime.side_outputs import Converter
 from flinkish.runtime.windowing.window_logic import WindowLogic
 
 
@@ -30,7 +30,7 @@ class WindowOperatorFactory:
     #: where late elements go; None: they are dropped and counted in ``numLateRecordsDropped``
     late_tag_id: str | None = None
     #: narrows results to the output type
-    converter: ListConverter | None = None
+    converter: Converter | None = None
 
     keyed: bool = field(default=True, init=False)
     has_subtask_state: bool = field(default=False, init=False)

@@ -10,61 +10,61 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import Any
 
-from flinkish.common.typeinfo.base import ListConverter
-from flinkish.core.output_tag import OutputTag
 from flinkish.runtime.operator import Output
+from flinkish.runtime.side_outputs import Converter, emit
 
 #: A watermark may fire millions of windows; their results must not all wait in memory.
 _FLUSH_SIZE = 10_000
 
 
 class WindowOutput:
-    """Results of windows on their way to the next operator. Empty between two calls of the operator."""
+    """Results of windows on their way to the next operator. Empty between two calls of the operator.
 
-    def __init__(self, output: Output, converter: ListConverter | None) -> None:
+    ``tagged``: results may be ``tag, value`` for side outputs; those of a mere fold are never looked into.
+    """
+
+    def __init__(self, output: Output, converter: Converter | None, tagged: bool, late_tag_id: str | None) -> None:
         self._output = output
         self._converter = converter
+        self._tagged = tagged
+        self._late_tag_id = late_tag_id
         self._values: list[Any] = []
         self._timestamps: list[int] = []
-        self._sides: dict[str, tuple[list[Any], list[int]]] = {}
+        self._late_values: list[Any] = []
+        self._late_timestamps: list[int] = []
 
-    def emit(self, values: list[Any], timestamp_ms: int) -> None:
-        """Results of one timestamp for the main output."""
-        self._values += values
-        self._timestamps += repeat(timestamp_ms, len(values))
-        if len(self._values) >= _FLUSH_SIZE:
-            self._flush_main()
-
-    def emit_results(self, results: Iterable[Any] | None, timestamp_ms: int) -> None:
-        """What a window function returned: an iterable of results, ``tag, value`` for side outputs, or None."""
+    def emit(self, results: Iterable[Any] | None, timestamp_ms: int) -> None:
+        """Results of one timestamp, lazy or not; None is none."""
         if not results:
             return
-        main = []
-        for result in results:
-            if type(result) is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
-                self.emit_side(result[0].tag_id, result[1], timestamp_ms)
-            else:
-                main.append(result)
-        self.emit(main, timestamp_ms)
+        values = self._values
+        before = len(values)
+        values.extend(results)
+        self._timestamps.extend(repeat(timestamp_ms, len(values) - before))
+        if len(values) >= _FLUSH_SIZE:
+            self._flush_results()
 
-    def emit_side(self, tag_id: str, value: Any, timestamp_ms: int) -> None:
-        """One record for a side output."""
-        side = self._sides.get(tag_id)
-        if side is None:
-            side = self._sides[tag_id] = ([], [])
-        side[0].append(value)
-        side[1].append(timestamp_ms)
+    def emit_late(self, value: Any, timestamp_ms: int) -> bool:
+        """An element that is too late for all its windows; False if there is no side output for such."""
+        if self._late_tag_id is None:
+            return False
+        self._late_values.append(value)
+        self._late_timestamps.append(timestamp_ms)
+        return True
 
     def flush(self) -> None:
         """Hand on everything."""
         if self._values:
-            self._flush_main()
-        if self._sides:
-            sides, self._sides = self._sides, {}
-            for tag_id, (values, timestamps) in sides.items():
-                self._output.collect_side(tag_id, values, timestamps)
+            self._flush_results()
+        if self._late_values and self._late_tag_id is not None:
+            values, self._late_values = self._late_values, []
+            timestamps, self._late_timestamps = self._late_timestamps, []
+            self._output.collect_side(self._late_tag_id, values, timestamps)
 
-    def _flush_main(self) -> None:
+    def _flush_results(self) -> None:
         values, self._values = self._values, []
         timestamps, self._timestamps = self._timestamps, []
-        self._output.collect(values if self._converter is None else self._converter(values), timestamps)
+        if self._tagged:
+            emit(values, timestamps, self._output, self._converter)
+        else:
+            self._output.collect(values if self._converter is None else self._converter(values), timestamps)

@@ -1,0 +1,79 @@
+"""Every level behind the sources: ONE ``groupBy(address).applyInPandasWithState`` for all its vertices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from flinkish.runtime.buffer import Buffer, decode
+from flinkish.runtime.task import EpochStamp, Row
+from flinkish.runtime.task_manager import StoredChannel
+from flinkish.spark.rows import ROW_SCHEMA, STATE_SCHEMA
+from flinkish.spark.worker import Deployment, current_epoch, failures_marked
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql.streaming.state import GroupState
+
+
+def level_rows(frame: Any, deployment: Deployment, level: int) -> Any:
+    """Run a level over the rows addressed to it."""
+    # a real projection before the grouping: without it a second stateful operator in the query fails with
+    # "ColumnarBatchRow cannot be cast to UnsafeRow"
+    addressed = frame.withColumn("address", F.expr("address & 2147483647"))
+    return addressed.groupBy("address").applyInPandasWithState(
+        LevelFunction(deployment, level), ROW_SCHEMA, STATE_SCHEMA, "append", "NoTimeout"
+    )
+
+
+@dataclass(frozen=True)
+class LevelFunction:
+    """One call is one channel in one epoch."""
+
+    deployment: Deployment
+    level: int
+
+    def __call__(self, key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        """Run the channel, or let rows in transit pass."""
+        with failures_marked():
+            target = self.deployment.book().target(self.level, key[0])
+            if target is None:
+                for frame in frames:
+                    yield self._readdressed(frame)
+                return
+            rows = self._run(target, frames, state)
+            if rows:
+                yield self._frame(rows)
+
+    def _run(self, target: tuple[int, int], frames: Iterator[pd.DataFrame], state: GroupState) -> list[Row]:
+        header, body = state.get if state.exists else (None, None)
+        stored = StoredChannel(header, lambda: body)
+        stamp = EpochStamp(current_epoch(), state.getCurrentProcessingTimeMs())
+        manager = self.deployment.task_manager()
+        result, rows = manager.run_channel(*target, stored, _buffers(frames), stamp)
+        if result is not None:
+            state.update((result.header.encode(), result.body if result.body_written else body))
+        return rows
+
+    def _readdressed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        book, level = self.deployment.book(), self.level + 1
+        frame["address"] = [book.address(level, *place) for place in zip(frame["vertex"], frame["channel"])]
+        return frame[["address", "vertex", "channel", "buffer"]]
+
+    def _frame(self, rows: list[Row]) -> pd.DataFrame:
+        import pandas as pd
+
+        book = self.deployment.book()
+        addresses = [book.address(self.level + 1, vertex, channel) for vertex, channel, _ in rows]
+        vertices, channels, buffers = zip(*rows)
+        return pd.DataFrame({"address": addresses, "vertex": vertices, "channel": channels, "buffer": buffers})
+
+
+def _buffers(frames: Iterator[pd.DataFrame]) -> Iterator[Buffer]:
+    for frame in frames:
+        for data in frame["buffer"]:
+            if data is not None:
+                yield decode(data)

@@ -1,0 +1,49 @@
+"""The rows between Spark stages: buffers, addressed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from flinkish.runtime.task import Row
+from flinkish.spark.addressing import AddressBook
+
+#: Schema of the rows between stages, in Spark's DDL. ``address`` is the grouping value of the next level.
+ROW_SCHEMA = "address int, vertex int, channel int, buffer binary"
+
+#: Schema of a channel's state.
+STATE_SCHEMA = "header binary, body binary"
+
+_ARROW_SCHEMA = pa.schema(
+    [("address", pa.int32()), ("vertex", pa.int32()), ("channel", pa.int32()), ("buffer", pa.binary())]
+)
+
+#: Bytes of buffers in one Arrow batch: Spark counts rows, we bound the size.
+MAX_BATCH_BYTES = 32 * 1024 * 1024
+
+
+def to_arrow(rows: Iterable[Row], book: AddressBook, next_level: int) -> Iterable[pa.RecordBatch]:
+    """Rows as Arrow batches of bounded size."""
+    share: list[Row] = []
+    size = 0
+    for row in rows:
+        share.append(row)
+        size += len(row[2])
+        if size >= MAX_BATCH_BYTES:
+            yield _batch(share, book, next_level)
+            share, size = [], 0
+    if share:
+        yield _batch(share, book, next_level)
+
+
+def _batch(rows: list[Row], book: AddressBook, next_level: int) -> pa.RecordBatch:
+    vertices, channels, buffers = zip(*rows)
+    addresses = [book.address(next_level, vertex, channel) for vertex, channel in zip(vertices, channels)]
+    columns = [
+        pa.array(addresses, pa.int32()),
+        pa.array(vertices, pa.int32()),
+        pa.array(channels, pa.int32()),
+        pa.array(buffers, pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_ARROW_SCHEMA)

@@ -1,0 +1,125 @@
+"""What travels to the Python workers, and how a worker finds its TaskManager."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark import TaskContext
+
+from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.task_manager import TaskManager, task_manager
+from flinkish.spark.addressing import AddressBook
+
+_MARK = re.compile(r"<flinkish-error>([A-Za-z0-9+/=]+)</flinkish-error>")
+
+#: Spark's local property that holds the number of the running epoch.
+_BATCH_ID = "streaming.sql.batchId"
+
+
+class WorkerFailure(Exception):
+    """Carries a typed error through the JVM, which keeps only the text of a Python exception."""
+
+
+@contextmanager
+def failures_marked() -> Iterator[None]:
+    """Turn typed errors into ones that survive the way to the driver."""
+    try:
+        yield
+    except FlinkishError as error:
+        data = base64.b64encode(pickle.dumps(error)).decode()
+        raise WorkerFailure(f"{error}\n<flinkish-error>{data}</flinkish-error>") from None
+
+
+def typed_failure(text: str) -> FlinkishError | None:
+    """The typed error inside the text of a Spark exception, if there is one."""
+    found = _MARK.search(text)
+    if found is None:
+        return None
+    error = pickle.loads(base64.b64decode(found.group(1)))
+    return error if isinstance(error, FlinkishError) else None
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A pickled job graph. Small functions carry it; a worker unpickles it once per attempt."""
+
+    job_id: str
+    attempt: int
+    partitions: int
+    blob: bytes
+
+    def task_manager(self) -> TaskManager:
+        """This worker's TaskManager for the job."""
+        return task_manager(self.job_id, self.attempt, self._load)
+
+    def job(self) -> JobDescriptor:
+        """The job graph."""
+        return self.task_manager().job
+
+    def book(self) -> AddressBook:
+        """The addresses of the job, computed once per worker and attempt."""
+        key = (self.job_id, self.attempt)
+        book = _books.get(key)
+        if book is None:
+            book = _books[key] = AddressBook(self.job(), self.partitions)
+        return book
+
+    def _load(self) -> JobDescriptor:
+        job = pickle.loads(self.blob)
+        assert isinstance(job, JobDescriptor)
+        return job
+
+
+_books: dict[tuple[str, int], AddressBook] = {}
+
+
+def deploy(job: JobDescriptor, partitions: int) -> Deployment:
+    """Pickle a job graph. UnserializableFunctionError names the operator that cannot travel."""
+    from pyspark import cloudpickle
+
+    try:
+        blob = cloudpickle.dumps(job)
+    except Exception as error:
+        raise _unserializable(job, error) from error
+    return Deployment(job.job_id, job.attempt, partitions, blob)
+
+
+def _unserializable(job: JobDescriptor, error: Exception) -> UnserializableFunctionError:
+    from pyspark import cloudpickle
+
+    where = f"job '{job.name}'"
+    for vertex in job.vertices:
+        for descriptor in vertex.operators:
+            try:
+                cloudpickle.dumps((descriptor.factory, [edge.partitioner for edge in descriptor.edges]))
+            except Exception as inner:
+                where = f"job '{job.name}', operator '{descriptor.name}' (uid {descriptor.uid})"
+                error = inner
+                break
+    return UnserializableFunctionError(
+        f"a function cannot be sent to the workers: {error}",
+        where=where,
+        expected="functions that capture only what can be pickled",
+        hint="create connections, locks, files and Spark objects in open(), not where the function is defined",
+    )
+
+
+def current_epoch() -> int:
+    """The number of the running epoch, inside a task."""
+    context = TaskContext.get()
+    text = context.getLocalProperty(_BATCH_ID) if context is not None else None
+    if text is None:
+        raise InternalError("a task runs outside of an epoch", hint="please report this")
+    return int(text)
+
+
+def current_partition() -> int:
+    """The number of the running Spark task's partition."""
+    context = TaskContext.get()
+    return context.partitionId() if context is not None else 0
