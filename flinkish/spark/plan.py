@@ -1,0 +1,72 @@
+"""The Spark plan of a job: the union of its sources, then one stateful stage per level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+from flinkish.core.source import DataFrameSource, SourceLimits
+from flinkish.errors import InternalError
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.spark.level_stage import level_rows
+from flinkish.spark.rows import ROW_SCHEMA
+from flinkish.spark.source_stage import control_rows, frame_source_rows, generated_source_rows
+from flinkish.spark.worker import Deployment
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """How one run of the query differs from another run of the same job."""
+
+    #: the epochs of this run carry the end of the sources that Spark reads
+    end_of_input: bool = False
+    #: generated sources give everything in one epoch
+    whole_sources: bool = False
+    #: no bound on what an epoch takes in
+    unlimited: bool = False
+    #: channels must be called without data, or ends be announced
+    control: bool = False
+    #: ticks that passed before this query's first one (after a restore)
+    first_tick: int = 0
+    #: vertex -> offsets to start from (after a restore)
+    start_offsets: dict[int, str] = field(default_factory=dict)
+    #: directory with the rows of a savepoint to take in, or None
+    restore_rows: str | None = None
+
+
+def build_plan(
+    spark: Any, job: JobDescriptor, sources: dict[int, Any], deployment: Deployment, options: PlanOptions
+) -> Any:
+    """The streaming DataFrame whose rows are what leaves the job. ``sources``: vertex -> Source, as the program has it."""
+    inputs = [
+        _source_rows(spark, job, vertex_id, source, deployment, options) for vertex_id, source in sorted(sources.items())
+    ]
+    if options.control:
+        inputs.append(control_rows(spark, deployment, options.end_of_input))
+    if options.restore_rows is not None:
+        # the whole directory is one file source: taken in by the first epoch, never again
+        inputs.append(spark.readStream.schema(ROW_SCHEMA).parquet(options.restore_rows))
+    if not inputs:
+        raise InternalError("a job without sources", hint="please report this")
+    frame = reduce(lambda left, right: left.unionByName(right), inputs)
+    for level in range(1, job.levels + 1):
+        frame = level_rows(frame, deployment, level)
+    return frame
+
+
+def _source_rows(
+    spark: Any, job: JobDescriptor, vertex_id: int, source: Any, deployment: Deployment, options: PlanOptions
+) -> Any:
+    vertex = job.vertex(vertex_id)
+    if not isinstance(source, DataFrameSource):
+        return generated_source_rows(spark, deployment, vertex, options.first_tick, options.whole_sources)
+    settings = job.settings
+    unbounded = 2**62
+    limits = SourceLimits(
+        max_records=unbounded if options.unlimited else settings.max_records_per_epoch,
+        max_bytes=unbounded if options.unlimited else settings.max_bytes_per_epoch,
+        batch_size=settings.source_batch_size,
+    )
+    frame = source.load(spark, limits, options.start_offsets.get(vertex_id))
+    return frame_source_rows(frame, deployment, vertex_id)

@@ -1,0 +1,155 @@
+"""The Spark session a job runs in: the active one, or one made for it; and the settings that the mechanism needs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from flinkish.common.configuration import Configuration
+from flinkish.errors import EnvironmentVersionError
+
+MIN_PYTHON = (3, 10)
+MIN_JAVA = 17
+MIN_SPARK = (4, 0)
+
+#: Creates each log file once and atomically enough on a local file system, without starting a process for permissions.
+_LOCAL_FILE_MANAGER = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+
+
+def check_versions(java_version: str | None = None, python_version: tuple[int, ...] | None = None) -> None:
+    """Refuse a Python or Java that is too old, before anything fails in a strange way."""
+    python = python_version or sys.version_info[:3]
+    if python < MIN_PYTHON:
+        raise EnvironmentVersionError(
+            f"Python {'.'.join(map(str, python))} is too old",
+            expected=f"Python {'.'.join(map(str, MIN_PYTHON))} or newer",
+            hint="install a newer Python and create the virtual environment with it",
+        )
+    if java_version is not None:
+        major = _java_major(java_version)
+        if major is not None and major < MIN_JAVA:
+            raise EnvironmentVersionError(
+                f"Java {java_version} is too old",
+                expected=f"Java {MIN_JAVA} or newer",
+                hint="install a newer Java and set JAVA_HOME to it",
+            )
+
+
+def _java_major(text: str) -> int | None:
+    found = re.search(r"(\d+)(?:\.(\d+))?", text)
+    if found is None:
+        return None
+    major = int(found.group(1))
+    return int(found.group(2) or 0) if major == 1 else major
+
+
+def installed_java() -> str | None:
+    """The version that ``java -version`` reports; None when there is no Java to ask."""
+    home = os.environ.get("JAVA_HOME")
+    command = os.path.join(home, "bin", "java") if home else "java"
+    try:
+        answer = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "([^"]+)"', answer.stderr + answer.stdout)
+    return found.group(1) if found else None
+
+
+def get_session(configuration: Configuration, app_name: str) -> Any:
+    """The active session, or a local one."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    check_versions(installed_java())
+    if os.environ.get("SPARK_REMOTE") or os.environ.get("SPARK_CONNECT_MODE_ENABLED"):
+        return SparkSession.builder.getOrCreate()
+    return _local_session(configuration, app_name)
+
+
+def _local_session(configuration: Configuration, app_name: str) -> Any:
+    from pyspark.conf import SparkConf
+    from pyspark.sql import SparkSession
+
+    submitted = SparkConf()
+    builder = SparkSession.builder.appName(app_name)
+    master = configuration.get_string("spark.master", submitted.get("spark.master", "local[*]") or "local[*]")
+    if master.startswith("local"):
+        # executors start `python3` from the PATH otherwise, which is not the virtual environment's
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = builder.master(master)
+    for key, value in _session_settings().items():
+        if not submitted.contains(key):
+            builder = builder.config(key, value)
+    for key in configuration.key_set():
+        if key.startswith("spark."):
+            builder = builder.config(key, configuration.get_string(key, ""))
+    if not submitted.contains("spark.jars") and not submitted.contains("spark.jars.packages"):
+        builder = _with_delta(builder, configuration)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _with_delta(builder: Any, configuration: Configuration) -> Any:
+    if configuration.contains_key("spark.jars") or configuration.contains_key("spark.jars.packages"):
+        return builder
+    from delta import configure_spark_with_delta_pip
+
+    return configure_spark_with_delta_pip(builder)
+
+
+def _session_settings() -> dict[str, str]:
+    return {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.python.unix.domain.socket.enabled": "false" if platform.system() == "Windows" else "true",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.ui.enabled": "false",
+        "spark.databricks.delta.snapshotPartitions": "2",
+    }
+
+
+def query_settings(state_backend: str, partitions: int, batch_size: int, local_files: bool) -> dict[str, str]:
+    """The settings that a job's query needs (``docs/architecture.md`` says why each)."""
+    settings = {
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.streaming.unsupportedOperationCheck": "false",
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB if state_backend == "rocksdb" else _HDFS,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(batch_size),
+        "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.minBatchesToRetain": "10",
+    }
+    if state_backend == "rocksdb":
+        settings["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] = "true"
+    if local_files:
+        settings["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_FILE_MANAGER
+    return settings
+
+
+@contextmanager
+def settings_in_force(spark: Any, settings: dict[str, str]) -> Iterator[None]:
+    """Set them while a query is being started: Spark copies the session's settings at that moment."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
