@@ -1,0 +1,75 @@
+"""State tables: live dicts, and what was changed."""
+
+from __future__ import annotations
+
+from flinkish.runtime.state.state_table import StateTable
+
+
+def test_a_namespace_gives_the_same_live_dict_each_time() -> None:
+    table = StateTable("s", "value")
+    table.namespace(None)["a"] = 1
+    assert table.namespace(None) == {"a": 1}
+    assert table.existing(None) is table.namespace(None)
+    assert table.existing("other") is None
+
+
+def test_one_and_one_point_zero_and_true_are_one_key() -> None:
+    table = StateTable("s", "value")
+    values = table.namespace(None)
+    values[1] = "int"
+    values[1.0] = "float"
+    values[True] = "bool"
+    assert values == {1: "bool"}
+    table.mark_all(None, [1, 1.0, True])
+    assert table.changed_keys() == {(None, 1)}
+
+
+def test_changes_are_what_was_marked_until_they_are_forgotten() -> None:
+    table = StateTable("s", "value")
+    table.mark_all(None, [])
+    assert not table.changed
+    table.mark(None, "a")
+    table.mark_all("w", ["b", "c", "b"])
+    assert table.changed_keys() == {(None, "a"), ("w", "b"), ("w", "c")}
+    table.forget_changes()
+    assert not table.changed and table.changed_keys() == set()
+
+
+def test_remove_marks_only_what_was_there() -> None:
+    table = StateTable("s", "value")
+    table.remove(None, "a")
+    assert not table.changed
+    table.namespace(None)["a"] = 1
+    table.remove(None, "a")
+    assert table.changed_keys() == {(None, "a")}
+    assert table.namespace(None) == {}
+
+
+def test_drop_removes_a_namespace_and_marks_its_keys_while_namespaces_are_iterated() -> None:
+    table = StateTable("s", "value")
+    for namespace in ("w1", "w2"):
+        table.namespace(namespace).update(a=1, b=2)
+    for namespace in table.namespaces():
+        table.drop(namespace)
+    table.drop("never there")
+    assert table.changed_keys() == {(w, k) for w in ("w1", "w2") for k in "ab"}
+    assert list(table.namespaces()) == []
+
+
+def test_the_void_namespace_keeps_its_dict_when_it_is_dropped() -> None:
+    table = StateTable("s", "value")
+    held = table.namespace(None)
+    held["a"] = 1
+    table.drop(None)
+    assert held == {} and table.namespace(None) is held
+
+
+def test_prune_forgets_empty_namespaces_only() -> None:
+    table = StateTable("s", "value")
+    held = table.namespace(None)
+    table.namespace("empty")
+    table.namespace("full")["a"] = 1
+    table.prune()
+    assert list(table.namespaces()) == [None, "full"]
+    assert table.namespace(None) is held
+    assert dict(table.items()) == {"full": {"a": 1}}

@@ -1,0 +1,165 @@
+"""The timer queue against a list that is searched for the smallest timer each time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flinkish.core.time_domain import TimeDomain
+from flinkish.runtime.state.timer_queue import TimerQueue
+
+EVENT, PROCESSING = TimeDomain.EVENT_TIME, TimeDomain.PROCESSING_TIME
+
+_timers = st.tuples(
+    st.sampled_from(TimeDomain), st.integers(0, 6), st.sampled_from("abc"), st.sampled_from([None, (0, 10)])
+)
+_actions = st.one_of(
+    st.tuples(st.just("register"), _timers),
+    st.tuples(st.just("delete"), _timers),
+    st.tuples(st.just("register_all"), _timers, st.lists(st.sampled_from("abcd"))),
+    st.tuples(st.just("pop"), st.sampled_from(TimeDomain), st.integers(0, 6)),
+    st.tuples(st.just("reload")),
+)
+
+
+class Model:
+    """Timers in the order of registration."""
+
+    def __init__(self) -> None:
+        self.timers: list[tuple[Any, ...]] = []
+
+    def register(self, timer: tuple[Any, ...]) -> bool:
+        if timer in self.timers:
+            return False
+        self.timers.append(timer)
+        return True
+
+    def delete(self, timer: tuple[Any, ...]) -> bool:
+        if timer not in self.timers:
+            return False
+        self.timers.remove(timer)
+        return True
+
+    def next(self, domain: TimeDomain) -> int | None:
+        return min((timer[1] for timer in self.timers if timer[0] is domain), default=None)
+
+    def pop(self, domain: TimeDomain, upto_ms: int) -> tuple[Any, ...] | None:
+        due = [timer for timer in self.timers if timer[0] is domain and timer[1] <= upto_ms]
+        if not due:
+            return None
+        first = min(due, key=lambda timer: timer[1])
+        self.timers.remove(first)
+        return first[1:]
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(_actions, max_size=40), st.data())
+def test_timers_fire_like_those_of_a_searched_list_whatever_happens_while_they_fire(
+    actions: list[Any], data: st.DataObject
+) -> None:
+    queue, model = TimerQueue(), Model()
+
+    def change(name: str, timer: tuple[Any, ...]) -> None:
+        assert getattr(queue, name)(*timer) == getattr(model, name)(timer)
+
+    for action in actions:
+        if action[0] in ("register", "delete"):
+            change(action[0], action[1])
+        elif action[0] == "register_all":
+            domain, timestamp_ms, _, namespace = action[1]
+            queue.register_all(domain, timestamp_ms, action[2], namespace)
+            for key in action[2]:
+                model.register((domain, timestamp_ms, key, namespace))
+        elif action[0] == "reload":
+            queue = reloaded(queue)
+        else:
+            fired = 0
+            for popped in queue.pop_due(action[1], action[2]):
+                assert popped == model.pop(action[1], action[2])
+                fired += 1
+                if fired < 30 and data.draw(st.booleans()):
+                    change(data.draw(st.sampled_from(["register", "delete"])), data.draw(_timers))
+                if fired > 60:
+                    break
+            else:
+                assert model.pop(action[1], action[2]) is None
+        assert len(queue) == len(model.timers)
+        for domain in TimeDomain:
+            assert queue.next(domain) == model.next(domain)
+
+
+def reloaded(queue: TimerQueue) -> TimerQueue:
+    again = TimerQueue()
+    for domain in TimeDomain:
+        again.load_runs(domain, queue.runs(domain))
+    assert not again.changed
+    return again
+
+
+def test_a_timer_that_is_registered_again_while_it_fires_fires_again() -> None:
+    queue = TimerQueue()
+    queue.register(EVENT, 5, "a")
+    fired = []
+    for timestamp_ms, key, _ in queue.pop_due(EVENT, 10):
+        fired.append((timestamp_ms, key))
+        if len(fired) < 3:
+            queue.register(EVENT, 5, "a")
+    assert fired == [(5, "a")] * 3
+
+
+def test_an_earlier_timer_registered_while_others_fire_comes_next() -> None:
+    queue = TimerQueue()
+    queue.register_all(EVENT, 5, ["a", "b", "c"])
+    fired = []
+    for timestamp_ms, key, _ in queue.pop_due(EVENT, 10):
+        fired.append((timestamp_ms, key))
+        if key == "a":
+            queue.register(EVENT, 1, "late")
+    assert fired == [(5, "a"), (1, "late"), (5, "b"), (5, "c")]
+
+
+def test_a_timer_deleted_while_another_of_its_time_fires_does_not_fire() -> None:
+    queue = TimerQueue()
+    queue.register_all(EVENT, 5, ["a", "b", "c"])
+    fired = []
+    for _, key, _ in queue.pop_due(EVENT, 10):
+        fired.append(key)
+        queue.delete(EVENT, 5, "b")
+    assert fired == ["a", "c"]
+
+
+def test_what_is_not_consumed_stays() -> None:
+    queue = TimerQueue()
+    queue.register_all(EVENT, 5, ["a", "b"])
+    next(queue.pop_due(EVENT, 10))
+    assert list(queue.pop_due(EVENT, 10)) == [(5, "b", None)]
+
+
+def test_the_two_domains_do_not_see_each_other() -> None:
+    queue = TimerQueue()
+    queue.register(EVENT, 5, "a")
+    queue.register(PROCESSING, 3, "a")
+    assert (queue.next(EVENT), queue.next(PROCESSING)) == (5, 3)
+    assert list(queue.pop_due(PROCESSING, 10)) == [(3, "a", None)]
+    assert queue.next(EVENT) == 5
+
+
+def test_a_hundred_thousand_timers_of_one_time_are_popped_one_by_one() -> None:
+    queue = TimerQueue()
+    queue.register_all(EVENT, 5, range(100_000))
+    assert [key for _, key, _ in queue.pop_due(EVENT, 5)] == list(range(100_000))
+
+
+def test_only_what_came_or_went_is_reported_as_changed() -> None:
+    queue = TimerQueue()
+    queue.register(EVENT, 5, "a", "w")
+    queue.register(EVENT, 5, "b")
+    assert queue.changed_keys() == {("w", "a"), (None, "b")}
+    queue.forget_changes()
+    assert not queue.register(EVENT, 5, "b")
+    assert not queue.delete(EVENT, 7, "b")
+    assert not queue.changed
+    list(queue.pop_due(EVENT, 5))
+    assert queue.changed_keys() == {("w", "a"), (None, "b")}
