@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks.contract import Result
 
 ROOT = Path(__file__).resolve().parent.parent
+_PYFLINK = "benchmarks.pipelines.pyflink_job"
 
 
 @dataclass(frozen=True)
@@ -51,16 +52,18 @@ class Row:
 
 def engines(pyflink_python: str, bytewax_python: str) -> list[Engine]:
     """All engines, flinkish first. Slow ones get a part of the data, so that the whole command ends in minutes."""
-    part = {("sum", 1_000): 8, ("sum", 200_000): 3, ("window", 1_000): 20}
-    some = {("sum", 1_000): 9, ("sum", 200_000): 6, ("window", 1_000): 6}
-    half = dict.fromkeys(some, 10)
     return [
         Engine("flinkish", "benchmarks.pipelines.flinkish_job", "pyspark"),
-        Engine("per key by hand", "benchmarks.pipelines.spark_per_key", "pyspark", files=tuple(part.items())),
+        Engine("per key by hand", "benchmarks.pipelines.spark_per_key", "pyspark", files=_files(8, 3, 20)),
         Engine("Python loop", "benchmarks.pipelines.python_loop", "pyarrow"),
-        Engine("PyFlink", "benchmarks.pipelines.pyflink_job", "pyflink", pyflink_python, files=tuple(some.items())),
-        Engine("bytewax", "benchmarks.pipelines.bytewax_job", "bytewax", bytewax_python, files=tuple(half.items())),
+        Engine("PyFlink process", _PYFLINK, "pyflink", pyflink_python, ("--mode", "process"), _files(9, 4, 6)),
+        Engine("PyFlink thread", _PYFLINK, "pyflink", pyflink_python, ("--mode", "thread"), _files(12, 12, 6)),
+        Engine("bytewax", "benchmarks.pipelines.bytewax_job", "bytewax", bytewax_python, files=_files(10, 10, 5)),
     ]
+
+
+def _files(sum_few_users: int, sum_many_users: int, window: int) -> tuple[tuple[tuple[str, int], int], ...]:
+    return (("sum", 1_000), sum_few_users), (("sum", 200_000), sum_many_users), (("window", 1_000), window)
 
 
 def is_installed(engine: Engine) -> bool:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+import sysconfig
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,6 @@ from pyflink.datastream import (
     FilterFunction,
     FlatMapFunction,
     ProcessWindowFunction,
-    RuntimeContext,
     StreamExecutionEnvironment,
 )
 from pyflink.datastream.connectors.number_seq import NumberSequenceSource
@@ -61,11 +63,6 @@ class DictSink(FilterFunction):  # type: ignore[misc]
     def __init__(self, pipeline: str, directory: str) -> None:
         self._pipeline, self._directory = pipeline, directory
         self._found: dict[Any, Any] = {}
-        self._subtask = 0
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        """Learn the subtask, for the name of the file of figures."""
-        self._subtask = runtime_context.get_index_of_this_subtask()
 
     def filter(self, value: Any) -> bool:
         """Take one value."""
@@ -82,7 +79,7 @@ class DictSink(FilterFunction):  # type: ignore[misc]
             figures: dict[str, Any] = contract.sum_check(self._found)
         else:
             figures = contract.window_check(len(values), sum(v[0] for v in values), sum(v[1] for v in values))
-        Path(self._directory, f"{self._subtask}.json").write_text(json.dumps(figures))
+        Path(self._directory, f"{uuid.uuid4().hex}.json").write_text(json.dumps(figures))
 
 
 class ClickTime(TimestampAssigner):  # type: ignore[misc]
@@ -189,6 +186,9 @@ def main() -> None:
     parser.add_argument("--bundle-size", type=int, default=100_000)
     parser.add_argument("--bundle-ms", type=int, default=1_000)
     options = parser.parse_args()
+    # In thread mode the JVM embeds an interpreter that does not know of virtual environments.
+    search_path = [os.environ.get("PYTHONPATH", ""), sysconfig.get_paths()["purelib"]]
+    os.environ["PYTHONPATH"] = os.pathsep.join(search_path)
     paths = contract.files_of(options)
     short = paths[: max(2, len(paths) // 3)]
     meter = contract.Meter()
