@@ -69,7 +69,7 @@ def _number_and_unit(text: str, expected: str) -> tuple[int, str]:
     match = _NUMBER_AND_UNIT.fullmatch(text)
     if match is None:
         raise ValueError(f"expected {expected}")
-    return int(match[1]), match[2].lower()
+    return int(match[1]), match[2].lower().replace("\u03bc", "\u00b5")  # two letters mu look the same
 
 
 def parse_boolean(text: str) -> bool:
@@ -137,19 +137,24 @@ def unquote(text: str) -> str:
 
 
 def _split(text: str, separator: str, maximum: int = 0) -> list[str]:
-    """Split at ``separator`` outside quotes, into at most ``maximum`` parts if that is not 0."""
+    """Split at ``separator`` outside quotes, into at most ``maximum`` parts if that is not 0.
+
+    A quote opens only where an item begins (at the start or after a separator of any kind): ``it's`` is plain text.
+    A doubled quote closes and opens again, so it needs no care here.
+    """
     parts: list[str] = []
-    current = quote = ""
-    for char in text:
+    start, quote, item_begins = 0, "", True
+    for position, char in enumerate(text):
         if quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"" and not current.strip():
+            if char == quote:
+                quote = ""
+                item_begins = text[position + 1 : position + 2] == char
+            continue
+        if char in "'\"" and item_begins:
             quote = char
         elif char == separator and (not maximum or len(parts) < maximum - 1):
-            parts.append(current)
-            current = ""
-            continue
-        elif char in "'\"" and current.strip()[0] == char:
-            quote = char  # the second half of a doubled quote
-        current += char
-    return [*parts, current]
+            parts.append(text[start:position])
+            start = position + 1
+        if not char.isspace():
+            item_begins = char in ",:;"
+    return [*parts, text[start:]]

@@ -1,7 +1,7 @@
 """How a CSV line is written (``CsvDialect``) and how one field of it becomes a value.
 
 Arrays, lists and nested Rows are one field whose elements stand between the array element delimiters; bytes are
-base64. A field of them that is empty is an empty array.
+base64. A field of them that is empty is an empty array (and so is one element that is empty: CSV has no more to say).
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flinkish.common.serialization import abbreviated
 from flinkish.common.typeinfo import PrimitiveArrayTypeInfo, RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.typeinfo.basic import BasicType, BasicTypeInfo
 from flinkish.common.typeinfo.collections import _SequenceTypeInfo
 from flinkish.common.types import _create_row
+from flinkish.errors import TypeMismatchError
 from flinkish.formats._values import Reader, read_bytes, text_of_temporal, text_reader, unwrapped
 
 
@@ -93,12 +95,10 @@ def _writer(type_info: TypeInformation, dialect: CsvDialect) -> Callable[[Any], 
         return lambda value: base64.b64encode(value).decode("ascii")
     if isinstance(type_info, _SequenceTypeInfo):
         write_element = field_writer(type_info.elem_type, dialect)
-        return lambda value: dialect.array_element_delimiter.join([write_element(item) for item in value])
+        return lambda value: _joined([write_element(item) for item in value], dialect)
     if isinstance(type_info, RowTypeInfo):
         writers = [field_writer(item, dialect) for item in type_info.get_field_types()]
-        return lambda value: dialect.array_element_delimiter.join(
-            [write(item) for write, item in zip(writers, value, strict=True)]
-        )
+        return lambda value: _joined([write(item) for write, item in zip(writers, value, strict=True)], dialect)
     if text_reader(type_info) is None:
         raise TypeError(f"{type_info!r} has no form in CSV; expected a basic or time type, an array, a LIST or a ROW")
     if isinstance(type_info, BasicTypeInfo):
@@ -107,6 +107,19 @@ def _writer(type_info: TypeInformation, dialect: CsvDialect) -> Callable[[Any], 
             return lambda value: "true" if value else "false"
         return text_of_temporal if kind is BasicType.INSTANT else str
     return text_of_temporal
+
+
+def _joined(parts: list[str], dialect: CsvDialect) -> str:
+    delimiter = dialect.array_element_delimiter
+    for part in parts:
+        if delimiter in part:
+            raise TypeMismatchError(
+                f"the element {abbreviated(part)} holds the array element delimiter {delimiter!r}",
+                where="CsvRowSerializationSchema",
+                expected="elements without it, since CSV cannot tell it from a delimiter",
+                hint="choose another one with set_array_element_delimiter",
+            )
+    return delimiter.join(parts)
 
 
 def _element(read: Reader, dialect: CsvDialect) -> Reader:

@@ -1,7 +1,7 @@
 """Lines of CSV to typed Rows and back (``CsvRow...Schema``). One message is one line.
 
-Rule upheld here: a line is taken apart once, by Python's ``csv`` reader, over a whole list of messages; a message that
-is not exactly one line with the declared number of fields is malformed, never shifted or padded.
+Rule upheld here: each message is taken apart alone, so that a quote left open in one cannot swallow the next; a message
+that is not exactly one line with the declared number of fields is malformed, never shifted or padded.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             raise self._malformed(message, error) from None
 
     def _fields(self, text: str) -> list[str]:
-        # newline="" semantics: a line feed inside quotes belongs to the field
+        if not text.strip("\r\n"):
+            return [""]  # csv takes an empty line for no line; to a Row of one field it is an empty field
+        # newline="": a line feed inside quotes belongs to the field
         lines = list(csv.reader(StringIO(text, newline=""), strict=True, **self._dialect.reader_options()))
         if len(lines) != 1:
             raise Mismatch(text, f"one line of CSV, not {len(lines)}")
@@ -180,7 +182,9 @@ class CsvRowSerializationSchema(SerializationSchema):
         for row in values if convert is None else convert(values):
             buffer.seek(0)
             buffer.truncate()
-            line.writerow([write(item) for write, item in zip(self._writers, row, strict=True)])
+            fields = [write(item) for write, item in zip(self._writers, row, strict=True)]
+            if fields != [""]:
+                line.writerow(fields)
             lines.append((buffer.getvalue() + self._dialect.line_delimiter).encode())
         return lines
 

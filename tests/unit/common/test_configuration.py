@@ -1,0 +1,147 @@
+"""Configuration: typed reading, former names, and the refusal of what no one would read."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from flinkish.common import ConfigOptions, Configuration, Duration
+from flinkish.common.options import checkpointing, core, execution, flinkish, groups, known_keys, lookup, restart
+from flinkish.errors import ConfigurationError
+
+
+def test_values_set_by_one_type_are_read_by_pyflinks_getters():
+    configuration = (
+        Configuration()
+        .set_string("a", "x")
+        .set_integer("b", 2**40)
+        .set_boolean("c", True)
+        .set_float("d", 0.1)
+        .set_bytearray("e", bytearray(b"\x00\xff"))
+    )
+    assert configuration.get_string("a", "") == "x"
+    assert configuration.get_integer("b", 0) == 2**40
+    assert configuration.get_boolean("c", False) is True
+    assert configuration.get_float("d", 0) == 0.1
+    assert configuration.get_bytearray("e", bytearray()) == b"\x00\xff"
+    assert configuration.get_integer("absent", 7) == 7
+    assert configuration.key_set() == {"a", "b", "c", "d", "e"}
+    assert configuration.to_dict()["c"] == "true"
+
+
+def test_a_value_of_another_type_names_the_key():
+    with pytest.raises(ConfigurationError, match="'abc' of the configuration key 'b'.*whole number"):
+        Configuration().set_string("b", "abc").get_integer("b", 0)
+    with pytest.raises(ConfigurationError, match="set_integer"):
+        Configuration().set_string("b", 1)
+
+
+def test_options_are_read_with_their_type_and_default():
+    configuration = Configuration.from_dict({"flinkish.heartbeat.interval": "2 s", "parallelism.default": 3})
+    assert configuration.get(flinkish.HEARTBEAT_INTERVAL) == Duration.of_seconds(2)
+    assert configuration.get(core.PARALLELISM) == 3
+    assert configuration.get(core.MAX_PARALLELISM) is None
+    assert configuration.get(flinkish.EPOCH_MAX_BYTES_PER_SOURCE) == 256 * 2**20
+    assert Configuration().get(restart.EXPONENTIAL_DELAY_RESET_BACKOFF_THRESHOLD) == Duration.of_hours(1)
+
+
+def test_defaults_that_are_collections_are_not_shared():
+    Configuration().get(core.GLOBAL_JOB_PARAMETERS)["a"] = "b"
+    assert Configuration().get(core.GLOBAL_JOB_PARAMETERS) == {}
+
+
+def test_a_value_set_by_option_reads_back():
+    configuration = Configuration()
+    values = [
+        (core.GLOBAL_JOB_PARAMETERS, {"url": "http://x", "empty": ""}),
+        (core.JARS, ["a.jar", "b.jar"]),
+        (checkpointing.INTERVAL, Duration.of_millis(1_500)),
+        (core.OBJECT_REUSE, True),
+        (restart.EXPONENTIAL_DELAY_JITTER_FACTOR, 0.25),
+    ]
+    for option, value in values:
+        assert configuration.set(option, value).get(option) == value
+
+
+def test_former_names_are_read_and_the_present_one_wins():
+    configuration = Configuration.from_dict({"state.checkpoints.dir": "/old", "execution.buffer-timeout": "5"})
+    assert configuration.get(checkpointing.DIRECTORY) == "/old"
+    assert configuration.get(execution.BUFFER_TIMEOUT).to_millis() == 5
+    configuration.set_string("execution.checkpointing.dir", "/new")
+    assert configuration.get(checkpointing.DIRECTORY) == "/new"
+    configuration.validate()
+    configuration.set(checkpointing.DIRECTORY, "/third")
+    assert not configuration.contains_key("state.checkpoints.dir")
+
+
+@pytest.mark.parametrize(
+    ("former", "present"),
+    [
+        ("execution.savepoint.path", "execution.state-recovery.path"),
+        ("state.backend", "state.backend.type"),
+        ("state.savepoints.dir", "execution.checkpointing.savepoint-dir"),
+        ("restart-strategy", "restart-strategy.type"),
+    ],
+)
+def test_flinks_renamed_keys_are_known(former, present):
+    assert lookup(former) is lookup(present)
+
+
+def test_enums_are_read_in_any_case_and_with_either_dash():
+    assert Configuration.from_dict({"execution.runtime-mode": "batch"}).get(execution.RUNTIME_MODE) == "BATCH"
+    mode = Configuration.from_dict({"execution.checkpointing.mode": "exactly-once"}).get(checkpointing.MODE)
+    assert mode == "EXACTLY_ONCE"
+    with pytest.raises(ConfigurationError, match="expected one of STREAMING, BATCH, AUTOMATIC"):
+        Configuration.from_dict({"execution.runtime-mode": "batched"}).validate()
+
+
+def test_an_unknown_key_is_refused_with_the_most_similar_one():
+    with pytest.raises(ConfigurationError) as caught:
+        Configuration.from_dict({"execution.runtime-mod": "BATCH"}).validate()
+    assert "unknown configuration key 'execution.runtime-mod'" in str(caught.value)
+    assert "did you mean 'execution.runtime-mode'?" in str(caught.value)
+
+
+def test_all_faulty_keys_are_named_at_once():
+    with pytest.raises(ConfigurationError, match="2 faulty keys") as caught:
+        Configuration.from_dict({"no.such": "1", "parallelism.default": "two"}).validate()
+    assert "no.such" in str(caught.value) and "'two'" in str(caught.value)
+
+
+def test_keys_of_others_pass_through():
+    keys = ["spark.sql.shuffle.partitions", "s3.endpoint", "taskmanager.memory.process.size", "python.own"]
+    Configuration.from_dict(dict.fromkeys(keys, "x")).validate()
+
+
+def test_a_known_key_under_a_pass_through_prefix_is_still_checked():
+    with pytest.raises(ConfigurationError, match="rest.port"):
+        Configuration.from_dict({"rest.port": "http"}).validate()
+
+
+def test_copies_are_independent_and_prefixes_are_prepended():
+    first = Configuration().set_string("a", "1")
+    second = copy.deepcopy(first).set_string("a", "2")
+    assert first != second
+    assert first == Configuration(first) and hash(first) == hash(Configuration(first))
+    assert Configuration().add_all(first, "p.").to_dict() == {"p.a": "1"}
+    target = {}
+    first.add_all_to_dict(target)
+    assert target == {"a": "1"}
+    assert first.remove_config("a") and not first.remove_config("a")
+
+
+def test_each_registered_option_has_a_meaning_and_a_default_that_reads_back():
+    assert len(known_keys()) > 90
+    for options in groups().values():
+        for option in options:
+            assert option.description, option.key
+            if option.default is not None:
+                assert option.parse(option.format(option.default)) == option.default, option.key
+
+
+def test_options_of_ones_own_are_built_as_in_pyflink():
+    assert ConfigOptions.key("k").int_type().default_value(3).parse("5") == 5
+    assert ConfigOptions.key("k").string_type().no_default_value().default is None
+    with pytest.raises(ConfigurationError, match="32 bits"):
+        ConfigOptions.key("k").int_type().default_value(3).parse(str(2**31))

@@ -1,0 +1,80 @@
+"""Schemas and encoders."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from flinkish.common import ByteArraySchema, Encoder, Row, RowKind, SimpleStringSchema, Types
+from flinkish.common.serialization import DeserializationSchema, RowFieldExtractorSchema, SerializationSchema
+from flinkish.common.text import PRINT_ROW_SEPARATOR, text_writer
+from flinkish.errors import MalformedRecordError, TypeMismatchError
+
+
+def test_strings_go_there_and_back_in_their_charset():
+    schema = pickle.loads(pickle.dumps(SimpleStringSchema("ISO-8859-1")))
+    assert schema.serialize_batch(["ä", None]) == [b"\xe4", None]
+    assert schema.deserialize_batch([b"\xe4", None]) == ["ä", None]
+    assert schema.get_produced_type() == Types.STRING()
+
+
+def test_bytes_that_are_no_text_are_quoted():
+    with pytest.raises(MalformedRecordError, match=r"xff.*not UTF-8 text"):
+        SimpleStringSchema().deserialize(b"ab\xff")
+
+
+def test_records_of_another_type_are_refused():
+    with pytest.raises(TypeMismatchError, match="the record 5 is of type int"):
+        SimpleStringSchema().serialize(5)
+    with pytest.raises(TypeMismatchError, match="expected bytes"):
+        ByteArraySchema().serialize("a")
+    with pytest.raises(ValueError, match="unknown charset"):
+        SimpleStringSchema("klingon")
+
+
+def test_bytes_stay():
+    assert ByteArraySchema().serialize_batch([b"a", bytearray(b"b"), None]) == [b"a", b"b", None]
+    assert ByteArraySchema().deserialize(b"a") == b"a"
+
+
+def test_one_field_of_a_row_is_extracted():
+    schema = RowFieldExtractorSchema(1)
+    assert schema.serialize_batch([Row(1, b"v"), Row(1, None)]) == [b"v", None]
+    with pytest.raises(TypeMismatchError, match="field 1 .* is of type str"):
+        schema.serialize(Row(1, "v"))
+    with pytest.raises(TypeMismatchError, match="no field 1"):
+        schema.serialize(Row(1))
+    with pytest.raises(ValueError, match="non-negative"):
+        RowFieldExtractorSchema(-1)
+
+
+class Reversed(SerializationSchema, DeserializationSchema):
+    def serialize(self, value):
+        return value[::-1].encode()
+
+    def deserialize(self, message):
+        return message.decode()[::-1]
+
+
+def test_schemas_of_ones_own_work_on_lists():
+    assert Reversed().deserialize_batch(Reversed().serialize_batch(["ab", "cd"])) == ["ab", "cd"]
+    assert Reversed().get_produced_type() == Types.PICKLED_BYTE_ARRAY()
+
+
+def test_the_string_encoder_writes_javas_text_for_typed_records_and_pythons_for_others():
+    encoder = Encoder.simple_string_encoder()
+    assert encoder.encode_batch([("a", 1), None]) == b"('a', 1)\nNone\n"
+    typed = encoder.bind(Types.TUPLE([Types.STRING(), Types.INT()]))
+    assert typed.encode(("a", 1)) == b"(a,1)\n"
+    assert pickle.loads(pickle.dumps(typed)).encode(("a", 1)) == b"(a,1)\n"
+
+
+def test_texts_of_typed_records_are_javas():
+    type_info = Types.ROW([Types.STRING(), Types.INT()])
+    row = Row.of_kind(RowKind.UPDATE_AFTER, "a", None)
+    assert text_writer(type_info)(row) == "+U[a, null]"
+    assert text_writer(type_info, PRINT_ROW_SEPARATOR)(row) == "+U[a,null]"
+    assert text_writer(Types.MAP(Types.STRING(), Types.BOOLEAN()))({"k": True}) == "{k=true}"
+    assert text_writer(Types.LIST(Types.INT()))([1, None]) == "[1, null]"
+    assert text_writer(Types.PICKLED_BYTE_ARRAY())(row) == str(row)

@@ -1,0 +1,309 @@
+"""Types check values, narrow them as Java does, and know their Arrow form."""
+
+from __future__ import annotations
+
+import ctypes
+import datetime
+import pickle
+import struct
+from array import array
+from dataclasses import dataclass
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flinkish.common import Instant, Row, RowKind, Types
+from flinkish.common.typeinfo import ExternalTypeInfo, LocalTimeTypeInfo, declared_type
+from flinkish.errors import TypeMismatchError
+
+WORD_COUNT = Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.INT()])
+C_TYPES = [
+    (Types.BYTE(), ctypes.c_int8),
+    (Types.SHORT(), ctypes.c_int16),
+    (Types.INT(), ctypes.c_int32),
+    (Types.LONG(), ctypes.c_int64),
+]
+DAY, CLOCK = datetime.date(2026, 1, 31), datetime.time(12, 30, 0, 5)
+MOMENT = datetime.datetime(2026, 1, 31, 12, 30, 0, 5)
+EXAMPLES = [
+    (Types.STRING(), "a"),
+    (Types.CHAR(), "a"),
+    (Types.BYTE(), -1),
+    (Types.BOOLEAN(), True),
+    (Types.SHORT(), 5),
+    (Types.INT(), 5),
+    (Types.LONG(), 5),
+    (Types.FLOAT(), 0.5),
+    (Types.DOUBLE(), 0.1),
+    (Types.BIG_INT(), 10**30),
+    (Types.BIG_DEC(), Decimal("1.5")),
+    (Types.INSTANT(), Instant(5, 6_000)),
+    (Types.SQL_DATE(), DAY),
+    (Types.SQL_TIME(), CLOCK),
+    (Types.SQL_TIMESTAMP(), MOMENT),
+    (LocalTimeTypeInfo(LocalTimeTypeInfo.TimeType.LOCAL_DATE_TIME), MOMENT),
+    (Types.PICKLED_BYTE_ARRAY(), {"any": object}),
+    (Types.PRIMITIVE_ARRAY(Types.BYTE()), b"ab"),
+    (Types.PRIMITIVE_ARRAY(Types.INT()), [1, 2]),
+    (Types.BASIC_ARRAY(Types.STRING()), ["a", None]),
+    (Types.OBJECT_ARRAY(Types.TUPLE([Types.INT()])), [(1,)]),
+    (Types.LIST(Types.LONG()), [1, None]),
+    (Types.MAP(Types.STRING(), Types.INT()), {"a": None}),
+    (Types.TUPLE([Types.STRING(), Types.INT()]), ("a", 1)),
+    (WORD_COUNT, Row(word="a", count=None)),
+    (Types.ROW([WORD_COUNT, Types.LIST(WORD_COUNT)]), Row(f0=Row(word="a", count=1), f1=[Row(word="b", count=2)])),
+    (ExternalTypeInfo(Types.INT()), 5),
+]
+
+
+@pytest.mark.parametrize(("type_info", "value"), EXAMPLES, ids=lambda item: repr(item)[:40])
+def test_a_value_that_fits_comes_out_unchanged_alone_and_in_a_list(type_info, value):
+    type_info.validate(value)
+    assert type_info.convert(value) == value
+    convert = type_info.batch_converter()
+    if convert is not None:
+        assert convert([value, value]) == [value, value]
+        assert convert([]) == []
+
+
+@pytest.mark.parametrize(("type_info", "value"), EXAMPLES, ids=lambda item: repr(item)[:40])
+def test_types_are_values(type_info, value):
+    copied = pickle.loads(pickle.dumps(type_info))
+    assert copied == type_info
+    assert hash(copied) == hash(type_info)
+    assert repr(copied) == repr(type_info)
+    assert type_info != Types.TUPLE([type_info])
+
+
+@pytest.mark.parametrize(("type_info", "value"), EXAMPLES, ids=lambda item: repr(item)[:40])
+def test_each_type_has_an_arrow_form(type_info, value):
+    batch = type_info.to_record_batch([value, value])
+    assert batch.schema == pa.schema(type_info.to_arrow_fields())
+    assert batch.num_rows == 2
+    assert type_info.to_record_batch([]).num_rows == 0
+
+
+@given(st.integers(-(2**70), 2**70))
+def test_whole_numbers_wrap_as_in_c_and_java(value):
+    for type_info, c_type in C_TYPES:
+        assert type_info.convert(value) == c_type(value).value
+        assert type_info.batch_converter()([value, 1]) == [c_type(value).value, 1]
+
+
+def test_the_narrowing_of_real_pyflink():
+    assert Types.INT().convert(9147483648) == 557549056
+    assert Types.SHORT().convert(43878) == -21658
+
+
+@given(st.floats(allow_nan=False, width=32))
+def test_32_bit_floats_stay(value):
+    assert Types.FLOAT().convert(value) == value
+
+
+@given(st.floats(-1e38, 1e38))
+def test_floats_are_rounded_to_32_bits(value):
+    rounded = struct.unpack("f", struct.pack("f", value))[0]
+    assert Types.FLOAT().convert(value) == rounded
+    assert Types.FLOAT().batch_converter()([value, 1]) == [rounded, 1.0]
+
+
+def test_floats_beyond_the_range_are_infinite():
+    assert Types.FLOAT().batch_converter()([1e39, -1e39]) == [float("inf"), float("-inf")]
+    assert Types.DOUBLE().convert(-(10**400)) == float("-inf")
+
+
+def test_ints_become_floats_and_bools_become_ints_where_declared_so():
+    assert repr(Types.DOUBLE().batch_converter()([1, 2.5])) == "[1.0, 2.5]"
+    assert repr(Types.INT().batch_converter()([True, 2])) == "[1, 2]"
+    assert Types.BOOLEAN().convert(1) is True
+
+
+@pytest.mark.parametrize(
+    ("type_info", "value"),
+    [
+        (Types.INT(), 1.0),
+        (Types.INT(), "1"),
+        (Types.INT(), None),
+        (Types.STRING(), 1),
+        (Types.STRING(), b"a"),
+        (Types.CHAR(), "ab"),
+        (Types.DOUBLE(), "1"),
+        (Types.BOOLEAN(), "true"),
+        (Types.BIG_DEC(), 0.1),
+        (Types.SQL_DATE(), MOMENT),
+        (Types.SQL_TIMESTAMP(), DAY),
+        (Types.INSTANT(), 5),
+        (Types.LIST(Types.INT()), "ab"),
+        (Types.LIST(Types.INT()), ["a"]),
+        (Types.PRIMITIVE_ARRAY(Types.INT()), [None]),
+        (Types.MAP(Types.STRING(), Types.INT()), {1: 1}),
+        (Types.TUPLE([Types.INT()]), (1, 2)),
+        (Types.TUPLE([Types.INT()]), (None,)),
+        (Types.TUPLE([Types.INT()]), 1),
+        (WORD_COUNT, ("a",)),
+        (WORD_COUNT, ("a", "b")),
+        (WORD_COUNT, None),
+        (WORD_COUNT, "ab"),
+        (WORD_COUNT, {"word": "a", "cuont": 1}),
+        (WORD_COUNT, Row(word="a")),
+        (WORD_COUNT, Row(word="a", count=1, more=2)),
+    ],
+    ids=repr,
+)
+def test_what_does_not_fit_is_refused_alone_and_in_a_list(type_info, value):
+    with pytest.raises(TypeMismatchError) as alone:
+        type_info.convert(value, "operator 'x'")
+    assert "operator 'x'" in str(alone.value)
+    with pytest.raises(TypeMismatchError, match="record 0 of the batch"):
+        type_info.batch_converter("operator 'x'")([value])
+
+
+def test_an_error_leads_to_the_value():
+    type_info = Types.ROW_NAMED(["a", "b"], [Types.MAP(Types.STRING(), Types.LIST(Types.INT())), Types.INT()])
+    with pytest.raises(TypeMismatchError) as caught:
+        type_info.batch_converter("operator 'parse'")([({}, 1), ({"k": [1, "q"]}, 2)])
+    assert str(caught.value).startswith("the value 'q' of type str does not fit the declared type RowTypeInfo(a: ")
+    assert "[operator 'parse', record 1 of the batch, field 'a', entry 'k', element 1]" in str(caught.value)
+    assert "expected a whole number (int)" in str(caught.value)
+
+
+def test_long_values_are_abbreviated_in_messages():
+    with pytest.raises(TypeMismatchError) as caught:
+        Types.INT().convert("x" * 1_000)
+    assert len(str(caught.value)) < 400
+
+
+@dataclass
+class WordCount:
+    word: str
+    count: int
+
+
+@pytest.mark.parametrize(
+    "value",
+    [("a", 1), ["a", 1], Row("a", 1), Row(count=1, word="a"), {"count": 1, "word": "a"}, WordCount("a", 1)],
+    ids=repr,
+)
+def test_whatever_is_returned_under_a_row_comes_out_as_a_row_with_its_names(value):
+    expected = "Row(word='a', count=1)"
+    assert repr(WORD_COUNT.convert(value)) == expected
+    assert repr(WORD_COUNT.batch_converter()([value, ("b", 2)])[0]) == expected
+
+
+def test_a_row_type_without_names_calls_its_fields_f0_f1():
+    type_info = Types.ROW([Types.STRING(), Types.INT()])
+    assert repr(type_info.convert(("a", 1))) == "Row(f0='a', f1=1)"
+    assert repr(type_info.convert(Row(x="a", y=1))) == "Row(f0='a', f1=1)"
+    assert type_info.get_field_names() == ["f0", "f1"]
+
+
+def test_kinds_of_rows_survive():
+    row = Row.of_kind(RowKind.DELETE, "a", 2**31)
+    for converted in (WORD_COUNT.convert(row), *WORD_COUNT.batch_converter()([row, ("b", 1)])[:1]):
+        assert converted.get_row_kind() is RowKind.DELETE
+        assert converted["count"] == -(2**31)
+
+
+@given(st.lists(st.tuples(st.text(max_size=2), st.one_of(st.none(), st.integers(-(2**40), 2**40)))))
+def test_a_list_is_converted_as_its_records_are(values):
+    records = [Row(*value) if index % 2 else value for index, value in enumerate(values)]
+    for given_values in (values, records):
+        assert WORD_COUNT.batch_converter()(given_values) == [WORD_COUNT.convert(value) for value in given_values]
+
+
+def test_tuples_come_out_of_lists_and_rows():
+    type_info = Types.TUPLE([Types.STRING(), Types.SHORT()])
+    assert type_info.batch_converter()([["a", 43878], Row("b", 1)]) == [("a", -21658), ("b", 1)]
+
+
+def test_lists_come_out_of_any_sequence_and_bytes_out_of_byte_arrays():
+    assert Types.LIST(Types.INT()).convert(array("i", [1, 2])) == [1, 2]
+    assert Types.LIST(Types.INT()).convert((1, 2**32)) == [1, 0]
+    assert Types.PRIMITIVE_ARRAY(Types.BYTE()).convert(bytearray(b"a")) == b"a"
+    assert Types.PRIMITIVE_ARRAY(Types.BYTE()).convert([1, 255, -1]) == b"\x01\xff\xff"
+
+
+def test_numpys_numbers_become_pythons():
+    numpy = pytest.importorskip("numpy")
+    assert type(Types.INT().convert(numpy.int64(5))) is int
+    assert type(Types.DOUBLE().batch_converter()([numpy.float64(5)])[0]) is float
+    assert type(Types.BOOLEAN().convert(numpy.bool_(True))) is bool
+    assert type(Types.STRING().convert(numpy.str_("a"))) is str
+    assert Types.LIST(Types.DOUBLE()).convert(numpy.array([1.5, 2.5])) == [1.5, 2.5]
+
+
+def test_untyped_data_needs_no_conversion():
+    assert Types.PICKLED_BYTE_ARRAY().batch_converter() is None
+
+
+def test_rows_and_tuples_are_columns_in_arrow_and_scalars_one_column():
+    assert WORD_COUNT.to_record_batch([Row(word="a", count=1)]).to_pylist() == [{"word": "a", "count": 1}]
+    assert Types.TUPLE([Types.INT()]).to_record_batch([(1,)]).to_pylist() == [{"f0": 1}]
+    assert Types.LONG().to_record_batch([7]).to_pylist() == [{"value": 7}]
+    nested = Types.ROW_NAMED(["r", "m"], [WORD_COUNT, Types.MAP(Types.STRING(), WORD_COUNT)])
+    batch = nested.to_record_batch([Row(r=Row(word="a", count=1), m={"k": Row(word="b", count=None)})])
+    assert batch.to_pylist() == [{"r": {"word": "a", "count": 1}, "m": [("k", {"word": "b", "count": None})]}]
+
+
+def test_points_in_time_are_utc_in_arrow():
+    aware = datetime.datetime(2026, 1, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
+    batch = Types.SQL_TIMESTAMP().to_record_batch([aware])
+    assert batch.to_pylist() == [{"value": datetime.datetime(2026, 1, 1)}]
+    assert Types.INSTANT().to_record_batch([Instant(-1, 999_999_000)]).column(0).cast(pa.int64()).to_pylist() == [-1]
+
+
+def test_a_value_beyond_arrows_type_names_the_column():
+    with pytest.raises(TypeMismatchError, match="column 'f0'"):
+        Types.ROW([Types.BIG_INT()]).to_record_batch([Row(f0=10**40)])
+
+
+def test_the_names_of_types_are_pyflinks():
+    assert repr(WORD_COUNT) == "RowTypeInfo(word: String, count: Integer)"
+    assert repr(Types.TUPLE([Types.LONG(), Types.BIG_DEC()])) == "TupleTypeInfo(Long, BigDecimal)"
+    assert repr(Types.MAP(Types.STRING(), Types.LIST(Types.INT()))) == "MapTypeInfo<String, ListTypeInfo<Integer>>"
+    assert repr(Types.PICKLED_BYTE_ARRAY()) == "PickledByteArrayTypeInfo"
+
+
+def test_wrong_declarations_are_refused_at_once():
+    with pytest.raises(TypeError, match="TypeInformation"):
+        Types.ROW([int])
+    with pytest.raises(TypeError, match="Types.INT"):
+        Types.LIST(Types.INT)
+    with pytest.raises(ValueError, match="2 field names for 1"):
+        Types.ROW_NAMED(["a", "b"], [Types.INT()])
+    with pytest.raises(ValueError, match="twice"):
+        Types.ROW_NAMED(["a", "a"], [Types.INT(), Types.INT()])
+    with pytest.raises(TypeError, match="primitive array"):
+        Types.PRIMITIVE_ARRAY(Types.STRING())
+
+
+def test_what_output_type_means():
+    assert declared_type(None) == Types.PICKLED_BYTE_ARRAY()
+    assert declared_type([Types.INT()]) == Types.ROW([Types.INT()])
+    assert declared_type(Types.INT()) == Types.INT()
+    with pytest.raises(TypeError, match="Types.INT"):
+        declared_type(int)
+
+
+@pytest.mark.parametrize(
+    ("type_info", "value", "internal"),
+    [
+        (Types.SQL_DATE(), datetime.date(1970, 1, 3), 2),
+        (Types.INSTANT(), Instant(1, 5_000_000), 1_005_000),
+        (Types.TUPLE([Types.SQL_DATE(), Types.INT()]), (datetime.date(1970, 1, 2), 3), (1, 3)),
+        (WORD_COUNT, Row(word="a", count=1), (0, "a", 1)),
+    ],
+    ids=repr,
+)
+def test_the_internal_form_is_pyflinks(type_info, value, internal):
+    assert type_info.need_conversion()
+    assert type_info.to_internal_type(value) == internal
+
+
+@given(st.datetimes(datetime.datetime(1971, 1, 1), datetime.datetime(2037, 1, 1)))
+def test_dates_and_times_come_back_from_their_internal_form(moment):
+    for type_info, value in ((Types.SQL_DATE(), moment.date()), (Types.SQL_TIME(), moment.time())):
+        assert type_info.from_internal_type(type_info.to_internal_type(value)) == value
