@@ -38,6 +38,9 @@ class Launch:
     def master(self) -> str:
         return self.line.spark.either("--master", "spark.master") or self.defaults.get("spark.master", "local[*]")
 
+    def is_local(self) -> bool:
+        return self.master().startswith("local")
+
     def in_cluster_mode(self) -> bool:
         return self.line.spark.either("--deploy-mode", "spark.submit.deployMode") == "cluster"
 
@@ -68,6 +71,8 @@ class Launch:
         jars_list = comma_list(jars, kafka_jars, user.either("--jars", "spark.jars"))
         if jars_list:
             ours += ["--jars", jars_list]
+        if self.is_local():
+            ours += ["--conf", "spark.python.daemon.module=flinkish.launch.daemon"]
         package = Path(__file__).resolve().parents[1]
         zipped = str(archive(package, self.cache))
         ours += ["--py-files", comma_list(zipped, user.either("--py-files", "spark.submit.pyFiles"))]
@@ -90,7 +95,7 @@ class Launch:
         remote = self.remote()
         if remote is not None:
             result["SPARK_REMOTE"] = remote
-        if self.master().startswith("local"):
+        if self.is_local():
             # driver and workers share the machine: any other Python than this one can only lack something
             result["PYSPARK_PYTHON"] = result["PYSPARK_DRIVER_PYTHON"] = sys.executable
         return result

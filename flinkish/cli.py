@@ -1,0 +1,124 @@
+"""The console command ``flinkish``: Flink's command line, as far as it exists here.
+
+Rule: this module reads the command line only; what a command does lies elsewhere. Exit codes: the program's own, or 2
+for a command that cannot be carried out, with one line that says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flinkish import __version__
+from flinkish.errors import ConfigurationError, EnvironmentVersionError, FlinkishError, OperationError
+from flinkish.launch.__main__ import Launch
+from flinkish.launch.options import CommandLine
+
+_SAVEPOINT = "execution.state-recovery.path"
+_PARALLELISM = "parallelism.default"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The entry point of the console script; ``argv`` without the name of the command."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.command is None:
+        parser.print_help(sys.stderr)
+        return 2
+    try:
+        _run(arguments, os.environ)
+    except FlinkishError as error:
+        print(f"flinkish: {error}", file=sys.stderr)
+    return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("flinkish", description="Flink DataStream programs on Spark.")
+    parser.add_argument("--version", action="version", version=f"flinkish {__version__}")
+    run = parser.add_subparsers(dest="command").add_parser("run", help="run a program as a Spark driver")
+    run.add_argument("-s", "--fromSavepoint", metavar="PATH", help="savepoint to restore the job from")
+    run.add_argument("-p", "--parallelism", metavar="N", help="the default parallelism")
+    run.add_argument(
+        "-D", dest="properties", metavar="KEY=VALUE", action="append", default=[], help="a setting of the configuration"
+    )
+    run.add_argument(
+        "program",
+        nargs=argparse.REMAINDER,
+        metavar="PROGRAM.py ...",
+        help="program, its options, `--`, Spark's options",
+    )
+    return parser
+
+
+def _run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
+    """Replaces this process by the program."""
+    settings = dict(_property(text) for text in arguments.properties)
+    if arguments.fromSavepoint is not None:
+        settings[_SAVEPOINT] = arguments.fromSavepoint
+    if arguments.parallelism is not None:
+        settings[_PARALLELISM] = arguments.parallelism
+    if not arguments.program:
+        raise ConfigurationError("no program given", expected="flinkish run [options] PROGRAM.py [its options]")
+    line = CommandLine.parse(arguments.program)
+    launch = Launch(_home(environment), line, environment)
+    launch.check()
+    if settings:
+        base = Path(environment.get("FLINKISH_CONF") or launch.home / "conf" / "flinkish.yaml")
+        changed = _with_settings(base, settings, launch.cache)
+        launch = Launch(launch.home, line, {**environment, "FLINKISH_CONF": str(changed)})
+    launch.run()
+
+
+def _property(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise ConfigurationError(f"-D {text}", expected="-D KEY=VALUE, e.g. -D parallelism.default=4")
+    return key, value
+
+
+def _home(environment: Mapping[str, str]) -> Path:
+    """The directory that holds ``conf/``: FLINKISH_HOME, or the checkout that this module lies in."""
+    home = Path(environment.get("FLINKISH_HOME") or Path(__file__).resolve().parents[1])
+    if not (home / "conf" / "spark-defaults.conf").is_file():
+        raise OperationError(
+            f"there is no conf/spark-defaults.conf in {home}",
+            expected="the conf/ folder of a flinkish checkout",
+            hint="set FLINKISH_HOME to the directory that holds it",
+        )
+    return home
+
+
+def _with_settings(base: Path, settings: Mapping[str, str], cache: Path) -> Path:
+    """A configuration file with the settings of ``base`` and, above them, these (Flink: dynamic properties win)."""
+    merged: dict[str, Any] = {}
+    if base.is_file():
+        merged.update(_read_yaml(base))
+    merged.update(settings)
+    text = json.dumps(merged, indent=1)  # JSON is YAML
+    cache.mkdir(parents=True, exist_ok=True)
+    # named by its content: a job that was started with other settings keeps its file
+    path = cache / f"flinkish-{hashlib.sha256(text.encode()).hexdigest()[:16]}.yaml"
+    path.write_text(text)
+    return path
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        import yaml
+    except ImportError as error:
+        raise EnvironmentVersionError(
+            f"{path} cannot be read without PyYAML", hint="pip install 'flinkish[yaml]'"
+        ) from error
+    try:
+        content = yaml.safe_load(path.read_text()) or {}
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"{path} is not YAML: {error}", expected="lines of KEY: VALUE") from error
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{path} holds a {type(content).__name__}", expected="lines of KEY: VALUE")
+    return content

@@ -1,0 +1,60 @@
+"""spark-submit.sh with the real Spark: packages are resolved, flinkish is shipped, and the console stays the job's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+JOB = """
+import sys
+from pyspark.sql import SparkSession
+
+def on_worker(frames):
+    import flinkish  # from the archive
+    for frame in frames:
+        frame["text"] = flinkish.__file__
+        yield frame[["text"]]
+
+spark = SparkSession.builder.getOrCreate()
+files = {row.text for row in spark.range(10).mapInPandas(on_worker, "text string").collect()}
+spark.range(3).write.format("delta").save(sys.argv[1])
+print(spark.read.format("delta").load(sys.argv[1]).count(), spark.sparkContext.master, len(files))
+spark.stop()
+sys.exit(4)
+"""
+
+# the JVM itself says it, before any of Spark's settings can be read
+UNAVOIDABLE = "WARNING: Using incubator modules: jdk.incubator.vector"
+
+
+def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "FLINKISH_PYTHON": sys.executable}
+    for name in ("PYTHONPATH", "SPARK_HOME", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT"):
+        environment.pop(name, None)
+    command = [str(CHECKOUT / "spark-submit.sh"), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, cwd="/", timeout=500)
+
+
+def test_a_job_has_delta_and_flinkish_and_the_console_for_itself(tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(JOB)
+    result = submit(str(job), str(tmp_path / "table"), "--", "--master", "local[2]")
+    assert result.returncode == 4, result.stderr
+    assert result.stdout == "3 local[2] 1\n"
+    said = [line for line in result.stderr.splitlines() if line != UNAVOIDABLE and not line.startswith("flinkish: ")]
+    assert said == [], result.stderr
+
+
+def test_a_package_that_cannot_be_resolved_is_named_and_the_job_is_not_started(tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text("print('started')")
+    result = submit(str(job), "--", "--packages", "io.nowhere:nothing:1.0")
+    assert result.returncode == 2
+    assert "Spark could not resolve" in result.stderr
+    assert "io.nowhere#nothing;1.0: not found" in result.stderr
+    assert "--repositories" in result.stderr
+    assert result.stdout == ""

@@ -1,0 +1,92 @@
+"""The console command, run as a process: it ends by becoming the program."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import flinkish
+
+PROGRAM = """
+import os, sys
+print(sys.argv[1:])
+print(open(os.environ["FLINKISH_CONF"]).read())
+sys.exit(11)
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/spark-defaults.conf").write_text("spark.master local[*]\n")
+    (tmp_path / "conf/flinkish.yaml").write_text("# a comment\nparallelism.default: 2\nstate.backend.type: hashmap\n")
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name not in ("FLINKISH_CONF", "SPARK_HOME")}
+    environment["FLINKISH_HOME"] = str(home)
+    command = [sys.executable, "-c", "import sys; from flinkish.cli import main; sys.exit(main())", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+
+
+def configuration(output: str) -> object:
+    return yaml.safe_load(output.partition("\n")[2])
+
+
+def test_the_version_is_the_packages(tmp_path: Path) -> None:
+    assert run(tmp_path, "--version").stdout == f"flinkish {flinkish.__version__}\n"
+
+
+def test_a_program_runs_with_its_options_and_its_exit_code(program: Path) -> None:
+    result = run(program.parent, "run", str(program), "-x", "--y", "z", "--", "--master", "local[1]")
+    assert result.returncode == 11, result.stderr
+    assert result.stdout.startswith("['-x', '--y', 'z']\n# a comment\n")
+
+
+def test_settings_of_the_command_line_win_over_those_of_the_file(program: Path) -> None:
+    result = run(
+        program.parent, "run", "-D", "state.backend.type=rocksdb", "-D", "a=b=c", "-p", "3", str(program), "-p"
+    )
+    assert result.stdout.startswith("['-p']\n")
+    assert configuration(result.stdout) == {"parallelism.default": "3", "state.backend.type": "rocksdb", "a": "b=c"}
+
+
+def test_a_savepoint_to_restore_from_becomes_flinks_setting(program: Path) -> None:
+    result = run(program.parent, "run", "-s", "/savepoints/1", str(program))
+    assert '"execution.state-recovery.path": "/savepoints/1"' in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run"], "no program given"),
+        (["run", "nothing.py"], "there is no job file 'nothing.py'"),
+        (["run", "-D", "key", "x.py"], "-D key; expected -D KEY=VALUE"),
+    ],
+)
+def test_a_command_that_cannot_be_carried_out_says_why(program: Path, arguments: list[str], message: str) -> None:
+    result = run(program.parent, *arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_folder_without_the_configuration_of_spark_is_named(tmp_path: Path) -> None:
+    result = run(tmp_path, "run", "x.py")
+    assert result.returncode == 2
+    assert f"there is no conf/spark-defaults.conf in {tmp_path}" in result.stderr
+
+
+def test_a_configuration_that_is_not_yaml_is_refused_when_it_has_to_be_changed(program: Path) -> None:
+    (program.parent / "conf/flinkish.yaml").write_text("a: [\n")
+    result = run(program.parent, "run", "-p", "1", str(program))
+    assert result.returncode == 2
+    assert "flinkish.yaml is not YAML" in result.stderr
