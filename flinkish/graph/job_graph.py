@@ -28,13 +28,17 @@ from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWa
 from flinkish.runtime.partitioners import (
     ForwardPartitioner,
     KeyGroupPartitioner,
+    KeyGroupSubtaskPartitioner,
     Partitioner,
     RebalancePartitioner,
 )
 
 
 def partitioner_of(edge: StreamEdge, graph: StreamGraph) -> Partitioner:
-    """What was asked for, else forward between equal parallelisms and rebalance between unequal ones, as in Flink."""
+    """By key on a keyed stream; what was asked for, else forward between equal parallelisms and rebalance between unequal ones, as in Flink."""
+    if edge.key_selector is not None:
+        by_key = KeyGroupPartitioner if edge.target.keyed else KeyGroupSubtaskPartitioner
+        return by_key(edge.key_selector, graph.max_parallelism_of(edge.target))
     same = graph.parallelism_of(edge.source) == graph.parallelism_of(edge.target)
     if edge.partitioner is None:
         return ForwardPartitioner() if same else RebalancePartitioner()
@@ -81,6 +85,10 @@ class JobGraphGenerator:
             self._settings,
         )
 
+    def sources(self) -> dict[int, Source]:
+        """Vertex -> the source as the program has it (what travels to workers may be only its decoder)."""
+        return {self._vertex_ids[chain[0].id]: chain[0].source for chain in self._chains if chain[0].source is not None}
+
     # ------------------------------------------------------------------ analysis
 
     def _upstream_of(self, matters: object) -> set[int]:
@@ -102,6 +110,8 @@ class JobGraphGenerator:
 
     def _chainable(self, edge: StreamEdge) -> bool:
         graph, source, target = self._graph, edge.source, edge.target
+        if target.part_of_source:
+            return True
         return (
             self._chaining
             and len(self._in[target.id]) == 1
@@ -169,7 +179,7 @@ class JobGraphGenerator:
             parent_tag=tag,
             edges=tuple(self._edge(edge) for edge in outside),
             sink=self._sink_ids.get(node.id),
-            uid_given=node.uid is not None,
+            uid_given=node.has_own_uid,
         )
 
     def _is_head(self, node: StreamNode) -> bool:

@@ -36,6 +36,8 @@ class Tap:
     node: StreamNode
     partitioner: Partitioner | None = None
     tag: str | None = None
+    #: of a keyed stream; the partitioner follows from it once the receiver's max parallelism is settled
+    key_selector: Callable[[Any], Any] | None = None
 
 
 @dataclass(eq=False)
@@ -50,6 +52,8 @@ class StreamNode:
     parallelism: int | None = None
     max_parallelism: int | None = None
     uid: str | None = None
+    #: an identity taken over from another job, 32 hexadecimal digits; goes before the uid
+    uid_hash: str | None = None
     chaining: ChainingStrategy = ChainingStrategy.ALWAYS
     key_selectors: tuple[Callable[[Any], Any], ...] = ()
     source: Source | None = None
@@ -58,6 +62,8 @@ class StreamNode:
     slot_sharing_group: str | None = None
     #: False for sources such as collections, which Flink does not run in parallel
     parallelism_changeable: bool = True
+    #: what Flink runs inside the source operator: nothing can come between the two
+    part_of_source: bool = False
 
     @property
     def keyed(self) -> bool:
@@ -66,8 +72,13 @@ class StreamNode:
 
     @property
     def effective_uid(self) -> str:
-        """The user's uid, or one made of the operator's name and place in the program."""
-        return self.uid if self.uid is not None else f"{_slug(self.name)}-{self.id}"
+        """The user's uid (or hash), or one made of the operator's name and place in the program."""
+        return self.uid_hash or self.uid or f"{_slug(self.name)}-{self.id}"
+
+    @property
+    def has_own_uid(self) -> bool:
+        """Whether the program says who this operator is."""
+        return bool(self.uid_hash or self.uid)
 
 
 def _slug(name: str) -> str:
@@ -83,14 +94,21 @@ class StreamEdge:
     input_index: int
     partitioner: Partitioner | None
     tag: str | None
+    key_selector: Callable[[Any], Any] | None = None
 
 
 class StreamGraph:
-    """All operators of a program, in the order in which they were written."""
+    """All operators of a program, in the order in which they were written.
 
-    def __init__(self, default_parallelism: int, default_max_parallelism: int | None = None) -> None:
+    ``generate_uids`` False: every operator must have a uid of its own (``pipeline.auto-generate-uids``).
+    """
+
+    def __init__(
+        self, default_parallelism: int, default_max_parallelism: int | None = None, generate_uids: bool = True
+    ) -> None:
         self.default_parallelism = default_parallelism
         self.default_max_parallelism = default_max_parallelism
+        self.generate_uids = generate_uids
         self.nodes: list[StreamNode] = []
 
     def add(self, node: StreamNode) -> StreamNode:
@@ -105,7 +123,7 @@ class StreamGraph:
     def edges(self) -> list[StreamEdge]:
         """All streams."""
         return [
-            StreamEdge(tap.node, node, index, tap.partitioner, tap.tag)
+            StreamEdge(tap.node, node, index, tap.partitioner, tap.tag, tap.key_selector)
             for node in self.nodes
             for index, taps in enumerate(node.taps)
             for tap in taps
@@ -134,7 +152,17 @@ class StreamGraph:
             )
         self._check_uids()
         for node in self.nodes:
+            self._check_has_uid(node)
             self._check_parallelism(node)
+
+    def _check_has_uid(self, node: StreamNode) -> None:
+        if not self.generate_uids and not node.has_own_uid and not node.part_of_source:
+            raise ProgramError(
+                "Auto generated UIDs have been disabled but no UID or hash has been assigned to an operator",
+                where=f"operator '{node.name}' (node {node.id})",
+                expected="a uid for each operator",
+                hint="call uid(...) on it, or remove pipeline.auto-generate-uids: false",
+            )
 
     def _check_uids(self) -> None:
         seen: dict[str, StreamNode] = {}

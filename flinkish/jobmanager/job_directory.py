@@ -1,0 +1,253 @@
+"""What a job keeps in its directory, besides the Spark query's own checkpoint: who owns it and what wrote it.
+
+    <job dir>/spark/            checkpoint of the streaming query
+    <job dir>/job.json          the stateful structure of the program that wrote it
+    <job dir>/owner.json        the driver that owns it (fencing)
+    <job dir>/end-of-input.json from which epoch on the sources' end is announced
+    <job dir>/finished.json     the job has ended
+    <job dir>/restore/          rows of the savepoint that the job began with
+
+Files are written whole and renamed. Any file system that pyarrow or the local machine knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import posixpath
+import socket
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from flinkish.errors import FencedError, IncompatibleJobError, OperationError
+from flinkish.runtime.deployment import JobDescriptor
+
+#: An owner on another host that has not renewed its claim for so long is taken for dead.
+OWNER_TIMEOUT_S = 60
+
+#: Version of the files in the directory.
+FORMAT_VERSION = 1
+
+
+def local_path(path: str) -> str | None:
+    """The path without scheme when it is on the local file system, else None."""
+    if path.startswith("file:"):
+        return "/" + path[len("file:") :].lstrip("/")
+    return None if "://" in path else path
+
+
+class JobDirectory:
+    """The files of one job."""
+
+    def __init__(self, path: str) -> None:
+        from pyarrow import fs
+
+        local = local_path(path)
+        self.is_local = local is not None
+        if local is not None:
+            local = os.path.abspath(local)
+            try:
+                os.makedirs(local, exist_ok=True)
+            except OSError as error:
+                raise OperationError(
+                    f"the job directory cannot be created: {error}", where=path, hint="check the path and its permissions"
+                ) from error
+            self.path = local
+            self._fs: Any = fs.LocalFileSystem()
+            self._root = local
+        else:
+            self.path = path
+            self._fs, self._root = fs.FileSystem.from_uri(path)
+            self._fs.create_dir(self._root, recursive=True)
+        self._token = uuid.uuid4().hex
+
+    @property
+    def spark_checkpoint(self) -> str:
+        """Checkpoint location of the query."""
+        return posixpath.join(self.path, "spark")
+
+    @property
+    def restore_rows(self) -> str:
+        """Directory of the rows of a savepoint."""
+        return posixpath.join(self.path, "restore")
+
+    # ------------------------------------------------------------------ files
+
+    def _file(self, name: str) -> str:
+        return posixpath.join(self._root, name)
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """A JSON file; None when there is none."""
+        try:
+            with self._fs.open_input_stream(self._file(name)) as stream:
+                data = stream.read()
+        except FileNotFoundError:
+            return None
+        try:
+            value = json.loads(data)
+        except ValueError as error:
+            raise OperationError(
+                f"the file {name} cannot be read: {error}",
+                where=f"job directory {self.path}",
+                hint="restore the file from a copy, or start the job in a new directory from a savepoint",
+            ) from error
+        return dict(value)
+
+    def write(self, name: str, value: dict[str, Any]) -> None:
+        """Write a JSON file, whole or not at all."""
+        temporary = self._file(f".{name}.{self._token}")
+        with self._fs.open_output_stream(temporary) as stream:
+            stream.write(json.dumps({"version": FORMAT_VERSION, **value}, indent=1).encode())
+        self._fs.move(temporary, self._file(name))
+
+    def delete(self, name: str) -> None:
+        """Delete a file if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.delete_file(self._file(name))
+
+    # ------------------------------------------------------------------ ownership
+
+    def claim(self, job_name: str) -> None:
+        """Become the one driver of this directory. FencedError when another one is alive."""
+        owner = self.read("owner.json")
+        if owner is not None and self._alive(owner):
+            raise FencedError(
+                f"another driver (process {owner['pid']} on {owner['host']}) runs a job in this directory",
+                where=f"job '{job_name}', directory {self.path}",
+                expected="one driver per job directory",
+                hint="stop the other driver, or give this job a directory of its own (flinkish.job.dir)",
+            )
+        self._write_owner()
+        time.sleep(0.02)
+        self.check_owner(job_name)
+
+    def _write_owner(self) -> None:
+        self.write(
+            "owner.json",
+            {
+                "token": self._token,
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "started": _process_start(os.getpid()),
+                "renewed_s": time.time(),
+            },
+        )
+
+    @staticmethod
+    def _alive(owner: dict[str, Any]) -> bool:
+        if owner.get("released"):
+            return False
+        if owner["host"] != socket.gethostname():
+            return time.time() - float(owner["renewed_s"]) < OWNER_TIMEOUT_S
+        return _process_start(int(owner["pid"])) == owner.get("started") is not None
+
+    def check_owner(self, job_name: str) -> None:
+        """FencedError when somebody else has claimed the directory since. Called before each commit."""
+        owner = self.read("owner.json")
+        if owner is not None and owner["token"] != self._token:
+            raise FencedError(
+                f"the driver {owner['pid']} on {owner['host']} has taken over this job directory",
+                where=f"job '{job_name}', directory {self.path}",
+                hint="nothing to do if that was intended; this driver stops",
+            )
+
+    def renew(self) -> None:
+        """Show other hosts that this driver lives."""
+        self._write_owner()
+
+    def release(self) -> None:
+        """Give the directory back."""
+        owner = self.read("owner.json")
+        if owner is not None and owner["token"] == self._token:
+            self.write("owner.json", {**owner, "released": True})
+
+    # ------------------------------------------------------------------ what wrote it
+
+    def check_compatible(self, job: JobDescriptor, partitions: int) -> bool:
+        """Remember the program's stateful structure, or compare it with the remembered one; True when this is the
+        directory's first run. IncompatibleJobError says what differs."""
+        now = describe_structure(job, partitions)
+        before = self.read("job.json")
+        if before is None:
+            self.write("job.json", {"job_id": job.job_id, "name": job.name, "structure": now})
+            return True
+        differences = _differences(before["structure"], now)
+        if differences:
+            raise IncompatibleJobError(
+                "the program differs from the one that wrote this job directory: " + "; ".join(differences),
+                where=f"job '{job.name}', directory {self.path}",
+                expected="the same stateful operators, levels, parallelism and max parallelism as before",
+                hint="take a savepoint with the old program and start the new one from it (-s) in a new directory, "
+                "or undo the change",
+            )
+        return False
+
+    def job_id(self) -> str | None:
+        """The id of the job that wrote the directory."""
+        job = self.read("job.json")
+        return None if job is None else str(job["job_id"])
+
+
+def describe_structure(job: JobDescriptor, partitions: int) -> dict[str, Any]:
+    """What must stay the same for Spark's state to be found again."""
+    return {
+        "partitions": partitions,
+        "sources": [vertex.head.uid for vertex in job.vertices if vertex.level == 0],
+        "vertices": [
+            {
+                "id": vertex.id,
+                "uid": vertex.head.uid,
+                "level": vertex.level,
+                "parallelism": vertex.parallelism,
+                "max_parallelism": vertex.max_parallelism,
+                "keyed": vertex.keyed,
+            }
+            for vertex in job.vertices
+            if vertex.level > 0
+        ],
+    }
+
+
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    found = []
+    old = {vertex["uid"]: vertex for vertex in before["vertices"]}
+    new = {vertex["uid"]: vertex for vertex in now["vertices"]}
+    found.extend(f"operator '{uid}' is gone" for uid in old if uid not in new)
+    found.extend(f"operator '{uid}' is new" for uid in new if uid not in old)
+    for uid in old:
+        if uid in new:
+            found.extend(
+                f"{key} of '{uid}' was {old[uid][key]} and is {new[uid][key]}"
+                for key in old[uid]
+                if old[uid][key] != new[uid][key]
+            )
+    if before["sources"] != now["sources"]:
+        found.append(f"the sources were {before['sources']} and are {now['sources']}")
+    if not found and before["partitions"] != now["partitions"]:
+        found.append(f"the number of subtasks was {before['partitions']} and is {now['partitions']}")
+    return found
+
+
+def _process_start(pid: int) -> str | None:
+    """When a process of this host was started, so that a reused pid is not mistaken for it; None: there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return _process_exists(pid)
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _process_exists(pid: int) -> str | None:
+    """Without /proc all that can be told is whether the pid is in use."""
+    if os.path.isdir("/proc/self"):
+        return None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        return "unknown"
+    return "unknown"
