@@ -44,7 +44,6 @@ _FINAL = {
     BasicType.BOOLEAN: bool,
     BasicType.DOUBLE: float,
     BasicType.BIG_INT: int,
-    BasicType.BIG_DEC: Decimal,
     BasicType.INSTANT: Instant,
 }
 
@@ -241,6 +240,8 @@ def _truth(value: Any) -> bool:
 
 def _decimal(value: Any) -> Decimal:
     if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise Mismatch(value, "a finite decimal.Decimal, as Java's BigDecimal is")
         return value
     if isinstance(value, int):
         return Decimal(value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from datetime import timedelta
 from io import BytesIO
@@ -32,6 +34,14 @@ WatermarkStrategy Duration Instant Time AssignerWithPeriodicWatermarksWrapper"""
 def test_the_public_names_are_pyflinks():
     assert sorted(flinkish.common.__all__) == sorted(PYFLINKS_NAMES)
     assert all(hasattr(flinkish.common, name) for name in PYFLINKS_NAMES)
+
+
+def test_importing_common_and_formats_loads_no_heavy_package():
+    code = (
+        "import sys, flinkish.common, flinkish.common.config_file, flinkish.formats.json, flinkish.formats.csv;"
+        "print([name for name in ('pyarrow', 'pandas', 'pyspark', 'numpy', 'yaml') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
 def test_a_future_gives_its_result_failure_or_cancellation():

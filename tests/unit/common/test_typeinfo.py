@@ -133,6 +133,7 @@ def test_ints_become_floats_and_bools_become_ints_where_declared_so():
         (Types.DOUBLE(), "1"),
         (Types.BOOLEAN(), "true"),
         (Types.BIG_DEC(), 0.1),
+        (Types.BIG_DEC(), Decimal("NaN")),
         (Types.SQL_DATE(), MOMENT),
         (Types.SQL_TIMESTAMP(), DAY),
         (Types.INSTANT(), 5),

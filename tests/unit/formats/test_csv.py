@@ -1,0 +1,133 @@
+"""Lines of CSV to typed Rows and back."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flinkish.common import Row, Types
+from flinkish.errors import MalformedRecordError, TypeMismatchError
+from flinkish.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
+
+CLICK = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.INT()])
+WIDE = Types.ROW_NAMED(
+    ["s", "b", "i", "d", "x", "day", "ts", "bytes", "list", "row"],
+    [
+        Types.STRING(),
+        Types.BOOLEAN(),
+        Types.LONG(),
+        Types.DOUBLE(),
+        Types.BIG_DEC(),
+        Types.SQL_DATE(),
+        Types.SQL_TIMESTAMP(),
+        Types.PRIMITIVE_ARRAY(Types.BYTE()),
+        Types.LIST(Types.INT()),
+        Types.ROW([Types.INT(), Types.BOOLEAN()]),
+    ],
+)
+
+
+def reader(type_info=CLICK):
+    return CsvRowDeserializationSchema.Builder(type_info)
+
+
+def writer(type_info=CLICK):
+    return CsvRowSerializationSchema.Builder(type_info)
+
+
+@given(
+    st.tuples(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1),
+        st.booleans(),
+        st.integers(-(2**63), 2**63 - 1),
+        st.floats(allow_nan=False),
+        st.decimals(allow_nan=False, allow_infinity=False, places=3),
+        st.dates(),
+        st.datetimes(),
+        st.binary(max_size=5),
+        st.lists(st.integers(-5, 5), min_size=1, max_size=3),
+        st.tuples(st.integers(-5, 5), st.booleans()),
+    )
+)
+def test_what_is_written_reads_back(values):
+    line = writer(WIDE).build().serialize(values)
+    assert reader(WIDE).build().deserialize(line) == WIDE.convert(values)
+
+
+def test_null_has_a_literal():
+    assert writer().build().serialize((None, None)) == b",\n"
+    assert writer().set_null_literal("\\N").build().serialize(("a", None)) == b"a,\\N\n"
+    assert reader().set_null_literal("\\N").build().deserialize(b"\\N,\\N") == Row(user=None, n=None)
+    assert reader().build().deserialize(b",1") == Row(user="", n=1)
+
+
+def test_delimiters_quotes_and_escapes_are_configurable():
+    schema = reader().set_field_delimiter("|").set_quote_character("'").set_escape_character("^").build()
+    assert schema.deserialize(b"'a|b^'c'|1") == Row(user="a|b'c", n=1)
+    built = writer().set_field_delimiter("|").set_quote_character("'").set_line_delimiter("\r\n").build()
+    assert built.serialize(("a|b", 1)) == b"'a|b'|1\r\n"
+    assert writer().disable_quote_character().set_escape_character("^").build().serialize(("a,b", 1)) == b"a^,b,1\n"
+
+
+def test_arrays_stand_between_their_own_delimiters():
+    type_info = Types.ROW_NAMED(["l"], [Types.LIST(Types.STRING())])
+    assert reader(type_info).build().deserialize(b"a;b") == Row(l=["a", "b"])
+    built = writer(type_info).set_array_element_delimiter("/").build()
+    assert built.serialize((["a", "b;c"],)) == b"a/b;c\n"
+    with pytest.raises(TypeMismatchError, match="array element delimiter"):
+        built.serialize((["a/b"],))
+
+
+def test_comments_are_no_records_if_allowed():
+    assert reader().set_allow_comments(True).build().deserialize_batch([b"# x", b"a,1"]) == [None, Row(user="a", n=1)]
+    with pytest.raises(MalformedRecordError):
+        reader().build().deserialize(b"# x")
+
+
+@pytest.mark.parametrize(
+    "message", [b"", b"a", b"a,1,2", b"a,one", b"a,3000000000", b"a,1_0", b'"a,1', b'"a"b,1', b"a,1\nb,2", b"\xff,1"]
+)
+def test_malformed_lines_are_refused_or_passed_over(message):
+    with pytest.raises(MalformedRecordError, match="CSV line"):
+        reader().build().deserialize(message)
+    schema = reader().set_ignore_parse_errors(True).build()
+    assert schema.deserialize_batch([message, b"a,1", None]) == [None, Row(user="a", n=1), None]
+
+
+def test_the_error_names_the_field_and_quotes_the_line():
+    with pytest.raises(MalformedRecordError) as caught:
+        reader().build().deserialize(b"ann,one")
+    assert "'ann,one'" in str(caught.value) and "field 'n'" in str(caught.value)
+    assert "expected a whole number" in str(caught.value)
+
+
+def test_a_row_of_one_empty_field_is_an_empty_line():
+    type_info = Types.ROW_NAMED(["s"], [Types.STRING()])
+    assert writer(type_info).build().serialize(("",)) == b"\n"
+    assert reader(type_info).build().deserialize(b"\n") == Row(s="")
+
+
+def test_schemas_are_picklable_and_values_typed():
+    line = pickle.loads(pickle.dumps(writer().build())).serialize(("a", 1))
+    assert pickle.loads(pickle.dumps(reader().build())).deserialize(line) == Row(user="a", n=1)
+    type_info = Types.ROW([Types.BIG_DEC(), Types.SQL_DATE()])
+    assert list(reader(type_info).build().deserialize(b"0.10,2026-01-31")) == [
+        Decimal("0.10"),
+        datetime.date(2026, 1, 31),
+    ]
+
+
+def test_builders_refuse_what_cannot_work():
+    with pytest.raises(TypeError, match="RowTypeInfo"):
+        reader(Types.INT())
+    with pytest.raises(ValueError, match="expected one character"):
+        reader().set_field_delimiter("||")
+    with pytest.raises(ValueError, match="line delimiter"):
+        writer().set_line_delimiter(";")
+    with pytest.raises(TypeError, match="no form in CSV"):
+        reader(Types.ROW([Types.MAP(Types.STRING(), Types.INT())])).build()
