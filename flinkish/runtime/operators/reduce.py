@@ -29,7 +29,7 @@ class ReduceOperator(UserFunctionOperator):
         table = self.keyed_state.table(REDUCE_STATE, "reducing")
         reduced = table.namespace(VOID_NAMESPACE)
         if self.sees_state:
-            self._set_keys(keys, values, reduced)
+            self._reduce_with_keys(keys, values, reduced)
         else:
             self._reduce(keys, values, reduced)
         table.mark_all(VOID_NAMESPACE, keys)
@@ -50,7 +50,7 @@ class ReduceOperator(UserFunctionOperator):
             if mutable:
                 values[position] = detached(value)
 
-    def _set_keys(self, keys: list[Any], values: list[Any], reduced: dict[Any, Any]) -> None:
+    def _reduce_with_keys(self, keys: list[Any], values: list[Any], reduced: dict[Any, Any]) -> None:
         """The same for a function that can hold state handles: the current key is set before each call."""
         backend, reduce = self.keyed_state, self.call
         for position, (key, value) in enumerate(zip(keys, values, strict=True)):

@@ -138,10 +138,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         group = self._current
         if group is None:
             return self._loaded_body()
-        for name, policy in self._policies.items():
-            times = group.tables.get(TTL_PREFIX + name)
-            if times is not None and policy.purge:
-                purge_expired(group.tables[name], times, policy)
+        self._purge(group)
         body = encode_body(group.tables, group.timers, self._where())
         for table in group.tables.values():
             table.forget_changes()
@@ -149,6 +146,19 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         for queue in group.timers.values():
             queue.forget_changes()
         return body
+
+    def _purge(self, group: _KeyGroup) -> None:
+        """Remove what is expired, and the times of states that no longer expire: they would be wrong later."""
+        for name in self._kinds:
+            times = group.tables.get(TTL_PREFIX + name)
+            if times is None:
+                continue
+            policy = self._policies.get(name)
+            if policy is None:
+                for namespace in times.namespaces():
+                    times.drop(namespace)
+            elif policy.purge:
+                purge_expired(group.tables[name], times, policy)
 
     def forget(self, key_group: int) -> None:
         self._held.pop(key_group, None)

@@ -1,0 +1,225 @@
+"""map, filter and flat_map, with and without keys."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from flinkish.common.typeinfo import Types
+from flinkish.core.functions import FilterFunction, FlatMapFunction, MapFunction, RuntimeContext
+from flinkish.core.state import ValueStateDescriptor
+from flinkish.errors import StateAccessError, TypeMismatchError
+from flinkish.runtime.operators.filter import FilterFactory
+from flinkish.runtime.operators.flat_map import FlatMapFactory
+from flinkish.runtime.operators.map import MapFactory
+from tests.support.operator_harness import OperatorHarness
+
+COUNT = ValueStateDescriptor("count", Types.INT())
+
+
+class Lifecycle(MapFunction):
+    """Notes what is done to it."""
+
+    def __init__(self, fail_in: str = "") -> None:
+        self.calls: list[str] = []
+        self._fail_in = fail_in
+
+    def _note(self, what: str) -> None:
+        self.calls.append(what)
+        if what == self._fail_in:
+            raise ZeroDivisionError(what)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._note("open")
+
+    def map(self, value: Any) -> Any:
+        self._note("map")
+        return value
+
+    def close(self) -> None:
+        self._note("close")
+
+
+class CountingMap(MapFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(COUNT)
+
+    def map(self, value: Any) -> Any:
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        return value, count
+
+
+class FirstOfKey(FilterFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.seen = runtime_context.get_state(COUNT)
+
+    def filter(self, value: Any) -> bool:
+        first = self.seen.value() is None
+        self.seen.update(1)
+        return first
+
+
+class Repeat(FlatMapFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(COUNT)
+
+    def flat_map(self, value: Any) -> Iterator[Any]:
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        for _ in range(count):
+            yield value
+
+
+def test_map_keeps_timestamps_and_order() -> None:
+    with OperatorHarness(MapFactory(lambda v: v * 2)) as harness:
+        harness.process_batch([1, 2, 3], [10, 20, 30])
+        harness.process_batch([4])
+        harness.process_watermark(40)
+        assert harness.take() == [
+            ("record", 2, 10),
+            ("record", 4, 20),
+            ("record", 6, 30),
+            ("record", 8, None),
+            ("watermark", 40),
+        ]
+
+
+def test_map_of_none_names_the_operator() -> None:
+    with (
+        pytest.raises(TypeMismatchError, match=r"map function returned None \[operator 'tested' \(uid 'tested'\)\]"),
+        OperatorHarness(MapFactory(lambda v: None if v == 2 else v)) as harness,
+    ):
+        harness.process_batch([1, 2])
+
+
+def test_falsy_results_of_map_are_results() -> None:
+    with OperatorHarness(MapFactory(lambda v: v)) as harness:
+        harness.process_batch([0, "", False, []])
+        assert harness.take_values() == [0, "", False, []]
+
+
+@pytest.mark.parametrize("timestamps", [None, [10, 20, 30, 40]])
+def test_filter_hands_on_the_very_same_records_with_their_timestamps(timestamps: list[int] | None) -> None:
+    values = [[1], [2], [3], [4]]
+    with OperatorHarness(FilterFactory(lambda v: v[0] % 2)) as harness:
+        harness.process_batch(values, timestamps)
+        events = harness.take()
+    assert [event[1] for event in events] == [[1], [3]]
+    assert events[0][1] is values[0] and events[1][1] is values[2]
+    assert [event[2] for event in events] == ([None, None] if timestamps is None else [10, 30])
+
+
+@pytest.mark.parametrize("timestamps", [None, [10, 20, 30, 40, 50]])
+def test_flat_map_takes_any_iterable_and_gives_results_the_timestamp_of_their_record(
+    timestamps: list[int] | None,
+) -> None:
+    results = {1: None, 2: [], 3: "ab", 4: (x for x in (7, 8)), 5: {9: 1}}
+    with OperatorHarness(FlatMapFactory(results.get)) as harness:
+        harness.process_batch([1, 2, 3, 4, 5], timestamps)
+        expected = [("a", 30), ("b", 30), (7, 40), (8, 40), (9, 50)]
+        assert [event[1:] for event in harness.take()] == [
+            (value, None if timestamps is None else time) for value, time in expected
+        ]
+
+
+@pytest.mark.parametrize("timestamps", [None, [1, 2]])
+def test_a_generator_is_exhausted_before_the_next_record_is_seen(timestamps: list[int] | None) -> None:
+    story = []
+
+    def flat_map(value: Any) -> Iterator[Any]:
+        story.append(f"begin {value}")
+        yield value
+        story.append(f"end {value}")
+
+    with OperatorHarness(FlatMapFactory(flat_map)) as harness:
+        harness.process_batch(["a", "b"], timestamps)
+    assert story == ["begin a", "end a", "begin b", "end b"]
+
+
+def test_an_empty_batch_emits_nothing() -> None:
+    for factory in (MapFactory(str), FilterFactory(str), FlatMapFactory(str)):
+        with OperatorHarness(factory) as harness:
+            harness.process_batch([])
+            harness.process_batch([], [])
+            assert harness.take() == []
+
+
+def test_results_pass_through_the_converter_of_the_declared_type() -> None:
+    def convert(values: list[Any]) -> list[Any]:
+        return [str(value) for value in values]
+
+    for factory in (
+        MapFactory(lambda v: v, converter=convert),
+        FilterFactory(lambda v: True, converter=convert),
+        FlatMapFactory(lambda v: [v], converter=convert),
+    ):
+        with OperatorHarness(factory) as harness:
+            harness.process_batch([1, 2])
+            assert harness.take_values() == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("factory", "expected"),
+    [
+        (MapFactory(CountingMap(), keyed=True), [("a", 1), ("b", 1), ("a", 2), ("a", 3)]),
+        (FilterFactory(FirstOfKey(), keyed=True), ["a", "b"]),
+        (FlatMapFactory(Repeat(), keyed=True), ["a", "b", "a", "a", "a", "a", "a"]),
+    ],
+    ids=["map", "filter", "flat_map"],
+)
+def test_on_a_keyed_stream_functions_have_state_per_key_that_survives_a_restore(factory: Any, expected: Any) -> None:
+    first, second = (pickle.loads(pickle.dumps(factory)) for _ in range(2))
+    with OperatorHarness(first, lambda v: v) as harness:
+        harness.process_batch(["a", "b"])
+        harness.process_batch(["a"])
+        values = harness.take_values()
+        bodies = harness.snapshot()
+    with OperatorHarness(second, lambda v: v, restored=bodies) as harness:
+        harness.process_batch(["a"])
+        values += harness.take_values()
+    assert sorted(values[:2]) == sorted(expected[:2])
+    assert values[2:] == expected[2:]
+
+
+def test_state_without_keys_is_refused() -> None:
+    with pytest.raises(StateAccessError, match="This state is only accessible by functions executed on a KeyedStream."):
+        OperatorHarness(MapFactory(CountingMap()))
+
+
+def test_a_function_is_opened_once_and_closed_once() -> None:
+    function = Lifecycle()
+    with OperatorHarness(MapFactory(function)) as harness:
+        harness.process_batch([1, 2])
+    assert function.calls == ["open", "map", "map", "close"]
+
+
+def test_dispose_closes_a_function_that_failed_and_the_error_is_its_own() -> None:
+    function = Lifecycle(fail_in="map")
+    with pytest.raises(ZeroDivisionError), OperatorHarness(MapFactory(function)) as harness:
+        harness.process_batch([1, 2])
+    assert function.calls == ["open", "map", "close"]
+
+
+def test_dispose_closes_a_function_whose_open_failed_and_does_not_close_twice() -> None:
+    function = Lifecycle(fail_in="open")
+    operator = MapFactory(function).create()
+    operator.dispose()
+    assert function.calls == []
+    with OperatorHarness(MapFactory(lambda v: v)) as harness:
+        operator.setup(harness.operator.context, harness.output)
+    with pytest.raises(ZeroDivisionError):
+        operator.open()
+    operator.dispose()
+    operator.dispose()
+    assert function.calls == ["open", "close"]
+
+
+def test_what_is_neither_callable_nor_a_function_of_that_kind_is_refused() -> None:
+    with pytest.raises(TypeMismatchError, match=r"7 is no function"):
+        MapFactory(7).create()  # type: ignore[arg-type]
+    with pytest.raises(TypeMismatchError, match=r"Repeat has no method map\(\)"):
+        MapFactory(Repeat()).create()  # type: ignore[arg-type]

@@ -1,0 +1,265 @@
+"""State handles against plain dicts, over several key groups, barriers and reloads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flinkish.common.typeinfo import Types
+from flinkish.common.types import Row
+from flinkish.core.functions import AggregateFunction
+from flinkish.core.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from flinkish.errors import StateAccessError, TypeMismatchError
+from flinkish.runtime.state.heap_keyed_state_backend import HeapKeyedStateBackend
+
+ANY = Types.PICKLED_BYTE_ARRAY()
+
+
+class Average(AggregateFunction):
+    def create_accumulator(self) -> Any:
+        return 0, 0
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        return accumulator[0] + value, accumulator[1] + 1
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+
+
+DESCRIPTORS = {
+    "value": ValueStateDescriptor("value", ANY),
+    "list": ListStateDescriptor("list", ANY),
+    "map": MapStateDescriptor("map", ANY, ANY),
+    "reducing": ReducingStateDescriptor("reducing", lambda a, b: a + b, ANY),
+    "aggregating": AggregatingStateDescriptor("aggregating", Average(), ANY),
+}
+
+
+class Store:
+    """A backend whose key groups can be written, forgotten and loaded again."""
+
+    def __init__(self) -> None:
+        self.backend = HeapKeyedStateBackend("operator 'tested'")
+        self.bodies: dict[int, bytes | None] = {}
+        self.states: dict[str, Any] = {
+            name: self.backend.partitioned_state(descriptor) for name, descriptor in DESCRIPTORS.items()
+        }
+
+    def enter(self, key: int) -> None:
+        key_group = key % 2
+        if self.backend.key_group != key_group:
+            self.backend.activate(key_group, lambda: self.bodies.get(key_group))
+        self.backend.current_key = key
+
+    def barrier(self, forget: bool) -> None:
+        for key_group in (0, 1):
+            self.backend.activate(key_group, lambda group=key_group: self.bodies.get(group))
+            if self.backend.changed():
+                self.bodies[key_group] = self.backend.snapshot()
+            assert not self.backend.changed()
+            if forget:
+                self.backend.forget(key_group)
+
+
+def _value(state: Any, model: dict[str, Any], action: str, number: int) -> None:
+    if action == "set":
+        state.update(number)
+        model["value"] = number
+    elif action == "clear":
+        state.clear()
+        model.pop("value", None)
+    assert state.value() == model.get("value")
+
+
+def _list(state: Any, model: dict[str, Any], action: str, number: int) -> None:
+    elements = model.setdefault("list", [])
+    if action == "set":
+        state.update([number] * (number % 3))
+        elements[:] = [number] * (number % 3)
+    elif action == "add":
+        state.add(number)
+        elements.append(number)
+    elif action == "add many":
+        state.add_all([number, -number])
+        elements += [number, -number]
+    elif action == "clear":
+        state.clear()
+        elements.clear()
+    assert list(state) == state.get() == elements
+
+
+def _map(state: Any, model: dict[str, Any], action: str, number: int) -> None:
+    entries = model.setdefault("map", {})
+    if action in ("set", "add"):
+        state[number] = -number
+        entries[number] = -number
+    elif action == "add many":
+        state.put_all({number: 1, 0: 2})
+        entries.update({number: 1, 0: 2})
+    elif action == "remove":
+        del state[number]
+        entries.pop(number, None)
+    elif action == "clear":
+        state.clear()
+        entries.clear()
+    assert dict(state.items()) == entries
+    assert list(state) == list(state.keys()) == list(entries)
+    assert list(state.values()) == list(entries.values())
+    assert state.is_empty() == (not entries)
+    assert (number in state) == state.contains(number) == (number in entries)
+    assert state[number] == state.get(number) == entries.get(number)
+
+
+def _reducing(state: Any, model: dict[str, Any], action: str, number: int) -> None:
+    if action in ("set", "add"):
+        state.add(number)
+        model["reducing"] = model["reducing"] + number if "reducing" in model else number
+    elif action == "clear":
+        state.clear()
+        model.pop("reducing", None)
+    assert state.get() == model.get("reducing")
+
+
+def _aggregating(state: Any, model: dict[str, Any], action: str, number: int) -> None:
+    numbers = model.setdefault("aggregating", [])
+    if action in ("set", "add"):
+        state.add(number)
+        numbers.append(number)
+    elif action == "remove":
+        state.add(None)
+        numbers.clear()
+    elif action == "clear":
+        state.clear()
+        numbers.clear()
+    assert state.get() == (sum(numbers) / len(numbers) if numbers else None)
+
+
+_CHECKS = {"value": _value, "list": _list, "map": _map, "reducing": _reducing, "aggregating": _aggregating}
+_steps = st.one_of(
+    st.tuples(
+        st.sampled_from(sorted(_CHECKS)),
+        st.sampled_from(["set", "add", "add many", "remove", "clear", "read"]),
+        st.integers(0, 5),
+        st.integers(0, 3),
+    ),
+    st.tuples(st.just("barrier"), st.booleans()),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(_steps, max_size=60))
+def test_states_behave_like_dicts_per_key_over_key_groups_barriers_and_reloads(steps: list[Any]) -> None:
+    store = Store()
+    models: dict[int, dict[str, Any]] = {key: {} for key in range(4)}
+    for step in steps:
+        if step[0] == "barrier":
+            store.barrier(forget=step[1])
+            continue
+        kind, action, number, key = step
+        store.enter(key)
+        _CHECKS[kind](store.states[kind], models[key], action, number)
+    store.barrier(forget=True)
+    for key, model in models.items():
+        store.enter(key)
+        for kind, check in _CHECKS.items():
+            check(store.states[kind], model, "read", 1)
+
+
+def test_reading_changes_nothing_and_writing_is_reported_per_key() -> None:
+    store = Store()
+    store.enter(0)
+    for name, state in store.states.items():
+        _CHECKS[name](state, {}, "read", 0)
+        state.clear()
+    assert not store.backend.changed()
+    store.states["value"].update(1)
+    store.states["map"]["a"] = 1
+    store.enter(2)
+    store.states["list"].add(1)
+    assert store.backend.changed_keys() == {"value": {(None, 0)}, "map": {(None, 0)}, "list": {(None, 2)}}
+
+
+def test_a_map_can_be_changed_while_it_is_iterated() -> None:
+    store = Store()
+    store.enter(0)
+    state = store.states["map"]
+    state.put_all({1: "a", 2: "b", 3: "c"})
+    for key in state:
+        del state[key]
+    for key, _ in state.items():
+        state[key + 1] = "d"
+    assert state.is_empty()
+
+
+@pytest.mark.parametrize("mutable", [[1], {"a": 1}, {1}, Row(1)], ids=lambda value: type(value).__name__)
+def test_what_user_code_does_to_an_object_after_handing_it_over_does_not_change_the_state(mutable: Any) -> None:
+    def spoil(value: Any) -> None:
+        if isinstance(value, Row):
+            value[0] = "spoilt"
+        else:
+            value.clear()
+
+    store = Store()
+    store.enter(0)
+    copy = Row(1) if isinstance(mutable, Row) else type(mutable)(mutable)
+    store.states["value"].update(mutable)
+    store.states["map"]["k"] = mutable
+    spoil(mutable)
+    for read in (store.states["value"].value, lambda: store.states["map"]["k"]):
+        spoil(read())
+        assert read() == copy
+
+
+def test_none_for_a_state_with_a_declared_type_is_refused() -> None:
+    backend = HeapKeyedStateBackend("operator 'counts'")
+    backend.activate(0, lambda: None)
+    backend.current_key = "k"
+    typed: Any = backend.partitioned_state(ValueStateDescriptor("n", Types.INT()))
+    with pytest.raises(TypeMismatchError, match=r"state 'n' was updated with None.*key 'k'.*clear\(\)"):
+        typed.update(None)
+    untyped: Any = backend.partitioned_state(ValueStateDescriptor("any", ANY))
+    untyped.update(None)
+    assert untyped.value() is None
+
+
+def test_state_outside_of_records_and_timers_is_refused() -> None:
+    backend = HeapKeyedStateBackend("operator 'counts'")
+    state: Any = backend.partitioned_state(DESCRIPTORS["value"])
+    for _ in range(2):
+        with pytest.raises(StateAccessError, match=r"state 'value' was used while no record is processed.*'counts'"):
+            state.value()
+        backend.activate(0, lambda: None)
+
+
+def test_states_of_different_namespaces_are_apart_even_if_one_is_dropped() -> None:
+    backend = HeapKeyedStateBackend()
+    backend.activate(0, lambda: None)
+    backend.current_key = "k"
+    one: Any = backend.partitioned_state(DESCRIPTORS["value"], "w1")
+    two: Any = backend.partitioned_state(DESCRIPTORS["value"], "w2")
+    one.update(1)
+    two.update(2)
+    backend.table("value", "value").drop("w1")
+    assert (one.value(), two.value()) == (None, 2)
+    one.update(3)
+    assert backend.table("value", "value").namespace("w1") == {"k": 3}
+
+
+@pytest.mark.parametrize("not_a_function", [7, "add"])
+def test_descriptors_refuse_what_is_no_function(not_a_function: Any) -> None:
+    with pytest.raises(TypeError, match="must be a ReduceFunction or a callable"):
+        ReducingStateDescriptor("s", not_a_function, ANY)
+    with pytest.raises(TypeError, match="must be an AggregateFunction"):
+        AggregatingStateDescriptor("s", not_a_function, ANY)
