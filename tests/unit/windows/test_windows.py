@@ -1,0 +1,75 @@
+"""Windows as values, and their written form in state."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flinkish.core.time_limits import MAX_WATERMARK_MS
+from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow, Window
+from flinkish.runtime.windowing.window_namespace import namespace_of, window_of
+
+ALL_KINDS = [TimeWindow(0, 10), TimeWindow(-10, 0), CountWindow(0), CountWindow(7), GlobalWindow.get()]
+
+
+class FullMoon(Window):
+    """A window of a user."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def max_timestamp(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FullMoon) and other.number == self.number
+
+    def __hash__(self) -> int:
+        return hash(self.number)
+
+
+def test_the_last_timestamp_of_a_time_window_is_before_its_end() -> None:
+    assert TimeWindow(0, 60_000).max_timestamp() == 59_999
+
+
+@pytest.mark.parametrize("window", [CountWindow(1), GlobalWindow.get()])
+def test_windows_without_an_end_end_with_time_itself(window: Window) -> None:
+    assert window.max_timestamp() == MAX_WATERMARK_MS
+
+
+def test_equal_windows_are_one_window_also_after_pickling() -> None:
+    for window in ALL_KINDS:
+        copy = pickle.loads(pickle.dumps(window))
+        assert copy == window
+        assert hash(copy) == hash(window)
+    assert len(set(ALL_KINDS)) == len(ALL_KINDS)
+
+
+def test_a_time_window_is_not_a_tuple_of_its_ends() -> None:
+    assert TimeWindow(0, 1) != (0, 1)
+
+
+def test_windows_that_touch_intersect_and_their_cover_holds_both() -> None:
+    assert TimeWindow(0, 5).intersects(TimeWindow(5, 9))
+    assert not TimeWindow(0, 5).intersects(TimeWindow(6, 9))
+    assert TimeWindow(0, 5).cover(TimeWindow(8, 9)) == TimeWindow(0, 9)
+
+
+@given(st.integers(-(2**62), 2**62), st.integers(-1000, 1000), st.integers(1, 1000))
+def test_a_window_start_is_aligned_and_at_or_before_the_timestamp(ts: int, offset: int, size: int) -> None:
+    start = TimeWindow.get_window_start_with_offset(ts, offset, size)
+    assert start <= ts < start + size
+    assert (start - offset) % size == 0
+
+
+def test_every_window_comes_back_from_its_namespace() -> None:
+    for window in [*ALL_KINDS, FullMoon(3)]:
+        assert window_of(namespace_of(window)) == window
+
+
+def test_namespaces_of_different_kinds_of_windows_differ() -> None:
+    assert len({namespace_of(window) for window in ALL_KINDS}) == len(ALL_KINDS)
+    assert None not in {namespace_of(window) for window in ALL_KINDS}  # None is state that belongs to no window
