@@ -29,6 +29,10 @@ class CollectionSource(GeneratedSource):
         return self._type_info
 
     @property
+    def size(self) -> int | None:
+        return len(self._values)
+
+    @property
     def splits(self) -> int:
         return 1
 

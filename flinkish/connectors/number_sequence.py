@@ -44,6 +44,10 @@ class NumberSequenceSource(GeneratedSource):
         return Types.LONG()
 
     @property
+    def size(self) -> int | None:
+        return self._count
+
+    @property
     def splits(self) -> int:
         return self._splits
 

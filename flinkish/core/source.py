@@ -13,6 +13,7 @@ Both are replayable: an epoch that runs again reads the same records.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,6 +65,11 @@ class GeneratedSource(Source):
     def splits(self) -> int:
         """Number of parallel splits, at least 1; fixed for the life of the job."""
 
+    @property
+    def size(self) -> int | None:
+        """Number of records of all splits, if known before reading; None otherwise."""
+        return None
+
     @abstractmethod
     def read(self, split: int, tick: int, max_records: int) -> GeneratedBatch:
         """The records of ``split`` in the ``tick``-th epoch (from 0), at most ``max_records``; always the same for the
@@ -76,6 +82,11 @@ class RecordDecoder(ABC):
     @abstractmethod
     def decode(self, batch: pyarrow.RecordBatch) -> tuple[list[Any], list[int] | None]:
         """(values, timestamps in ms or None). Never drops a record silently: MalformedRecordError."""
+
+    def decode_many(self, batch: pyarrow.RecordBatch) -> Iterator[tuple[list[Any], list[int] | None]]:
+        """The same in parts of bounded size; what the engine calls. For decoders whose rows stand for many records
+        each (paths of files that the worker reads itself), which need not be in memory together."""
+        yield self.decode(batch)
 
 
 class DataFrameSource(Source):

@@ -38,7 +38,6 @@ class EpochFunction:
                 listener.after_epoch(report)
             elif remote is not None:
                 remote.after_epoch(report)
-            passed(Phase.METADATA_COMMITTED, epoch=epoch)
         except StopQuery:
             raise RuntimeError(STOP_MARK) from None
         except FlinkishError:

@@ -1,0 +1,78 @@
+"""The handle that ``execute_async`` returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.common.completable_future import CompletableFuture
+from flinkish.common.job_client import JobClient
+from flinkish.common.job_execution_result import JobExecutionResult
+from flinkish.common.job_id import JobID
+from flinkish.common.job_status import JobStatus
+from flinkish.errors import OperationError
+from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.spark_run import SparkRun
+
+
+class RunClient(JobClient):
+    """A client of one run."""
+
+    def __init__(self, run: JobRun) -> None:
+        self.run = run
+
+    def get_job_id(self) -> JobID:
+        """The job's id."""
+        return self.run.job_id
+
+    def get_job_status(self) -> CompletableFuture[JobStatus]:
+        """The status as of now."""
+        return CompletableFuture.completed(self.run.status)
+
+    def cancel(self) -> CompletableFuture[None]:
+        """End the job after the running epoch; done when it has ended."""
+        self.run.request_stop()
+        return self._when_ended(lambda: None)
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        """Write a savepoint of the last committed epoch; its path."""
+        return CompletableFuture.completed(self._savepoint(savepoint_directory))
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> CompletableFuture[str]:
+        """End the job after the running epoch and write a savepoint of it; its path."""
+        if advance_to_end_of_event_time:
+            raise OperationError(
+                "a stop that advances event time to its end is not possible with this version",
+                where=f"job '{self.run.name}'",
+                expected="advance_to_end_of_event_time=False",
+                hint="stop without it: the windows that are open are part of the savepoint",
+            )
+        self.run.request_stop()
+        self.run.wait()
+        return CompletableFuture.completed(self._savepoint(savepoint_directory))
+
+    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+        """Empty: Python functions have none, as in PyFlink."""
+        return CompletableFuture.completed({})
+
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        """Done when the job has ended; fails as the job failed."""
+        return self.run.result
+
+    def _savepoint(self, directory: str | None) -> str:
+        from flinkish.jobmanager.savepoints import take_savepoint
+
+        if not isinstance(self.run, SparkRun):
+            raise OperationError(
+                "the minicluster has no savepoints", where=f"job '{self.run.name}'", hint="run the job on Spark"
+            )
+        return take_savepoint(self.run, directory)
+
+    def _when_ended(self, value: Any) -> CompletableFuture[Any]:
+        from concurrent.futures import ThreadPoolExecutor
+
+        executor = ThreadPoolExecutor(1)
+        future = executor.submit(lambda: (self.run.wait(), value())[1])
+        executor.shutdown(wait=False)
+        return CompletableFuture(future)

@@ -1,0 +1,55 @@
+"""From the configuration to what tasks and the driver need of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flinkish.common.configuration import Configuration
+from flinkish.common.options import core, execution, flinkish, state
+from flinkish.common.time import Duration
+from flinkish.runtime.deployment import JobSettings
+
+
+@dataclass(frozen=True)
+class DriverSettings:
+    """What the driver needs."""
+
+    job_dir: str | None
+    epoch_interval_ms: int
+    heartbeat_interval_ms: int
+    state_backend: str
+    progress: str
+    available_now: bool
+    savepoint: str | None
+    ignore_unclaimed_state: bool
+
+
+def _ms(duration: Duration) -> int:
+    return duration.to_millis()
+
+
+def job_settings(configuration: Configuration) -> JobSettings:
+    """What tasks need."""
+    return JobSettings(
+        source_batch_size=configuration.get(flinkish.SOURCE_BATCH_SIZE),
+        buffer_max_records=configuration.get(flinkish.BUFFER_MAX_RECORDS),
+        max_records_per_epoch=configuration.get(flinkish.EPOCH_MAX_RECORDS_PER_SOURCE),
+        max_bytes_per_epoch=configuration.get(flinkish.EPOCH_MAX_BYTES_PER_SOURCE),
+        auto_watermark_interval_ms=_ms(configuration.get(core.AUTO_WATERMARK_INTERVAL)),
+        job_parameters=dict(configuration.get(core.GLOBAL_JOB_PARAMETERS) or {}),
+        configuration=configuration.to_dict(),
+    )
+
+
+def driver_settings(configuration: Configuration) -> DriverSettings:
+    """What the driver needs."""
+    return DriverSettings(
+        job_dir=configuration.get(flinkish.JOB_DIR),
+        epoch_interval_ms=_ms(configuration.get(flinkish.EPOCH_INTERVAL)),
+        heartbeat_interval_ms=_ms(configuration.get(flinkish.HEARTBEAT_INTERVAL)),
+        state_backend=configuration.get(state.STATE_BACKEND_TYPE),
+        progress=configuration.get(flinkish.PROGRESS),
+        available_now=configuration.get(execution.TRIGGER) == "available-now",
+        savepoint=configuration.get(execution.STATE_RECOVERY_PATH),
+        ignore_unclaimed_state=configuration.get(execution.STATE_RECOVERY_IGNORE_UNCLAIMED_STATE),
+    )

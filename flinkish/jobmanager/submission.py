@@ -1,0 +1,87 @@
+"""From a program to a running job."""
+
+from __future__ import annotations
+
+import atexit
+from dataclasses import replace
+from typing import Any
+
+from flinkish.common.configuration import Configuration
+from flinkish.common.job_client import JobClient
+from flinkish.common.job_id import JobID
+from flinkish.common.options import execution
+from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.graph.stream_graph import StreamGraph
+from flinkish.jobmanager.client import RunClient
+from flinkish.jobmanager.job_run import JobRun, MiniClusterRun
+from flinkish.jobmanager.settings import driver_settings, job_settings
+
+_MINICLUSTER = "minicluster"
+
+
+def submit(
+    graph: StreamGraph,
+    configuration: Configuration,
+    job_name: str,
+    *,
+    chaining: bool = True,
+    python_files: list[str] | None = None,
+    session: Any = None,
+) -> JobClient:
+    """Start a job.
+
+    Args:
+        graph: the program.
+        configuration: all keys; ``execution.target: minicluster`` runs the job in this process without Spark.
+        job_name: shown everywhere.
+        chaining: join operators into tasks.
+        python_files: files that the workers must be able to import.
+        session: the Spark session to run in; the active one, or a local one, when there is none.
+    """
+    configuration.validate()
+    generator = JobGraphGenerator(graph, job_settings(configuration), chaining)
+    if configuration.get(execution.TARGET) == _MINICLUSTER:
+        run = _minicluster_run(generator, job_name)
+    else:
+        run = _spark_run(generator, configuration, job_name, python_files or [], session)
+    run.start()
+    return RunClient(run)
+
+
+def _minicluster_run(generator: JobGraphGenerator, name: str) -> JobRun:
+    from flinkish.minicluster import MiniCluster
+
+    job_id = JobID()
+    job = generator.generate(job_id.to_hex_string(), name)
+    return MiniClusterRun(job_id, name, lambda: MiniCluster(job))
+
+
+def _spark_run(
+    generator: JobGraphGenerator, configuration: Configuration, name: str, python_files: list[str], session: Any
+) -> JobRun:
+    from flinkish.jobmanager.progress import progress_for
+    from flinkish.jobmanager.restore import prepare_restore
+    from flinkish.jobmanager.spark_run import SparkRun, prepare_directory
+    from flinkish.spark.addressing import partitions_of
+    from flinkish.spark.plan import PlanOptions
+    from flinkish.spark.session import get_session
+
+    settings = driver_settings(configuration)
+    spark = session if session is not None else get_session(configuration, name)
+    for path in python_files:
+        spark.addArtifacts(path, pyfile=True)
+    directory, temporary = prepare_directory(settings, name)
+    try:
+        job = generator.generate(directory.job_id() or JobID().to_hex_string(), name)
+        first_run = directory.check_compatible(job, partitions_of(job))
+        attempts = directory.read("attempts.json") or {"attempts": 0}
+        directory.write("attempts.json", {"attempts": attempts["attempts"] + 1})
+        job = replace(job, attempt=attempts["attempts"])
+        base = prepare_restore(spark, job, generator.sources(), settings, directory, first_run)
+    except BaseException:
+        directory.release()
+        raise
+    run = SparkRun(spark, job, generator.sources(), settings, directory, base or PlanOptions(), temporary)
+    run.observers.append(progress_for(settings.progress, job))
+    atexit.register(directory.release)
+    return run

@@ -1,0 +1,82 @@
+"""From what Spark raises to typed errors: a worker's own error first, then the causes that can be told apart."""
+
+from __future__ import annotations
+
+import re
+
+from flinkish.errors import (
+    ConnectionFailedError,
+    CorruptStateError,
+    FencedError,
+    FlinkishError,
+    OperationError,
+    RetryableError,
+)
+from flinkish.spark.worker import typed_failure
+
+_LENGTH = 600
+
+#: (pattern in the text, class, what happened, what to do)
+_KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
+    (
+        r"KAFKA_DATA_LOSS|OffsetOutOfRange|offsets? .* (are|is|was) (lost|changed)|Some data may have been lost",
+        OperationError,
+        "Kafka no longer has records that the job has not read (retention, or the topic was made anew)",
+        "start from a savepoint or from the earliest offsets in a new job directory, or set the source's property "
+        "failOnDataLoss=false to go on without them",
+    ),
+    (
+        r"org\.apache\.kafka\.common\.errors\.TimeoutException|Failed to (construct|create new) [Kk]afka|"
+        r"No resolvable bootstrap urls|UnknownTopicOrPartition",
+        ConnectionFailedError,
+        "Kafka cannot be reached",
+        "check bootstrap servers, topic and network; then start the same job again",
+    ),
+    (
+        r"CONCURRENT_STREAM_LOG_UPDATE|another streaming query|CONCURRENT_QUERY|already active",
+        FencedError,
+        "another query writes to this job directory",
+        "stop the other driver, or give this job a directory of its own",
+    ),
+    (
+        r"CANNOT_LOAD_STATE_STORE|state store.*(corrupt|does not exist)|Error reading (delta|snapshot|streaming state) file|"
+        r"CANNOT_READ_.*FILE_DOES_NOT_EXIST|STATE_STORE_.*CHECKSUM",
+        CorruptStateError,
+        "stored state cannot be read",
+        "restore the job from its last savepoint",
+    ),
+    (
+        r"Python worker (exited unexpectedly|failed to connect back)|ExecutorLostFailure|Job aborted due to stage failure: "
+        r"Task .* lost",
+        RetryableError,
+        "a Python worker or an executor was lost",
+        "start the same job again; it goes on from the last committed epoch",
+    ),
+)
+
+
+def translate(error: BaseException, where: str) -> FlinkishError:
+    """The typed error for whatever a query or a batch job raised."""
+    if isinstance(error, FlinkishError):
+        return error
+    text = _text(error)
+    typed = typed_failure(text)
+    if typed is not None:
+        return typed
+    for pattern, kind, what, hint in _KNOWN:
+        if re.search(pattern, text, re.DOTALL):
+            translated = kind(f"{what}: {_first_lines(text)}", where=where, hint=hint)
+            break
+    else:
+        translated = OperationError(f"the Spark query failed: {_first_lines(text)}", where=where)
+    translated.__cause__ = error
+    return translated
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _first_lines(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
+    return " ".join(lines)[:_LENGTH]
