@@ -41,12 +41,13 @@ class _Copiers(dict[type, Callable[[Any], Any] | None]):
         return copier
 
 
-_COPIERS = _Copiers()
+#: type -> how to copy (None: immutable); for hot paths, which cannot afford the call of `detached`
+COPIERS = _Copiers()
 
 
 def copier_of(value: Any) -> Callable[[Any], Any] | None:
     """How objects of the value's type are copied; None when they are immutable."""
-    return _COPIERS[value.__class__]
+    return COPIERS[value.__class__]
 
 
 def detached(value: Any) -> Any:
@@ -55,5 +56,5 @@ def detached(value: Any) -> Any:
     >>> a = [1]; detached(a) is a, detached(a) == a
     (False, True)
     """
-    copier = _COPIERS[value.__class__]
+    copier = COPIERS[value.__class__]
     return value if copier is None else copier(value)

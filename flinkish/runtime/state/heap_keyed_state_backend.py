@@ -1,7 +1,7 @@
 """Keyed state as Python dicts: decoded once, kept in memory until forgotten, written as a whole when it changed.
 
 The rule: the body of a key group is loaded only when somebody asks for a table or a queue. Whoever only wants to know
-whether a timer is due asks ``next_timer_ms``, which goes by the hint of the key group's header until then.
+whether a timer is due asks ``next_timer_ms``, which until then goes by the hint of the key group's header (if given).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         self._current: _KeyGroup | None = None
         self._load: Callable[[], bytes | None] | None = None
         self._body: bytes | None = None
-        self._hint: tuple[int | None, int | None] = (None, None)
+        self._hint: tuple[int | None, int | None] | None = None
         self._kinds: dict[str, str] = {}
         self._policies: dict[str, TtlPolicy] = {}
 
@@ -83,10 +83,11 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         self._current = self._held.get(key_group)
         self._load = load if self._current is None else None
         self._body = None
-        self._hint = (None, None)
+        self._hint = None
 
     def set_timer_hint(self, event_ms: int | None, processing_ms: int | None) -> None:
-        """What `next_timer_ms` says of the current key group while its body is not decoded. After `activate`."""
+        """What `next_timer_ms` says of the current key group while its body is not decoded. After `activate`; without
+        it `next_timer_ms` has to decode the body, since a timer must never be missed."""
         self._hint = (event_ms, processing_ms)
 
     def table(self, name: str, kind: str) -> StateTable:
@@ -116,9 +117,9 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         return self._expiring_state(descriptor, namespace, policy)
 
     def next_timer_ms(self) -> tuple[int | None, int | None]:
-        if self._current is None:
+        if self._current is None and self._hint is not None:
             return self._hint
-        queues = self._current.timers.values()
+        queues = self._group().timers.values()
         return _earliest(queues, TimeDomain.EVENT_TIME), _earliest(queues, TimeDomain.PROCESSING_TIME)
 
     def changed(self) -> bool:
@@ -167,7 +168,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
             self.current_key = NO_KEY
             self.key_group = _NO_KEY_GROUP
             self._current = self._load = self._body = None
-            self._hint = (None, None)
+            self._hint = None
 
     def holds(self, key_group: int) -> bool:
         return key_group in self._held

@@ -14,7 +14,7 @@ from flinkish.common.typeinfo import PickledBytesTypeInfo
 from flinkish.core.functions import AggregateFunction
 from flinkish.core.state import AggregatingState, ListState, MapState, ReducingState, StateDescriptor, ValueState
 from flinkish.errors import StateAccessError, TypeMismatchError
-from flinkish.runtime.state.detach import detached
+from flinkish.runtime.state.detach import COPIERS, detached
 from flinkish.runtime.state.keyed_state_backend import VOID_NAMESPACE
 
 if TYPE_CHECKING:
@@ -91,7 +91,9 @@ class HeapValueState(HeapState, ValueState[Any]):
     def value(self) -> Any:
         if self._generation != self._backend.generation:
             self._bind()
-        return detached(self._values.get(self._backend.current_key))
+        value = self._values.get(self._backend.current_key)
+        copier = COPIERS[value.__class__]
+        return value if copier is None else copier(value)
 
     def update(self, value: Any) -> None:
         if self._generation != self._backend.generation:
@@ -104,7 +106,8 @@ class HeapValueState(HeapState, ValueState[Any]):
                 hint="call clear() to remove the value",
             )
         key = self._backend.current_key
-        self._values[key] = detached(value)
+        copier = COPIERS[value.__class__]
+        self._values[key] = value if copier is None else copier(value)
         self._table.mark(self._namespace, key)
 
 

@@ -48,6 +48,14 @@ def test_nothing_is_loaded_to_know_the_next_timer_or_whether_anything_changed() 
     assert body.loads == 0 and not backend.holds(3)
 
 
+def test_without_a_hint_no_timer_is_missed() -> None:
+    backend, body = HeapKeyedStateBackend(), written()
+    backend.activate(3, body)
+    backend.set_timer_hint(None, None)
+    backend.activate(3, body)
+    assert backend.next_timer_ms() == (50, 90)
+
+
 def test_once_decoded_the_timers_themselves_are_asked_and_the_body_is_not_loaded_again() -> None:
     backend, body = HeapKeyedStateBackend(), written()
     backend.activate(3, body)
