@@ -1,0 +1,164 @@
+"""Arrow columns to records, a column at a time: no work per record but the ``zip`` that makes it a tuple.
+
+Rule upheld here: a column is brought to the Arrow type of the declared type first (``cast``, which fails where it
+would lose something), so that a record holds what its type says whatever the file's writer chose.
+
+(Dictionary encoding before the conversion was measured and does not pay: 0.05 to 0.09 µs a string against 0.03.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common.time import Instant
+from flinkish.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    MapTypeInfo,
+    PickledBytesTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+from flinkish.common.typeinfo.collections import _SequenceTypeInfo
+from flinkish.common.types import _create_row
+from flinkish.errors import TypeMismatchError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ColumnReader = Callable[["pa.Array"], list[Any]]
+
+
+class RecordReader:
+    """Reads batches whose columns are the type's fields, in order: Rows for a ROW, tuples for a TUPLE, else values.
+
+    >>> import pyarrow as pa
+    >>> from flinkish.common.typeinfo import Types
+    >>> batch = pa.RecordBatch.from_pydict({"a": ["x", "y"], "n": [1, None]})
+    >>> RecordReader(Types.TUPLE([Types.STRING(), Types.LONG()])).read(batch)
+    [('x', 1), ('y', None)]
+    """
+
+    def __init__(self, type_info: TypeInformation, where: str = "") -> None:
+        self._where = where
+        self._type_info = type_info
+        self._fields = type_info.to_arrow_fields()
+        self._readers = [_column_reader(field_type) for field_type in field_types(type_info)]
+        self._names = type_info.get_field_names() if isinstance(type_info, RowTypeInfo) else None
+        self._single = not isinstance(type_info, (RowTypeInfo, TupleTypeInfo))
+
+    def read(self, batch: pa.RecordBatch) -> list[Any]:
+        """
+        Raises:
+            TypeMismatchError: a column cannot be read as the declared type.
+        """
+        columns = [
+            read(self._cast(column, field))
+            for column, field, read in zip(batch.columns, self._fields, self._readers, strict=True)
+        ]
+        if self._single:
+            return columns[0]
+        records = list(zip(*columns, strict=True))
+        names = self._names
+        return records if names is None else [_create_row(names, record) for record in records]
+
+    def _cast(self, column: pa.Array, field: pa.Field) -> pa.Array:
+        if column.type == field.type:
+            return column
+        import pyarrow as pa
+
+        try:
+            return column.cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise TypeMismatchError(
+                f"the column '{field.name}' of type {column.type} cannot be read as {field.type}: {error}",
+                where=self._where,
+                expected=f"columns of {self._type_info!r}",
+                hint="declare the type that the column has",
+            ) from None
+
+
+def field_types(type_info: TypeInformation) -> list[TypeInformation]:
+    """The types of the columns; the type itself if it is no ROW or TUPLE."""
+    if isinstance(type_info, (RowTypeInfo, TupleTypeInfo)):
+        return list(type_info.get_field_types())
+    return [type_info]
+
+
+def _column_reader(type_info: TypeInformation) -> ColumnReader:
+    if isinstance(type_info, PickledBytesTypeInfo):
+        raise TypeMismatchError(
+            "a column has no declared type", expected="a type such as Types.STRING() for each column, not pickled bytes"
+        )
+    if isinstance(type_info, (RowTypeInfo, TupleTypeInfo)):
+        return _struct_reader(type_info)
+    if isinstance(type_info, MapTypeInfo):
+        return _map_reader(type_info)
+    if isinstance(type_info, _SequenceTypeInfo):
+        return _sequence_reader(type_info)
+    if isinstance(type_info, BasicTypeInfo):
+        if type_info._basic_type is BasicType.INSTANT:
+            return _read_instants
+        if type_info._basic_type is BasicType.BIG_INT:
+            return lambda column: [None if value is None else int(value) for value in column.to_pylist()]
+    return lambda column: list(column.to_pylist())
+
+
+def _struct_reader(type_info: RowTypeInfo | TupleTypeInfo) -> ColumnReader:
+    readers = [_column_reader(field_type) for field_type in type_info.get_field_types()]
+    names = type_info.get_field_names() if isinstance(type_info, RowTypeInfo) else None
+
+    def read(column: pa.Array) -> list[Any]:
+        columns = [read_field(child) for read_field, child in zip(readers, column.flatten(), strict=True)]
+        records: list[Any] = list(zip(*columns, strict=True))
+        if names is not None:
+            records = [_create_row(names, record) for record in records]
+        return _with_nulls(records, column)
+
+    return read
+
+
+def _map_reader(type_info: MapTypeInfo) -> ColumnReader:
+    read_key, read_value = _column_reader(type_info._key_type_info), _column_reader(type_info._value_type_info)
+
+    def read(column: pa.Array) -> list[Any]:
+        # offsets point into the whole child arrays, also of a column that is a slice
+        pairs = list(zip(read_key(column.keys), read_value(column.items), strict=True))
+        offsets = column.offsets.to_pylist()
+        maps = [dict(pairs[begin:end]) for begin, end in zip(offsets, offsets[1:], strict=False)]
+        return _with_nulls(maps, column)
+
+    return read
+
+
+def _sequence_reader(type_info: _SequenceTypeInfo) -> ColumnReader:
+    import pyarrow as pa
+
+    if pa.types.is_binary(type_info.arrow_type()):
+        return lambda column: list(column.to_pylist())
+    read_element = _column_reader(type_info.elem_type)
+
+    def read(column: pa.Array) -> list[Any]:
+        elements = read_element(column.values)
+        offsets = column.offsets.to_pylist()
+        lists = [elements[begin:end] for begin, end in zip(offsets, offsets[1:], strict=False)]
+        return _with_nulls(lists, column)
+
+    return read
+
+
+def _read_instants(column: pa.Array) -> list[Any]:
+    import pyarrow as pa
+
+    return [
+        None if value is None else Instant(value // 1_000_000, value % 1_000_000 * 1_000)
+        for value in column.cast(pa.int64()).to_pylist()
+    ]
+
+
+def _with_nulls(values: list[Any], column: pa.Array) -> list[Any]:
+    if not column.null_count:
+        return values
+    return [value if valid else None for value, valid in zip(values, column.is_valid().to_pylist(), strict=True)]

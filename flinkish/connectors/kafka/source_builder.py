@@ -1,0 +1,98 @@
+"""PyFlink's builder of a Kafka source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from flinkish.common.serialization import DeserializationSchema, SimpleStringSchema
+from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition
+from flinkish.connectors.kafka.source import KafkaSource, KafkaSourceSettings
+from flinkish.errors import ConfigurationError
+
+
+class KafkaSourceBuilder:
+    """Collects the settings of a :class:`KafkaSource`; starts from the earliest offsets and never ends by default."""
+
+    def __init__(self) -> None:
+        self._settings = KafkaSourceSettings("", SimpleStringSchema())
+        self._has_deserializer = False
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
+        """``host:port``, several joined by commas."""
+        return self._with(bootstrap_servers=bootstrap_servers)
+
+    def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
+        """The group whose committed offsets are meant, and the prefix of the readers' group ids."""
+        return self._with(group_id=group_id)
+
+    def set_topics(self, *topics: str) -> KafkaSourceBuilder:
+        return self._with(topics=tuple(topics))
+
+    def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
+        """A regular expression for the whole name (Java's; what Java and Python share is safe)."""
+        return self._with(topic_pattern=topic_pattern)
+
+    def set_partitions(self, partitions: set[KafkaTopicPartition]) -> KafkaSourceBuilder:
+        ordered = sorted(partitions, key=lambda entry: (entry.topic, entry.partition))
+        return self._with(partitions=tuple(ordered))
+
+    def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
+        return self._with(starting=starting_offsets_initializer)
+
+    def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
+        """As `set_bounded`: in flinkish a job that is going to stop is a bounded one."""
+        return self._with(stopping=stopping_offsets_initializer)
+
+    def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
+        """End before these offsets. Other than ``latest()`` needs confluent-kafka."""
+        return self._with(stopping=stopping_offsets_initializer)
+
+    def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> KafkaSourceBuilder:
+        self._has_deserializer = True
+        return self._with(deserializer=deserialization_schema)
+
+    def set_fail_on_data_loss(self, fail: bool) -> KafkaSourceBuilder:
+        """Whether records that were deleted before they were read end the job (default), or are passed over."""
+        return self._with(fail_on_data_loss=fail)
+
+    def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
+        """Kept for PyFlink: Spark names its clients itself."""
+        return self.set_property("client.id.prefix", prefix)
+
+    def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
+        """A property of the (Java) consumer."""
+        return self.set_properties({key: value})
+
+    def set_properties(self, props: Mapping[str, str]) -> KafkaSourceBuilder:
+        properties = {**self._settings.properties, **{key: str(value) for key, value in props.items()}}
+        changes: dict[str, object] = {"properties": properties}
+        if "bootstrap.servers" in props:
+            changes["bootstrap_servers"] = props["bootstrap.servers"]
+        if "group.id" in props:
+            changes["group_id"] = props["group.id"]
+        return self._with(**changes)
+
+    def build(self) -> KafkaSource:
+        """
+        Raises:
+            ConfigurationError: no servers, no deserializer, or not exactly one of topics, pattern and partitions.
+        """
+        settings = self._settings
+        if not settings.bootstrap_servers:
+            raise ConfigurationError("no servers", where="KafkaSource", hint="call set_bootstrap_servers('host:port')")
+        if not self._has_deserializer:
+            raise ConfigurationError(
+                "no deserializer", where=settings.label, hint="call set_value_only_deserializer(SimpleStringSchema())"
+            )
+        if sum(map(bool, (settings.topics, settings.topic_pattern, settings.partitions))) != 1:
+            raise ConfigurationError(
+                "what to read is not said exactly once",
+                where=settings.label,
+                expected="one of set_topics, set_topic_pattern and set_partitions",
+            )
+        return KafkaSource(settings)
+
+    def _with(self, **changes: object) -> KafkaSourceBuilder:
+        self._settings = replace(self._settings, **changes)  # type: ignore[arg-type]
+        return self
