@@ -101,6 +101,11 @@ class DataFrameSource(Source):
     def decoder(self) -> RecordDecoder:
         """How the worker reads its batches."""
 
+    def position(self, spark: Any, end_offset: str, checkpoint: str, index: int) -> str:
+        """What to give to `load` as ``start`` so that a new query goes on behind ``end_offset`` (Spark's JSON).
+        ``checkpoint``: of the query; ``index``: the source's place among the query's sources."""
+        return end_offset
+
     def declared_splits(self) -> tuple[str, ...]:
         """Splits known before any record was read: a silent one holds the watermark back. () when unknown."""
         return ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 import time
@@ -9,6 +10,7 @@ from typing import Any
 
 from flinkish.common.job_id import JobID
 from flinkish.core.source import Source
+from flinkish.errors import SavepointError
 from flinkish.jobmanager import epoch_listeners
 from flinkish.jobmanager.epoch_function import STOP_MARK, EpochFunction
 from flinkish.jobmanager.epoch_listeners import StopQuery
@@ -49,7 +51,7 @@ class SparkRun(JobRun):
         self.job = job
         self.directory = directory
         self.partitions = partitions_of(job)
-        self._sources = sources
+        self.sources = sources
         self._settings = settings
         self._base = base
         self._temporary = temporary
@@ -87,14 +89,14 @@ class SparkRun(JobRun):
     def _run_queries(self) -> None:
         deployment = deploy(self.job, self.partitions)
         announced = self.directory.read("end-of-input.json") is not None
-        runs = plan_runs(self.job, self._sources, self._settings, self._base, announced)
+        runs = plan_runs(self.job, self.sources, self._settings, self._base, announced)
         for run in runs:
             if run.announces_end:
                 self.directory.write("end-of-input.json", {"announced": True})
             self._run_query(run, deployment)
             if self._stop.is_set():
                 return
-        bounded = all(source.bounded for source in self._sources.values())
+        bounded = all(source.bounded for source in self.sources.values())
         if bounded:
             self.directory.write("finished.json", {"job_id": self.job.job_id, "last_epoch": self.last_epoch})
 
@@ -115,7 +117,7 @@ class SparkRun(JobRun):
             self.directory.is_local,
         )
         with settings_in_force(self.spark, settings):
-            frame = build_plan(self.spark, self.job, self._sources, deployment, run.options)
+            frame = build_plan(self.spark, self.job, self.sources, deployment, run.options)
             writer = (
                 frame.writeStream.outputMode("append")
                 .queryName(f"{self.name}-{self.job.job_id[:8]}")
@@ -165,11 +167,38 @@ class SparkRun(JobRun):
             self._epoch_done(report)
         passed(Phase.CLEANED_UP, epoch=epoch)
 
+    # ------------------------------------------------------------------ what a savepoint needs
+
+    def committed_epoch(self) -> int | None:
+        """The last epoch that Spark has committed."""
+        if self._query is not None:
+            self._look_for_commits(self._query)
+        return self._committed if self._committed >= 0 else None
+
+    def end_offsets(self, epoch: int) -> list[str]:
+        """Where each source of the plan stood after an epoch, as Spark writes it."""
+        for progress in reversed(self._query.recentProgress):
+            if int(progress["batchId"]) == epoch:
+                return [_offset_text(source["endOffset"]) for source in progress["sources"]]
+        raise SavepointError(
+            f"the source positions of epoch {epoch} are not known any more",
+            where=f"job '{self.name}'",
+            hint="trigger the savepoint again",
+        )
+
+    def next_tick(self, epoch: int) -> int:
+        """The tick that generated sources would give next. Each epoch of a query is one tick."""
+        return self._base.first_tick + epoch + 1
+
     def request_stop(self) -> None:
         """End after the running epoch."""
         super().request_stop()
         if not self.reports:
             self.directory.write(STOP_FILE, {"stop": True})
+
+
+def _offset_text(offset: Any) -> str:
+    return offset if isinstance(offset, str) else json.dumps(offset)
 
 
 def prepare_directory(settings: DriverSettings, name: str) -> tuple[JobDirectory, bool]:

@@ -92,6 +92,14 @@ def _sequence(key: Any) -> int:
     return _combine(*map(_raw, key))
 
 
+def _row(key: Row) -> int:
+    """Rows with field names are equal in any order of their fields."""
+    names = getattr(key, "_fields", None)
+    if not names:
+        return _combine(*map(_raw, key))
+    return _combine(*(_raw(key[name]) for name in sorted(names)))
+
+
 def _set(key: frozenset[Any]) -> int:
     return _combine(*sorted(map(_mix, map(_raw, key))))
 
@@ -124,7 +132,7 @@ _HASHERS: dict[type, Callable[[Any], int]] = {
     dt.time: _time,
     dt.timedelta: lambda key: _combine(0xDE17A, key.days, key.seconds, key.microseconds),
     uuid.UUID: lambda key: _combine(0x1D, key.int & _MASK, key.int >> 64),
-    Row: _sequence,
+    Row: _row,
 }
 
 

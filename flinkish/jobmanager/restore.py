@@ -1,0 +1,145 @@
+"""Starts a job from a savepoint: its rows, re-hashed for the new parallelism, become buffers that the first epoch takes
+in before any data; its sources begin where they stood."""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from flinkish.core.source import Source
+from flinkish.errors import SavepointError
+from flinkish.jobmanager.job_directory import JobDirectory
+from flinkish.jobmanager.savepoints import read_manifest, state_table
+from flinkish.jobmanager.settings import DriverSettings
+from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.key_groups import key_group_of
+from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.state.body_codec import StateRow
+from flinkish.runtime.state.restore import OPERATOR_STATE_KIND
+from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
+from flinkish.runtime.task import Row
+from flinkish.spark.addressing import AddressBook, partitions_of
+from flinkish.spark.failures import translate
+from flinkish.spark.plan import PlanOptions
+from flinkish.spark.rows import ROW_SCHEMA, to_arrow
+from flinkish.spark.worker import Deployment, deploy, failures_marked
+
+_BATCH_ROWS = 20_000
+
+
+@dataclass(frozen=True)
+class RowsToBuffers:
+    """Rows of a savepoint -> STATE buffers for the channels of the new job."""
+
+    deployment: Deployment
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One partition of the savepoint's table."""
+        with failures_marked():
+            job = self.deployment.job()
+            book = AddressBook(job, self.deployment.partitions)
+            for batch in batches:
+                yield from to_arrow(self._buffers(job, batch), book, 1)
+
+    def _buffers(self, job: JobDescriptor, batch: pa.RecordBatch) -> Iterator[Row]:
+        by_channel: dict[tuple[int, int], list[tuple[str, StateRow]]] = defaultdict(list)
+        places = _places(job)
+        for values in zip(*(column.to_pylist() for column in batch.columns)):
+            uid, row = from_savepoint_row(SavepointRow(*values))
+            if uid in places:
+                by_channel[_channel(job, places[uid], row)].append((uid, row))
+        for (vertex, channel), rows in by_channel.items():
+            for start in range(0, len(rows), _BATCH_ROWS):
+                payload = pickle.dumps(rows[start : start + _BATCH_ROWS], protocol=5)
+                header = BufferHeader(BufferKind.STATE, vertex, channel, 0, "", 0, 0, len(rows))
+                yield vertex, channel, encode(header, payload)
+
+
+def _places(job: JobDescriptor) -> dict[str, int]:
+    """Operator uid -> vertex."""
+    return {d.uid: vertex.id for vertex in job.vertices if vertex.level > 0 for d in vertex.operators}
+
+
+def _channel(job: JobDescriptor, vertex_id: int, row: StateRow) -> tuple[int, int]:
+    vertex = job.vertex(vertex_id)
+    if row.kind == OPERATOR_STATE_KIND:
+        subtask = int(row.key) % vertex.parallelism
+        return vertex_id, (vertex.max_parallelism + subtask) if vertex.keyed else subtask
+    return vertex_id, key_group_of(row.key, vertex.max_parallelism)
+
+
+def prepare_restore(
+    spark: Any,
+    job: JobDescriptor,
+    sources: dict[int, Source],
+    settings: DriverSettings,
+    directory: JobDirectory,
+    first_run: bool,
+) -> PlanOptions:
+    """What the query must know of the savepoint. A directory that a job has begun in goes on from its own state."""
+    remembered = directory.read("restored.json")
+    if remembered is not None:
+        return _options(job, directory, remembered)
+    if settings.savepoint is None or not first_run:
+        return PlanOptions()
+    manifest = read_manifest(settings.savepoint)
+    where = f"job '{job.name}', savepoint {settings.savepoint}"
+    table = _open(spark, settings.savepoint, where)
+    _check_operators(job, table, settings, where)
+    deployment = deploy(job, partitions_of(job))
+    try:
+        rows = table.mapInArrow(RowsToBuffers(deployment), ROW_SCHEMA)
+        rows.coalesce(4).write.mode("overwrite").parquet(directory.restore_rows)
+    except Exception as error:
+        raise translate(error, where) from error
+    passed(Phase.RESTORE_PREPARED, savepoint=settings.savepoint)
+    remembered = {
+        "savepoint": settings.savepoint,
+        "sources": manifest["sources"],
+        "first_tick": manifest["first_tick"],
+    }
+    directory.write("restored.json", remembered)
+    passed(Phase.RESTORE_APPLIED, savepoint=settings.savepoint)
+    return _options(job, directory, remembered)
+
+
+def _options(job: JobDescriptor, directory: JobDirectory, remembered: dict[str, Any]) -> PlanOptions:
+    offsets = {
+        vertex.id: remembered["sources"][vertex.head.uid]
+        for vertex in job.vertices
+        if vertex.level == 0 and vertex.head.uid in remembered["sources"]
+    }
+    return PlanOptions(
+        first_tick=remembered["first_tick"], start_offsets=offsets, restore_rows=directory.restore_rows
+    )
+
+
+def _open(spark: Any, savepoint: str, where: str) -> Any:
+    try:
+        table = spark.read.format("delta").load(state_table(savepoint))
+        return table.select(*SavepointRow._fields)
+    except Exception as error:
+        raise SavepointError(
+            f"the state of the savepoint cannot be read: {translate(error, where).what}",
+            where=where,
+            expected="a Delta table with the columns " + ", ".join(SavepointRow._fields),
+        ) from error
+
+
+def _check_operators(job: JobDescriptor, table: Any, settings: DriverSettings, where: str) -> None:
+    uids = {row["uid"] for row in table.select("uid").distinct().collect()}
+    unknown = sorted(uids - set(_places(job)))
+    if unknown and not settings.ignore_unclaimed_state:
+        raise SavepointError(
+            f"the savepoint holds state of operators that the program does not have: {', '.join(unknown)}",
+            where=where,
+            expected="an operator with that uid",
+            hint="give the operator its old uid, or allow the state to be dropped "
+            "(execution.state-recovery.ignore-unclaimed-state: true)",
+        )

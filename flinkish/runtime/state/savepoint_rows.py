@@ -1,0 +1,130 @@
+"""State as rows that people can read and edit with SQL, and back.
+
+One row per (operator uid, state name, key, namespace, value). ``key``, ``namespace`` and ``value`` hold text that SQL
+can compare and change: JSON for what JSON can say exactly, else a tagged pickle.
+
+    "u42"                       a string
+    42, 1.5, true, null         numbers, booleans, None
+    {"$tuple": ["a", 1]}        a tuple
+    {"$pickle": "gASV..."}      anything else
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from flinkish.common.types import Row
+from flinkish.errors import SavepointError
+from flinkish.runtime.state.body_codec import StateRow
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+class SavepointRow(NamedTuple):
+    """One row of a savepoint's table."""
+
+    uid: str
+    state: str
+    kind: str
+    key: str
+    namespace: str
+    value: str
+
+
+def to_text(value: Any) -> str:
+    """The text of a value.
+
+    >>> to_text(("a", 1)), to_text([1, None]), to_text({"a": 1})
+    ('{"$tuple": ["a", 1]}', '[1, null]', '{"a": 1}')
+    """
+    return json.dumps(_encode(value), ensure_ascii=False, allow_nan=True)
+
+
+def from_text(text: str, where: str = "") -> Any:
+    """The inverse of :func:`to_text`. SavepointError when the text was edited into something that is none."""
+    try:
+        return _decode(json.loads(text))
+    except SavepointError:
+        raise
+    except Exception as error:
+        raise SavepointError(
+            f"the text {text[:200]!r} is not a value: {error}",
+            where=where,
+            expected="JSON, with {\"$tuple\": [...]} for tuples",
+            hint="mend the row in the savepoint's table",
+        ) from error
+
+
+def _encode(value: Any) -> Any:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is list:
+        return [_encode(item) for item in value]
+    if kind is tuple:
+        return {"$tuple": [_encode(item) for item in value]}
+    if kind is dict and all(type(key) is str and not key.startswith("$") for key in value):
+        return {key: _encode(item) for key, item in value.items()}
+    if kind is dict:
+        return {"$dict": [[_encode(key), _encode(item)] for key, item in value.items()]}
+    if kind is Row and not _has_kind(value):
+        return {"$row": [_field_names(value), [_encode(item) for item in value]]}
+    return {"$pickle": base64.b64encode(pickle.dumps(value, protocol=5)).decode()}
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decode(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        tag, content = next(iter(value.items()))
+        if tag in _DECODERS:
+            return _DECODERS[tag](content)
+    return {key: _decode(item) for key, item in value.items()}
+
+
+def _decode_row(content: Any) -> Row:
+    names, values = content
+    row = Row(*[_decode(item) for item in values])
+    if names:
+        row.set_field_names(names)
+    return row
+
+
+def _field_names(row: Row) -> list[str]:
+    return list(getattr(row, "_fields", None) or [])
+
+
+def _has_kind(row: Row) -> bool:
+    return row.get_row_kind().value != 0
+
+
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "$tuple": lambda content: tuple(_decode(item) for item in content),
+    "$dict": lambda content: {_decode(key): _decode(item) for key, item in content},
+    "$row": _decode_row,
+    "$pickle": lambda content: pickle.loads(base64.b64decode(content)),
+}
+
+
+def to_savepoint_row(uid: str, row: StateRow) -> SavepointRow:
+    """An entry of state as texts."""
+    return SavepointRow(
+        uid, row.state, row.kind, to_text(row.key), to_text(row.namespace), to_text(row.value)
+    )
+
+
+
+
+def from_savepoint_row(row: SavepointRow) -> tuple[str, StateRow]:
+    """The inverse of :func:`to_savepoint_row`."""
+    where = f"savepoint row of uid {row.uid}, state {row.state}, key {row.key[:100]}"
+    key, namespace, value = (from_text(text, where) for text in (row.key, row.namespace, row.value))
+    if row.kind == "map" and isinstance(value, list):
+        value = tuple(value)
+    return row.uid, StateRow(row.state, row.kind, namespace, key, value)

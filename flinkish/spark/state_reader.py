@@ -1,0 +1,97 @@
+"""The state of a committed epoch, read from the query's checkpoint by Spark's ``statestore`` source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from flinkish.runtime.channel_header import ChannelHeader
+from flinkish.runtime.state.body_codec import rows
+from flinkish.runtime.state.operator_state import decode_operator_states
+from flinkish.runtime.state.restore import operator_state_rows
+from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row
+from flinkish.spark.worker import failures_marked
+
+#: Columns of a savepoint's table, in Spark's DDL.
+SAVEPOINT_SCHEMA = "uid string, state string, kind string, key string, namespace string, value string"
+
+_ARROW_SCHEMA = pa.schema([(name, pa.string()) for name in SavepointRow._fields])
+_BATCH_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class ChannelKinds:
+    """vertex -> (keyed, max parallelism): which channels hold key groups."""
+
+    vertices: dict[int, tuple[bool, int]]
+
+    def is_key_group(self, header: ChannelHeader) -> bool:
+        """Whether the channel is a key group."""
+        keyed, max_parallelism = self.vertices[header.vertex]
+        return keyed and header.channel < max_parallelism
+
+
+@dataclass(frozen=True)
+class BodyToRows:
+    """Stored channels -> rows of a savepoint."""
+
+    kinds: ChannelKinds
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One partition of the state of a level."""
+        with failures_marked():
+            share: list[SavepointRow] = []
+            for row in self._rows(batches):
+                share.append(row)
+                if len(share) >= _BATCH_ROWS:
+                    yield _batch(share)
+                    share = []
+            if share:
+                yield _batch(share)
+
+    def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[SavepointRow]:
+        for batch in batches:
+            for data, body in zip(batch.column("header").to_pylist(), batch.column("body").to_pylist()):
+                header = ChannelHeader.decode(data)
+                if body is None:
+                    continue
+                if self.kinds.is_key_group(header):
+                    where = f"uid {header.uid}, key group {header.channel}"
+                    for row in rows(body, where):
+                        yield to_savepoint_row(header.uid, row)
+                    continue
+                for uid, values in decode_operator_states(body).items():
+                    for _, row in operator_state_rows(uid, header.channel, values):
+                        yield to_savepoint_row(uid, row)
+
+
+def _batch(share: list[SavepointRow]) -> pa.RecordBatch:
+    columns = [pa.array(column, pa.string()) for column in zip(*share)]
+    return pa.RecordBatch.from_arrays(columns, schema=_ARROW_SCHEMA)
+
+
+def read_state(spark: Any, checkpoint: str, epoch: int, levels: int, kinds: ChannelKinds) -> Any:
+    """The rows of all levels as of an epoch, as a DataFrame; None for a job without levels."""
+    frame = None
+    for operator in range(levels):
+        stored = (
+            spark.read.format("statestore")
+            .option("operatorId", operator)
+            .option("batchId", epoch)
+            .load(checkpoint)
+            .selectExpr("value.*")
+        )
+        columns = _header_and_body(stored)
+        level = columns.mapInArrow(BodyToRows(kinds), SAVEPOINT_SCHEMA)
+        frame = level if frame is None else frame.unionByName(level)
+    return frame
+
+
+def _header_and_body(stored: Any) -> Any:
+    """Spark keeps the state of applyInPandasWithState as a struct, next to the timeout."""
+    if "groupState" in stored.columns:
+        stored = stored.selectExpr("groupState.*")
+    return stored.select("header", "body")
