@@ -6,10 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from flinkish.core.window.serializers import PickledWindowSerializer
 from flinkish.core.window.window import W
 from flinkish.errors import ProgramError
 
 if TYPE_CHECKING:
+    from flinkish.common.serializer import TypeSerializer
     from flinkish.core.functions import RuntimeContext
     from flinkish.core.window.trigger import Trigger
 
@@ -54,6 +56,10 @@ class WindowAssigner(ABC, Generic[T, W]):
     @abstractmethod
     def is_event_time(self) -> bool:
         """Whether windows end by the watermark (True) or by processing time."""
+
+    def get_window_serializer(self) -> TypeSerializer[Any]:
+        """How windows of this assigner are written to bytes. The engine does not ask for it: any will do."""
+        return PickledWindowSerializer()
 
     def needs_processing_time(self) -> bool:
         """For the engine: whether windows end while no data comes. Windows that end by a count override it."""

@@ -9,6 +9,7 @@ from flinkish.common.time import Time
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.window.assigner import WindowAssigner, check_tumbling, missing_timestamp
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
+from flinkish.core.window.serializers import TimeWindowSerializer
 from flinkish.core.window.window import TimeWindow
 
 
@@ -54,6 +55,9 @@ class TumblingEventTimeWindows(WindowAssigner[Any, TimeWindow]):
 
     def get_default_trigger(self, env: Any) -> EventTimeTrigger:
         return EventTimeTrigger.create()
+
+    def get_window_serializer(self) -> TimeWindowSerializer:
+        return TimeWindowSerializer()
 
     def is_event_time(self) -> bool:
         return True

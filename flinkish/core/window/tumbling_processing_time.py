@@ -8,6 +8,7 @@ from typing import Any
 from flinkish.common.time import Time
 from flinkish.core.window.assigner import WindowAssigner, check_tumbling
 from flinkish.core.window.processing_time_trigger import ProcessingTimeTrigger
+from flinkish.core.window.serializers import TimeWindowSerializer
 from flinkish.core.window.window import TimeWindow
 
 
@@ -37,6 +38,9 @@ class TumblingProcessingTimeWindows(WindowAssigner[Any, TimeWindow]):
 
     def get_default_trigger(self, env: Any) -> ProcessingTimeTrigger:
         return ProcessingTimeTrigger.create()
+
+    def get_window_serializer(self) -> TimeWindowSerializer:
+        return TimeWindowSerializer()
 
     def is_event_time(self) -> bool:
         return False

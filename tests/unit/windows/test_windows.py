@@ -9,6 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS
+from flinkish.core.window.serializers import (
+    CountWindowSerializer,
+    GlobalWindowSerializer,
+    PickledWindowSerializer,
+    TimeWindowSerializer,
+)
 from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow, Window
 from flinkish.runtime.windowing.window_namespace import namespace_of, window_of
 
@@ -68,6 +74,14 @@ def test_a_window_start_is_aligned_and_at_or_before_the_timestamp(ts: int, offse
 def test_every_window_comes_back_from_its_namespace() -> None:
     for window in [*ALL_KINDS, FullMoon(3)]:
         assert window_of(namespace_of(window)) == window
+
+
+def test_every_window_comes_back_from_its_serializer() -> None:
+    serializers = [TimeWindowSerializer(), TimeWindowSerializer(), CountWindowSerializer(), CountWindowSerializer()]
+    for window, serializer in zip(ALL_KINDS, [*serializers, GlobalWindowSerializer()], strict=True):
+        assert serializer.from_bytes(serializer.to_bytes(window)) == window  # type: ignore[attr-defined]
+    pickled = PickledWindowSerializer()
+    assert pickled.from_bytes(pickled.to_bytes(FullMoon(3))) == FullMoon(3)
 
 
 def test_namespaces_of_different_kinds_of_windows_differ() -> None:
