@@ -261,5 +261,3 @@ def _detects_idleness(node: StreamNode) -> bool:
 def needs_heartbeat(graph: StreamGraph) -> bool:
     """Whether epochs must go on without data: processing-time timers, idleness."""
     return any(node.factory.uses_processing_time for node in graph.nodes)
-
-

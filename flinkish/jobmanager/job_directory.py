@@ -53,7 +53,9 @@ class JobDirectory:
                 os.makedirs(local, exist_ok=True)
             except OSError as error:
                 raise OperationError(
-                    f"the job directory cannot be created: {error}", where=path, hint="check the path and its permissions"
+                    f"the job directory cannot be created: {error}",
+                    where=path,
+                    hint="check the path and its permissions",
                 ) from error
             self.path = local
             self._fs: Any = fs.LocalFileSystem()

@@ -115,9 +115,7 @@ def _options(job: JobDescriptor, directory: JobDirectory, remembered: dict[str, 
         for vertex in job.vertices
         if vertex.level == 0 and vertex.head.uid in remembered["sources"]
     }
-    return PlanOptions(
-        first_tick=remembered["first_tick"], start_offsets=offsets, restore_rows=directory.restore_rows
-    )
+    return PlanOptions(first_tick=remembered["first_tick"], start_offsets=offsets, restore_rows=directory.restore_rows)
 
 
 def _open(spark: Any, savepoint: str, where: str) -> Any:

@@ -1,7 +1,7 @@
 """Savepoints: a Delta table of all state as rows that SQL can read and edit, and a manifest with everything else.
 
-    <savepoint>/state/          Delta: uid, state, kind, key, namespace, value
-    <savepoint>/manifest.json   format version, job, epoch, source positions; written last: without it there is none
+<savepoint>/state/          Delta: uid, state, kind, key, namespace, value
+<savepoint>/manifest.json   format version, job, epoch, source positions; written last: without it there is none
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError
+from flinkish.runtime.pickling import dumps
 
 #: Version of the wire format. Buffers live for one epoch only, so there is no need to read older ones.
 WIRE_VERSION = 1
@@ -105,7 +106,7 @@ def decode(data: bytes) -> Buffer:
 
 def encode_elements(elements: Elements) -> bytes:
     """The payload of a DATA buffer."""
-    return pickle.dumps(tuple(elements), protocol=5)
+    return dumps(tuple(elements))
 
 
 def decode_elements(payload: bytes) -> Elements:

@@ -8,6 +8,7 @@ from typing import Any
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError
+from flinkish.runtime.pickling import dumps
 
 #: Version of the stored form of header and body together. Raise it with every incompatible change.
 STATE_FORMAT_VERSION = 1
@@ -49,7 +50,7 @@ class ChannelHeader:
         values["origins"] = {
             name: (o.input_index, o.watermark_ms, o.idle, o.last_active_ms) for name, o in self.origins.items()
         }
-        return pickle.dumps((STATE_FORMAT_VERSION, values), protocol=5)
+        return dumps((STATE_FORMAT_VERSION, values))
 
     @staticmethod
     def decode(data: bytes, where: str = "") -> ChannelHeader:

@@ -278,7 +278,9 @@ class CustomPartitioner(Partitioner):
             for target in targets:
                 if not 0 <= target < count:
                     raise ProgramError(
-                        f"the partitioner returned {target}", where=sender.where, expected=f"a number from 0 to {count - 1}"
+                        f"the partitioner returned {target}",
+                        where=sender.where,
+                        expected=f"a number from 0 to {count - 1}",
                     )
             _spread_by_index(targets, values, timestamps, buckets)
 

@@ -123,7 +123,9 @@ def read_generated(
     for split in splits:
         values, timestamps, finished = source.read(split, tick, max_records)
         if len(values) > max_records:
-            raise InternalError(f"{type(source).__name__} gave {len(values)} records", expected=f"at most {max_records}")
+            raise InternalError(
+                f"{type(source).__name__} gave {len(values)} records", expected=f"at most {max_records}"
+            )
         name = str(split)
         for start in range(0, len(values), batch_size):
             end = start + batch_size

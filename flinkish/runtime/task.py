@@ -70,7 +70,11 @@ class Task:
         self._part = 0
         self._time_ms = 0
         epoch = EpochInfo()
-        self.keyed_state = HeapKeyedStateBackend(vertex.head.uid, epoch) if vertex.keyed else None
+        self.keyed_state = (
+            HeapKeyedStateBackend(f"task '{self.name}', operator uid {vertex.head.uid}", epoch)
+            if vertex.keyed
+            else None
+        )
         self.chain = OperatorChain(vertex, subtask, job.attempt, job.settings, self._emit, self.keyed_state, epoch)
         for operator, descriptor in zip(self.chain.operators, vertex.operators):
             if isinstance(operator, SinkWriterOperator) and descriptor.sink is not None:

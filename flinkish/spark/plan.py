@@ -40,7 +40,8 @@ def build_plan(
 ) -> Any:
     """The streaming DataFrame whose rows are what leaves the job. ``sources``: vertex -> Source, as the program has it."""
     inputs = [
-        _source_rows(spark, job, vertex_id, source, deployment, options) for vertex_id, source in sorted(sources.items())
+        _source_rows(spark, job, vertex_id, source, deployment, options)
+        for vertex_id, source in sorted(sources.items())
     ]
     if options.control:
         inputs.append(control_rows(spark, deployment, options.end_of_input))

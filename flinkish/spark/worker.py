@@ -13,6 +13,7 @@ from pyspark import TaskContext
 
 from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.pickling import use_fallback
 from flinkish.runtime.task_manager import TaskManager, task_manager
 from flinkish.spark.addressing import AddressBook
 
@@ -71,6 +72,9 @@ class Deployment:
         return book
 
     def _load(self) -> JobDescriptor:
+        from pyspark import cloudpickle
+
+        use_fallback(cloudpickle.dumps)
         job = pickle.loads(self.blob)
         assert isinstance(job, JobDescriptor)
         return job

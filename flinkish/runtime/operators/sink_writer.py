@@ -12,6 +12,7 @@ from typing import Any
 
 from flinkish.core.sink import SinkWriter, WriterSink
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
+from flinkish.runtime.pickling import dumps
 
 #: Receives (channel of the sink, batch of committables, number of them).
 SinkEmit = Callable[[list[Any]], None]
@@ -88,7 +89,7 @@ class SinkWriterFactory(OperatorFactoryBase):
 
 def encode_committables(time_ms: int, committables: list[Any]) -> bytes:
     """The payload of a COMMITTABLES buffer; the epoch's time travels along for the committer."""
-    return pickle.dumps((time_ms, committables), protocol=5)
+    return dumps((time_ms, committables))
 
 
 def decode_committables(payload: bytes) -> tuple[int, list[Any]]:

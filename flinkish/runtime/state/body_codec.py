@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError, TypeMismatchError
+from flinkish.runtime.pickling import dumps
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.timer_queue import TimerQueue, TimerRun
 
@@ -140,7 +141,7 @@ def _dump(states: _States, queues: _Timers, where: str) -> bytes | None:
     if not states and not queues:
         return None
     try:
-        return pickle.dumps((FORMAT_VERSION, states, queues), protocol=5)
+        return dumps((FORMAT_VERSION, states, queues))
     except Exception as error:
         for name, (_, namespaces) in states.items():
             for keys, values in namespaces.values():
@@ -151,7 +152,7 @@ def _dump(states: _States, queues: _Timers, where: str) -> bytes | None:
 
 def _check_picklable(name: str, key: Any, value: Any, where: str, cause: Exception) -> None:
     try:
-        pickle.dumps((key, value), protocol=5)
+        dumps((key, value))
     except Exception as error:
         raise TypeMismatchError(
             f"state {name!r} of key {key!r} holds a {type(value).__name__} that cannot be written: {error}",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+from flinkish.runtime.pickling import dumps
+
 #: Format of the encoded body of a subtask channel.
 FORMAT_VERSION = 1
 
@@ -62,7 +64,7 @@ def encode_operator_states(states: dict[str, OperatorState]) -> bytes | None:
     """Encode the operator states of a subtask, by operator uid; None when all are empty."""
     values = {uid: state.snapshot() for uid, state in states.items()}
     values = {uid: value for uid, value in values.items() if value}
-    return pickle.dumps((FORMAT_VERSION, values), protocol=5) if values else None
+    return dumps((FORMAT_VERSION, values)) if values else None
 
 
 def decode_operator_states(body: bytes | None) -> dict[str, dict[str, Any]]:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from flinkish.common.types import Row
 from flinkish.errors import SavepointError
+from flinkish.runtime.pickling import dumps
 from flinkish.runtime.state.body_codec import StateRow
 
 _PLAIN = (str, int, float, bool, type(None))
@@ -73,7 +74,7 @@ def _encode(value: Any) -> Any:
         return {"$dict": [[_encode(key), _encode(item)] for key, item in value.items()]}
     if kind is Row and not _has_kind(value):
         return {"$row": [_field_names(value), [_encode(item) for item in value]]}
-    return {"$pickle": base64.b64encode(pickle.dumps(value, protocol=5)).decode()}
+    return {"$pickle": base64.b64encode(dumps(value)).decode()}
 
 
 def _decode(value: Any) -> Any:

@@ -1,0 +1,50 @@
+"""What ``execution.runtime-mode`` changes of a program (Flink's BATCH mode).
+
+In BATCH mode all sources end, so that rolling reduces give one final result per key instead of one per record, and
+there is no watermark before the last one: no record is late.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flinkish.errors import ProgramError
+from flinkish.graph.stream_graph import StreamGraph, StreamNode
+from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.operators.final_reduce import FinalReduceFactory
+from flinkish.runtime.operators.reduce import ReduceFactory
+from flinkish.runtime.operators.rolling_aggregations import RollingAggregationFactory
+from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
+
+
+def apply_runtime_mode(graph: StreamGraph, mode: str) -> None:
+    """Give the operators the form that they have in that mode: STREAMING, BATCH or AUTOMATIC.
+
+    Raises:
+        ProgramError: BATCH with a source that has no end.
+    """
+    unbounded = [node for node in graph.nodes if node.source is not None and not node.source.bounded]
+    if mode == "STREAMING" or (mode == "AUTOMATIC" and unbounded):
+        return
+    if unbounded:
+        raise _unbounded(unbounded[0])
+    for node in graph.nodes:
+        node.factory = _batch_form(node.factory)
+
+
+def _batch_form(factory: OperatorFactory) -> OperatorFactory:
+    if isinstance(factory, (ReduceFactory, RollingAggregationFactory)):
+        return FinalReduceFactory(factory)
+    if isinstance(factory, TimestampsAndWatermarksFactory):
+        return replace(factory, out_of_orderness_ms=None, idle_timeout_ms=None)
+    return factory
+
+
+def _unbounded(node: StreamNode) -> ProgramError:
+    return ProgramError(
+        "Detected an UNBOUNDED source with the 'execution.runtime-mode' set to 'BATCH'. "
+        "This combination is not allowed",
+        where=f"operator '{node.name}' (uid {node.effective_uid})",
+        expected="sources that end",
+        hint="set 'execution.runtime-mode' to STREAMING or AUTOMATIC",
+    )

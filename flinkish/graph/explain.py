@@ -1,0 +1,77 @@
+"""A program's plan for people: which operator runs in which vertex (chain), level and subtasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.graph.stream_graph import StreamGraph
+from flinkish.runtime.deployment import EdgeDescriptor, JobDescriptor, JobSettings, VertexDescriptor
+
+_HEADER = ("Operator", "Uid", "Vertex", "Level", "Parallelism", "Max", "Subtasks", "Ships to")
+
+#: Longer lists of subtasks are shown by their ends.
+_MAX_SUBTASKS = 4
+
+
+def explain(graph: StreamGraph, chaining: bool = True) -> str:
+    """A table with one line per operator, in the order of the levels. Raises what ``graph.check()`` raises.
+
+    Example (three of its columns)::
+
+        Operator                   Level  Subtasks
+        Source: Collection Source  0      Source Task 0
+        Reduce                     1      Task 1.0, Task 1.1
+    """
+    job = JobGraphGenerator(graph, JobSettings(), chaining).generate("explain", "explain")
+    lines = [line for vertex in job.vertices for line in _vertex_lines(vertex, job)]
+    return _table([_HEADER, *lines])
+
+
+def subtask_names(vertex: VertexDescriptor) -> list[str]:
+    """``Source Task 0``, ``Source Task 1``: of a source's vertex; ``Task 2.0``: subtask 0 of vertex 2."""
+    kind = "Source Task " if vertex.level == 0 else f"Task {vertex.id}."
+    return [f"{kind}{subtask}" for subtask in range(vertex.parallelism)]
+
+
+def _vertex_lines(vertex: VertexDescriptor, job: JobDescriptor) -> list[tuple[str, ...]]:
+    lines = []
+    for position, operator in enumerate(vertex.operators):
+        indent = "  " * _depth(vertex, position)
+        uid = operator.uid if operator.uid_given else f"({operator.uid})"
+        ships = ", ".join(_shipping(edge, job) for edge in operator.edges) or "-"
+        if position == 0:
+            groups = str(vertex.max_parallelism) if vertex.keyed else "-"
+            names = _shortened(subtask_names(vertex))
+            place = (str(vertex.id), str(vertex.level), str(vertex.parallelism), groups, names)
+        else:
+            place = (str(vertex.id), "", "", "", "")
+        lines.append((indent + operator.name, uid, *place, ships))
+    return lines
+
+
+def _depth(vertex: VertexDescriptor, position: int) -> int:
+    """How many operators of the chain stand before this one."""
+    depth = 0
+    while vertex.operators[position].parent >= 0:
+        position = vertex.operators[position].parent
+        depth += 1
+    return depth
+
+
+def _shipping(edge: EdgeDescriptor, job: JobDescriptor) -> str:
+    tag = f" [{edge.tag}]" if edge.tag is not None else ""
+    return f"{edge.partitioner.ship_strategy} -> {edge.target}{tag}"
+
+
+def _shortened(names: Sequence[str]) -> str:
+    if len(names) <= _MAX_SUBTASKS:
+        return ", ".join(names)
+    return f"{names[0]}, {names[1]}, ..., {names[-1]}"
+
+
+def _table(lines: Sequence[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rows = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    rows.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(rows)

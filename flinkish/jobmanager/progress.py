@@ -1,0 +1,166 @@
+"""What a user sees of a running job: epoch, records in and out, rate, watermark.
+
+Rule: progress goes to stderr, because stdout belongs to the job's own ``print``. On a terminal one line renews itself;
+elsewhere (a log file) lines come at most every two seconds, and the last epoch's line is always among them. Progress is
+a view: whatever happens to the place it is written to, the job goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+from collections import deque
+from datetime import datetime, timezone
+from typing import TextIO
+
+from flinkish.common.job_status import JobStatus
+from flinkish.jobmanager.job_run import EpochObserver
+from flinkish.runtime.clock import Clock, SystemClock
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.epoch_report import EpochReport
+
+#: Between two lines where lines are not renewed.
+LINE_INTERVAL_MS = 2_000
+#: A renewed line is not drawn more often than this.
+RENEW_INTERVAL_MS = 100
+#: The rate is that of the last so many milliseconds.
+RATE_WINDOW_MS = 10_000
+
+#: Overrides the mode ``auto`` (not a mode that the program chose): always, never.
+ENVIRONMENT = "FLINKISH_PROGRESS"
+
+
+def progress_for(mode: str, job: JobDescriptor) -> EpochObserver:
+    """The observer that shows a job's progress on stderr, or one that shows nothing.
+
+    Args:
+        mode: ``flinkish.progress``. ``always``, ``never``, or ``auto``: what the environment variable
+            ``FLINKISH_PROGRESS`` says, else shown, except inside pytest.
+        job: whose progress; its name begins each line.
+    """
+    if mode == "auto":
+        mode = os.environ.get(ENVIRONMENT, "never" if "pytest" in sys.modules else "always")
+    if mode == "never":
+        return NoProgress()
+    stream = sys.stderr
+    return ProgressLine(job.name, stream, SystemClock(), renewing=stream.isatty())
+
+
+class NoProgress:
+    """Shows nothing."""
+
+    def epoch_done(self, report: EpochReport) -> None:
+        """Nothing."""
+
+    def job_done(self, status: JobStatus) -> None:
+        """Nothing."""
+
+
+class ProgressLine:
+    """Progress as text on ``stream``. ``renewing``: one line that is drawn again and again.
+
+    Called from the thread that runs epochs and from the one that ends the job.
+    """
+
+    def __init__(self, name: str, stream: TextIO, clock: Clock, renewing: bool, columns: int | None = None) -> None:
+        self._name = name
+        self._stream = stream
+        self._clock = clock
+        self._renewing = renewing
+        self._columns = columns
+        self._lock = threading.Lock()
+        self._started_ms = clock.now_ms()
+        #: (time, records in so far) at the ends of the last epochs
+        self._history: deque[tuple[int, int]] = deque([(self._started_ms, 0)])
+        self._epochs = self._in = self._out = 0
+        self._shown_ms: int | None = None
+        #: text of the last epoch while it is not shown yet
+        self._pending: str | None = None
+        #: characters of the line that is being renewed
+        self._drawn = 0
+
+    def epoch_done(self, report: EpochReport) -> None:
+        """Count the epoch, and show it unless the last line is too young."""
+        with self._lock:
+            now_ms = self._clock.now_ms()
+            self._epochs += 1
+            self._in += report.records_in
+            self._out += report.records_out
+            self._history.append((now_ms, self._in))
+            while len(self._history) > 2 and self._history[1][0] <= now_ms - RATE_WINDOW_MS:
+                self._history.popleft()
+            self._pending = (
+                f"{self._name}: epoch {report.epoch:,} | in {self._in:,} | out {self._out:,} | {self._rate():,}/s"
+                f" | watermark {watermark_text(report.watermark_ms)}"
+            )
+            interval_ms = RENEW_INTERVAL_MS if self._renewing else LINE_INTERVAL_MS
+            if self._shown_ms is None or now_ms - self._shown_ms >= interval_ms:
+                self._shown_ms = now_ms
+                self._show_pending()
+
+    def job_done(self, status: JobStatus) -> None:
+        """Show the last epoch if it is not shown yet, and how the job ended."""
+        with self._lock:
+            if self._pending is not None:
+                self._show_pending()
+            if self._drawn:
+                self._write("\n")
+                self._drawn = 0
+            elapsed_ms = max(self._clock.now_ms() - self._started_ms, 0)
+            self._write(
+                f"{self._name}: {status.name.lower()} after {self._epochs:,} epochs and {elapsed_ms / 1000:,.1f} s,"
+                f" records in {self._in:,}, out {self._out:,}\n"
+            )
+
+    def _rate(self) -> int:
+        """Records in per second."""
+        (first_ms, first), (last_ms, last) = self._history[0], self._history[-1]
+        return (last - first) * 1000 // max(last_ms - first_ms, 1)
+
+    def _show_pending(self) -> None:
+        text, self._pending = self._pending or "", None
+        if not self._renewing:
+            self._write(text + "\n")
+            return
+        # a line that wraps cannot be renewed
+        columns = self._columns or shutil.get_terminal_size().columns
+        text = text[: max(columns - 1, 1)]
+        self._write("\r" + text.ljust(self._drawn))
+        self._drawn = len(text)
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):
+            # the terminal or pipe has gone (ValueError: closed); a job does not end because nobody watches it
+            self._stream = _Nowhere()
+
+
+class _Nowhere(TextIO):
+    """Takes everything."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None:
+        return None
+
+
+def watermark_text(watermark_ms: int | None) -> str:
+    """A watermark as UTC time.
+
+    >>> watermark_text(1_700_000_000_123), watermark_text(None)
+    ('2023-11-14T22:13:20.123Z', 'none')
+    """
+    if watermark_ms is None:
+        return "none"
+    try:
+        # not timedelta arithmetic on floats: milliseconds must come out exactly
+        seconds, millis = divmod(watermark_ms, 1000)
+        time = datetime.fromtimestamp(seconds, timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return f"{watermark_ms} ms"
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
