@@ -1,6 +1,7 @@
 """``execute_and_collect``: records go to a callback in the driver's process.
 
-The callback is not part of the job (it cannot travel): it is looked up by (job id, sink uid) when an epoch commits.
+The callback is not part of the job (it cannot travel): it is looked up when an epoch commits, by the name that the sink
+carries, or by (job id, sink uid) if it carries none.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from flinkish.errors import InternalError
 
 _lock = threading.Lock()
 _collectors: dict[tuple[str, str], _Collector] = {}
+
+#: Stands for the sink uid of a collector that has a name of its own.
+NAMED = "*"
 
 
 class _Collector:
@@ -37,12 +41,16 @@ def unregister_collector(job_id: str, sink_uid: str) -> None:
 
 
 class CollectSink(WriterSink):
-    """Hands each record to the callback registered for this job and sink.
+    """Hands each record to the callback registered for this job and sink, or under the sink's own name: with
+    ``CollectSink(name)`` and ``register_collector(name, NAMED, callback)`` before the job has an id.
 
     Guarantee: exactly once as long as the driver's process lives; a callback that raises gets the epoch again.
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
+
+    def __init__(self, name: str | None = None) -> None:
+        self._name = name
 
     @property
     def default_name(self) -> str:
@@ -52,7 +60,7 @@ class CollectSink(WriterSink):
         return _CollectWriter()
 
     def create_committer(self) -> Committer:
-        return _CollectCommitter()
+        return _CollectCommitter(self._name)
 
 
 class _CollectWriter(SinkWriter):
@@ -63,9 +71,13 @@ class _CollectWriter(SinkWriter):
 class _CollectCommitter(Committer):
     on_driver = True
 
+    def __init__(self, name: str | None) -> None:
+        self._name = name
+
     def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
         with _lock:
-            collector = _collectors.get((context.job_id, context.sink_uid))
+            own = (context.job_id, context.sink_uid)
+            collector = _collectors.get(own if self._name is None else (self._name, NAMED))
         if collector is None:
             raise InternalError(
                 "nobody collects the results",

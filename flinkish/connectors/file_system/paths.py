@@ -41,7 +41,7 @@ def one_glob(paths: Sequence[str]) -> str:
     """Several paths as the ONE that Spark's file streams take.
 
     >>> one_glob(["/a/x", "/b"]), one_glob(["s3a://bucket/a", "s3a://bucket/b"]), one_glob(["/a"])
-    ('{/a/x,/b}', 's3a://bucket/{a,b}', '/a')
+    ('/{a/x,b}', 's3a://bucket/{a,b}', '/a')
 
     Raises:
         ProgramError: no path, or paths on several file systems.
@@ -50,7 +50,7 @@ def one_glob(paths: Sequence[str]) -> str:
         raise ProgramError("a file source without a path", where="FileSource", expected="at least one path")
     if len(paths) == 1:
         return paths[0]
-    heads = {re.match(r"(?:[a-z0-9+.-]+://[^/]*/)?", path, re.IGNORECASE)[0] for path in paths}  # type: ignore[index]
+    heads = {_root(path) for path in paths}
     if len(heads) > 1:
         raise ProgramError(
             f"the paths of one file source lie on several file systems: {', '.join(paths)}",
@@ -101,6 +101,12 @@ def readable(uri: str) -> str:
     """
     parts = urlsplit(uri)
     return unquote(parts.path) if parts.scheme == "file" else uri
+
+
+def _root(path: str) -> str:
+    # Hadoop takes a path that begins with a brace for a relative one: the root stays outside
+    match = re.match(r"(?:[a-z0-9+.-]+:(?://[^/]*)?)?/?", path, re.IGNORECASE)
+    return match[0] if match else ""
 
 
 def _hidden(path: str) -> bool:

@@ -7,6 +7,7 @@ parsers take the first of two objects in a line, cut off what follows, and put n
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,9 @@ from flinkish.errors import ProgramError, SavepointError
 
 # Spark forgets files that are a week older than the newest one: "seen before, or too old to matter". Nothing is here.
 _MAX_FILE_AGE = "36500d"
+# Spark's own schema of this format, of which it wants to be told
+_LISTING = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+_LOCAL_ROOT = "^file:/+"
 _SAMPLE_BYTES = 64 * 1024
 
 
@@ -161,7 +165,7 @@ class FileSource(DataFrameSource):
             elif self._read_in_worker:
                 # of this format's columns only `content` makes Spark open a file
                 columns = [f.col("path")]
-                frame = reader.format("binaryFile").load(self._glob)
+                frame = reader.format("binaryFile").schema(_LISTING).load(self._glob)
             else:
                 columns = [f.col(f"`{name.replace('`', '``')}`") for name in content.columns]
                 frame = reader.format("parquet").schema(_ddl(content)).load(self._glob)
@@ -171,7 +175,9 @@ class FileSource(DataFrameSource):
                 where=f"FileSource {self._glob}",
             ) from error
         if start is not None:
-            frame = frame.filter(~f.col("_metadata.file_path").isin(_processed(start)))
+            # Spark writes file:/x here and file:///x into its logs
+            uri = f.regexp_replace(f.col("_metadata.file_path"), _LOCAL_ROOT, "file:/")
+            frame = frame.filter(~uri.isin([re.sub(_LOCAL_ROOT, "file:/", path) for path in _processed(start)]))
         return frame.select(*columns)
 
     def _bytes_per_epoch(self, limits: SourceLimits) -> int:

@@ -1,0 +1,118 @@
+"""``DeltaSource``: a Delta table as a stream of Rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.connectors.column_decoder import ColumnDecoder
+from flinkish.connectors.spark_types import type_of_schema
+from flinkish.core.source import DataFrameSource, RecordDecoder, SourceLimits
+from flinkish.errors import ProgramError, SavepointError
+
+
+class DeltaSource(DataFrameSource):
+    """The rows of a Delta table: first those that are there, then those that are appended.
+
+    Args:
+        path: of the table.
+        type_info: a ROW_NAMED of the columns to read; None: all columns, by the table's schema (asked of Spark when the
+            type is needed, which needs an active session).
+        bounded: end when everything that is there has been read.
+        options: further options of Delta's reader (``ignoreDeletes``, ``skipChangeCommits``, ``startingVersion``, ...).
+
+    Restore: exact if the savepoint's epoch ended with a whole version of the table; in the middle of a version (a large
+    one that is read over several epochs) it is refused. Rows that the table changes or deletes end the job, unless the
+    options say otherwise.
+
+    Raises (when it is loaded):
+        ProgramError: there is no such table, or a column is not in it.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        type_info: TypeInformation | None = None,
+        bounded: bool = False,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        if type_info is not None and not isinstance(type_info, RowTypeInfo):
+            raise ProgramError(
+                f"the type {type_info!r} has no columns", where=f"DeltaSource {path}", expected="Types.ROW_NAMED"
+            )
+        self._path = path
+        self._type_info = type_info
+        self._bounded = bounded
+        self._options = dict(options or {})
+
+    @property
+    def bounded(self) -> bool:
+        return self._bounded
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self._row_type()
+
+    def _row_type(self) -> RowTypeInfo:
+        if self._type_info is None:
+            from pyspark.sql import SparkSession
+
+            self._type_info = type_of_schema(self._checked(lambda: _read_schema(SparkSession.active(), self._path)))
+        return self._type_info
+
+    def decoder(self) -> RecordDecoder:
+        return ColumnDecoder(self._row_type(), f"DeltaSource {self._path}")
+
+    def load(self, spark: Any, limits: SourceLimits, start: str | None) -> Any:
+        reader = spark.readStream.format("delta").option("maxBytesPerTrigger", str(limits.max_bytes))
+        options = {**self._options, **({"startingVersion": str(_version(start))} if start is not None else {})}
+        for key, value in options.items():
+            reader = reader.option(key, value)
+        names = [f"`{name.replace('`', '``')}`" for name in self._row_type().get_field_names()]
+        return self._checked(lambda: reader.load(self._path).select(*names))
+
+    def _checked(self, action: Any) -> Any:
+        from pyspark.errors import AnalysisException
+
+        try:
+            return action()
+        except AnalysisException as error:
+            raise ProgramError(
+                f"the Delta table cannot be read: {str(error).splitlines()[0]}",
+                where=f"DeltaSource {self._path}",
+                expected="a Delta table with the declared columns",
+                hint="create the table first, or correct path and names",
+            ) from error
+
+
+def _read_schema(spark: Any, path: str) -> Any:
+    return spark.read.format("delta").load(path).schema
+
+
+def _version(start: str) -> int:
+    """The version of the table to go on with, out of the end offset of Spark's progress.
+
+    >>> _version('{"sourceVersion": 1, "reservoirVersion": 5, "index": -1, "isStartingVersion": false}')
+    5
+    """
+    try:
+        offset = json.loads(start)
+        version, index = int(offset["reservoirVersion"]), int(offset["index"])
+        initial = bool(offset.get("isStartingVersion", offset.get("isInitialSnapshot", False)))
+    except (ValueError, KeyError, TypeError) as error:
+        raise SavepointError(
+            f"the offset {start[:200]!r} of a Delta source cannot be read: {error!r}",
+            where="DeltaSource",
+            expected='{"reservoirVersion": ..., "index": ..., ...}',
+        ) from error
+    # Delta numbers the files of a version; -1 is before its first one, and large negative numbers mark its borders
+    if initial or index >= 0:
+        raise SavepointError(
+            f"the savepoint was taken in the middle of version {version} of the table (file {index})",
+            where="DeltaSource",
+            expected="a savepoint of an epoch that ended with a whole version",
+            hint="take the savepoint when the job has caught up with the table",
+        )
+    return version

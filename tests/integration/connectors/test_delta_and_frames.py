@@ -1,0 +1,133 @@
+"""Delta tables and DataFrames: an epoch that is delivered again changes nothing; a restore begins at the version."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from flinkish.common.typeinfo import Types
+from flinkish.common.types import Row
+from flinkish.connectors.delta_source import DeltaSource
+from flinkish.connectors.frame_sinks import DeltaSink, FunctionSink
+from flinkish.connectors.spark_source import SparkSource
+from flinkish.connectors.spark_types import ddl_of, type_of_schema
+from flinkish.core.sink import CommitContext
+from flinkish.core.source import SourceLimits
+from flinkish.errors import ProgramError, SavepointError, TypeMismatchError
+from tests.integration.connectors.reading import read
+
+ROW = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.LONG()])
+
+
+def context(epoch: int, job_id: str = "job", uid: str = "sink") -> CommitContext:
+    return CommitContext(job_id, "test", uid, "sink", epoch, 1_000, 0, 1)
+
+
+def frame_of(spark: SparkSession, *rows: tuple[str, int]) -> DataFrame:
+    return spark.createDataFrame(list(rows), ddl_of(ROW))
+
+
+def table(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in spark.read.format("delta").load(str(path)).collect())
+
+
+def offset_text(offset: Any) -> str:
+    return offset if isinstance(offset, str) else json.dumps(offset)
+
+
+def test_delta_takes_each_epoch_once(spark: SparkSession, tmp_path: Path) -> None:
+    sink = DeltaSink(str(tmp_path / "out"))
+    for epoch, row in ((0, ("a", 1)), (0, ("a", 1)), (1, ("b", 2)), (0, ("a", 1)), (1, ("b", 2))):
+        sink.write_frame(frame_of(spark, row), context(epoch))
+    assert table(spark, tmp_path / "out") == [("a", 1), ("b", 2)]
+    pickle.loads(pickle.dumps(sink)).write_frame(frame_of(spark, ("c", 3)), context(1, uid="other"))
+    sink.write_frame(frame_of(spark, ("d", 4)), context(1, job_id="other"))
+    assert table(spark, tmp_path / "out") == [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
+
+
+def test_a_delta_table_that_refuses_the_rows_is_the_programs_fault(spark: SparkSession, tmp_path: Path) -> None:
+    DeltaSink(str(tmp_path / "out")).write_frame(frame_of(spark, ("a", 1)), context(0))
+    with pytest.raises(ProgramError, match="refuses the rows.*epoch 1.*mergeSchema"):
+        DeltaSink(str(tmp_path / "out")).write_frame(spark.range(1).toDF("other"), context(1))
+    assert table(spark, tmp_path / "out") == [("a", 1)]
+
+
+def test_a_delta_source_reads_what_is_there_and_what_is_added(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "in")
+    DeltaSink(path).write_frame(frame_of(spark, ("a", 1), ("b", 2)), context(0))
+    first = read(spark, DeltaSource(path), tmp_path / "c")
+    assert sorted(first.records, key=lambda row: row.user) == [Row(user="a", n=1), Row(user="b", n=2)]
+    assert DeltaSource(path).produced_type == ROW
+    DeltaSink(path).write_frame(frame_of(spark, ("c", 3)), context(1))
+    only_n = DeltaSource(path, Types.ROW_NAMED(["n"], [Types.LONG()]), bounded=True)
+    restored = read(spark, only_n, tmp_path / "d", start=offset_text(first.end_offset))
+    assert restored.records == [Row(n=3)]
+    assert only_n.bounded
+
+
+def test_a_savepoint_inside_of_a_version_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "in")
+    DeltaSink(path).write_frame(frame_of(spark, ("a", 1)), context(0))
+    inside = '{"sourceVersion":1,"reservoirId":"x","reservoirVersion":3,"index":2,"isStartingVersion":false}'
+    for start, message in ((inside, "in the middle of version 3"), ("7", "cannot be read")):
+        with pytest.raises(SavepointError, match=message):
+            DeltaSource(path).load(spark, SourceLimits(), start)
+
+
+def test_a_delta_table_that_is_not_there_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="cannot be read.*create the table first"):
+        DeltaSource(str(tmp_path / "none"), ROW).load(spark, SourceLimits(), None)
+    with pytest.raises(ProgramError, match="cannot be read"):
+        _ = DeltaSource(str(tmp_path / "none")).produced_type
+
+
+def test_any_streaming_frame_is_a_source_of_rows(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x y\n")
+    frame = spark.readStream.format("text").load(str(tmp_path / "a.txt")).selectExpr("split(value, ' ') AS words")
+    source = SparkSource(frame, bounded=True)
+    assert source.bounded
+    assert read(spark, source, tmp_path / "c").records == [Row(words=["x", "y"])]
+    travelled = pickle.loads(pickle.dumps(source))
+    assert travelled.produced_type == source.produced_type
+    with pytest.raises(ProgramError, match="stayed behind"):
+        travelled.load(spark, SourceLimits(), None)
+    with pytest.raises(SavepointError, match="cannot be told where to begin"):
+        source.load(spark, SourceLimits(), "{}")
+
+
+def test_a_static_frame_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(ProgramError, match="not a streaming one.*from_collection"):
+        SparkSource(spark.range(1))
+
+
+def test_types_survive_the_way_to_spark_and_back(spark: SparkSession) -> None:
+    types = [
+        Types.STRING(), Types.BYTE(), Types.SHORT(), Types.INT(), Types.LONG(), Types.FLOAT(), Types.DOUBLE(),
+        Types.BOOLEAN(), Types.BIG_DEC(), Types.SQL_DATE(), Types.INSTANT(), Types.PRIMITIVE_ARRAY(Types.BYTE()),
+        Types.LIST(Types.STRING()), Types.MAP(Types.STRING(), Types.LONG()), ROW,
+    ]  # fmt: skip
+    row = Types.ROW_NAMED([f"a b`{n}" for n in range(len(types))], types)
+    assert type_of_schema(spark.createDataFrame([], ddl_of(row)).schema) == row
+    with pytest.raises(TypeMismatchError, match="no type for Spark's interval"):
+        type_of_schema(spark.sql("SELECT make_interval(1) AS i").schema)
+
+
+def test_a_function_gets_the_epochs_frame(spark: SparkSession) -> None:
+    found: list[Any] = []
+    sink = FunctionSink(lambda frame, epoch: found.append((epoch, frame.count())))
+    sink.write_frame(frame_of(spark, ("a", 1)), context(7))
+    assert found == [(7, 1)]
+    with pytest.raises(ProgramError, match="is no function"):
+        FunctionSink("x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sink", [DeltaSink("/x"), FunctionSink(print)])
+def test_streams_without_columns_are_refused_when_the_plan_is_made(sink: Any) -> None:
+    sink.check_type(ROW, "op")
+    with pytest.raises(TypeMismatchError, match=r"cannot make columns.*\[op\].*ROW_NAMED"):
+        sink.check_type(Types.PICKLED_BYTE_ARRAY(), "op")
