@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 from typing import TextIO
 
 from flinkish.common.job_status import JobStatus
+from flinkish.errors import ConfigurationError
 from flinkish.jobmanager.job_run import EpochObserver
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor
@@ -39,9 +40,14 @@ def progress_for(mode: str, job: JobDescriptor) -> EpochObserver:
         mode: ``flinkish.progress``. ``always``, ``never``, or ``auto``: what the environment variable
             ``FLINKISH_PROGRESS`` says, else shown, except inside pytest.
         job: whose progress; its name begins each line.
+
+    Raises:
+        ConfigurationError: the environment variable says something else.
     """
     if mode == "auto":
-        mode = os.environ.get(ENVIRONMENT, "never" if "pytest" in sys.modules else "always")
+        mode = os.environ.get(ENVIRONMENT) or ("never" if "pytest" in sys.modules else "always")
+        if mode not in ("always", "never"):
+            raise ConfigurationError(f"{ENVIRONMENT}={mode}", expected="always or never")
     if mode == "never":
         return NoProgress()
     stream = sys.stderr
@@ -66,7 +72,7 @@ class ProgressLine:
 
     def __init__(self, name: str, stream: TextIO, clock: Clock, renewing: bool, columns: int | None = None) -> None:
         self._name = name
-        self._stream = stream
+        self._stream: TextIO | None = stream
         self._clock = clock
         self._renewing = renewing
         self._columns = columns
@@ -110,7 +116,7 @@ class ProgressLine:
                 self._drawn = 0
             elapsed_ms = max(self._clock.now_ms() - self._started_ms, 0)
             self._write(
-                f"{self._name}: {status.name.lower()} after {self._epochs:,} epochs and {elapsed_ms / 1000:,.1f} s,"
+                f"{self._name}: {status.name.lower()} after {self._epochs:,} epoch{'s'[: self._epochs != 1]} and {elapsed_ms / 1000:,.1f} s,"
                 f" records in {self._in:,}, out {self._out:,}\n"
             )
 
@@ -131,22 +137,14 @@ class ProgressLine:
         self._drawn = len(text)
 
     def _write(self, text: str) -> None:
+        if self._stream is None:
+            return
         try:
             self._stream.write(text)
             self._stream.flush()
         except (OSError, ValueError):
             # the terminal or pipe has gone (ValueError: closed); a job does not end because nobody watches it
-            self._stream = _Nowhere()
-
-
-class _Nowhere(TextIO):
-    """Takes everything."""
-
-    def write(self, text: str) -> int:
-        return len(text)
-
-    def flush(self) -> None:
-        return None
+            self._stream = None
 
 
 def watermark_text(watermark_ms: int | None) -> str:
@@ -163,4 +161,4 @@ def watermark_text(watermark_ms: int | None) -> str:
         time = datetime.fromtimestamp(seconds, timezone.utc)
     except (OverflowError, ValueError, OSError):
         return f"{watermark_ms} ms"
-    return f"{time:%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
+    return f"{time.replace(tzinfo=None).isoformat(timespec='seconds')}.{millis:03d}Z"

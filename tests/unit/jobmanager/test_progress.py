@@ -1,0 +1,173 @@
+"""The line of progress: on a terminal, in a log, and when nobody is there to see it."""
+
+from __future__ import annotations
+
+import sys
+from io import StringIO
+
+import pytest
+
+from flinkish.common.job_status import JobStatus
+from flinkish.errors import ConfigurationError
+from flinkish.jobmanager.progress import NoProgress, ProgressLine, progress_for, watermark_text
+from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.epoch_report import EpochReport
+
+JOB = JobDescriptor("00" * 16, "clicks", (), ())
+START_MS = 1_700_000_000_000
+
+
+def epoch(number: int, records_in: int = 0, records_out: int = 0, watermark_ms: int | None = None) -> EpochReport:
+    return EpochReport(number, START_MS, records_in, records_out, watermark_ms, end_of_input=False)
+
+
+class Screen(StringIO):
+    """What is to be seen on a terminal: the last state of each line."""
+
+    def lines(self) -> list[str]:
+        seen = []
+        for line in self.getvalue().split("\n"):
+            cells = ""
+            for drawn in line.split("\r"):
+                cells = drawn + cells[len(drawn) :]
+            seen.append(cells.rstrip())
+        return seen
+
+
+class Watch:
+    """A progress line with its clock and its output."""
+
+    def __init__(self, renewing: bool, columns: int = 200) -> None:
+        self.clock = ManualClock(START_MS)
+        self.screen = Screen()
+        self.line = ProgressLine("clicks", self.screen, self.clock, renewing, columns)
+
+    def epoch(self, after_ms: int, report: EpochReport) -> None:
+        self.clock.advance(after_ms)
+        self.line.epoch_done(report)
+
+
+def test_a_line_says_epoch_records_in_and_out_rate_and_watermark() -> None:
+    watch = Watch(renewing=False)
+    watch.epoch(1_000, epoch(0, 50_000, 1_000, START_MS + 123))
+    assert watch.screen.lines()[0] == (
+        "clicks: epoch 0 | in 50,000 | out 1,000 | 50,000/s | watermark 2023-11-14T22:13:20.123Z"
+    )
+
+
+def test_records_are_those_of_the_run_and_the_rate_is_that_of_the_last_ten_seconds() -> None:
+    watch = Watch(renewing=False)
+    watch.epoch(10_000, epoch(0, 10_000, 10))
+    watch.epoch(10_000, epoch(1, 500_000, 10))
+    watch.epoch(10_000, epoch(2, 200_000, 10))
+    assert [line.split(" | ")[1:4] for line in watch.screen.lines()[:3]] == [
+        ["in 10,000", "out 10", "1,000/s"],
+        ["in 510,000", "out 20", "50,000/s"],
+        ["in 710,000", "out 30", "20,000/s"],
+    ]
+
+
+def test_an_epoch_in_no_time_has_a_rate() -> None:
+    watch = Watch(renewing=False)
+    watch.epoch(0, epoch(0, 5))
+    assert "| 5,000/s |" in watch.screen.lines()[0]
+
+
+def test_in_a_log_there_is_at_most_one_line_in_two_seconds() -> None:
+    watch = Watch(renewing=False)
+    for number in range(50):
+        watch.epoch(100, epoch(number, 1))
+    assert [line.split(" | ")[0] for line in watch.screen.lines()[:-1]] == [
+        "clicks: epoch 0",
+        "clicks: epoch 20",
+        "clicks: epoch 40",
+    ]
+
+
+def test_the_last_epoch_is_shown_when_the_job_ends_however_young_the_line_before_it() -> None:
+    watch = Watch(renewing=False)
+    watch.epoch(1_000, epoch(0, 1, 1))
+    watch.epoch(100, epoch(1, 1, 1))
+    watch.line.job_done(JobStatus.FINISHED)
+    lines = watch.screen.lines()
+    assert lines[1].startswith("clicks: epoch 1 | in 2 |")
+    assert lines[2:] == ["clicks: finished after 2 epochs and 1.1 s, records in 2, out 2", ""]
+
+
+def test_an_epoch_that_was_shown_is_not_shown_again_at_the_end() -> None:
+    watch = Watch(renewing=False)
+    watch.epoch(1_000, epoch(0, 1, 1))
+    watch.line.job_done(JobStatus.CANCELED)
+    assert watch.screen.lines()[1:] == ["clicks: canceled after 1 epoch and 1.0 s, records in 1, out 1", ""]
+
+
+def test_on_a_terminal_one_line_renews_itself() -> None:
+    watch = Watch(renewing=True)
+    watch.epoch(1_000, epoch(0, 1_000_000, 1, START_MS))
+    watch.epoch(1_000, epoch(1, 1, 1))
+    assert watch.screen.lines() == ["clicks: epoch 1 | in 1,000,001 | out 2 | 500,000/s | watermark none"]
+    watch.line.job_done(JobStatus.FINISHED)
+    assert len(watch.screen.lines()) == 3
+
+
+def test_on_a_terminal_quick_epochs_are_drawn_ten_times_a_second_and_the_last_one_always() -> None:
+    watch = Watch(renewing=True)
+    for number in range(100):
+        watch.epoch(10, epoch(number))
+    assert watch.screen.getvalue().count("\r") == 10
+    watch.line.job_done(JobStatus.FINISHED)
+    assert watch.screen.lines()[0].startswith("clicks: epoch 99 |")
+
+
+def test_a_line_never_wraps() -> None:
+    watch = Watch(renewing=True, columns=20)
+    watch.epoch(1_000, epoch(0, 1_000_000))
+    assert watch.screen.lines() == ["clicks: epoch 0 | i"]
+
+
+def test_a_job_without_epochs_says_how_it_ended() -> None:
+    watch = Watch(renewing=True)
+    watch.line.job_done(JobStatus.FAILED)
+    assert watch.screen.lines() == ["clicks: failed after 0 epochs and 0.0 s, records in 0, out 0", ""]
+
+
+def test_a_terminal_that_has_gone_does_not_disturb_the_job() -> None:
+    class Broken(StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    for stream in (Broken(), StringIO()):
+        if not isinstance(stream, Broken):
+            stream.close()
+        line = ProgressLine("clicks", stream, ManualClock(), renewing=False)
+        line.epoch_done(epoch(0))
+        line.job_done(JobStatus.FINISHED)
+
+
+def test_watermarks_out_of_the_calendar_are_shown_as_numbers() -> None:
+    assert watermark_text(2**62) == f"{2**62} ms"
+    assert watermark_text(-1) == "1969-12-31T23:59:59.999Z"
+    assert watermark_text(None) == "none"
+
+
+def test_progress_goes_to_stderr_and_is_switched_by_its_mode(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("FLINKISH_PROGRESS", raising=False)
+    assert isinstance(progress_for("never", JOB), NoProgress)
+    assert isinstance(progress_for("auto", JOB), NoProgress), "inside pytest"
+    progress_for("always", JOB).job_done(JobStatus.FINISHED)
+    out, err = capsys.readouterr()
+    assert (out, err[:16]) == ("", "clicks: finished")
+    monkeypatch.setenv("FLINKISH_PROGRESS", "always")
+    assert isinstance(progress_for("auto", JOB), ProgressLine)
+    monkeypatch.setenv("FLINKISH_PROGRESS", "never")
+    assert isinstance(progress_for("auto", JOB), NoProgress)
+    monkeypatch.setenv("FLINKISH_PROGRESS", "perhaps")
+    with pytest.raises(ConfigurationError, match="FLINKISH_PROGRESS=perhaps.*always or never"):
+        progress_for("auto", JOB)
+    assert isinstance(progress_for("always", JOB), ProgressLine), "what the program says wins"
+    monkeypatch.delenv("FLINKISH_PROGRESS")
+    monkeypatch.delitem(sys.modules, "pytest")
+    assert isinstance(progress_for("auto", JOB), ProgressLine), "outside of tests"
