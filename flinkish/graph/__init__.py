@@ -1,1 +1,1 @@
-"""What a program means: the stream graph (operators and edges as written) and the job graph (chains, vertices, levels)."""
+"""What a program means: stream graph (operators and edges as written), job graph (chains, vertices, levels), plans."""

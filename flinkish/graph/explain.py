@@ -24,26 +24,32 @@ def explain(graph: StreamGraph, chaining: bool = True) -> str:
         Reduce                     1      Task 1.0, Task 1.1
     """
     job = JobGraphGenerator(graph, JobSettings(), chaining).generate("explain", "explain")
-    lines = [line for vertex in job.vertices for line in _vertex_lines(vertex, job)]
+    names = subtask_names(job)
+    lines = [line for vertex in job.vertices for line in _vertex_lines(vertex, job, names[vertex.id])]
     return _table([_HEADER, *lines])
 
 
-def subtask_names(vertex: VertexDescriptor) -> list[str]:
-    """``Source Task 0``, ``Source Task 1``: of a source's vertex; ``Task 2.0``: subtask 0 of vertex 2."""
-    kind = "Source Task " if vertex.level == 0 else f"Task {vertex.id}."
-    return [f"{kind}{subtask}" for subtask in range(vertex.parallelism)]
+def subtask_names(job: JobDescriptor) -> list[list[str]]:
+    """Per vertex: ``Source Task 0``, ``Source Task 1``, counted over all sources; ``Task 2.0``: vertex 2, subtask 0."""
+    names, sources = [], 0
+    for vertex in job.vertices:
+        if vertex.level == 0:
+            names.append([f"Source Task {sources + subtask}" for subtask in range(vertex.parallelism)])
+            sources += vertex.parallelism
+        else:
+            names.append([f"Task {vertex.id}.{subtask}" for subtask in range(vertex.parallelism)])
+    return names
 
 
-def _vertex_lines(vertex: VertexDescriptor, job: JobDescriptor) -> list[tuple[str, ...]]:
-    lines = []
+def _vertex_lines(vertex: VertexDescriptor, job: JobDescriptor, subtasks: list[str]) -> list[tuple[str, ...]]:
+    lines: list[tuple[str, ...]] = []
     for position, operator in enumerate(vertex.operators):
         indent = "  " * _depth(vertex, position)
         uid = operator.uid if operator.uid_given else f"({operator.uid})"
         ships = ", ".join(_shipping(edge, job) for edge in operator.edges) or "-"
         if position == 0:
             groups = str(vertex.max_parallelism) if vertex.keyed else "-"
-            names = _shortened(subtask_names(vertex))
-            place = (str(vertex.id), str(vertex.level), str(vertex.parallelism), groups, names)
+            place = (str(vertex.id), str(vertex.level), str(vertex.parallelism), groups, _shortened(subtasks))
         else:
             place = (str(vertex.id), "", "", "", "")
         lines.append((indent + operator.name, uid, *place, ships))

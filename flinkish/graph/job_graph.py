@@ -35,7 +35,7 @@ from flinkish.runtime.partitioners import (
 
 
 def partitioner_of(edge: StreamEdge, graph: StreamGraph) -> Partitioner:
-    """By key on a keyed stream; what was asked for, else forward between equal parallelisms and rebalance between unequal ones, as in Flink."""
+    """By key on a keyed stream; what was asked for; else forward between equal parallelisms, or rebalance."""
     if edge.key_selector is not None:
         by_key = KeyGroupPartitioner if edge.target.keyed else KeyGroupSubtaskPartitioner
         return by_key(edge.key_selector, graph.max_parallelism_of(edge.target))

@@ -148,14 +148,21 @@ class StreamOperator(ABC):
 class OperatorFactory(Protocol):
     """Makes one operator instance per subtask, in the worker. Picklable by cloudpickle; small."""
 
-    #: True when the operator needs `context.keyed_state`
-    keyed: bool
-    #: True when its subtask holds what belongs to no key (broadcast or operator state): DESIGN's subtask channel
-    has_subtask_state: bool
-    #: True when user code can see single watermarks or register event-time timers: sources then stamp finely
-    watermark_sensitive: bool
-    #: True when processing time must go on without data (processing-time timers)
-    uses_processing_time: bool
+    @property
+    def keyed(self) -> bool:
+        """True when the operator needs `context.keyed_state`."""
+
+    @property
+    def has_subtask_state(self) -> bool:
+        """True when its subtask holds what belongs to no key (broadcast, operator state): DESIGN's subtask channel."""
+
+    @property
+    def watermark_sensitive(self) -> bool:
+        """True when user code can see single watermarks or register event-time timers: sources then stamp finely."""
+
+    @property
+    def uses_processing_time(self) -> bool:
+        """True when processing time must go on without data (processing-time timers)."""
 
     def create(self) -> StreamOperator:
         """A fresh operator."""

@@ -1,0 +1,132 @@
+"""CheckpointConfig: typed setters over the keys ``execution.checkpointing.*``.
+
+Rule upheld here: as in ExecutionConfig, nothing is kept beside the configuration. Intervals are in milliseconds.
+"""
+
+from __future__ import annotations
+
+from flinkish.common.configuration import Configuration
+from flinkish.common.options import checkpointing
+from flinkish.common.time import Duration
+from flinkish.datastream.checkpointing_mode import CheckpointingMode
+from flinkish.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from flinkish.errors import ProgramError
+
+__all__ = ["CheckpointConfig"]
+
+#: Flink's least interval.
+_MIN_INTERVAL_MS = 10
+
+
+class CheckpointConfig:
+    """The settings of checkpoints; ``env.get_checkpoint_config()`` gives it."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+
+    def is_checkpointing_enabled(self) -> bool:
+        """Whether an interval is set."""
+        return self.get_checkpoint_interval() > 0
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        return CheckpointingMode[self._configuration.get(checkpointing.MODE)]
+
+    def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
+        if not isinstance(checkpointing_mode, CheckpointingMode):
+            raise TypeError(f"the checkpointing mode is {checkpointing_mode!r}; expected a CheckpointingMode")
+        self._configuration.set(checkpointing.MODE, checkpointing_mode.name)
+        return self
+
+    def get_checkpoint_interval(self) -> int:
+        """-1 if there are no checkpoints."""
+        interval = self._configuration.get(checkpointing.INTERVAL)
+        return -1 if interval is None else interval.to_millis()
+
+    def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
+        """At least 10."""
+        _at_least(checkpoint_interval, _MIN_INTERVAL_MS, "checkpoint interval", "ms")
+        self._configuration.set(checkpointing.INTERVAL, Duration.of_millis(checkpoint_interval))
+        return self
+
+    def get_checkpoint_timeout(self) -> int:
+        return self._configuration.get(checkpointing.TIMEOUT).to_millis()
+
+    def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
+        """At least 10; a checkpoint that takes longer is given up."""
+        _at_least(checkpoint_timeout, _MIN_INTERVAL_MS, "checkpoint timeout", "ms")
+        self._configuration.set(checkpointing.TIMEOUT, Duration.of_millis(checkpoint_timeout))
+        return self
+
+    def get_min_pause_between_checkpoints(self) -> int:
+        return self._configuration.get(checkpointing.MIN_PAUSE).to_millis()
+
+    def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
+        """From the end of a checkpoint to the start of the next one."""
+        _at_least(min_pause_between_checkpoints, 0, "pause between checkpoints", "ms")
+        self._configuration.set(checkpointing.MIN_PAUSE, Duration.of_millis(min_pause_between_checkpoints))
+        return self
+
+    def get_max_concurrent_checkpoints(self) -> int:
+        return self._configuration.get(checkpointing.MAX_CONCURRENT_CHECKPOINTS)
+
+    def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
+        _at_least(max_concurrent_checkpoints, 1, "number of concurrent checkpoints")
+        self._configuration.set(checkpointing.MAX_CONCURRENT_CHECKPOINTS, max_concurrent_checkpoints)
+        return self
+
+    def get_tolerable_checkpoint_failure_number(self) -> int:
+        return self._configuration.get(checkpointing.TOLERABLE_FAILED_CHECKPOINTS)
+
+    def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
+        """How many checkpoints in a row may fail before the job does."""
+        _at_least(tolerable_checkpoint_failure_number, 0, "number of tolerable checkpoint failures")
+        self._configuration.set(checkpointing.TOLERABLE_FAILED_CHECKPOINTS, tolerable_checkpoint_failure_number)
+        return self
+
+    def set_externalized_checkpoint_retention(
+        self, retention_mode: ExternalizedCheckpointRetention
+    ) -> CheckpointConfig:
+        """What happens to checkpoints when the job is cancelled."""
+        if not isinstance(retention_mode, ExternalizedCheckpointRetention):
+            raise TypeError(f"the retention is {retention_mode!r}; expected an ExternalizedCheckpointRetention")
+        self._configuration.set(checkpointing.EXTERNALIZED_CHECKPOINT_RETENTION, retention_mode.name)
+        return self
+
+    def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
+        return ExternalizedCheckpointRetention[self._configuration.get(checkpointing.EXTERNALIZED_CHECKPOINT_RETENTION)]
+
+    def is_externalized_checkpoints_enabled(self) -> bool:
+        """Whether checkpoints outlive the run of the job."""
+        none = ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+        return self.get_externalized_checkpoint_retention() is not none
+
+    # --- alignment: all rows of an epoch share one barrier, so there is nothing to align; kept and given back -------
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        return self._configuration.get(checkpointing.UNALIGNED)
+
+    def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
+        self._configuration.set(checkpointing.UNALIGNED, enabled)
+        return self
+
+    def disable_unaligned_checkpoints(self) -> CheckpointConfig:
+        return self.enable_unaligned_checkpoints(False)
+
+    def get_aligned_checkpoint_timeout(self) -> Duration:
+        return self._configuration.get(checkpointing.ALIGNED_CHECKPOINT_TIMEOUT)
+
+    def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+        self._configuration.set(checkpointing.ALIGNED_CHECKPOINT_TIMEOUT, alignment_timeout)
+        return self
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        return self._configuration.get(checkpointing.UNALIGNED_FORCED)
+
+    def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
+        self._configuration.set(checkpointing.UNALIGNED_FORCED, force_unaligned_checkpoints)
+        return self
+
+
+def _at_least(value: int, lowest: int, what: str, unit: str = "") -> None:
+    if not isinstance(value, int) or value < lowest:
+        raise ProgramError(f"{value!r} as the {what}", expected=f"at least {lowest} {unit}".rstrip())

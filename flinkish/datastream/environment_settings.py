@@ -1,0 +1,143 @@
+"""The settings of an environment, each a key of its configuration."""
+
+from __future__ import annotations
+
+import os
+from typing import TypeVar
+
+from flinkish.common.configuration import Configuration
+from flinkish.common.execution_config import ExecutionConfig
+from flinkish.common.options import checkpointing, core, execution
+from flinkish.common.options import python as python_options
+from flinkish.common.time import Duration
+from flinkish.datastream.checkpoint_config import CheckpointConfig
+from flinkish.datastream.checkpointing_mode import CheckpointingMode
+from flinkish.datastream.execution_mode import RuntimeExecutionMode
+from flinkish.errors import ProgramError
+from flinkish.graph.stream_graph import MAX_PARALLELISM_LIMIT
+
+E = TypeVar("E", bound="EnvironmentSettings")
+
+
+class EnvironmentSettings:
+    """Base of StreamExecutionEnvironment. Nothing is kept beside the configuration."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+
+    def configure(self, configuration: Configuration) -> None:
+        """Take over all entries. Raises ConfigurationError for unknown keys and values that cannot be read."""
+        configuration.validate()
+        self._configuration.add_all(configuration)
+
+    def get_config(self) -> ExecutionConfig:
+        """The settings of the execution; changes have effect."""
+        return ExecutionConfig(self._configuration)
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        """The settings of checkpoints; changes have effect."""
+        return CheckpointConfig(self._configuration)
+
+    # --- parallelism --------------------------------------------------------------------------------------------
+
+    def set_parallelism(self: E, parallelism: int) -> E:
+        """Parallelism of the operators that are added from now on and set none. Raises ProgramError below 1."""
+        if not isinstance(parallelism, int) or parallelism < 1:
+            raise ProgramError(f"the parallelism {parallelism!r}", expected="a parallelism of at least 1")
+        self.get_config().set_parallelism(parallelism)
+        return self
+
+    def get_parallelism(self) -> int:
+        """What was set or configured, else the number of cores that this process may use."""
+        parallelism = self._configuration.get(core.PARALLELISM)
+        if parallelism is not None:
+            return parallelism
+        # not os.cpu_count(): in a container most of the machine's cores belong to others
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+    def set_max_parallelism(self: E, max_parallelism: int) -> E:
+        """Number of key groups of operators that set none. Raises ProgramError unless it is from 1 to 32768."""
+        if not isinstance(max_parallelism, int) or not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
+            raise ProgramError(
+                f"the max parallelism {max_parallelism!r}", expected=f"a number from 1 to {MAX_PARALLELISM_LIMIT}"
+            )
+        self.get_config().set_max_parallelism(max_parallelism)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """What was set or configured, else -1: a small multiple of each operator's parallelism."""
+        return self.get_config().get_max_parallelism()
+
+    # --- execution ----------------------------------------------------------------------------------------------
+
+    def set_runtime_mode(self: E, execution_mode: RuntimeExecutionMode) -> E:
+        """STREAMING, BATCH (all sources must end; rolling reduces give final results only) or AUTOMATIC."""
+        if not isinstance(execution_mode, RuntimeExecutionMode):
+            raise TypeError(f"the runtime mode is {execution_mode!r}; expected a RuntimeExecutionMode")
+        self._configuration.set(execution.RUNTIME_MODE, execution_mode.name)
+        return self
+
+    def set_buffer_timeout(self: E, timeout_millis: int) -> E:
+        """How long a buffer may wait to be filled; -1: until it is full. Kept and given back: the end of an epoch
+        flushes all buffers, so that no buffer ever waits for more records."""
+        if timeout_millis < -1:
+            raise ProgramError(f"the buffer timeout {timeout_millis} ms", expected="-1, 0 or more")
+        self._configuration.set(execution.BUFFER_TIMEOUT_ENABLED, timeout_millis >= 0)
+        if timeout_millis >= 0:
+            self._configuration.set(execution.BUFFER_TIMEOUT, Duration.of_millis(timeout_millis))
+        return self
+
+    def get_buffer_timeout(self) -> int:
+        """Milliseconds, or -1."""
+        if not self._configuration.get(execution.BUFFER_TIMEOUT_ENABLED):
+            return -1
+        return self._configuration.get(execution.BUFFER_TIMEOUT).to_millis()
+
+    def disable_operator_chaining(self: E) -> E:
+        """Give each operator a task of its own."""
+        self._configuration.set(core.OPERATOR_CHAINING, False)
+        return self
+
+    def is_chaining_enabled(self) -> bool:
+        """Whether operators that are joined by forward edges share a task."""
+        enabled = self._configuration.get(core.OPERATOR_CHAINING)
+        return enabled and self._configuration.get(python_options.OPERATOR_CHAINING_ENABLED)
+
+    # --- checkpoints --------------------------------------------------------------------------------------------
+
+    def enable_checkpointing(self: E, interval: int, mode: CheckpointingMode | None = None) -> E:
+        """Take a checkpoint every ``interval`` ms."""
+        checkpoints = self.get_checkpoint_config()
+        checkpoints.set_checkpoint_interval(interval)
+        if mode is not None:
+            checkpoints.set_checkpointing_mode(mode)
+        return self
+
+    def get_checkpoint_interval(self) -> int:
+        """Milliseconds, or -1: no checkpoints."""
+        return self.get_checkpoint_config().get_checkpoint_interval()
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """What a checkpoint guarantees."""
+        return self.get_checkpoint_config().get_checkpointing_mode()
+
+    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        """The same by its newer name."""
+        return self.get_checkpointing_mode()
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """What was configured."""
+        return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """What was configured."""
+        return self.get_checkpoint_config().is_force_unaligned_checkpoints()
+
+    def set_default_savepoint_directory(self: E, directory: str) -> E:
+        """Where savepoints go that name no directory."""
+        self._configuration.set(checkpointing.SAVEPOINT_DIRECTORY, directory)
+        return self
+
+    def get_default_savepoint_directory(self) -> str | None:
+        """Where savepoints go that name no directory, if it is set."""
+        return self._configuration.get(checkpointing.SAVEPOINT_DIRECTORY)

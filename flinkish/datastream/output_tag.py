@@ -1,0 +1,7 @@
+"""Side outputs' names, at PyFlink's module path."""
+
+from __future__ import annotations
+
+from flinkish.core.output_tag import OutputTag
+
+__all__ = ["OutputTag"]

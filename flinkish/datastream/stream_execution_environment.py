@@ -1,0 +1,212 @@
+"""StreamExecutionEnvironment: where a program begins and is executed.
+
+Rule upheld here: there is one configuration. It is made of the file that FLINKISH_CONF names and, above it, of what the
+program gives; every setter writes into it, and keys that nobody knows are refused at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common.config_file import load_yaml
+from flinkish.common.configuration import Configuration
+from flinkish.common.job_client import JobClient
+from flinkish.common.job_execution_result import JobExecutionResult
+from flinkish.common.options import core
+from flinkish.common.options import python as python_options
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.typeinfo.types import declared_type
+from flinkish.common.watermark_strategy import WatermarkStrategy
+from flinkish.connectors.collection import CollectionSource
+from flinkish.core.source import Source
+from flinkish.datastream.environment_settings import EnvironmentSettings
+from flinkish.datastream.program import Program
+from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, watermarks_factory
+from flinkish.graph.explain import explain
+from flinkish.graph.plan_json import plan_json
+from flinkish.graph.stream_graph import StreamGraph, StreamNode, Tap
+from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.operators.convert import ConvertFactory
+from flinkish.runtime.operators.source import SourceOperatorFactory
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Names the file with the settings of the installation.
+CONFIGURATION_FILE_VARIABLE = "FLINKISH_CONF"
+
+DEFAULT_JOB_NAME = "Flink Streaming Job"
+
+
+class StreamExecutionEnvironment(EnvironmentSettings):
+    """The context of one program: its settings, its sources, and ``execute``.
+
+    Example::
+
+        env = StreamExecutionEnvironment.get_execution_environment()
+        env.from_collection([1, 2, 3]).map(lambda n: n * n).print()
+        env.execute("squares")
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        super().__init__(configuration)
+        self._program = Program()
+
+    @staticmethod
+    def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
+        """An environment with the settings of the file named by FLINKISH_CONF and, above them, ``configuration``.
+
+        Raises:
+            ConfigurationError: an unknown key, a value that cannot be read, or a file that cannot be.
+        """
+        path = os.environ.get(CONFIGURATION_FILE_VARIABLE)
+        merged = load_yaml(path) if path else Configuration()
+        if configuration is not None:
+            merged.add_all(configuration)
+        merged.validate()
+        return StreamExecutionEnvironment(merged)
+
+    # --- sources ------------------------------------------------------------------------------------------------
+
+    def from_collection(self, collection: Iterable[Any], type_info: DeclaredType = None) -> DataStream:
+        """The values of a collection, in order, from a source that never is parallel.
+
+        Raises:
+            TypeMismatchError: a value does not fit ``type_info``; the message says which.
+        """
+        declared = declared_type(type_info)
+        values = list(collection)
+        convert = declared.batch_converter("from_collection")
+        source = CollectionSource(values if convert is None else convert(values), declared)
+        node = self._add_source(source, "Collection Source", None, parallelism=1, parallelism_changeable=False)
+        return DataStream(self, [Tap(node)], declared, [node])
+
+    def from_source(
+        self,
+        source: Source,
+        watermark_strategy: WatermarkStrategy,
+        source_name: str,
+        type_info: DeclaredType = None,
+    ) -> DataStream:
+        """The records of a source, with watermarks per split.
+
+        Unlike PyFlink's, it honours the strategy's Python TimestampAssigner: records get their event time here, and no
+        ``assign_timestamps_and_watermarks`` is needed. ``type_info`` converts the records to another type.
+        """
+        watermarks = watermarks_factory(watermark_strategy)
+        node = self._add_source(source, source_name, type_info)
+        operators = [node]
+        if watermarks.extract_timestamp is not None or watermarks.out_of_orderness_ms is not None:
+            operators.append(
+                self._add_node(
+                    "Timestamps/Watermarks",
+                    watermarks,
+                    node.output_type,
+                    [[Tap(node)]],
+                    parallelism=node.parallelism,
+                    part_of_source=True,
+                )
+            )
+        return DataStream(self, [Tap(operators[-1])], node.output_type, operators)
+
+    def add_source(
+        self, source_func: Source, source_name: str = "Custom Source", type_info: DeclaredType = None
+    ) -> DataStream:
+        """The records of a source, without watermarks."""
+        return self.from_source(source_func, WatermarkStrategy.no_watermarks(), source_name, type_info)
+
+    def from_spark(self, df: DataFrame, name: str = "Spark DataFrame") -> DataStream:
+        """The rows of a streaming DataFrame (of the same Spark session), typed by its schema. Not in PyFlink."""
+        from flinkish.connectors.spark_source import SparkSource
+
+        return self.add_source(SparkSource(df), name)
+
+    # --- execution ----------------------------------------------------------------------------------------------
+
+    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+        """Run the job until it ends. The program is then empty: the next ``execute`` runs what is written after it.
+
+        Raises:
+            ProgramError: the program is wrong; or user code failed (UserCodeError).
+            FlinkishError: what else the job failed with.
+        """
+        return self._submit(job_name).get_job_execution_result().result()
+
+    def execute_async(self, job_name: str = DEFAULT_JOB_NAME) -> JobClient:
+        """Start the job and go on. The program is then empty, as after ``execute``."""
+        return self._submit(job_name)
+
+    def get_execution_plan(self) -> str:
+        """The plan of the program so far in Flink's JSON form. The program stays as it is."""
+        return plan_json(self._checked_graph())
+
+    def explain(self) -> str:
+        """The plan of the program so far as a table for people. The program stays as it is. Not in PyFlink."""
+        return explain(self._checked_graph(), chaining=self.is_chaining_enabled())
+
+    def close(self) -> None:
+        """Forget the program. Jobs that it has started go on."""
+        self._program.clear()
+
+    def add_python_file(self, file_path: str) -> None:
+        """Ship a Python file, a package's directory or an archive to the workers, on their Python path."""
+        files = self._python_files
+        if file_path not in files:
+            self._configuration.set(python_options.FILES, ",".join([*files, file_path]))
+
+    @property
+    def _python_files(self) -> list[str]:
+        """What ``add_python_file`` and ``python.files`` name."""
+        return [
+            path.strip() for path in (self._configuration.get(python_options.FILES) or "").split(",") if path.strip()
+        ]
+
+    # --- the inside ---------------------------------------------------------------------------------------------
+
+    @property
+    def _graph(self) -> StreamGraph:
+        """The program so far."""
+        return self._program.stream_graph(self._configuration, self.get_parallelism())
+
+    def _checked_graph(self) -> StreamGraph:
+        graph = self._graph
+        graph.check()
+        return graph
+
+    def _submit(self, job_name: str | None) -> JobClient:
+        from flinkish.jobmanager import submit
+
+        graph = self._checked_graph()
+        self._program.clear()
+        return submit(
+            graph,
+            Configuration(self._configuration),
+            job_name or self._configuration.get(core.NAME) or DEFAULT_JOB_NAME,
+            chaining=self.is_chaining_enabled(),
+            python_files=self._python_files,
+        )
+
+    def _add_source(self, source: Source, name: str, type_info: DeclaredType, **settings: Any) -> StreamNode:
+        if not isinstance(source, Source):
+            raise TypeError(f"the source is {source!r}; expected a Source, such as KafkaSource.builder()...build()")
+        factory: OperatorFactory = SourceOperatorFactory()
+        output_type = source.produced_type
+        if type_info is not None and declared_type(type_info) != output_type:
+            output_type = declared_type(type_info)
+            factory = ConvertFactory(output_type.batch_converter(f"records of source '{name}'"))
+        return self._add_node(f"Source: {name}", factory, output_type, [], source=source, **settings)
+
+    def _add_node(
+        self,
+        name: str,
+        factory: OperatorFactory,
+        output_type: TypeInformation,
+        inputs: Sequence[Sequence[Tap]],
+        **settings: Any,
+    ) -> StreamNode:
+        """Called by the streams. The parallelism is the environment's at this moment, as in Flink."""
+        if settings.get("parallelism") is None:
+            settings["parallelism"] = self.get_parallelism()
+        return self._program.add(name, factory, output_type, inputs, **settings)

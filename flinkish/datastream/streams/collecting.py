@@ -1,0 +1,38 @@
+"""``execute_and_collect``: a job with one more sink, whose records come back to the program."""
+
+from __future__ import annotations
+
+import uuid
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector, unregister_collector
+from flinkish.datastream.streams.closeable_iterator import CloseableIterator, CollectedRows
+from flinkish.datastream.streams.sinks import add_sink
+from flinkish.errors import ProgramError
+
+if TYPE_CHECKING:
+    from flinkish.datastream.streams.data_stream import DataStream
+
+
+def execute_and_collect(stream: DataStream, job_name: str | None, limit: int | None) -> CloseableIterator | list[Any]:
+    """See `DataStream.execute_and_collect`."""
+    if limit is not None and limit <= 0:
+        raise ProgramError(f"execute_and_collect with the limit {limit}", expected="Limit must be greater than 0")
+    rows = CollectedRows()
+    # the name of the collector travels with the sink: the job's id is not known before the job runs
+    collector = uuid.uuid4().hex
+    add_sink(stream, CollectSink(collector))
+    register_collector(collector, NAMED, rows.put)
+    forget = partial(unregister_collector, collector, NAMED)
+    try:
+        client = stream.get_execution_environment().execute_async(job_name or "DataStream Collect")
+    except BaseException:
+        forget()
+        raise
+    results = CloseableIterator(rows, client, forget)
+    if limit is None:
+        return results
+    with results:
+        return list(islice(results, limit))

@@ -1,0 +1,359 @@
+"""DataStream: a stream of records of one type, and the operators that can be put behind it.
+
+Rule upheld here: a method only describes. It adds a node to the environment's program and gives the stream that leaves
+it; nothing runs before ``execute``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common.execution_config import ExecutionConfig
+from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation
+from flinkish.common.typeinfo.types import declared_type
+from flinkish.common.watermark_strategy import WatermarkStrategy
+from flinkish.core.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    KeySelector,
+    MapFunction,
+    Partitioner,
+    ProcessFunction,
+)
+from flinkish.core.output_tag import OutputTag
+from flinkish.core.sink import Sink
+from flinkish.datastream.streams.key_function import KeyFunction, key_function, partition_function
+from flinkish.datastream.streams.operator_settings import OperatorSettings
+from flinkish.errors import ProgramError
+from flinkish.graph.stream_graph import ChainingStrategy, StreamNode, Tap
+from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.operators.convert import ConvertFactory
+from flinkish.runtime.operators.filter import FilterFactory
+from flinkish.runtime.operators.flat_map import FlatMapFactory
+from flinkish.runtime.operators.map import MapFactory
+from flinkish.runtime.operators.process import ProcessFactory
+from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
+from flinkish.runtime.partitioners import (
+    BroadcastPartitioner,
+    CustomPartitioner,
+    ForwardPartitioner,
+    RebalancePartitioner,
+    RescalePartitioner,
+    ShufflePartitioner,
+)
+from flinkish.runtime.partitioners import (
+    Partitioner as StreamPartitioner,
+)
+from flinkish.runtime.side_outputs import Converter
+
+if TYPE_CHECKING:
+    from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from flinkish.datastream.streams.closeable_iterator import CloseableIterator
+    from flinkish.datastream.streams.data_stream_sink import DataStreamSink
+    from flinkish.datastream.streams.keyed_stream import KeyedStream
+
+DeclaredType = TypeInformation | Sequence[TypeInformation] | None
+
+
+class DataStream:
+    """A stream of records. Made by an environment or by another stream, never by users.
+
+    Wherever ``output_type`` is asked for: None means any Python object, a list of types means a ROW of them; values
+    are converted to it as Flink's serializers do, and one that does not fit raises TypeMismatchError in the job.
+
+    Example::
+
+        ds = env.from_collection([("a", 1), ("b", 2), ("a", 3)])
+        ds.key_by(lambda pair: pair[0]).sum(1).print()
+        env.execute()
+    """
+
+    def __init__(
+        self,
+        env: StreamExecutionEnvironment,
+        taps: Sequence[Tap],
+        output_type: TypeInformation,
+        operators: Sequence[StreamNode] = (),
+    ) -> None:
+        self._env = env
+        self._taps = tuple(taps)
+        self._type = output_type
+        #: the operator that this stream leaves (a source with its watermark generator is two nodes); () for mere ways
+        self._operators = tuple(operators)
+
+    # --- about the stream ---------------------------------------------------------------------------------------
+
+    def get_type(self) -> TypeInformation:
+        """The type of the records."""
+        return self._type
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """The environment that the stream belongs to."""
+        return self._env
+
+    def get_execution_config(self) -> ExecutionConfig:
+        """The environment's configuration."""
+        return self._env.get_config()
+
+    # --- about its operator -------------------------------------------------------------------------------------
+
+    def get_name(self) -> str:
+        """The operator's name."""
+        return self._settings("get_name").get_name()
+
+    def name(self, name: str) -> DataStream:
+        """Name the operator, for plans and reports."""
+        self._settings("name").set_name(name)
+        return self
+
+    def uid(self, uid: str) -> DataStream:
+        """Give the operator's state an identity that later versions of the program can be matched with.
+
+        Each operator needs another one (DuplicateUidError when the job is submitted).
+        """
+        self._settings("uid").set_uid(uid)
+        return self
+
+    def set_uid_hash(self, uid_hash: str) -> DataStream:
+        """Take over the identity of an operator of an earlier job: 32 hexadecimal digits. Goes before ``uid``."""
+        self._settings("set_uid_hash").set_uid_hash(uid_hash)
+        return self
+
+    def set_parallelism(self, parallelism: int) -> DataStream:
+        """Number of subtasks of the operator. Raises ProgramError for a number below 1 (but -1: the environment's)."""
+        self._settings("set_parallelism").set_parallelism(parallelism)
+        return self
+
+    def set_max_parallelism(self, max_parallelism: int) -> DataStream:
+        """Number of key groups of the operator: from 1 to 32768 (ProgramError)."""
+        self._settings("set_max_parallelism").set_max_parallelism(max_parallelism)
+        return self
+
+    def force_non_parallel(self) -> DataStream:
+        """One subtask; the parallelism cannot be raised afterwards."""
+        self._settings("force_non_parallel").force_non_parallel()
+        return self
+
+    def start_new_chain(self) -> DataStream:
+        """The operator begins a task of its own, together with what comes after it."""
+        self._settings("start_new_chain").set_chaining(ChainingStrategy.HEAD)
+        return self
+
+    def disable_chaining(self) -> DataStream:
+        """The operator has a task of its own."""
+        self._settings("disable_chaining").set_chaining(ChainingStrategy.NEVER)
+        return self
+
+    def slot_sharing_group(self, slot_sharing_group: str) -> DataStream:
+        """Never in one task with operators of other groups; those behind it inherit the group."""
+        self._settings("slot_sharing_group").set_slot_sharing_group(slot_sharing_group)
+        return self
+
+    def set_description(self, description: str) -> DataStream:
+        """A longer text for plans."""
+        self._settings("set_description").set_description(description)
+        return self
+
+    # --- operators ----------------------------------------------------------------------------------------------
+
+    def map(self, func: MapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
+        """One result for each record; never None (use ``flat_map`` or ``filter`` to drop records)."""
+        _check_function(func, MapFunction)
+        return self._transform("Map", lambda converter: MapFactory(func, converter=converter), output_type)
+
+    def flat_map(self, func: FlatMapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
+        """Any number of results for each record: the function returns an iterable, or nothing."""
+        _check_function(func, FlatMapFunction)
+        return self._transform("Flat Map", lambda converter: FlatMapFactory(func, converter=converter), output_type)
+
+    def filter(self, func: FilterFunction | Callable[[Any], Any]) -> DataStream:
+        """The records for which the function is true."""
+        _check_function(func, FilterFunction)
+        return self._add_operator("Filter", FilterFactory(func), self._type)
+
+    def process(self, func: ProcessFunction, output_type: DeclaredType = None) -> DataStream:
+        """Any number of results for each record, with access to time and side outputs (``yield tag, value``)."""
+        if not isinstance(func, ProcessFunction):
+            raise TypeError(f"ProcessFunction is required for DataStream, not {_kind(func)}.")
+        return self._transform("PROCESS", lambda converter: ProcessFactory(func, converter), output_type)
+
+    def project(self, *field_indexes: int) -> DataStream:
+        """Tuples of the fields at these positions, in this order. Only for streams of a TUPLE type."""
+        if not isinstance(self._type, TupleTypeInfo):
+            raise ProgramError(
+                "Only Tuple DataStreams can be projected.",
+                where=f"a stream of {self._type!r}",
+                expected="a stream whose declared type is Types.TUPLE([...])",
+                hint="use map",
+            )
+        types = self._type.get_field_types()
+        absent = [index for index in field_indexes if not 0 <= index < len(types)]
+        if absent or not field_indexes:
+            raise ProgramError(
+                f"project{field_indexes} of a tuple with {len(types)} fields",
+                expected=f"one or more positions from 0 to {len(types) - 1}",
+            )
+        projected = TupleTypeInfo([types[index] for index in field_indexes])
+        return self._add_operator("Projection", MapFactory(_projection(field_indexes)), projected)
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """Give the records event times and the stream watermarks; those it had are replaced."""
+        factory = watermarks_factory(watermark_strategy)
+        # one to one with the operator before it, as in Flink: a watermark generator per subtask of the source
+        parallelism = self._taps[0].node.parallelism if len(self._taps) == 1 else None
+        node = self._add_node("Timestamps/Watermarks", factory, self._type, parallelism=parallelism)
+        return DataStream(self._env, [Tap(node)], self._type, [node])
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """What the operator before emitted with this tag. A tag that nobody reads stays in the main stream."""
+        if not isinstance(output_tag, OutputTag):
+            raise TypeError(f"the output tag is {_kind(output_tag)}; expected an OutputTag")
+        node = self._settings_nodes("get_side_output")[-1]
+        side = DataStream(self._env, [Tap(node, tag=output_tag.tag_id)], output_tag.type_info)
+        # as in PyFlink the side output is an operator, which has a name, a uid and a parallelism
+        return side._transform("Map", ConvertFactory, output_tag.type_info)
+
+    # --- ways ---------------------------------------------------------------------------------------------------
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """All records of this stream and the others, which must have the same type."""
+        for stream in streams:
+            if not isinstance(stream, DataStream):
+                raise TypeError(f"union takes streams, not {_kind(stream)}")
+            if stream._env is not self._env:
+                raise ProgramError("union of streams of different environments", expected="streams of one environment")
+            if stream._type != self._type:
+                raise ProgramError(
+                    f"Cannot union streams of different types: {self._type!r} and {stream._type!r}",
+                    expected="streams of one type",
+                    hint="declare the same output_type in the operators before",
+                )
+        taps = [tap for stream in (self, *streams) for tap in stream._taps]
+        return DataStream(self._env, taps, self._type)
+
+    def key_by(self, key_selector: KeySelector | KeyFunction, key_type: TypeInformation | None = None) -> KeyedStream:
+        """Partition the stream by a key: hashable, never None or NaN, and always the same for the same record."""
+        from flinkish.datastream.streams.keyed_stream import KeyedStream
+
+        return KeyedStream(self, key_function(key_selector, key_type), declared_type(key_type))
+
+    def shuffle(self) -> DataStream:
+        """Spread the records at random."""
+        return self._partitioned(ShufflePartitioner())
+
+    def rescale(self) -> DataStream:
+        """Spread the records round-robin over a part of the next operator's subtasks."""
+        return self._partitioned(RescalePartitioner())
+
+    def rebalance(self) -> DataStream:
+        """Spread the records round-robin over all subtasks of the next operator."""
+        return self._partitioned(RebalancePartitioner())
+
+    def forward(self) -> DataStream:
+        """To the subtask of the same number. Raises ProgramError on submission unless both parallelisms are equal."""
+        return self._partitioned(ForwardPartitioner())
+
+    def broadcast(self) -> DataStream:
+        """Every record to every subtask of the next operator."""
+        return self._partitioned(BroadcastPartitioner())
+
+    def partition_custom(
+        self, partitioner: Partitioner | Callable[[Any, int], int], key_selector: KeySelector | KeyFunction
+    ) -> DataStream:
+        """Spread the records by ``partitioner(key, number of subtasks)``, which gives a subtask's number from 0."""
+        return self._partitioned(CustomPartitioner(partition_function(partitioner), key_function(key_selector)))
+
+    # --- ends ---------------------------------------------------------------------------------------------------
+
+    def add_sink(self, sink_func: Sink) -> DataStreamSink:
+        """Write the records to a sink (`JdbcSink.sink(...)`)."""
+        from flinkish.datastream.streams.sinks import add_sink
+
+        return add_sink(self, sink_func, name="Unnamed")
+
+    def sink_to(self, sink: Sink | Callable[[Any, int], None]) -> DataStreamSink:
+        """Write the records to a sink, or hand each epoch to a function of (Spark DataFrame, epoch)."""
+        from flinkish.datastream.streams.sinks import add_sink
+
+        return add_sink(self, sink)
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Print the records on the driver's standard output, with ``sink_identifier> `` before each, and the number of
+        the subtask if there are several."""
+        from flinkish.connectors.print_sink import PrintSink
+        from flinkish.datastream.streams.sinks import add_sink
+
+        return add_sink(self, PrintSink(sink_identifier, self._type))
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator | list[Any]:
+        """Run the job and get the records of this stream: all through an iterator, or a list of at most ``limit``.
+
+        The iterator must be closed, or used in a ``with`` statement: that cancels the job if it still runs.
+        """
+        from flinkish.datastream.streams.collecting import execute_and_collect
+
+        return execute_and_collect(self, job_execution_name, limit)
+
+    # --- the inside ---------------------------------------------------------------------------------------------
+
+    def _settings(self, method: str) -> OperatorSettings:
+        return OperatorSettings(self._settings_nodes(method))
+
+    def _settings_nodes(self, method: str) -> Sequence[StreamNode]:
+        if not self._operators:
+            raise ProgramError(
+                f"{method}() on a stream that is no operator's output",
+                where="after " + " and ".join(f"'{tap.node.name}'" for tap in self._taps),
+                expected="the stream that an operator returned",
+                hint=f"union and repartitioning are ways between operators: call {method}() before or behind them",
+            )
+        return self._operators
+
+    def _partitioned(self, partitioner: StreamPartitioner) -> DataStream:
+        taps = [replace(tap, partitioner=partitioner, key_selector=None) for tap in self._taps]
+        return DataStream(self._env, taps, self._type)
+
+    def _transform(
+        self, name: str, make: Callable[[Converter | None], OperatorFactory], output_type: DeclaredType
+    ) -> DataStream:
+        """Add an operator whose results are converted to a declared type."""
+        declared = declared_type(output_type)
+        return self._add_operator(name, make(declared.batch_converter(f"results of '{name}'")), declared)
+
+    def _add_operator(self, name: str, factory: OperatorFactory, output_type: TypeInformation) -> DataStream:
+        node = self._add_node(name, factory, output_type)
+        return DataStream(self._env, [Tap(node)], output_type, [node])
+
+    def _add_node(
+        self, name: str, factory: OperatorFactory, output_type: TypeInformation, **settings: Any
+    ) -> StreamNode:
+        return self._env._add_node(name, factory, output_type, [self._taps], **settings)
+
+
+def watermarks_factory(strategy: WatermarkStrategy) -> TimestampsAndWatermarksFactory:
+    """The operator of a strategy."""
+    if not isinstance(strategy, WatermarkStrategy):
+        raise TypeError(f"the watermark strategy is {_kind(strategy)}; expected a WatermarkStrategy")
+    assigner = strategy.timestamp_assigner
+    return TimestampsAndWatermarksFactory(
+        None if assigner is None else assigner.extract_timestamp,
+        strategy.max_out_of_orderness_ms if strategy.kind == "bounded" else None,
+        strategy.idle_timeout_ms,
+    )
+
+
+def _projection(field_indexes: Sequence[int]) -> Callable[[Any], Any]:
+    return lambda value: tuple(value[index] for index in field_indexes)
+
+
+def _check_function(func: Any, kind: type) -> None:
+    if not isinstance(func, kind) and not callable(func):
+        raise TypeError(f"The input must be a {kind.__name__} or a callable function, not {_kind(func)}")
+
+
+def _kind(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"an instance of {type(value).__name__}"

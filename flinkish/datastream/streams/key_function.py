@@ -1,0 +1,78 @@
+"""Functions of the user as the callables that the engine calls: key selectors and partitioners.
+
+Rule upheld here: a key that has a declared type is what Flink's serializer would make of it, at the sender and at the
+receiver alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flinkish.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
+from flinkish.core.functions import Function, KeySelector, Partitioner
+from flinkish.errors import ProgramError
+
+KeyFunction = Callable[[Any], Any]
+
+
+def key_function(key_selector: KeySelector | KeyFunction, key_type: TypeInformation | None = None) -> KeyFunction:
+    """value -> key, converted to ``key_type`` if there is one.
+
+    Raises:
+        TypeError: it is neither a KeySelector nor callable.
+        ProgramError: a KeySelector with ``open`` or ``close``.
+    """
+    if isinstance(key_selector, KeySelector):
+        select = _method(key_selector, KeySelector, "get_key")
+    elif callable(key_selector):
+        select = key_selector
+    else:
+        raise TypeError("Parameter key_selector should be type of KeySelector or a callable function.")
+    if key_type is None or isinstance(key_type, PickledBytesTypeInfo):
+        return select
+    if key_type == Types.STRING():
+        return _string_key(select, key_type)
+    return _converted_key(select, key_type)
+
+
+def partition_function(partitioner: Partitioner | Callable[[Any, int], int]) -> Callable[[Any, int], int]:
+    """(key, number of partitions) -> partition.
+
+    Raises:
+        TypeError: it is neither a Partitioner nor callable.
+        ProgramError: a Partitioner with ``open`` or ``close``.
+    """
+    if isinstance(partitioner, Partitioner):
+        return _method(partitioner, Partitioner, "partition")
+    if callable(partitioner):
+        return partitioner
+    raise TypeError("Parameter partitioner should be type of Partitioner or a callable function.")
+
+
+def _method(function: Function, kind: type[Function], name: str) -> Callable[..., Any]:
+    """The method to call. Both ends of an edge call it, one of them outside any operator: nobody could open it."""
+    for lifecycle in ("open", "close"):
+        if getattr(type(function), lifecycle) is not getattr(kind, lifecycle):
+            raise ProgramError(
+                f"{type(function).__name__} overrides {lifecycle}()",
+                expected=f"a {kind.__name__} that needs nothing but its {name}()",
+                hint="prepare it in __init__, or compute the key in a map before key_by",
+            )
+    method: Callable[..., Any] = getattr(function, name)
+    return method
+
+
+def _string_key(select: KeyFunction, key_type: TypeInformation) -> KeyFunction:
+    def get_string(value: Any) -> Any:
+        key = select(value)
+        return key if type(key) is str else key_type.convert(key, "the key")
+
+    return get_string
+
+
+def _converted_key(select: KeyFunction, key_type: TypeInformation) -> KeyFunction:
+    def get_key(value: Any) -> Any:
+        return key_type.convert(select(value), "the key")
+
+    return get_key

@@ -1,0 +1,105 @@
+"""What a program may set on an operator after it was made: its name, uid, parallelism and chaining.
+
+Rule upheld here: settings belong to operators. A stream that is only a way between operators (a union, a repartitioned
+or keyed stream) has none, and says so instead of changing an operator that the user did not mean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from flinkish.errors import ProgramError
+from flinkish.graph.stream_graph import MAX_PARALLELISM_LIMIT, ChainingStrategy, StreamNode
+
+_UID_HASH = re.compile(r"[0-9A-Fa-f]{32}")
+_DEFAULT_PARALLELISM = -1
+
+
+def prefix_of(node: StreamNode) -> str:
+    """What Flink puts before the names of sources and sinks in its plans."""
+    if node.source is not None:
+        return "Source: "
+    return "Sink: " if node.sink is not None else ""
+
+
+class OperatorSettings:
+    """The settings of one operator. A source and its watermark generator are one operator to the user: the first node
+    has the name and the uid, and both have the same parallelism."""
+
+    def __init__(self, nodes: Sequence[StreamNode]) -> None:
+        self._node = nodes[0]
+        self._nodes = nodes
+
+    def get_name(self) -> str:
+        """The name without prefix."""
+        return self._node.name.removeprefix(prefix_of(self._node))
+
+    def set_name(self, name: str) -> None:
+        """The name in plans and reports. Raises ProgramError when it is empty."""
+        if not isinstance(name, str) or not name:
+            raise self._error(f"the name {name!r}", "a non-empty str")
+        self._node.name = prefix_of(self._node) + name
+
+    def set_uid(self, uid: str) -> None:
+        """The identity of the operator's state. Raises ProgramError when it is empty."""
+        if not isinstance(uid, str) or not uid:
+            raise self._error(f"the uid {uid!r}", "a non-empty str")
+        self._node.uid = uid
+
+    def set_uid_hash(self, uid_hash: str) -> None:
+        """An identity taken from the logs of an earlier job. Raises ProgramError unless it has 32 hex digits."""
+        if not isinstance(uid_hash, str) or not _UID_HASH.fullmatch(uid_hash):
+            raise self._error(f"the uid hash {uid_hash!r}", "a string of 32 characters between 0-9 and a-f")
+        self._node.uid_hash = uid_hash.lower()
+
+    def set_parallelism(self, parallelism: int) -> None:
+        """Number of subtasks, or -1 for the environment's. Raises ProgramError for any other number below 1, or for
+        more than 1 where the operator cannot run in parallel."""
+        if not isinstance(parallelism, int) or (parallelism < 1 and parallelism != _DEFAULT_PARALLELISM):
+            raise self._error(f"the parallelism {parallelism!r}", "a parallelism of at least 1")
+        if not self._node.parallelism_changeable and parallelism != 1:
+            raise self._error(
+                f"the parallelism {parallelism}",
+                "The parallelism of non parallel operator must be 1",
+                "call rebalance() on the stream, and set the parallelism of the next operator",
+            )
+        self._each(lambda node: setattr(node, "parallelism", None if parallelism < 1 else parallelism))
+
+    def set_max_parallelism(self, max_parallelism: int) -> None:
+        """Number of key groups. Raises ProgramError unless it is from 1 to 32768."""
+        if not isinstance(max_parallelism, int) or not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
+            raise self._error(f"the max parallelism {max_parallelism!r}", f"a number from 1 to {MAX_PARALLELISM_LIMIT}")
+        if not self._node.parallelism_changeable and max_parallelism != 1:
+            raise self._error(
+                f"the max parallelism {max_parallelism}", "The maximum parallelism of non parallel operator must be 1"
+            )
+        self._each(lambda node: setattr(node, "max_parallelism", max_parallelism))
+
+    def force_non_parallel(self) -> None:
+        """One subtask, for good."""
+        self.set_parallelism(1)
+        self.set_max_parallelism(1)
+        self._each(lambda node: setattr(node, "parallelism_changeable", False))
+
+    def set_description(self, description: str) -> None:
+        """A longer text for plans."""
+        self._node.description = description
+
+    def set_chaining(self, strategy: ChainingStrategy) -> None:
+        """Whether the operator may share a task with its neighbours."""
+        self._each(lambda node: setattr(node, "chaining", strategy))
+
+    def set_slot_sharing_group(self, group: str) -> None:
+        """Operators of different groups are never in one task. Raises TypeError when it is no str."""
+        if not isinstance(group, str):
+            raise TypeError(f"the slot sharing group is {group!r}; expected the name of a group")
+        self._each(lambda node: setattr(node, "slot_sharing_group", group))
+
+    def _each(self, change: Callable[[StreamNode], None]) -> None:
+        for node in self._nodes:
+            change(node)
+
+    def _error(self, what: str, expected: str, hint: str = "") -> ProgramError:
+        where = f"operator '{self._node.name}' (uid {self._node.effective_uid})"
+        return ProgramError(f"{what} cannot be set", where=where, expected=expected, hint=hint)

@@ -1,0 +1,7 @@
+"""Event time and processing time, at PyFlink's module path."""
+
+from __future__ import annotations
+
+from flinkish.core.time_domain import TimeDomain
+
+__all__ = ["TimeDomain"]

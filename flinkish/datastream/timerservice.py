@@ -1,0 +1,7 @@
+"""Timers, at PyFlink's module path."""
+
+from __future__ import annotations
+
+from flinkish.core.timer_service import TimerService
+
+__all__ = ["TimerService"]

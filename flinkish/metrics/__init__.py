@@ -1,0 +1,7 @@
+"""flinkish.metrics: PyFlink's ``pyflink.metrics``."""
+
+from __future__ import annotations
+
+from flinkish.metrics.metricbase import Counter, Distribution, Meter, Metric, MetricGroup
+
+__all__ = ["Counter", "Distribution", "Meter", "Metric", "MetricGroup"]

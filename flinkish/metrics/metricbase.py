@@ -1,0 +1,7 @@
+"""Metrics that functions register, at PyFlink's module path."""
+
+from __future__ import annotations
+
+from flinkish.core.metrics import Counter, Distribution, Meter, Metric, MetricGroup
+
+__all__ = ["Counter", "Distribution", "Meter", "Metric", "MetricGroup"]
