@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 from typing import TextIO
 
 from flinkish.common.job_status import JobStatus
+from flinkish.connectors.print_sink import PrintSink
 from flinkish.errors import ConfigurationError
 from flinkish.jobmanager.job_run import EpochObserver
 from flinkish.runtime.clock import Clock, SystemClock
@@ -51,7 +52,9 @@ def progress_for(mode: str, job: JobDescriptor) -> EpochObserver:
     if mode == "never":
         return NoProgress()
     stream = sys.stderr
-    return ProgressLine(job.name, stream, SystemClock(), renewing=stream.isatty())
+    # what a job prints would be mixed with a line that is not ended yet
+    prints = any(isinstance(sink.sink, PrintSink) for sink in job.sinks)
+    return ProgressLine(job.name, stream, SystemClock(), renewing=stream.isatty() and not prints)
 
 
 class NoProgress:
@@ -115,8 +118,9 @@ class ProgressLine:
                 self._write("\n")
                 self._drawn = 0
             elapsed_ms = max(self._clock.now_ms() - self._started_ms, 0)
+            epochs = f"{self._epochs:,} epoch{'s'[: self._epochs != 1]}"
             self._write(
-                f"{self._name}: {status.name.lower()} after {self._epochs:,} epoch{'s'[: self._epochs != 1]} and {elapsed_ms / 1000:,.1f} s,"
+                f"{self._name}: {status.name.lower()} after {epochs} and {elapsed_ms / 1000:,.1f} s,"
                 f" records in {self._in:,}, out {self._out:,}\n"
             )
 

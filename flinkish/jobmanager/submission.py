@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.job_client import JobClient
 from flinkish.common.job_id import JobID
 from flinkish.common.options import execution
 from flinkish.graph.job_graph import JobGraphGenerator
@@ -27,7 +26,7 @@ def submit(
     chaining: bool = True,
     python_files: list[str] | None = None,
     session: Any = None,
-) -> JobClient:
+) -> RunClient:
     """Start a job.
 
     Args:
