@@ -47,7 +47,7 @@ def driver_settings(configuration: Configuration) -> DriverSettings:
         job_dir=configuration.get(flinkish.JOB_DIR),
         epoch_interval_ms=_ms(configuration.get(flinkish.EPOCH_INTERVAL)),
         heartbeat_interval_ms=_ms(configuration.get(flinkish.HEARTBEAT_INTERVAL)),
-        state_backend=configuration.get(state.STATE_BACKEND_TYPE),
+        state_backend=configuration.get(state.BACKEND),
         progress=configuration.get(flinkish.PROGRESS),
         available_now=configuration.get(execution.TRIGGER) == "available-now",
         savepoint=configuration.get(execution.STATE_RECOVERY_PATH),

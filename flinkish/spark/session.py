@@ -126,7 +126,6 @@ def query_settings(state_backend: str, partitions: int, batch_size: int, local_f
         "spark.sql.streaming.unsupportedOperationCheck": "false",
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB if state_backend == "rocksdb" else _HDFS,
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(batch_size),
-        "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "10",
     }

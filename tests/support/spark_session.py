@@ -47,7 +47,9 @@ def session_settings(folder: Path) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.unsupportedOperationCheck": "false",
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
+        # the one without the other is refused by the coordinator of the state stores
         "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
+        "spark.sql.streaming.stateStore.forceSnapshotUploadOnLag": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
