@@ -9,6 +9,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql import SparkSession
 
 from flinkish.common.serialization import DeserializationSchema, SimpleStringSchema
@@ -131,7 +132,8 @@ def test_a_restored_source_goes_on_at_the_offsets_and_reads_new_partitions_whole
     spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:
     first = read(spark, builder(kafka, topic).build(), tmp_path / "a")
-    kafka._admin().create_partitions([confluent_kafka.admin.NewPartitions(topic, 3)])[topic].result(10)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(10)
     kafka.produce(topic, ["new p"], partition=0)
     kafka.produce(topic, ["new r"], partition=2)
     start = first.end_offset if isinstance(first.end_offset, str) else json.dumps(first.end_offset)

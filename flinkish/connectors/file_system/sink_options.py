@@ -1,0 +1,128 @@
+"""PyFlink's options of a file sink: names, buckets and rolling."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from flinkish.errors import ProgramError
+
+# letters of Java's DateTimeFormatter that have a counterpart
+_PATTERNS = {
+    "yyyy": "%Y", "uuuu": "%Y", "yy": "%y", "MM": "%m", "dd": "%d", "DDD": "%j", "HH": "%H", "hh": "%I", "mm": "%M",
+    "ss": "%S", "a": "%p", "EEE": "%a", "EEEE": "%A", "MMM": "%b", "MMMM": "%B",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OutputFileConfig:
+    """What a part file's name begins and ends with: ``<prefix>-<subtask>-<epoch><suffix>``."""
+
+    part_prefix: str = "part"
+    part_suffix: str = ""
+
+    @staticmethod
+    def builder() -> OutputFileConfig.OutputFileConfigBuilder:
+        return OutputFileConfig.OutputFileConfigBuilder()
+
+    def get_part_prefix(self) -> str:
+        return self.part_prefix
+
+    def get_part_suffix(self) -> str:
+        return self.part_suffix
+
+    class OutputFileConfigBuilder:
+        """Builder of :class:`OutputFileConfig`."""
+
+        def __init__(self) -> None:
+            self._prefix = "part"
+            self._suffix = ""
+
+        def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
+            self._prefix = prefix
+            return self
+
+        def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
+            self._suffix = suffix
+            return self
+
+        def build(self) -> OutputFileConfig:
+            return OutputFileConfig(self._prefix, self._suffix)
+
+
+@dataclass(frozen=True)
+class BucketAssigner:
+    """The folder below the base path. By processing time it is that of the epoch, so a replay finds the same one."""
+
+    format: str = ""
+    timezone_id: str | None = None
+
+    @staticmethod
+    def base_path_bucket_assigner() -> BucketAssigner:
+        """No folders."""
+        return BucketAssigner()
+
+    @staticmethod
+    def date_time_bucket_assigner(format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None) -> BucketAssigner:
+        """By processing time; the pattern is Java's ``DateTimeFormatter``, the zone the local one if none is given.
+
+        >>> BucketAssigner.date_time_bucket_assigner("yyyy/MM/'d'dd", "UTC").bucket(86_400_000)
+        '1970/01/d02'
+
+        Raises:
+            ProgramError: a letter of the pattern or a zone that is not known.
+        """
+        assigner = BucketAssigner(format_str, timezone_id)
+        try:
+            assigner.bucket(0)
+        except (KeyError, ValueError, OSError) as error:
+            raise ProgramError(
+                f"the buckets '{format_str}' in zone {timezone_id} are not understood: {error}",
+                where="BucketAssigner",
+                expected=f"Java's letters {', '.join(_PATTERNS)} and a zone such as Europe/Berlin",
+            ) from error
+        return assigner
+
+    def bucket(self, epoch_time_ms: int) -> str:
+        """The folder for an epoch, or '' for the base path."""
+        if not self.format:
+            return ""
+        zone = ZoneInfo(self.timezone_id) if self.timezone_id else None
+        moment = datetime.datetime.fromtimestamp(epoch_time_ms / 1000, datetime.timezone.utc).astimezone(zone)
+        return re.sub(r"'((?:[^']|'')*)'|([A-Za-z])\2*", lambda match: _formatted(match, moment), self.format)
+
+
+def _formatted(match: re.Match[str], moment: datetime.datetime) -> str:
+    if match[1] is not None:
+        return match[1].replace("''", "'") or "'"
+    return moment.strftime(_PATTERNS[match[0]])
+
+
+class RollingPolicy:
+    """When a new part file begins. In flinkish always with each epoch: a file that is finished is never touched again,
+    which is what makes the sink exactly-once; sizes and intervals are kept for PyFlink and have no effect."""
+
+    @staticmethod
+    def default_rolling_policy(
+        part_size: int = 1024 * 1024 * 128, rollover_interval: int = 60 * 1000, inactivity_interval: int = 60 * 1000
+    ) -> DefaultRollingPolicy:
+        return DefaultRollingPolicy(part_size, rollover_interval, inactivity_interval)
+
+    @staticmethod
+    def on_checkpoint_rolling_policy() -> OnCheckpointRollingPolicy:
+        return OnCheckpointRollingPolicy()
+
+
+@dataclass(frozen=True)
+class DefaultRollingPolicy(RollingPolicy):
+    """By size and time; see :class:`RollingPolicy`."""
+
+    part_size: int
+    rollover_interval: int
+    inactivity_interval: int
+
+
+class OnCheckpointRollingPolicy(RollingPolicy):
+    """With each epoch."""

@@ -1,0 +1,113 @@
+"""Files on a real file system: whole or not there, and the same whoever delivers an epoch again."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common.serialization import Encoder
+from flinkish.common.typeinfo import Types
+from flinkish.common.types import Row
+from flinkish.connectors.file_system.paths import one_glob
+from flinkish.connectors.file_system.sink import FileSink
+from flinkish.connectors.file_system.sink_options import BucketAssigner, OutputFileConfig, RollingPolicy
+from flinkish.connectors.file_system.stream_format import StreamFormat
+from flinkish.core.sink import CommitContext
+from flinkish.errors import ConnectionFailedError, ProgramError
+
+
+def context(epoch: int = 0, subtask: int = 0) -> CommitContext:
+    return CommitContext("job", "test", "sink", "sink", epoch, 1_700_000_000_000, subtask, 2)
+
+
+def builder(folder: Path) -> FileSink.RowFormatBuilder:
+    made = FileSink.for_row_format(str(folder), Encoder.simple_string_encoder())
+    return made.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+
+
+def deliver(sink: FileSink, values: list[Any], epoch: int = 0, subtask: int = 0) -> int:
+    sink = pickle.loads(pickle.dumps(sink))
+    writer = sink.create_writer()
+    writer.open(subtask, 2)
+    batches = [writer.write(values[:1], None), writer.write(values[1:], None), writer.prepare_commit()]
+    return sink.create_committer().commit(iter(batches), context(epoch, subtask))
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_an_epoch_is_one_file_however_often_it_is_delivered(tmp_path: Path) -> None:
+    config = OutputFileConfig.builder().with_part_prefix("clicks").with_part_suffix(".txt").build()
+    sink = builder(tmp_path / "out").with_output_file_config(config).build()
+    assert [deliver(sink, ["a", "b", "c"], 4), deliver(sink, ["a", "b", "c"], 4), deliver(sink, ["d"], 4, 1)] == [
+        3,
+        3,
+        1,
+    ]
+    assert files(tmp_path / "out") == {"clicks-0-4.txt": "a\nb\nc\n", "clicks-1-4.txt": "d\n"}
+
+
+def test_an_epoch_without_records_makes_no_file(tmp_path: Path) -> None:
+    assert deliver(builder(tmp_path / "out").build(), []) == 0
+    assert files(tmp_path) == {}
+
+
+def test_a_committer_that_dies_leaves_nothing_that_is_seen(tmp_path: Path) -> None:
+    sink = builder(tmp_path).build()
+
+    def dying() -> Iterator[list[Any]]:
+        yield [(b"a\n", 1)]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sink.create_committer().commit(dying(), context())
+    assert files(tmp_path) == {}
+    assert deliver(sink, ["a"]) == 1
+    assert files(tmp_path) == {"part-0-0": "a\n"}
+
+
+def test_buckets_are_by_the_epochs_time(tmp_path: Path) -> None:
+    by_hour = BucketAssigner.date_time_bucket_assigner(timezone_id="UTC")
+    sink = builder(tmp_path).with_bucket_assigner(by_hour).build()
+    assert deliver(sink, ["a"]) == 1
+    assert files(tmp_path) == {"2023-11-14--22/part-0-0": "a\n"}
+
+
+def test_a_pattern_that_is_not_understood_is_an_error_when_the_program_is_built() -> None:
+    for pattern, zone in (("yyyy-QQ", None), ("yyyy", "Mars/Base")):
+        with pytest.raises(ProgramError, match="are not understood"):
+            BucketAssigner.date_time_bucket_assigner(pattern, zone)
+
+
+def test_the_stream_s_type_decides_the_text(tmp_path: Path) -> None:
+    sink = builder(tmp_path).with_rolling_policy(RollingPolicy.default_rolling_policy()).build()
+    row = Types.ROW([Types.STRING(), Types.INT()])
+    deliver(sink, [Row("a", None)], 0)
+    deliver(sink.with_input_type(row), [Row("a", None)], 1)
+    assert files(tmp_path) == {"part-0-0": "<Row('a', None)>\n", "part-0-1": "+I[a, null]\n"}
+
+
+def test_a_folder_that_cannot_be_written_is_the_operators_business(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConnectionFailedError, match="cannot be written.*epoch 3"):
+        deliver(builder(tmp_path / "file" / "out").build(), ["a"], 3)
+
+
+def test_paths_of_one_source_lie_on_one_file_system() -> None:
+    assert one_glob(["/a/x", "/b"]) == "/{a/x,b}"
+    assert one_glob(["s3a://one/a/b", "s3a://one/c"]) == "s3a://one/{a/b,c}"
+    with pytest.raises(ProgramError, match="several file systems"):
+        one_glob(["s3a://one/a", "s3a://two/b"])
+    with pytest.raises(ProgramError, match="without a path"):
+        one_glob([])
+
+
+def test_a_charset_without_lines_is_refused() -> None:
+    for charset in ("UTF-16", "none"):
+        with pytest.raises(ProgramError, match="cannot be read in lines"):
+            StreamFormat.text_line_format(charset)
