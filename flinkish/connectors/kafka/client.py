@@ -65,6 +65,7 @@ def driver(purpose: str) -> Any:
     """
     try:
         import confluent_kafka
+        import confluent_kafka.admin
     except ImportError as error:
         raise EnvironmentVersionError(
             f"confluent-kafka is missing, and {purpose} needs it: {error}",
@@ -100,9 +101,10 @@ class Cluster:
     def __init__(self, servers: str, properties: Mapping[str, str], group_id: str, purpose: str) -> None:
         self._kafka = driver(purpose)
         self._servers = servers
+        self._settings = client_settings(servers, properties)
         self._consumer = self._kafka.Consumer(
             {
-                **client_settings(servers, properties),
+                **self._settings,
                 "group.id": group_id or "flinkish",
                 "enable.auto.commit": False,
                 # errors of connections come as exceptions of the calls; librdkafka would print them as well
@@ -140,6 +142,18 @@ class Cluster:
         wanted = [self._kafka.TopicPartition(*partition) for partition in partitions]
         found = self._ask(lambda: self._consumer.committed(wanted, timeout=REQUEST_TIMEOUT_S))
         return {(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
+
+    def all_committed(self, group_id: str) -> dict[tuple[str, int], int]:
+        """All offsets that a group has committed. Waits for transactions that are about to end."""
+        admin = self._kafka.admin.AdminClient(self._settings)
+        wanted = [self._kafka.ConsumerGroupTopicPartitions(group_id)]
+        futures = admin.list_consumer_group_offsets(wanted, require_stable=True, request_timeout=REQUEST_TIMEOUT_S)
+        found = self._ask(lambda: futures[group_id].result(REQUEST_TIMEOUT_S))
+        return {(entry.topic, entry.partition): entry.offset for entry in found.topic_partitions if entry.offset >= 0}
+
+    def group_metadata(self) -> Any:
+        """What a transaction wants in order to commit an offset of this group."""
+        return self._consumer.consumer_group_metadata()
 
     def at_time(self, partitions: Sequence[tuple[str, int]], timestamp_ms: int) -> dict[tuple[str, int], int]:
         """The first offset at or after the time; partitions without such a record are left out."""

@@ -1,0 +1,103 @@
+"""PyFlink's serializer of Kafka records: a topic, and schemas for key and value."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+from flinkish.common.serialization import SerializationSchema
+from flinkish.errors import ConfigurationError, TypeMismatchError
+
+
+class KafkaTopicSelector(ABC):
+    """Chooses the topic of a record."""
+
+    @abstractmethod
+    def apply(self, data: Any) -> str:
+        """The topic."""
+
+
+@dataclass(frozen=True)
+class KafkaRecordSerializationSchema:
+    """Made by :meth:`builder`."""
+
+    topic: str | None
+    topic_selector: Callable[[Any], str] | None
+    key_schema: SerializationSchema | None
+    value_schema: SerializationSchema
+
+    @staticmethod
+    def builder() -> KafkaRecordSerializationSchemaBuilder:
+        return KafkaRecordSerializationSchemaBuilder()
+
+    def serialize_batch(self, values: list[Any]) -> list[tuple[str, bytes | None, bytes | None]]:
+        """(topic, key, value) for each record, in order.
+
+        Raises:
+            TypeMismatchError: the selector gave no topic.
+        """
+        topics: Any = repeat(self.topic, len(values))
+        if self.topic_selector is not None:
+            topics = list(map(self.topic_selector, values))
+            for topic in topics:
+                if not isinstance(topic, str) or not topic:
+                    raise TypeMismatchError(
+                        f"the topic selector gave {topic!r}", where="KafkaSink", expected="the name of a topic"
+                    )
+        keys: Any = self.key_schema.serialize_batch(values) if self.key_schema else repeat(None, len(values))
+        return list(zip(topics, keys, self.value_schema.serialize_batch(values), strict=True))
+
+
+class KafkaRecordSerializationSchemaBuilder:
+    """Builder of :class:`KafkaRecordSerializationSchema`."""
+
+    def __init__(self) -> None:
+        self._topic: str | None = None
+        self._selector: Callable[[Any], str] | None = None
+        self._key: SerializationSchema | None = None
+        self._value: SerializationSchema | None = None
+
+    def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
+        self._topic = topic
+        return self
+
+    def set_topic_selector(
+        self, topic_selector: Callable[[Any], str] | KafkaTopicSelector
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        is_selector = isinstance(topic_selector, KafkaTopicSelector)
+        self._selector = topic_selector.apply if is_selector else topic_selector  # type: ignore[union-attr, assignment]
+        return self
+
+    def set_key_serialization_schema(
+        self, key_serialization_schema: SerializationSchema
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        self._key = key_serialization_schema
+        return self
+
+    def set_value_serialization_schema(
+        self, value_serialization_schema: SerializationSchema
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        self._value = value_serialization_schema
+        return self
+
+    def build(self) -> KafkaRecordSerializationSchema:
+        """
+        Raises:
+            ConfigurationError: no value schema, or not exactly one of topic and selector.
+        """
+        if self._value is None:
+            raise ConfigurationError(
+                "no value schema",
+                where="KafkaRecordSerializationSchema",
+                hint="call set_value_serialization_schema(...)",
+            )
+        if (self._topic is None) == (self._selector is None):
+            raise ConfigurationError(
+                "where to write is not said exactly once",
+                where="KafkaRecordSerializationSchema",
+                expected="one of set_topic and set_topic_selector",
+            )
+        return KafkaRecordSerializationSchema(self._topic, self._selector, self._key, self._value)

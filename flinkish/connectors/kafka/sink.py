@@ -1,0 +1,126 @@
+"""``KafkaSink``: records are serialized in the task and produced when their epoch commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flinkish.connectors.kafka.committer import KafkaCommitter, KafkaTransactionCommitter
+from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
+from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
+from flinkish.core.sink import Committer, Guarantee, SinkWriter, WriterSink
+from flinkish.errors import ConfigurationError
+
+# of Java's producer, without a counterpart in librdkafka
+_JAVA_ONLY = {"key.serializer", "value.serializer", "sasl.jaas.config"}
+
+
+@dataclass(frozen=True)
+class KafkaSinkSettings:
+    """What the builder collects."""
+
+    bootstrap_servers: str = ""
+    serializer: KafkaRecordSerializationSchema | None = None
+    guarantee: DeliveryGuarantee = DeliveryGuarantee.NONE
+    transactional_id_prefix: str = ""
+    properties: dict[str, str] = field(default_factory=dict, repr=False)
+
+
+class KafkaSink(WriterSink):
+    """Produces to Kafka with confluent-kafka (on the executors). Made by :meth:`builder`.
+
+    Guarantee, as the builder was told:
+
+    * ``AT_LEAST_ONCE``: an epoch is acknowledged by all replicas before it counts as committed; one that is delivered
+      again is produced again. ``NONE`` (PyFlink's default) does the same here.
+    * ``EXACTLY_ONCE``: for consumers with ``isolation.level=read_committed``. The epoch's records and its number, kept
+      as an offset of a consumer group, are one transaction; an epoch delivered again finds its number and is skipped.
+      The broker forgets that number ``offsets.retention.minutes`` (7 days) after the sink's last epoch.
+    """
+
+    def __init__(self, settings: KafkaSinkSettings) -> None:
+        self._settings = settings
+        exact = settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE
+        self.guarantee = Guarantee.EXACTLY_ONCE if exact else Guarantee.AT_LEAST_ONCE
+
+    @staticmethod
+    def builder() -> KafkaSinkBuilder:
+        return KafkaSinkBuilder()
+
+    def create_writer(self) -> SinkWriter:
+        assert self._settings.serializer is not None
+        return _KafkaWriter(self._settings.serializer)
+
+    def create_committer(self) -> Committer:
+        settings = self._settings
+        properties = {key: value for key, value in settings.properties.items() if key not in _JAVA_ONLY}
+        if settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE:
+            return KafkaTransactionCommitter(
+                settings.bootstrap_servers, settings.properties, properties, settings.transactional_id_prefix
+            )
+        return KafkaCommitter(settings.bootstrap_servers, settings.properties, properties)
+
+
+class _KafkaWriter(SinkWriter):
+    def __init__(self, serializer: KafkaRecordSerializationSchema) -> None:
+        self._serializer = serializer
+
+    def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
+        records = self._serializer.serialize_batch(values)
+        if timestamps is None:
+            return [(topic, key, value, 0) for topic, key, value in records]
+        return [
+            # a record without a timestamp carries Long.MIN_VALUE; 0 lets the client put the time of producing
+            (topic, key, value, timestamp if timestamp >= 0 else 0)
+            for (topic, key, value), timestamp in zip(records, timestamps, strict=True)
+        ]
+
+
+class KafkaSinkBuilder:
+    """PyFlink's builder of :class:`KafkaSink`."""
+
+    def __init__(self) -> None:
+        self._settings = KafkaSinkSettings()
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
+        """``host:port``, several joined by commas."""
+        self._settings = replace(self._settings, bootstrap_servers=bootstrap_servers)
+        return self
+
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
+        self._settings = replace(self._settings, guarantee=delivery_guarantee)
+        return self
+
+    def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
+        """For EXACTLY_ONCE: ids are ``<prefix>-<job id>-<sink uid>-<subtask>``."""
+        self._settings = replace(self._settings, transactional_id_prefix=transactional_id_prefix)
+        return self
+
+    def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> KafkaSinkBuilder:
+        self._settings = replace(self._settings, serializer=record_serializer)
+        return self
+
+    def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
+        """A property of the producer, as librdkafka spells it (mostly as Java's client does)."""
+        self._settings = replace(self._settings, properties={**self._settings.properties, key: str(value)})
+        return self
+
+    def build(self) -> KafkaSink:
+        """
+        Raises:
+            ConfigurationError: no servers, no serializer, or EXACTLY_ONCE without a transactional id prefix.
+        """
+        settings = self._settings
+        if not settings.bootstrap_servers and "bootstrap.servers" in settings.properties:
+            settings = replace(settings, bootstrap_servers=settings.properties["bootstrap.servers"])
+        if not settings.bootstrap_servers:
+            raise ConfigurationError("no servers", where="KafkaSink", hint="call set_bootstrap_servers('host:port')")
+        if settings.serializer is None:
+            raise ConfigurationError("no serializer", where="KafkaSink", hint="call set_record_serializer(...)")
+        if settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE and not settings.transactional_id_prefix:
+            raise ConfigurationError(
+                "EXACTLY_ONCE without a name for the transactions",
+                where="KafkaSink",
+                hint="call set_transactional_id_prefix(...) with a text of this job's own",
+            )
+        return KafkaSink(settings)

@@ -1,0 +1,7 @@
+"""``flinkish.datastream.connectors.datagen``."""
+
+from __future__ import annotations
+
+from flinkish.connectors.data_generator import DataGeneratorSource
+
+__all__ = ["DataGeneratorSource"]

@@ -1,0 +1,8 @@
+"""``flinkish.datastream.connectors.delta``."""
+
+from __future__ import annotations
+
+from flinkish.connectors.delta_source import DeltaSource
+from flinkish.connectors.frame_sinks import DeltaSink
+
+__all__ = ["DeltaSink", "DeltaSource"]

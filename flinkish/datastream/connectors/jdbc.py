@@ -1,0 +1,8 @@
+"""``flinkish.datastream.connectors.jdbc``."""
+
+from __future__ import annotations
+
+from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
+from flinkish.connectors.jdbc.sink import JdbcSink
+
+__all__ = ["JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink"]

@@ -1,0 +1,28 @@
+"""``flinkish.datastream.connectors.kafka``."""
+
+from __future__ import annotations
+
+from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
+from flinkish.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaTopicPartition
+from flinkish.connectors.kafka.record_serializer import (
+    KafkaRecordSerializationSchema,
+    KafkaRecordSerializationSchemaBuilder,
+    KafkaTopicSelector,
+)
+from flinkish.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
+from flinkish.connectors.kafka.source import KafkaSource
+from flinkish.connectors.kafka.source_builder import KafkaSourceBuilder
+
+__all__ = [
+    "DeliveryGuarantee",
+    "KafkaOffsetResetStrategy",
+    "KafkaOffsetsInitializer",
+    "KafkaRecordSerializationSchema",
+    "KafkaRecordSerializationSchemaBuilder",
+    "KafkaSink",
+    "KafkaSinkBuilder",
+    "KafkaSource",
+    "KafkaSourceBuilder",
+    "KafkaTopicPartition",
+    "KafkaTopicSelector",
+]

@@ -1,0 +1,8 @@
+"""``flinkish.datastream.connectors.spark``."""
+
+from __future__ import annotations
+
+from flinkish.connectors.frame_sinks import FunctionSink
+from flinkish.connectors.spark_source import SparkSource
+
+__all__ = ["FunctionSink", "SparkSource"]

@@ -1,0 +1,141 @@
+"""The Kafka sink on a real broker: what is delivered again is produced again, or not, as was promised."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from flinkish.common.serialization import SimpleStringSchema
+from flinkish.connectors.kafka.committer import _open
+from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
+from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema, KafkaTopicSelector
+from flinkish.connectors.kafka.sink import KafkaSink
+from flinkish.core.sink import CommitContext, Guarantee
+from flinkish.errors import ConfigurationError, ConnectionFailedError, OperationError
+from tests.support.kafka_broker import KafkaBroker
+
+_numbers = count()
+EXACTLY_ONCE, AT_LEAST_ONCE = DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE
+
+
+@pytest.fixture
+def topic(kafka: KafkaBroker) -> str:
+    name = f"out-{next(_numbers)}"
+    kafka.create_topic(name, partitions=2)
+    return name
+
+
+def sink_to(servers: str, topic: str, guarantee: DeliveryGuarantee = EXACTLY_ONCE) -> KafkaSink:
+    serializer = KafkaRecordSerializationSchema.builder().set_topic(topic)
+    serializer.set_value_serialization_schema(SimpleStringSchema())
+    made = KafkaSink.builder().set_bootstrap_servers(servers).set_record_serializer(serializer.build())
+    return made.set_delivery_guarantee(guarantee).set_transactional_id_prefix("test").build()
+
+
+def deliver(
+    sink: KafkaSink, values: list[str], epoch: int, subtask: int = 0, timestamps: list[int] | None = None
+) -> int:
+    sink = pickle.loads(pickle.dumps(sink))
+    writer = sink.create_writer()
+    batches = iter([writer.write(values, timestamps), writer.prepare_commit()])
+    return sink.create_committer().commit(batches, context(sink, epoch, subtask))
+
+
+def context(sink: KafkaSink, epoch: int, subtask: int = 0) -> CommitContext:
+    serializer = sink._settings.serializer
+    return CommitContext(f"job-{serializer and serializer.topic}", "test", "sink", "sink", epoch, 1_000, subtask, 2)
+
+
+def new_worker() -> None:
+    """As if the next committer ran in another process: it knows no open producers."""
+    _open.process = None
+
+
+def values_in(kafka: KafkaBroker, topic: str) -> list[str]:
+    return sorted(record.value.decode() for record in kafka.consume(topic) if record.value is not None)
+
+
+def test_at_least_once_produces_again_what_is_delivered_again(kafka: KafkaBroker, topic: str) -> None:
+    sink = sink_to(kafka.bootstrap_servers, topic, AT_LEAST_ONCE)
+    assert sink.guarantee is Guarantee.AT_LEAST_ONCE
+    assert [deliver(sink, ["a", "b"], 0), deliver(sink, ["a", "b"], 0), deliver(sink, [], 1)] == [2, 2, 0]
+    assert values_in(kafka, topic) == ["a", "a", "b", "b"]
+
+
+def test_exactly_once_skips_what_is_delivered_again_also_to_another_worker(kafka: KafkaBroker, topic: str) -> None:
+    sink = sink_to(kafka.bootstrap_servers, topic)
+    assert sink.guarantee is Guarantee.EXACTLY_ONCE
+    assert [deliver(sink, ["a", "b"], epoch) for epoch in (0, 0)] == [2, 0]
+    new_worker()
+    assert [deliver(sink, ["a", "b"], 0), deliver(sink, ["c"], 1)] == [0, 1]
+    new_worker()
+    assert [deliver(sink, ["c"], 1), deliver(sink, ["x"], 1, subtask=1), deliver(sink, ["d"], 2)] == [0, 1, 1]
+    assert values_in(kafka, topic) == ["a", "b", "c", "d", "x"]
+
+
+def test_exactly_once_shows_nothing_of_a_committer_that_died_in_the_middle(kafka: KafkaBroker, topic: str) -> None:
+    sink = sink_to(kafka.bootstrap_servers, topic)
+
+    def dying() -> Iterator[list[Any]]:
+        yield [(topic, None, b"a", 0)]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sink.create_committer().commit(dying(), context(sink, 0))
+    new_worker()
+    assert deliver(sink, ["a", "b"], 0) == 2
+    assert values_in(kafka, topic) == ["a", "b"]
+
+
+def test_topics_keys_and_timestamps_are_as_the_program_says(kafka: KafkaBroker, topic: str) -> None:
+    other = f"{topic}-other"
+    kafka.create_topic(other)
+
+    class ByLetter(KafkaTopicSelector):
+        def apply(self, data: Any) -> str:
+            return other if data.startswith("x") else topic
+
+    serializer = KafkaRecordSerializationSchema.builder().set_topic_selector(ByLetter())
+    serializer.set_key_serialization_schema(SimpleStringSchema())
+    serializer.set_value_serialization_schema(SimpleStringSchema())
+    made = KafkaSink.builder().set_bootstrap_servers(kafka.bootstrap_servers)
+    sink = made.set_record_serializer(serializer.build()).build()
+    batch = sink.create_writer().write(["a", "x", "b"], [5_000, 6_000, -(2**63)])
+    assert sink.create_committer().commit(iter([batch]), context(sink, 0)) == 3
+    found = {record.key: record for record in kafka.consume(topic) + kafka.consume(other)}
+    assert (found[b"a"].timestamp_ms, found[b"x"].timestamp_ms) == (5_000, 6_000)
+    assert found[b"b"].timestamp_ms > 1_600_000_000_000
+    assert [record.value for record in kafka.consume(other)] == [b"x"]
+
+
+def test_many_records_are_all_acknowledged(kafka: KafkaBroker, topic: str) -> None:
+    sink = sink_to(kafka.bootstrap_servers, topic)
+    values = [f"{number:06}" for number in range(150_000)]
+    assert deliver(sink, values, 0) == len(values)
+    assert values_in(kafka, topic) == values
+
+
+@pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
+def test_servers_that_cannot_be_reached_are_named_at_once(guarantee: DeliveryGuarantee) -> None:
+    with pytest.raises(ConnectionFailedError, match=r"127.0.0.1:1.*epoch 3, subtask 0"):
+        deliver(sink_to("127.0.0.1:1", "nowhere", guarantee), ["a"], 3)
+
+
+def test_a_topic_that_does_not_exist_is_the_operators_business(kafka: KafkaBroker) -> None:
+    sink = sink_to(kafka.bootstrap_servers, "none", AT_LEAST_ONCE)
+    with pytest.raises(OperationError, match="create the topic"):
+        deliver(sink, ["a"], 0)
+
+
+def test_what_the_builders_miss_is_said() -> None:
+    with pytest.raises(ConfigurationError, match="no servers"):
+        KafkaSink.builder().build()
+    with pytest.raises(ConfigurationError, match="no serializer"):
+        KafkaSink.builder().set_bootstrap_servers("x:1").build()
+    with pytest.raises(ConfigurationError, match="exactly once"):
+        serializer = KafkaRecordSerializationSchema.builder()
+        serializer.set_value_serialization_schema(SimpleStringSchema()).build()
