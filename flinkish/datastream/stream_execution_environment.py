@@ -34,6 +34,8 @@ from flinkish.runtime.operators.source import SourceOperatorFactory
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from flinkish.jobmanager.client import RunClient
+
 #: Names the file with the settings of the installation.
 CONFIGURATION_FILE_VARIABLE = "FLINKISH_CONF"
 
@@ -128,11 +130,18 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run the job until it ends. The program is then empty: the next ``execute`` runs what is written after it.
 
+        SIGTERM and SIGINT end the job after the running epoch, as ``JobClient.cancel`` does (if this is the main
+        thread); a second SIGINT raises KeyboardInterrupt.
+
         Raises:
             ProgramError: the program is wrong; or user code failed (UserCodeError).
             FlinkishError: what else the job failed with.
         """
-        return self._submit(job_name).get_job_execution_result().result()
+        from flinkish.jobmanager.signals import stop_on_signals
+
+        client = self._submit(job_name)
+        with stop_on_signals(client.run):
+            return client.get_job_execution_result().result()
 
     def execute_async(self, job_name: str = DEFAULT_JOB_NAME) -> JobClient:
         """Start the job and go on. The program is then empty, as after ``execute``."""
@@ -175,7 +184,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         graph.check()
         return graph
 
-    def _submit(self, job_name: str | None) -> JobClient:
+    def _submit(self, job_name: str | None) -> RunClient:
         from flinkish.jobmanager import submit
 
         graph = self._checked_graph()
