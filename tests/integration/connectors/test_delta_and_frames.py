@@ -87,8 +87,9 @@ def test_a_delta_table_that_is_not_there_is_an_error(spark: SparkSession, tmp_pa
 
 
 def test_any_streaming_frame_is_a_source_of_rows(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("x y\n")
-    frame = spark.readStream.format("text").load(str(tmp_path / "a.txt")).selectExpr("split(value, ' ') AS words")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("x y\n")
+    frame = spark.readStream.format("text").load(str(tmp_path / "in")).selectExpr("split(value, ' ') AS words")
     source = SparkSource(frame, bounded=True)
     assert source.bounded
     assert read(spark, source, tmp_path / "c").records == [Row(words=["x", "y"])]
