@@ -1,0 +1,112 @@
+"""The command line of the programs in ``jobs/``: where clicks come from, where results go, and how the job runs.
+
+Rule: without an option a program needs no server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flinkish.common import Configuration
+from flinkish.connectors.jdbc.options import JdbcConnectionOptions
+from flinkish.core.source import Source
+from flinkish.examples.clicks import generated_clicks, kafka_clicks
+
+EXAMPLE_SERVERS = "--bootstrap-servers HOST:9092 --topic clicks --jdbc-url postgresql://HOST/DB --username USER"
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What the command line says, with defaults filled in."""
+
+    source: Source
+    database: JdbcConnectionOptions
+    configuration: Configuration
+    #: without any server
+    embedded: bool
+
+
+def parse(program: str, description: str, argv: Sequence[str] | None = None) -> JobOptions:
+    """The options of ``argv`` (default: of the process); ends the process with a usage message if they are wrong.
+
+    Example: ``parse("click_count", "Clicks per user.", ["--events", "1000"]).embedded`` is true.
+    """
+    parser = _parser(description)
+    given = parser.parse_args(argv)
+    if (given.bootstrap_servers is None) != (given.topic is None):
+        parser.error("--bootstrap-servers and --topic go together")
+    if given.bounded and given.topic is None:
+        parser.error("--bounded is for a Kafka topic; the generator always ends")
+    if given.output is not None and given.jdbc_url is not None:
+        parser.error("--output is the SQLite file that is used without --jdbc-url")
+    for name in ("events", "users", "parallelism"):
+        if getattr(given, name) is not None and getattr(given, name) < 1:
+            parser.error(f"--{name} must be at least 1")
+    embedded = given.topic is None or given.jdbc_url is None
+    job_dir = given.job_dir or (tempfile.mkdtemp(prefix=f"flinkish-{program}-") if embedded else None)
+    return JobOptions(_source(given), _database(given, program, job_dir), _configuration(given, job_dir), embedded)
+
+
+def _parser(description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description, epilog=f"With servers: {EXAMPLE_SERVERS}")
+    kafka = parser.add_argument_group("clicks from Kafka: JSON objects of user_id, logged_in, amount, ts, page")
+    kafka.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers")
+    kafka.add_argument("--topic", help="topic to read")
+    kafka.add_argument("--bounded", action="store_true", help="end with what is in the topic now")
+    generator = parser.add_argument_group("otherwise clicks from a generator")
+    generator.add_argument("--events", type=int, default=200_000, metavar="N", help="clicks (default: %(default)s)")
+    generator.add_argument("--users", type=int, default=1_000, metavar="N", help="distinct users (%(default)s)")
+    database = parser.add_argument_group("results")
+    database.add_argument("--jdbc-url", metavar="URL", help="PostgreSQL: postgresql://HOST:PORT/DB")
+    database.add_argument("--username", help="of the database")
+    database.add_argument("--password", help="of the database; better in the environment variable PGPASSWORD")
+    database.add_argument("--output", metavar="FILE", help="SQLite file (default: in the job directory)")
+    job = parser.add_argument_group("the job")
+    job.add_argument("--parallelism", type=int, metavar="N", help="subtasks per operator")
+    job.add_argument("--job-dir", metavar="DIRECTORY", help="state of the job; started again with it, the job goes on")
+    job.add_argument("--from-savepoint", metavar="PATH", help="savepoint to begin with")
+    return parser
+
+
+def _source(given: argparse.Namespace) -> Source:
+    if given.topic is None:
+        return generated_clicks(given.events, given.users)
+    return kafka_clicks(given.bootstrap_servers, given.topic, given.bounded)
+
+
+def _database(given: argparse.Namespace, program: str, job_dir: str | None) -> JdbcConnectionOptions:
+    builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder()
+    if given.jdbc_url is None:
+        return builder.with_url(f"jdbc:sqlite:{_file(given.output, program, job_dir)}").build()
+    builder = builder.with_url(given.jdbc_url)
+    if given.username is not None:
+        builder = builder.with_user_name(given.username)
+    if given.password is not None:
+        builder = builder.with_password(given.password)
+    return builder.build()
+
+
+def _file(output: str | None, program: str, job_dir: str | None) -> str:
+    if output is None:
+        # a job directory of a distributed file system is no place for SQLite
+        elsewhere = job_dir is None or "://" in job_dir
+        folder = tempfile.mkdtemp(prefix=f"flinkish-{program}-") if elsewhere else str(job_dir)
+        output = os.path.join(folder.removeprefix("file:"), f"{program}.db")
+    path = os.path.abspath(output)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    return path
+
+
+def _configuration(given: argparse.Namespace, job_dir: str | None) -> Configuration:
+    configuration = Configuration()
+    if job_dir is not None:
+        configuration.set_string("flinkish.job.dir", job_dir)
+    if given.parallelism is not None:
+        configuration.set_integer("parallelism.default", given.parallelism)
+    if given.from_savepoint is not None:
+        configuration.set_string("execution.state-recovery.path", given.from_savepoint)
+    return configuration

@@ -1,0 +1,73 @@
+"""The tables of the programs in ``jobs/``: made before the job, shown after it. PostgreSQL and SQLite alike."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from typing import Any
+
+from flinkish.connectors.jdbc.location import SQLITE, parse_url, without_password
+from flinkish.connectors.jdbc.options import JdbcConnectionOptions
+from flinkish.errors import ConnectionFailedError
+
+
+def run_sql(database: JdbcConnectionOptions, *statements: str) -> list[tuple[Any, ...]]:
+    """Execute the statements in one transaction; the rows of the last one ([] if it has none).
+
+    Raises:
+        ConnectionFailedError: the database cannot be reached.
+    """
+    with closing(_connect(database)) as connection:
+        rows: list[tuple[Any, ...]] = []
+        for statement in statements:
+            cursor = connection.execute(statement)
+            rows = cursor.fetchall() if cursor.description is not None else []
+        connection.commit()
+        return rows
+
+
+def _connect(database: JdbcConnectionOptions) -> Any:
+    location = parse_url(database.url, database.get_user_name(), database.get_password())
+    if location.kind == SQLITE:
+        return sqlite3.connect(location.path)
+    from flinkish.connectors.jdbc.postgresql import driver
+
+    psycopg = driver()
+    try:
+        return psycopg.connect(**location.parameters)
+    except psycopg.OperationalError as error:
+        raise ConnectionFailedError(
+            f"the database cannot be reached: {' '.join(str(error).split())}",
+            where=without_password(database.url),
+            hint="start it, or mend the URL, user and password; without --jdbc-url the job uses a file",
+        ) from error
+
+
+def text_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Columns as wide as needed; numbers to the right.
+
+    >>> print(text_table(["user", "clicks"], [("ann", 12_000), ("bo", 5)]))
+    user  clicks
+    ann   12,000
+    bo         5
+    """
+    numeric = [False] * len(header)
+    lines = [list(header)]
+    for row in rows:
+        numeric = [isinstance(value, (int, float)) for value in row]
+        lines.append([_text(value) for value in row])
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(line, widths, numeric, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,71 @@
+"""The main job: clicks of logged-in users, counted per user, exactly once.
+
+    ./spark-submit.sh jobs/click_count.py                                              # no server needed
+    ./spark-submit.sh jobs/click_count.py --bootstrap-servers broker:9092 --topic clicks \\
+        --jdbc-url postgresql://host/db --job-dir /shared/click-count
+
+Stopped (SIGTERM, Ctrl-C) or killed, and started again with the same job directory, it goes on where it was; the table
+``click_counts`` never shows a click twice and never loses one.
+"""
+
+from __future__ import annotations
+
+from flinkish.common import Types, WatermarkStrategy
+from flinkish.connectors.jdbc.options import JdbcConnectionOptions
+from flinkish.connectors.jdbc.sink import JdbcSink
+from flinkish.core.sink import Sink
+from flinkish.datastream import DataStream, StreamExecutionEnvironment
+from flinkish.examples.clicks import LOGGED_IN, USER_ID
+from flinkish.examples.options import EXAMPLE_SERVERS, parse
+from flinkish.examples.tables import run_sql, text_table
+
+CREATE_TABLE = "CREATE TABLE IF NOT EXISTS click_counts (user_id TEXT PRIMARY KEY, clicks BIGINT NOT NULL)"
+
+
+def build(env: StreamExecutionEnvironment, clicks: DataStream, sink: Sink) -> None:
+    """The pipeline: ``clicks`` (as in `flinkish.examples.clicks`) -> running (user_id, clicks) -> ``sink``.
+
+    ``env`` is the environment of ``clicks``: what the pipeline needs of it can be set here.
+    """
+    (
+        clicks.filter(lambda click: click[LOGGED_IN])
+        .uid("logged-in")
+        .map(lambda click: (click[USER_ID], 1), output_type=Types.TUPLE([Types.STRING(), Types.LONG()]))
+        .uid("one-per-click")
+        .key_by(lambda pair: pair[0])
+        .sum(1)
+        .uid("count")
+        .sink_to(sink)
+        .uid("click-counts")
+    )
+
+
+def counts_sink(database: JdbcConnectionOptions) -> JdbcSink:
+    """One row per user, kept up to date."""
+    columns = Types.ROW_NAMED(["user_id", "clicks"], [Types.STRING(), Types.LONG()])
+    return JdbcSink.upsert("click_counts", ["user_id"], columns, database)
+
+
+def show(database: JdbcConnectionOptions) -> None:
+    """Print the ten users who clicked most, and totals."""
+    top = run_sql(database, "SELECT user_id, clicks FROM click_counts ORDER BY clicks DESC, user_id LIMIT 10")
+    ((users, clicks),) = run_sql(database, "SELECT COUNT(*), COALESCE(SUM(clicks), 0) FROM click_counts")
+    print(text_table(["user", "clicks"], top))
+    print(f"{users:,} users, {int(clicks):,} clicks of logged-in users, in the table click_counts of {database.url}")
+
+
+def main() -> None:
+    """Run the job and show its results."""
+    options = parse("click-count", "Counts the clicks of logged-in users.")
+    run_sql(options.database, CREATE_TABLE)
+    env = StreamExecutionEnvironment.get_execution_environment(options.configuration)
+    clicks = env.from_source(options.source, WatermarkStrategy.no_watermarks(), "clicks").uid("clicks")
+    build(env, clicks, counts_sink(options.database))
+    env.execute("click-count")
+    show(options.database)
+    if options.embedded:
+        print(f"On Kafka and PostgreSQL: ./spark-submit.sh jobs/click_count.py {EXAMPLE_SERVERS}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""Views per page and minute in the minicluster, against a plain loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flinkish.common import Configuration
+from flinkish.connectors.jdbc.sink import JdbcSink
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.examples.clicks import FIRST_TS_MS, TS, click_watermarks, clicks_of, generated_clicks
+from flinkish.examples.options import parse
+from flinkish.examples.tables import run_sql
+from jobs import page_views
+from tests.support.clicks import expected_views, sqlite_rows
+
+EVENTS, USERS = 110_000, 100
+
+
+@pytest.mark.parametrize("settings", [{}, {"flinkish.epoch.max-records-per-source": "7000"}])
+def test_windows_and_late_clicks_are_those_of_a_plain_loop(tmp_path: Path, settings: dict[str, str]) -> None:
+    file = tmp_path / "views.db"
+    database = parse("page-views", "", ["--output", str(file)]).database
+    run_sql(database, page_views.CREATE_VIEWS, page_views.CREATE_LATE)
+    configuration = Configuration()
+    for key, value in {"execution.target": "minicluster", "parallelism.default": "2", **settings}.items():
+        configuration.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    clicks = env.from_source(generated_clicks(EVENTS, USERS, splits=2), click_watermarks(), "clicks")
+    views = JdbcSink.upsert("page_views", ["page", "window_start"], page_views.VIEWS, database)
+    page_views.build(env, clicks, views, JdbcSink.upsert("late_clicks", ["page"], page_views.LATE_COUNTS, database))
+    env.execute("page-views")
+
+    # what comes an hour late lies before all else
+    all_clicks = clicks_of(range(EVENTS), USERS)
+    in_time = [click for click in all_clicks if click[TS] >= FIRST_TS_MS - 60_000]
+    assert len(in_time) < EVENTS
+    rows = sqlite_rows(file, "SELECT page, window_start, views, amount FROM page_views")
+    got = {(page, start): (count, pytest.approx(amount, abs=0.01)) for page, start, count, amount in rows}
+    assert got == expected_views(in_time)
+    ((late,),) = sqlite_rows(file, "SELECT SUM(clicks) FROM late_clicks")
+    assert late == EVENTS - len(in_time)
