@@ -1,0 +1,231 @@
+"""The environment: configuration, sources, and what execute does to the program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import Configuration, Duration, Row, Types, WatermarkStrategy
+from flinkish.common.watermark_strategy import TimestampAssigner
+from flinkish.connectors.number_sequence import NumberSequenceSource
+from flinkish.datastream import (
+    CheckpointingMode,
+    ExternalizedCheckpointRetention,
+    ProcessFunction,
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
+)
+from flinkish.errors import ConfigurationError, ProgramError, TypeMismatchError
+from tests.support.programs import chains_of, job_of, new_environment, results_of
+
+
+class Seconds(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value) * 1000
+
+
+class Timestamps(ProcessFunction):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> list[Any]:
+        return [(value, ctx.timestamp())]
+
+
+# --- configuration ------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_key_is_refused_with_the_most_similar_one() -> None:
+    configuration = Configuration().set_string("paralelism.default", "2")
+    with pytest.raises(ConfigurationError, match=r"unknown configuration key 'paralelism.default'.*'parallelism.default'"):
+        StreamExecutionEnvironment.get_execution_environment(configuration)
+    with pytest.raises(ConfigurationError, match="did you mean"):
+        new_environment().configure(configuration)
+
+
+def test_the_program_goes_before_the_file_that_the_variable_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "flinkish.yaml"
+    file.write_text("parallelism.default: 3\npipeline.max-parallelism: 12\n")
+    monkeypatch.setenv("FLINKISH_CONF", str(file))
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration().set_string("parallelism.default", "2"))
+    assert (env.get_parallelism(), env.get_max_parallelism()) == (2, 12)
+
+
+def test_a_wrong_key_in_the_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "flinkish.yaml"
+    file.write_text("parallelism.default: many\n")
+    monkeypatch.setenv("FLINKISH_CONF", str(file))
+    with pytest.raises(ConfigurationError, match="'many' of the configuration key 'parallelism.default'"):
+        StreamExecutionEnvironment.get_execution_environment()
+
+
+def test_the_given_configuration_is_copied() -> None:
+    configuration = Configuration()
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(7)
+    assert configuration == Configuration()
+
+
+def test_setters_give_the_environment_back_and_write_its_configuration() -> None:
+    env = new_environment()
+    same = (
+        env.set_parallelism(2)
+        .set_max_parallelism(8)
+        .set_runtime_mode(RuntimeExecutionMode.BATCH)
+        .set_buffer_timeout(-1)
+        .enable_checkpointing(5000, CheckpointingMode.AT_LEAST_ONCE)
+        .set_default_savepoint_directory("/savepoints")
+        .disable_operator_chaining()
+    )
+    assert same is env
+    assert (env.get_parallelism(), env.get_max_parallelism(), env.get_buffer_timeout()) == (2, 8, -1)
+    assert (env.get_checkpoint_interval(), env.get_checkpointing_mode()) == (5000, CheckpointingMode.AT_LEAST_ONCE)
+    assert env.get_default_savepoint_directory() == "/savepoints"
+    assert not env.is_chaining_enabled()
+    assert env.get_config().get_parallelism() == 2
+    assert env._configuration.to_dict()["execution.runtime-mode"] == "BATCH"
+
+
+@pytest.mark.parametrize("call", ["set_parallelism", "set_max_parallelism"])
+@pytest.mark.parametrize("number", [0, -3, "2"])
+def test_numbers_that_cannot_be_are_refused(call: str, number: Any) -> None:
+    with pytest.raises(ProgramError, match="expected a"):
+        getattr(new_environment(), call)(number)
+
+
+def test_checkpoint_settings_are_keys() -> None:
+    env = new_environment()
+    config = env.get_checkpoint_config()
+    assert (config.is_checkpointing_enabled(), config.get_checkpoint_interval()) == (False, -1)
+    config.set_checkpoint_interval(1000).set_checkpoint_timeout(2000).set_min_pause_between_checkpoints(3)
+    config.set_max_concurrent_checkpoints(2).set_tolerable_checkpoint_failure_number(4)
+    config.set_externalized_checkpoint_retention(ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION)
+    config.enable_unaligned_checkpoints().set_aligned_checkpoint_timeout(Duration.of_seconds(1))
+    again = env.get_checkpoint_config()
+    assert again.is_checkpointing_enabled() and again.is_unaligned_checkpoints_enabled()
+    assert (again.get_checkpoint_timeout(), again.get_min_pause_between_checkpoints()) == (2000, 3)
+    assert (again.get_max_concurrent_checkpoints(), again.get_tolerable_checkpoint_failure_number()) == (2, 4)
+    assert again.is_externalized_checkpoints_enabled()
+    assert again.get_aligned_checkpoint_timeout() == Duration.of_seconds(1)
+    with pytest.raises(ProgramError, match="checkpoint interval; expected at least 10 ms"):
+        config.set_checkpoint_interval(5)
+
+
+def test_python_files_of_the_program_follow_those_of_the_configuration() -> None:
+    env = new_environment(python__files="a.py, b.zip")
+    env.add_python_file("c.py")
+    env.add_python_file("a.py")
+    assert env._python_files == ["a.py", "b.zip", "c.py"]
+
+
+# --- sources ------------------------------------------------------------------------------------------------------
+
+
+def test_a_value_of_a_collection_that_does_not_fit_is_named_by_its_index() -> None:
+    with pytest.raises(TypeMismatchError, match="record 1 of the batch") as error:
+        new_environment().from_collection([1, "two", 3], Types.INT())
+    assert "'two'" in str(error.value)
+
+
+def test_values_of_a_typed_collection_are_converted() -> None:
+    env = new_environment()
+    rows = env.from_collection([("a", 9147483648)], Types.ROW([Types.STRING(), Types.INT()]))
+    assert results_of(rows) == [Row(f0="a", f1=557549056)]
+
+
+def test_a_collection_is_never_parallel() -> None:
+    env = new_environment(parallelism=4)
+    numbers = env.from_collection([1, 2])
+    assert numbers.get_name() == "Collection Source"
+    with pytest.raises(ProgramError, match="The parallelism of non parallel operator must be 1.*rebalance"):
+        numbers.set_parallelism(2)
+    assert numbers.set_parallelism(1) is numbers
+
+
+def test_a_source_honours_the_strategys_python_assigner() -> None:
+    env = new_environment()
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Seconds())
+    stream = env.from_source(NumberSequenceSource(1, 2), strategy, "numbers")
+    assert results_of(stream.process(Timestamps())) == [(1, 1000), (2, 2000)]
+
+
+def test_a_source_and_its_watermarks_are_one_operator_to_the_program() -> None:
+    env = new_environment(parallelism=2)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Seconds())
+    source = env.from_source(NumberSequenceSource(1, 2), strategy, "numbers")
+    source.name("renamed").uid("my-source").set_parallelism(3).disable_chaining()
+    source.map(lambda n: n).set_parallelism(3)
+    assert chains_of(env) == ["Source: renamed -> Timestamps/Watermarks", "Map"]
+    vertex = job_of(env).vertices[0]
+    assert (vertex.parallelism, vertex.operators[0].uid, source.get_name()) == (3, "my-source", "renamed")
+
+
+def test_a_source_without_watermarks_is_one_operator() -> None:
+    env = new_environment()
+    env.from_source(NumberSequenceSource(1, 2), WatermarkStrategy.no_watermarks(), "numbers").print()
+    env.add_source(NumberSequenceSource(1, 2)).print()
+    assert chains_of(env) == [
+        "Source: numbers -> Sink: Print to Std. Out",
+        "Source: Custom Source -> Sink: Print to Std. Out",
+    ]
+
+
+def test_the_records_of_a_source_can_be_given_another_type() -> None:
+    env = new_environment()
+    source = env.add_source(NumberSequenceSource(43878, 43878), type_info=Types.SHORT())
+    assert (source.get_type(), results_of(source)) == (Types.SHORT(), [-21658])
+
+
+def test_what_is_no_source_or_strategy_is_refused() -> None:
+    env = new_environment()
+    with pytest.raises(TypeError, match="expected a Source"):
+        env.add_source([1, 2])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="expected a WatermarkStrategy"):
+        env.from_source(NumberSequenceSource(1, 2), None, "numbers")  # type: ignore[arg-type]
+
+
+# --- execution ----------------------------------------------------------------------------------------------------
+
+
+def test_execute_begins_a_new_program(capsys: pytest.CaptureFixture[str]) -> None:
+    env = new_environment()
+    env.from_collection([1]).print("first")
+    result = env.execute("one")
+    env.from_collection([2]).print("second")
+    assert env.execute().get_job_id() != result.get_job_id()
+    assert capsys.readouterr().out == "first> 1\nsecond> 2\n"
+    with pytest.raises(ProgramError, match="No operators defined"):
+        env.execute()
+
+
+def test_a_stream_of_an_earlier_job_can_be_built_upon() -> None:
+    env = new_environment()
+    numbers = env.from_collection([1, 2]).map(lambda n: n * 10)
+    assert results_of(numbers) == [10, 20]
+    assert results_of(numbers.map(lambda n: n + 1)) == [11, 21]
+
+
+def test_the_same_program_has_the_same_generated_uids_each_time() -> None:
+    env = new_environment()
+    plans = []
+    for _ in range(2):
+        env.from_collection([1]).map(lambda n: n).key_by(lambda n: n).sum().print()
+        plans.append(env.explain())
+        env.close()
+    assert plans[0] == plans[1]
+
+
+def test_the_parallelism_of_an_operator_is_the_environments_when_it_was_added() -> None:
+    env = new_environment(parallelism=1)
+    first = env.from_collection([1]).map(lambda n: n).name("first")
+    env.set_parallelism(3)
+    first.map(lambda n: n).name("second")
+    assert [vertex.parallelism for vertex in job_of(env).vertices] == [1, 3]
+
+
+def test_a_failed_job_raises_what_user_code_raised() -> None:
+    env = new_environment()
+    env.from_collection([0]).map(lambda n: 1 // n)
+    with pytest.raises(ProgramError, match="ZeroDivisionError"):
+        env.execute()

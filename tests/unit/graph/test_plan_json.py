@@ -1,0 +1,91 @@
+"""``get_execution_plan`` gives what Flink's plan visualizer reads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from flinkish.common import Types
+from flinkish.datastream import StreamExecutionEnvironment
+from tests.support.programs import new_environment
+
+
+def plan_of(env: StreamExecutionEnvironment) -> list[dict[str, Any]]:
+    nodes: list[dict[str, Any]] = json.loads(env.get_execution_plan())["nodes"]
+    return nodes
+
+
+def test_a_small_program_has_the_plan_that_flink_gives_it() -> None:
+    env = new_environment(parallelism=2)
+    pairs = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.INT()]))
+    pairs.map(lambda pair: pair).key_by(lambda pair: pair[0]).sum(1).set_description("the sums").print()
+    assert plan_of(env) == [
+        {
+            "id": 1,
+            "type": "Source: Collection Source",
+            "pact": "Data Source",
+            "contents": "Source: Collection Source",
+            "parallelism": 1,
+        },
+        {
+            "id": 2,
+            "type": "Map",
+            "pact": "Operator",
+            "contents": "Map",
+            "parallelism": 2,
+            "predecessors": [{"id": 1, "ship_strategy": "REBALANCE", "side": "second"}],
+        },
+        {
+            "id": 3,
+            "type": "Reduce",
+            "pact": "Operator",
+            "contents": "the sums",
+            "parallelism": 2,
+            "predecessors": [{"id": 2, "ship_strategy": "HASH", "side": "second"}],
+        },
+        {
+            "id": 4,
+            "type": "Sink: Print to Std. Out",
+            "pact": "Data Sink",
+            "contents": "Sink: Print to Std. Out",
+            "parallelism": 2,
+            "predecessors": [{"id": 3, "ship_strategy": "FORWARD", "side": "second"}],
+        },
+    ]
+
+
+def test_sinks_come_last_and_a_union_has_several_predecessors() -> None:
+    env = new_environment()
+    first, second = env.from_collection([1]), env.from_collection([2])
+    first.print()
+    first.union(second.broadcast()).map(lambda n: n)
+    nodes = plan_of(env)
+    assert [node["pact"] for node in nodes] == ["Data Source", "Data Source", "Operator", "Data Sink"]
+    assert [(edge["id"], edge["ship_strategy"]) for edge in nodes[2]["predecessors"]] == [
+        (1, "FORWARD"),
+        (2, "BROADCAST"),
+    ]
+
+
+def test_every_way_has_flinks_name() -> None:
+    env = new_environment()
+    numbers = env.from_collection([1])
+    ways = [
+        numbers.forward(),
+        numbers.rebalance(),
+        numbers.rescale(),
+        numbers.shuffle(),
+        numbers.broadcast(),
+        numbers.partition_custom(lambda key, count: 0, lambda n: n),
+        numbers.key_by(lambda n: n),
+    ]
+    for way in ways:
+        way.map(lambda n: n)
+    strategies = [node["predecessors"][0]["ship_strategy"] for node in plan_of(env)[1:]]
+    assert strategies == ["FORWARD", "REBALANCE", "RESCALE", "SHUFFLE", "BROADCAST", "CUSTOM", "HASH"]
+
+
+def test_the_plan_leaves_the_program_as_it_is() -> None:
+    env = new_environment()
+    env.from_collection([1]).print()
+    assert env.get_execution_plan() == env.get_execution_plan()
