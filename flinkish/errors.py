@@ -20,8 +20,8 @@ from __future__ import annotations
 class FlinkishError(Exception):
     """Base of all. The parts of the message are attributes, so that tools need not parse the text.
 
-    >>> str(ProgramError("the key is NaN", where="operator 'counts'", expected="a key equal to itself", hint="filter NaN first"))
-    "the key is NaN [operator 'counts']; expected a key equal to itself; filter NaN first"
+    >>> str(ProgramError("the key is NaN", where="operator 'a'", expected="a key equal to itself", hint="filter first"))
+    "the key is NaN [operator 'a']; expected a key equal to itself; filter first"
     """
 
     def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "") -> None:
@@ -60,7 +60,7 @@ class ProgramError(FlinkishError):
 
 
 class UserCodeError(ProgramError):
-    """A function of the user raised. ``user_traceback`` is the traceback of user code alone; it comes first in the text."""
+    """A function of the user raised. ``user_traceback``, of user code alone, comes first in the text."""
 
     def __init__(self, what: str, *, user_traceback: str, where: str = "", expected: str = "", hint: str = "") -> None:
         super().__init__(what, where=where, expected=expected, hint=hint)

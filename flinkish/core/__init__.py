@@ -1,1 +1,4 @@
-"""The contracts between user code and the engine: functions, state, windows, timers. Depends on nothing but ``common``."""
+"""The contracts between user code and the engine: functions, state, windows, timers.
+
+Depends on nothing but ``common``.
+"""

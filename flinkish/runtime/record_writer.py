@@ -39,7 +39,7 @@ class _OriginState:
 
 
 class RecordWriter:
-    """Writes one edge. One writer per (subtask, edge); the origin changes from channel to channel, or split to split."""
+    """Writes one edge. One writer per (subtask, edge); the origin changes with the channel, or the split."""
 
     def __init__(self, edge: EdgeDescriptor, sender: Sender, emit: Emit, max_records: int) -> None:
         self._edge = edge

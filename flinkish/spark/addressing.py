@@ -4,7 +4,8 @@ Spark sends a group to partition ``murmur3(value, 42) mod P``. With the plain ch
 partitions landed 1 and 3; so a value is searched for each channel that lands on the partition of its subtask. Values
 rise in the order in which a subtask must serve its channels, because Spark sorts the groups of a partition by value.
 
-Rows that only pass through a level (to a later level, to a sink, reports) go through *transit* groups, one per partition.
+Rows that only pass through a level (to a later level, to a sink, reports) go through *transit* groups, one per
+partition.
 """
 
 from __future__ import annotations

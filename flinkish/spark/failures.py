@@ -39,15 +39,15 @@ _KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         "stop the other driver, or give this job a directory of its own",
     ),
     (
-        r"CANNOT_LOAD_STATE_STORE|state store.*(corrupt|does not exist)|Error reading (delta|snapshot|streaming state) file|"
-        r"CANNOT_READ_.*FILE_DOES_NOT_EXIST|STATE_STORE_.*CHECKSUM",
+        r"CANNOT_LOAD_STATE_STORE|state store.*(corrupt|does not exist)|"
+        r"Error reading (delta|snapshot|streaming state) file|CANNOT_READ_.*FILE_DOES_NOT_EXIST|STATE_STORE_.*CHECKSUM",
         CorruptStateError,
         "stored state cannot be read",
         "restore the job from its last savepoint",
     ),
     (
-        r"Python worker (exited unexpectedly|failed to connect back)|ExecutorLostFailure|Job aborted due to stage failure: "
-        r"Task .* lost",
+        r"Python worker (exited unexpectedly|failed to connect back)|ExecutorLostFailure|"
+        r"Job aborted due to stage failure: Task .* lost",
         RetryableError,
         "a Python worker or an executor was lost",
         "start the same job again; it goes on from the last committed epoch",

@@ -38,7 +38,7 @@ class PlanOptions:
 def build_plan(
     spark: Any, job: JobDescriptor, sources: dict[int, Any], deployment: Deployment, options: PlanOptions
 ) -> Any:
-    """The streaming DataFrame whose rows are what leaves the job. ``sources``: vertex -> Source, as the program has it."""
+    """The streaming DataFrame whose rows are what leaves the job. ``sources``: vertex -> Source, as in the program."""
     inputs = [
         _source_rows(spark, job, vertex_id, source, deployment, options)
         for vertex_id, source in sorted(sources.items())
