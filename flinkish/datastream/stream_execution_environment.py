@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from flinkish.jobmanager.client import RunClient
 
+__all__ = ["StreamExecutionEnvironment"]
+
 #: Names the file with the settings of the installation.
 CONFIGURATION_FILE_VARIABLE = "FLINKISH_CONF"
 

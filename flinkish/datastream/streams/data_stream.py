@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.execution_config import ExecutionConfig
 from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation
 from flinkish.common.typeinfo.types import declared_type
 from flinkish.common.watermark_strategy import WatermarkStrategy
@@ -25,9 +24,9 @@ from flinkish.core.functions import (
 from flinkish.core.output_tag import OutputTag
 from flinkish.core.sink import Sink
 from flinkish.datastream.streams.key_function import KeyFunction, key_function, partition_function
-from flinkish.datastream.streams.operator_settings import OperatorSettings
+from flinkish.datastream.streams.operator_stream import OperatorStream
 from flinkish.errors import ProgramError
-from flinkish.graph.stream_graph import ChainingStrategy, StreamNode, Tap
+from flinkish.graph.stream_graph import StreamNode, Tap
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.operators.convert import ConvertFactory
 from flinkish.runtime.operators.filter import FilterFactory
@@ -49,7 +48,6 @@ from flinkish.runtime.partitioners import (
 from flinkish.runtime.side_outputs import Converter
 
 if TYPE_CHECKING:
-    from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
     from flinkish.datastream.streams.closeable_iterator import CloseableIterator
     from flinkish.datastream.streams.data_stream_sink import DataStreamSink
     from flinkish.datastream.streams.keyed_stream import KeyedStream
@@ -57,7 +55,7 @@ if TYPE_CHECKING:
 DeclaredType = TypeInformation | Sequence[TypeInformation] | None
 
 
-class DataStream:
+class DataStream(OperatorStream):
     """A stream of records. Made by an environment or by another stream, never by users.
 
     Wherever ``output_type`` is asked for: None means any Python object, a list of types means a ROW of them; values
@@ -69,92 +67,6 @@ class DataStream:
         ds.key_by(lambda pair: pair[0]).sum(1).print()
         env.execute()
     """
-
-    def __init__(
-        self,
-        env: StreamExecutionEnvironment,
-        taps: Sequence[Tap],
-        output_type: TypeInformation,
-        operators: Sequence[StreamNode] = (),
-    ) -> None:
-        self._env = env
-        self._taps = tuple(taps)
-        self._type = output_type
-        #: the operator that this stream leaves (a source with its watermark generator is two nodes); () for mere ways
-        self._operators = tuple(operators)
-
-    # --- about the stream ---------------------------------------------------------------------------------------
-
-    def get_type(self) -> TypeInformation:
-        """The type of the records."""
-        return self._type
-
-    def get_execution_environment(self) -> StreamExecutionEnvironment:
-        """The environment that the stream belongs to."""
-        return self._env
-
-    def get_execution_config(self) -> ExecutionConfig:
-        """The environment's configuration."""
-        return self._env.get_config()
-
-    # --- about its operator -------------------------------------------------------------------------------------
-
-    def get_name(self) -> str:
-        """The operator's name."""
-        return self._settings("get_name").get_name()
-
-    def name(self, name: str) -> DataStream:
-        """Name the operator, for plans and reports."""
-        self._settings("name").set_name(name)
-        return self
-
-    def uid(self, uid: str) -> DataStream:
-        """Give the operator's state an identity that later versions of the program can be matched with.
-
-        Each operator needs another one (DuplicateUidError when the job is submitted).
-        """
-        self._settings("uid").set_uid(uid)
-        return self
-
-    def set_uid_hash(self, uid_hash: str) -> DataStream:
-        """Take over the identity of an operator of an earlier job: 32 hexadecimal digits. Goes before ``uid``."""
-        self._settings("set_uid_hash").set_uid_hash(uid_hash)
-        return self
-
-    def set_parallelism(self, parallelism: int) -> DataStream:
-        """Number of subtasks of the operator. Raises ProgramError for a number below 1 (but -1: the environment's)."""
-        self._settings("set_parallelism").set_parallelism(parallelism)
-        return self
-
-    def set_max_parallelism(self, max_parallelism: int) -> DataStream:
-        """Number of key groups of the operator: from 1 to 32768 (ProgramError)."""
-        self._settings("set_max_parallelism").set_max_parallelism(max_parallelism)
-        return self
-
-    def force_non_parallel(self) -> DataStream:
-        """One subtask; the parallelism cannot be raised afterwards."""
-        self._settings("force_non_parallel").force_non_parallel()
-        return self
-
-    def start_new_chain(self) -> DataStream:
-        """The operator begins a task of its own, together with what comes after it."""
-        self._settings("start_new_chain").set_chaining(ChainingStrategy.HEAD)
-        return self
-
-    def disable_chaining(self) -> DataStream:
-        """The operator has a task of its own."""
-        self._settings("disable_chaining").set_chaining(ChainingStrategy.NEVER)
-        return self
-
-    def slot_sharing_group(self, slot_sharing_group: str) -> DataStream:
-        """Never in one task with operators of other groups; those behind it inherit the group."""
-        self._settings("slot_sharing_group").set_slot_sharing_group(slot_sharing_group)
-        return self
-
-    def set_description(self, description: str) -> DataStream:
-        """A longer text for plans."""
-        self._settings("set_description").set_description(description)
-        return self
 
     # --- operators ----------------------------------------------------------------------------------------------
 
@@ -234,7 +146,7 @@ class DataStream:
         return DataStream(self._env, taps, self._type)
 
     def key_by(self, key_selector: KeySelector | KeyFunction, key_type: TypeInformation | None = None) -> KeyedStream:
-        """Partition the stream by a key: hashable, never None or NaN, and always the same for the same record."""
+        """Partition the stream by a key: hashable, never NaN, and always the same for the same record."""
         from flinkish.datastream.streams.keyed_stream import KeyedStream
 
         return KeyedStream(self, key_function(key_selector, key_type), declared_type(key_type))
@@ -299,19 +211,6 @@ class DataStream:
         return execute_and_collect(self, job_execution_name, limit)
 
     # --- the inside ---------------------------------------------------------------------------------------------
-
-    def _settings(self, method: str) -> OperatorSettings:
-        return OperatorSettings(self._settings_nodes(method))
-
-    def _settings_nodes(self, method: str) -> Sequence[StreamNode]:
-        if not self._operators:
-            raise ProgramError(
-                f"{method}() on a stream that is no operator's output",
-                where="after " + " and ".join(f"'{tap.node.name}'" for tap in self._taps),
-                expected="the stream that an operator returned",
-                hint=f"union and repartitioning are ways between operators: call {method}() before or behind them",
-            )
-        return self._operators
 
     def _partitioned(self, partitioner: StreamPartitioner) -> DataStream:
         taps = [replace(tap, partitioner=partitioner, key_selector=None) for tap in self._taps]

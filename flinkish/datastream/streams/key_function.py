@@ -31,8 +31,6 @@ def key_function(key_selector: KeySelector | KeyFunction, key_type: TypeInformat
         raise TypeError("Parameter key_selector should be type of KeySelector or a callable function.")
     if key_type is None or isinstance(key_type, PickledBytesTypeInfo):
         return select
-    if key_type == Types.STRING():
-        return _string_key(select, key_type)
     return _converted_key(select, key_type)
 
 
@@ -63,16 +61,24 @@ def _method(function: Function, kind: type[Function], name: str) -> Callable[...
     return method
 
 
-def _string_key(select: KeyFunction, key_type: TypeInformation) -> KeyFunction:
+def _converted_key(select: KeyFunction, key_type: TypeInformation) -> KeyFunction:
+    """Called for each record at both ends of the edge: the usual types are converted only if they have to be."""
+
     def get_string(value: Any) -> Any:
         key = select(value)
         return key if type(key) is str else key_type.convert(key, "the key")
 
-    return get_string
+    def get_int(value: Any) -> Any:
+        key = select(value)
+        return key if type(key) is int and lowest <= key <= highest else key_type.convert(key, "the key")
 
-
-def _converted_key(select: KeyFunction, key_type: TypeInformation) -> KeyFunction:
     def get_key(value: Any) -> Any:
         return key_type.convert(select(value), "the key")
 
+    if key_type == Types.STRING():
+        return get_string
+    if key_type in (Types.INT(), Types.LONG()):
+        highest = 2**31 - 1 if key_type == Types.INT() else 2**63 - 1
+        lowest = -highest - 1
+        return get_int
     return get_key

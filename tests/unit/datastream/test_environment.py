@@ -36,7 +36,7 @@ class Timestamps(ProcessFunction):
 
 def test_an_unknown_key_is_refused_with_the_most_similar_one() -> None:
     configuration = Configuration().set_string("paralelism.default", "2")
-    with pytest.raises(ConfigurationError, match=r"unknown configuration key 'paralelism.default'.*'parallelism.default'"):
+    with pytest.raises(ConfigurationError, match=r"unknown .* key 'paralelism.default'.*'parallelism.default'"):
         StreamExecutionEnvironment.get_execution_environment(configuration)
     with pytest.raises(ConfigurationError, match="did you mean"):
         new_environment().configure(configuration)

@@ -1,0 +1,49 @@
+"""Keys have the form that their declared type gives them."""
+
+from __future__ import annotations
+
+import pickle
+from operator import itemgetter
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+
+from flinkish.common import Row, TypeInformation, Types
+from flinkish.datastream.streams.key_function import key_function
+from flinkish.errors import TypeMismatchError
+
+select = itemgetter(0)
+
+
+@pytest.mark.parametrize(
+    ("key_type", "key", "expected"),
+    [
+        (Types.STRING(), "a", "a"),
+        (Types.INT(), 2**31 - 1, 2**31 - 1),
+        (Types.INT(), -(2**31), -(2**31)),
+        (Types.INT(), 2**31, -(2**31)),
+        (Types.LONG(), 2**31, 2**31),
+        (Types.LONG(), 2**63, -(2**63)),
+        (Types.SHORT(), 43878, -21658),
+        (Types.TUPLE([Types.STRING(), Types.INT()]), ["a", 1], ("a", 1)),
+        (Types.ROW([Types.STRING()]), ("a",), Row(f0="a")),
+        (Types.PICKLED_BYTE_ARRAY(), ("any", 1), ("any", 1)),
+    ],
+)
+def test_a_key_is_what_its_type_makes_of_it(key_type: TypeInformation, key: Any, expected: Any) -> None:
+    get = key_function(select, key_type)
+    assert get((key,)) == expected
+    assert type(get((key,))) is type(expected)
+    travelled = pickle.loads(cloudpickle.dumps(get))
+    assert travelled((key,)) == expected
+
+
+@pytest.mark.parametrize("key_type", [Types.STRING(), Types.INT(), Types.DOUBLE()])
+def test_a_key_that_does_not_fit_is_refused(key_type: TypeInformation) -> None:
+    with pytest.raises(TypeMismatchError, match="the key"):
+        key_function(select, key_type)(([1],))
+
+
+def test_a_key_without_a_type_is_taken_as_it_is() -> None:
+    assert key_function(select) is select
