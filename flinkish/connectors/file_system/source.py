@@ -19,7 +19,7 @@ from flinkish.connectors.file_system.paths import first_file, one_glob
 from flinkish.connectors.file_system.stream_format import BulkFormat, StreamFormat
 from flinkish.connectors.spark_types import ddl_of
 from flinkish.core.source import DataFrameSource, RecordDecoder, SourceLimits
-from flinkish.errors import ProgramError, SavepointError
+from flinkish.errors import ConnectionFailedError, ProgramError, SavepointError
 
 # Spark forgets files that are a week older than the newest one: "seen before, or too old to matter". Nothing is here.
 _MAX_FILE_AGE = "36500d"
@@ -182,7 +182,10 @@ class FileSource(DataFrameSource):
 
     def _bytes_per_epoch(self, limits: SourceLimits) -> int:
         """Spark counts bytes of files and not records, so what a record takes is measured on one file."""
-        found = first_file(self._paths)
+        try:
+            found = first_file(self._paths)
+        except (OSError, ConnectionFailedError):
+            found = None  # Spark may reach file systems that pyarrow does not; epochs are then bounded in bytes alone
         if found is None:
             return limits.max_bytes
         system, path, size = found

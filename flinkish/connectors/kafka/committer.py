@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -21,6 +22,7 @@ from flinkish.errors import ConnectionFailedError, OperationError, ProgramError,
 
 #: how long acknowledgements of one epoch are waited for after its last record was handed to the client
 FLUSH_TIMEOUT_S = 120.0
+ABORT_TIMEOUT_S = 5.0
 
 # producers without transactions stay open from epoch to epoch, per thread and process
 _open = threading.local()
@@ -89,7 +91,14 @@ class KafkaCommitter(Committer):
             check_reachable(self._servers, self._where(context))
             access = client_settings(self._servers, self._properties)
             producers[key] = driver("KafkaSink").Producer(
-                {"linger.ms": 20, "log_level": 0, **self._producer_properties, **access, **settings}
+                {
+                    "linger.ms": 20,
+                    "log_level": 0,
+                    "enable.idempotence": True,
+                    **self._producer_properties,
+                    **access,
+                    **settings,
+                }
             )
         return producers[key]
 
@@ -139,7 +148,15 @@ class KafkaTransactionCommitter(KafkaCommitter):
             group = cluster.group_metadata()
             producer.send_offsets_to_transaction([marker], group, REQUEST_TIMEOUT_S)
             producer.commit_transaction(FLUSH_TIMEOUT_S)
+        _producers().pop(self._key(context), None)
         return records
+
+    def _forget(self, context: CommitContext) -> None:
+        # ends a transaction that failed half way: readers of committed records would wait for it until it times out
+        producer = _producers().pop(self._key(context), None)
+        if producer is not None:
+            with suppress(driver("KafkaSink").KafkaException):
+                producer.abort_transaction(ABORT_TIMEOUT_S)
 
     def _transactional_id(self, context: CommitContext) -> str:
         return f"{self._prefix}-{context.job_id}-{context.sink_uid}-{context.subtask}"

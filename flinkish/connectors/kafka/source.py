@@ -155,6 +155,7 @@ class KafkaSource(DataFrameSource):
         if start is not None:
             return {"startingOffsets": offsets_json(self._with_new_partitions(parse_offsets(start)))}
         if starting.kind == "timestamp":
+            self._check_topics()
             # Flink reads a partition without a record that late from its end
             return {
                 "startingTimestamp": str(starting.timestamp_ms),
