@@ -28,8 +28,9 @@ TIME_COLUMN = "__epoch_ms"
 
 
 def with_time(frame: Any) -> Any:
-    """Add the epoch's time in ms."""
-    return frame.withColumn(TIME_COLUMN, F.unix_millis(F.current_timestamp()))
+    """Add the epoch's time in ms, as text: Spark writes a number into the code that it generates, so that each epoch
+    would be compiled anew; a text it keeps apart (docs/performance.md)."""
+    return frame.withColumn(TIME_COLUMN, F.unix_millis(F.current_timestamp()).cast("string"))
 
 
 def ticks(spark: Any, rows_per_epoch: int) -> Any:
@@ -78,7 +79,7 @@ class FrameSourceFunction:
             manager, part = self.deployment.task_manager(), current_partition()
             decoder = manager.job.vertex(self.vertex).source
             assert isinstance(decoder, RecordDecoder)
-            stamp = EpochStamp(current_epoch(), first.column(TIME_COLUMN)[0].as_py())
+            stamp = EpochStamp(current_epoch(self.deployment), int(first.column(TIME_COLUMN)[0].as_py()))
             shares = _decoded(decoder, chain([first], batches))
             for rows in manager.run_source(self.vertex, part, shares, part, stamp):
                 yield from to_arrow(rows, self.deployment.book(), 1)
@@ -121,7 +122,7 @@ class GeneratedSourceFunction:
         with failures_marked():
             for batch in batches:
                 for value, time_ms in zip(batch.column("value").to_pylist(), batch.column(TIME_COLUMN).to_pylist()):
-                    yield from self._read(value, EpochStamp(current_epoch(), time_ms))
+                    yield from self._read(value, EpochStamp(current_epoch(self.deployment), int(time_ms)))
 
     def _read(self, value: int, stamp: EpochStamp) -> Iterator[pa.RecordBatch]:
         manager = self.deployment.task_manager()
@@ -144,9 +145,9 @@ class ControlFunction:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The control row of one epoch."""
         with failures_marked():
-            times = [time_ms for batch in batches for time_ms in batch.column(TIME_COLUMN).to_pylist()]
+            times = [int(time_ms) for batch in batches for time_ms in batch.column(TIME_COLUMN).to_pylist()]
             if times:
-                yield from to_arrow(self._rows(EpochStamp(current_epoch(), times[0])), self.deployment.book(), 1)
+                yield from to_arrow(self._rows(EpochStamp(current_epoch(self.deployment), times[0])), self.deployment.book(), 1)
 
     def _rows(self, stamp: EpochStamp) -> Iterator[Row]:
         manager = self.deployment.task_manager()

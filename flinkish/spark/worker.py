@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import gc
 import pickle
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark import TaskContext
 
@@ -21,6 +23,13 @@ _MARK = re.compile(r"<flinkish-error>([A-Za-z0-9+/=]+)</flinkish-error>")
 
 #: Spark's local property that holds the number of the running epoch.
 _BATCH_ID = "streaming.sql.batchId"
+
+#: Session setting, per job, that holds it where Spark does not: settings travel to the tasks as local properties.
+_EPOCH_SETTING = "spark.flinkish.epoch."
+
+
+#: New container objects in a worker between two collections of the youngest ones.
+GC_THRESHOLD = 100_000
 
 
 class WorkerFailure(Exception):
@@ -75,6 +84,8 @@ class Deployment:
         from pyspark import cloudpickle
 
         use_fallback(cloudpickle.dumps)
+        # batches of tuples look like garbage to the collector's default of 700 objects: up to a fifth of the time
+        gc.set_threshold(GC_THRESHOLD, 20, 20)
         job = pickle.loads(self.blob)
         assert isinstance(job, JobDescriptor)
         return job
@@ -114,10 +125,18 @@ def _unserializable(job: JobDescriptor, error: Exception) -> UnserializableFunct
     )
 
 
-def current_epoch() -> int:
+def announce_epoch(session: Any, deployment: Deployment, epoch: int) -> None:
+    """Tell the tasks of a session which epoch runs. Under Spark Connect the action of ``foreachBatch`` does not run in
+    the query's own thread, and so without that thread's local properties."""
+    session.conf.set(_EPOCH_SETTING + deployment.job_id, str(epoch))
+
+
+def current_epoch(deployment: Deployment) -> int:
     """The number of the running epoch, inside a task."""
     context = TaskContext.get()
-    text = context.getLocalProperty(_BATCH_ID) if context is not None else None
+    text = None
+    if context is not None:
+        text = context.getLocalProperty(_BATCH_ID) or context.getLocalProperty(_EPOCH_SETTING + deployment.job_id)
     if text is None:
         raise InternalError("a task runs outside of an epoch", hint="please report this")
     return int(text)

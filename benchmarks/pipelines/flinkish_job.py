@@ -1,0 +1,169 @@
+"""flinkish, the main job's pipeline and the window, over the same files.
+
+Steady: from the end of the warm-up epochs (the JVM needs about ten to be warm) to the end of the last epoch with data.
+The sink upserts into a dictionary of the driver, once per key and epoch: what a database would be given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import contract
+from benchmarks.data import JITTER_MS
+from benchmarks.pipelines.dict_sink import DictSink, delivered
+from benchmarks.spark_settings import session
+from flinkish.common import Configuration, Duration, Time, Types, WatermarkStrategy
+from flinkish.common.job_status import JobStatus
+from flinkish.common.watermark_strategy import TimestampAssigner
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.connectors.file_system.source import FileSource
+from flinkish.datastream.functions import AggregateFunction, ProcessWindowFunction
+from flinkish.datastream.window import TumblingEventTimeWindows
+from flinkish.runtime.epoch_report import EpochReport
+
+COLUMNS = {"sum": ("user_id", "logged_in"), "window": ("page", "ts", "amount")}
+TYPES = {
+    "sum": Types.TUPLE([Types.STRING(), Types.BOOLEAN()]),
+    "window": Types.TUPLE([Types.STRING(), Types.LONG(), Types.DOUBLE()]),
+}
+
+class EventTime(TimestampAssigner):
+    """The column ts."""
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        """Milliseconds."""
+        ts: int = value[1]
+        return ts
+
+
+class CountAndSum(AggregateFunction):
+    """(count, sum of amounts)."""
+
+    def create_accumulator(self) -> tuple[int, float]:
+        """Nothing yet."""
+        return (0, 0.0)
+
+    def add(self, value: Any, accumulator: tuple[int, float]) -> tuple[int, float]:
+        """Another event."""
+        return (accumulator[0] + 1, accumulator[1] + value[2])
+
+    def get_result(self, accumulator: tuple[int, float]) -> tuple[int, float]:
+        """The accumulator itself."""
+        return accumulator
+
+    def merge(self, acc_a: tuple[int, float], acc_b: tuple[int, float]) -> tuple[int, float]:
+        """Add up."""
+        return (acc_a[0] + acc_b[0], acc_a[1] + acc_b[1])
+
+
+class WithWindow(ProcessWindowFunction):  # type: ignore[type-arg]
+    """((page, window start), result)."""
+
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        """One result per window."""
+        for result in elements:
+            yield ((key, context.window().start), result)
+
+
+def build(env: Any, pipeline: str, paths: list[Path], in_worker: bool) -> None:
+    """The program, as a user would write it."""
+    folder = str(paths[0].parent) if len({path.parent for path in paths}) == 1 else None
+    places = [folder] if folder else sorted({str(path.parent) for path in paths})
+    source = FileSource.parquet(
+        *places, type_info=TYPES[pipeline], columns=list(COLUMNS[pipeline]), read_in_worker=in_worker
+    )
+    events = env.from_source(source, WatermarkStrategy.no_watermarks(), "files")
+    if pipeline == "sum":
+        (
+            events.filter(lambda event: event[1])
+            .map(lambda event: (event[0], 1))
+            .key_by(lambda pair: pair[0])
+            .reduce(lambda left, right: (left[0], left[1] + right[1]))
+            .sink_to(DictSink())
+        )
+        return
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(JITTER_MS + 360_000))
+    (
+        events.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(EventTime()))
+        .key_by(lambda event: event[0])
+        .window(TumblingEventTimeWindows.of(Time.milliseconds(contract.WINDOW_MS)))
+        .aggregate(CountAndSum(), WithWindow())
+        .sink_to(DictSink())
+    )
+
+
+class Marks:
+    """Marks the meter at the end of the warm-up and of the last epoch with data."""
+
+    def __init__(self, meter: contract.Meter, warm_up: int) -> None:
+        self._meter = meter
+        self._warm_up = warm_up
+        self._epochs = 0
+        self._events = 0
+        self.first = meter.mark(0)
+        self.last = self.first
+        self.times: list[tuple[int, float]] = []
+
+    def epoch_done(self, report: EpochReport) -> None:
+        """Called after each epoch."""
+        if not report.records_in:
+            return
+        self._epochs += 1
+        self._events += report.records_in
+        mark = self._meter.mark(self._events)
+        self.times.append((report.records_in, mark.wall_s))
+        if self._epochs == self._warm_up:
+            self.first = mark
+        self.last = mark
+
+    def job_done(self, status: JobStatus) -> None:
+        """Nothing to do."""
+
+
+def main() -> None:
+    """Run one pipeline."""
+    parser = contract.argument_parser("flinkish")
+    parser.add_argument("--in-worker", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--epoch-records", type=int, default=2_000_000)
+    parser.add_argument("--warm-up-epochs", type=int, default=4)
+    parser.add_argument("--verbose", action="store_true")
+    options = parser.parse_args()
+    paths = contract.files_of(options)
+    meter = contract.Meter()
+    session("flinkish-benchmark")
+    configuration = Configuration()
+    configuration.set_string("flinkish.job.dir", tempfile.mkdtemp(prefix="flinkish-benchmark-"))
+    configuration.set_string("flinkish.epoch.max-records-per-source", str(options.epoch_records))
+    configuration.set_string("flinkish.epoch.max-bytes-per-source", "4gb")
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(2)
+    build(env, options.pipeline, paths, options.in_worker)
+    marks = Marks(meter, options.warm_up_epochs)
+    started = time.perf_counter()
+    client = env.execute_async(f"benchmark-{options.pipeline}")
+    client.run.observers.append(marks)  # type: ignore[attr-defined]
+    client.get_job_execution_result().result()
+    if options.verbose:
+        for progress in client.run._query.recentProgress:  # type: ignore[attr-defined]
+            print(progress["batchId"], progress["numInputRows"], progress["durationMs"])
+        before = started
+        for records, wall_s in marks.times:
+            print(f"epoch of {records}: {wall_s - before:.2f} s, {records / (wall_s - before):,.0f}/s")
+            before = wall_s
+    steady = f"after {options.warm_up_epochs} epochs of {options.epoch_records} records"
+    contract.emit(meter.result(marks.first, marks.last, steady, _check(options.pipeline)))
+
+
+def _check(pipeline: str) -> dict[str, Any]:
+    if pipeline == "sum":
+        return contract.sum_check({user: pair if isinstance(pair, int) else pair[1] for user, pair in delivered.items()})
+    counts = [result for result in delivered.values()]
+    return contract.window_check(len(counts), sum(c for c, _ in counts), sum(a for _, a in counts))
+
+
+if __name__ == "__main__":
+    main()
