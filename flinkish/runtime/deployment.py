@@ -54,7 +54,7 @@ class EdgeDescriptor:
 
 @dataclass(frozen=True)
 class OperatorDescriptor:
-    """One operator of a chain. ``parent`` is the index within the chain of the operator that feeds it (-1: the input)."""
+    """One operator of a chain. ``parent`` is the index in the chain of the operator that feeds it (-1: the input)."""
 
     uid: str
     name: str

@@ -140,7 +140,7 @@ def _round_robin(targets: range, first: int) -> Spread:
 
 @dataclass(frozen=True)
 class RebalancePartitioner(Partitioner):
-    """Round-robin over all subtasks, from the sender's own index on, so that replays are deterministic (Flink: random)."""
+    """Round-robin over all subtasks, from the sender's own index on, so that a replay does the same (Flink: random)."""
 
     ship_strategy = "REBALANCE"
 

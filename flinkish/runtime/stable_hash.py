@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any
 
 from flinkish.common.types import Row
@@ -43,16 +44,23 @@ def _raw(key: Any) -> int:
 
 def _raw_of_other(key: Any) -> int:
     """Subclasses and rarer types, most specific first."""
-    if isinstance(key, enum.Enum) and not isinstance(key, (int, str)):
+    # a member of an enum that is also a number, a string, ... equals that value: it goes on below
+    if isinstance(key, enum.Enum) and type(key).__hash__ is enum.Enum.__hash__:
         return _text(f"{type(key).__qualname__}.{key.name}")
-    if isinstance(key, (numbers.Number, Decimal)) or hasattr(key, "dtype") and hasattr(key, "item"):
+    if hasattr(key, "dtype") and hasattr(key, "item"):
+        return _numpy(key)
+    if isinstance(key, (numbers.Number, Decimal)):
         return _number(key)
     for kind, hasher in _HASHERS.items():
         if kind is not type(None) and isinstance(key, kind):
             return hasher(key)
     if is_dataclass(key) and not isinstance(key, type) and type(key).__hash__ not in (None, object.__hash__):
         return _combine(_text(type(key).__qualname__), *(_raw(getattr(key, f.name)) for f in fields(key) if f.compare))
-    raise InvalidKeyError(
+    raise _no_hash(key)
+
+
+def _no_hash(key: Any) -> InvalidKeyError:
+    return InvalidKeyError(
         f"a key of type {type(key).__name__} has no hash that is the same in every process",
         expected="None, bool, int, float, Decimal, str, bytes, date, time, datetime, timedelta, UUID, Enum, "
         "or a tuple, frozenset, Row or frozen dataclass of these",
@@ -61,15 +69,39 @@ def _raw_of_other(key: Any) -> int:
 
 
 def _number(key: Any) -> int:
-    if hasattr(key, "item") and getattr(key, "ndim", 0) == 0:
-        key = key.item()
-        if not isinstance(key, numbers.Number):
-            return _raw(key)
-    if key != key:
-        raise InvalidKeyError(
-            "a key is NaN", expected="a key that equals itself", hint="filter such records out or give them another key"
-        )
+    # Decimal's signaling NaN refuses to be compared
+    if isinstance(key, Decimal) and key.is_nan() or key != key:
+        raise _unequal_to_itself()
     return hash(key)
+
+
+def _unequal_to_itself() -> InvalidKeyError:
+    return InvalidKeyError(
+        "a key is NaN", expected="a key that equals itself", hint="filter such records out or give them another key"
+    )
+
+
+def _numpy(key: Any) -> int:
+    """Scalars of numpy are equal to their Python twins."""
+    if getattr(key, "ndim", None) != 0:
+        raise _no_hash(key)
+    if key.dtype.kind in "mM":
+        return _numpy_time(key)
+    value = key.item()
+    # long doubles have no Python twin: their item is of their own type
+    return _number(value) if isinstance(value, numbers.Number) else _raw(value)
+
+
+def _numpy_time(key: Any) -> int:
+    """``datetime64`` and ``timedelta64`` are equal whatever their unit, and equal to Python's where these can be."""
+    if key != key:
+        raise _unequal_to_itself()
+    micros = key.astype(f"{key.dtype.kind}8[us]")
+    value = micros.item()
+    if isinstance(value, int):
+        # a year that Python's datetime does not have
+        return value
+    return _raw(value)
 
 
 def _text(key: str) -> int:
@@ -97,7 +129,7 @@ def _row(key: Row) -> int:
     names = getattr(key, "_fields", None)
     if not names:
         return _combine(*map(_raw, key))
-    return _combine(*(_raw(key[name]) for name in sorted(names)))
+    return _combine(*(_raw(value) for _, value in sorted(zip(names, key), key=itemgetter(0))))
 
 
 def _set(key: frozenset[Any]) -> int:
@@ -105,17 +137,23 @@ def _set(key: frozenset[Any]) -> int:
 
 
 def _datetime(key: dt.datetime) -> int:
-    if key.tzinfo is None or key.utcoffset() is None:
-        return _text(key.replace(tzinfo=None, fold=0).isoformat())
+    if key != key:
+        # pandas' NaT
+        raise _unequal_to_itself()
+    # as Python's own hash: equality within one zone does not look at the fold
+    key = key.replace(fold=0)
+    if key.utcoffset() is None:
+        return _text(key.replace(tzinfo=None).isoformat())
     delta = key - _EPOCH
     return _combine(delta.days, delta.seconds, delta.microseconds)
 
 
 def _time(key: dt.time) -> int:
-    if key.utcoffset() is None:
+    offset = key.replace(fold=0).utcoffset()
+    if offset is None:
         return _text(key.replace(tzinfo=None, fold=0).isoformat())
-    offset = key.utcoffset() or dt.timedelta()
-    return _combine(((key.hour * 60 + key.minute) * 60 + key.second) - int(offset.total_seconds()), key.microsecond)
+    seconds = (key.hour * 60 + key.minute) * 60 + key.second
+    return _combine(seconds - offset // dt.timedelta(seconds=1), key.microsecond)
 
 
 _HASHERS: dict[type, Callable[[Any], int]] = {
