@@ -5,13 +5,15 @@ The joints are made once per task. An operator that feeds exactly one other call
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.errors import UnserializableFunctionError
 from flinkish.runtime.deployment import JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.metric_group import TaskMetricGroup
-from flinkish.runtime.operator import EpochInfo, OperatorContext, StreamOperator
+from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactory, StreamOperator
 from flinkish.runtime.partitioners import Sender
 from flinkish.runtime.record_writer import Emit, RecordWriter
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
@@ -75,6 +77,20 @@ class ChainOutput:
             writer.emit_status(idle)
 
 
+def _own_copy(descriptor: OperatorDescriptor) -> OperatorFactory:
+    """A factory whose functions belong to this task alone: one worker runs several subtasks, and a task that failed is
+    made anew from functions that have not run."""
+    try:
+        return copy.deepcopy(descriptor.factory)
+    except Exception as error:
+        raise UnserializableFunctionError(
+            f"a function cannot be copied for its subtask: {error}",
+            where=f"operator '{descriptor.name}' (uid {descriptor.uid})",
+            expected="functions that hold only what can be copied",
+            hint="create connections, locks, files and Spark objects in open(), not where the function is made",
+        ) from error
+
+
 def _deliver(targets: list[Collect], values: list[Any], timestamps: list[int] | None) -> None:
     """All but the last get copies: an operator owns the lists it is given."""
     for target in targets[1:]:
@@ -98,7 +114,7 @@ class OperatorChain:
     ) -> None:
         self.vertex = vertex
         self._head_epoch = head_epoch
-        self.operators = [descriptor.factory.create() for descriptor in vertex.operators]
+        self.operators = [_own_copy(descriptor).create() for descriptor in vertex.operators]
         self.outputs = [ChainOutput() for _ in vertex.operators]
         self.states = {descriptor.uid: OperatorState() for descriptor in vertex.operators}
         self.metrics = {descriptor.uid: TaskMetricGroup() for descriptor in vertex.operators}
@@ -128,7 +144,8 @@ class OperatorChain:
                     edge.target_parallelism,
                     f"operator '{descriptor.name}' (uid {descriptor.uid})",
                 )
-                writer = RecordWriter(edge, sender, emit, settings.buffer_max_records)
+                from_source = self.vertex.source is not None
+                writer = RecordWriter(edge, sender, emit, settings.buffer_max_records, from_source)
                 output.add_writer(writer, edge.tag)
                 self.writers.append(writer)
 

@@ -39,15 +39,22 @@ class _OriginState:
 
 
 class RecordWriter:
-    """Writes one edge. One writer per (subtask, edge); the origin changes with the channel, or the split."""
+    """Writes one edge. One writer per (subtask, edge); the origin changes with the channel, or the split.
 
-    def __init__(self, edge: EdgeDescriptor, sender: Sender, emit: Emit, max_records: int) -> None:
+    ``from_source``: the origins are splits, which any subtask of the source may read. Every channel then hears of all
+    their watermarks, also where the records go to one channel only: a receiver could not tell else whether a split that
+    it has never heard of will come, nor that the source has ended.
+    """
+
+    def __init__(
+        self, edge: EdgeDescriptor, sender: Sender, emit: Emit, max_records: int, from_source: bool = False
+    ) -> None:
         self._edge = edge
         self._emit = emit
         self._max_records = max_records
         self._spread = edge.partitioner.bind(sender)
         self._buckets = [Bucket() for _ in edge.target_channels]
-        self._reach = self._reachable(edge, sender)
+        self._reach = range(sender.channels) if from_source else self._reachable(edge, sender)
         self._pending = 0
         self._timestamped: bool | None = None
         self._origins: dict[str, _OriginState] = {}

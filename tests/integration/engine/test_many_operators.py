@@ -1,0 +1,116 @@
+"""A job of three keyed operators in a row, a union, side outputs and several sinks: on Spark as in the minicluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from flinkish.common import Time
+from flinkish.common.typeinfo import Types
+from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.datastream import KeyedProcessFunction, OutputTag, RuntimeContext, StreamExecutionEnvironment
+from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor
+from flinkish.datastream.window import TumblingEventTimeWindows
+from tests.integration.engine.collecting import Collected, by_field, collecting, environment
+
+LARGE = OutputTag("large", Types.PICKLED_BYTE_ARRAY())
+LATE = OutputTag("late", Types.PICKLED_BYTE_ARRAY())
+RECORDS = 900
+
+
+def event(index: int) -> tuple[str, str, int, int]:
+    """(user, page, amount, time in ms), now and then far too late."""
+    late = 40_000 if index % 97 == 96 else 0
+    return f"u{index * 7 % 23}", f"p{index % 5}", index % 11, max(0, index * 100 - late - index * 37 % 500)
+
+
+class Visits(KeyedProcessFunction):
+    """Per page: how often each user came; the last three amounts; large sums go to a side output."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._users = runtime_context.get_map_state(MapStateDescriptor("users", Types.STRING(), Types.INT()))
+        self._last = runtime_context.get_list_state(ListStateDescriptor("last", Types.INT()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        user, page, total, time_ms = value
+        self._users.put(user, (self._users.get(user) or 0) + 1)
+        self._last.update([*self._last.get(), total][-3:])
+        if sum(self._last.get()) > 400:
+            yield LARGE, (page, user, sum(self._last.get()))
+        yield page, self._users.get(user), total, time_ms
+        ctx.timer_service().register_event_time_timer(time_ms // 10_000 * 10_000 + 10_000)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
+        yield ctx.get_current_key(), 0, len(list(self._users.keys())), timestamp - 1
+
+
+def build(env: StreamExecutionEnvironment, collected: Collected) -> None:
+    """The program."""
+    strategy = by_field(3, 500)
+    first = env.from_source(DataGeneratorSource(event, RECORDS, splits=2), strategy, "first")
+    second = env.from_source(DataGeneratorSource(lambda i: event(i + 13), RECORDS // 2), strategy, "second")
+    both = first.union(second).filter(lambda e: e[2] != 4)
+    sums = both.key_by(lambda e: e[0]).reduce(lambda a, b: (b[0], b[1], a[2] + b[2], b[3])).uid("sums")
+    visits = sums.key_by(lambda e: e[1]).process(Visits()).uid("visits")
+    windows = (
+        visits.key_by(lambda e: e[1] % 3)
+        .window(TumblingEventTimeWindows.of(Time.seconds(5)))
+        .side_output_late_data(LATE)
+        .reduce(lambda a, b: (min(a[0], b[0]), a[1] + b[1], a[2] + b[2], max(a[3], b[3])))
+        .uid("windows")
+    )
+    visits.get_side_output(LARGE).sink_to(collected.sink("large"))
+    windows.get_side_output(LATE).sink_to(collected.sink("late"))
+    windows.sink_to(collected.sink("windows"))
+    visits.map(lambda e: e[:3]).sink_to(collected.sink("visits"))
+
+
+def run(job_dir: Path | None = None, **more: Any) -> dict[str, list[Any]]:
+    with collecting() as collected:
+        env = environment(job_dir, flinkish__epoch__max_records_per_source=130, **more)
+        build(env, collected)
+        env.execute("many")
+        return collected.sorted()
+
+
+@pytest.mark.parametrize("parallelism", [2, 3])
+def test_three_keyed_operators_a_union_side_outputs_and_four_sinks_give_what_the_minicluster_gives(
+    spark: SparkSession, parallelism: int
+) -> None:
+    shape = {"parallelism__default": parallelism, "pipeline__max_parallelism": 6}
+    on_spark = run(**shape)
+    assert {name: len(rows) > 0 for name, rows in on_spark.items()} == dict.fromkeys(
+        ["large", "late", "windows", "visits"], True
+    )
+    assert on_spark == run(execution__target="minicluster", **shape)
+
+
+def test_several_sinks_are_fed_by_one_run_of_their_operator(spark: SparkSession, tmp_path: Path) -> None:
+    log = tmp_path / "calls.log"
+
+    def logged(value: int) -> int:
+        with log.open("a") as file:
+            file.write(f"{value}\n")
+        return value * 10
+
+    with collecting() as collected:
+        env = environment(flinkish__epoch__max_records_per_source=10)
+        numbers = env.from_source(DataGeneratorSource(lambda i: i, 30), by_nothing(), "numbers")
+        mapped = numbers.key_by(lambda n: n % 4).map(logged)
+        mapped.sink_to(collected.sink("a"))
+        mapped.filter(lambda n: n > 100).sink_to(collected.sink("b"))
+        mapped.sink_to(collected.sink("c"))
+        env.execute("one run")
+    assert sorted(map(int, log.read_text().split())) == list(range(30))
+    assert sorted(collected.rows["a"]) == sorted(collected.rows["c"]) == [10 * n for n in range(30)]
+    assert sorted(collected.rows["b"]) == [10 * n for n in range(11, 30)]
+
+
+def by_nothing() -> Any:
+    from flinkish.common import WatermarkStrategy
+
+    return WatermarkStrategy.no_watermarks()
