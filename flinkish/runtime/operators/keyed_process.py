@@ -15,6 +15,7 @@ from flinkish.core.functions import KeyedProcessFunction
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.timer_service import TimerService
+from flinkish.runtime.code_scan import mentioned_names
 from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.side_outputs import Converter, emit
@@ -122,8 +123,16 @@ class KeyedProcessFactory(OperatorFactoryBase):
     uses_processing_time: bool = field(init=False, default=True)
 
     def __post_init__(self) -> None:
-        # a function that does not react to timers needs no epochs for them
-        self.uses_processing_time = type(self.function).on_timer is not KeyedProcessFunction.on_timer
+        self.uses_processing_time = _may_use_processing_time(self.function)
 
     def create(self) -> KeyedProcessOperator:
         return KeyedProcessOperator(self.function, "process_element", self.converter)
+
+
+def _may_use_processing_time(function: KeyedProcessFunction) -> bool:
+    """Epochs without data cost time, so they happen only for functions that may have processing-time timers: those
+    that react to timers, unless their code mentions event-time timers alone."""
+    if type(function).on_timer is KeyedProcessFunction.on_timer:
+        return False
+    names = mentioned_names(function)
+    return "register_processing_time_timer" in names or "register_event_time_timer" not in names
