@@ -22,6 +22,10 @@ from flinkish.errors import TypeMismatchError
 from flinkish.formats._values import Reader, read_bytes, text_of_temporal, text_reader, unwrapped
 
 
+#: What csv ends a line with.
+LINE_END = "\r\n"
+
+
 @dataclass(frozen=True)
 class CsvDialect:
     """``null_literal`` None: no text stands for None. An empty quote or escape character switches it off."""
@@ -56,7 +60,8 @@ class CsvDialect:
     def writer_options(self) -> dict[str, Any]:
         # without quotes, csv needs an escape character for delimiters inside a field
         escape = self.escape_character or (None if self.quote_character else "\\")
-        return {**self.reader_options(), "escapechar": escape, "lineterminator": ""}
+        # csv quotes a field that holds a character of the terminator; the terminator itself is cut off again
+        return {**self.reader_options(), "escapechar": escape, "lineterminator": LINE_END}
 
 
 def field_reader(type_info: TypeInformation, dialect: CsvDialect) -> Reader:

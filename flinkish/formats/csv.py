@@ -16,7 +16,7 @@ from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.types import _create_row
 from flinkish.errors import MalformedRecordError
-from flinkish.formats._csv_values import CsvDialect, field_reader, field_writer
+from flinkish.formats._csv_values import LINE_END, CsvDialect, field_reader, field_writer
 
 __all__ = ["CsvRowDeserializationSchema", "CsvRowSerializationSchema"]
 
@@ -185,7 +185,8 @@ class CsvRowSerializationSchema(SerializationSchema):
             fields = [write(item) for write, item in zip(self._writers, row, strict=True)]
             if fields != [""]:
                 line.writerow(fields)
-            lines.append((buffer.getvalue() + self._dialect.line_delimiter).encode())
+            text = buffer.getvalue().removesuffix(LINE_END)
+            lines.append((text + self._dialect.line_delimiter).encode())
         return lines
 
     class Builder:
