@@ -40,19 +40,22 @@ def submit(
     configuration.validate()
     generator = JobGraphGenerator(graph, job_settings(configuration), chaining)
     if configuration.get(execution.TARGET) == _MINICLUSTER:
-        run = _minicluster_run(generator, job_name)
+        run = _minicluster_run(generator, configuration, job_name)
     else:
         run = _spark_run(generator, configuration, job_name, python_files or [], session)
     run.start()
     return RunClient(run)
 
 
-def _minicluster_run(generator: JobGraphGenerator, name: str) -> JobRun:
+def _minicluster_run(generator: JobGraphGenerator, configuration: Configuration, name: str) -> JobRun:
+    from flinkish.jobmanager.progress import progress_for
     from flinkish.minicluster import MiniCluster
 
     job_id = JobID()
     job = generator.generate(job_id.to_hex_string(), name)
-    return MiniClusterRun(job_id, name, lambda: MiniCluster(job))
+    run = MiniClusterRun(job_id, name, lambda: MiniCluster(job))
+    run.observers.append(progress_for(driver_settings(configuration).progress, job))
+    return run
 
 
 def _spark_run(

@@ -1,0 +1,99 @@
+"""The main job as users start it: without servers, and from Kafka into PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from flinkish.examples.clicks import CLICK, clicks_of
+from flinkish.formats.json import JsonRowSerializationSchema
+from tests.support.clicks import expected_counts, sqlite_rows
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.postgres import PostgresServer
+from tests.support.processes import wait_until
+from tests.support.submit import submit
+
+COUNTS = "SELECT user_id, clicks FROM click_counts"
+
+
+def fill(kafka: KafkaBroker, clicks: Sequence[Any], topic: str | None = None) -> str:
+    """Appends the clicks to a topic (a new one of three partitions) and returns its name."""
+    if topic is None:
+        topic = f"clicks-{uuid.uuid4().hex[:8]}"
+        kafka.create_topic(topic, partitions=3)
+    serializer = JsonRowSerializationSchema.builder().with_type_info(CLICK).build()
+    # with a key: a client without one would put thousands of records in a row into one partition
+    kafka.produce(topic, serializer.serialize_batch(list(clicks)), keys=[str(n) for n in range(len(clicks))])
+    return topic
+
+
+def test_without_servers_the_job_counts_generated_clicks_into_a_file(tmp_path: Path) -> None:
+    database = tmp_path / "job" / "click-count.db"
+    arguments = ("--events", "60000", "--users", "300", "--job-dir", str(tmp_path / "job"))
+    with submit("click_count", *arguments, log_file=tmp_path / "job.log") as job:
+        output = job.succeed(300)
+    counts = expected_counts(clicks_of(range(60_000), 300))
+    assert dict(sqlite_rows(database, COUNTS)) == counts
+    assert re.search(r"^click-count: epoch \d+ \| in [\d,]+ \| out [\d,]+ \| [\d,]+/s \| watermark none$", output, re.M)
+    assert re.search(
+        r"^click-count: finished after 3 epochs and [\d.]+ s, records in 60,000, out [\d,]+$", output, re.M
+    )
+    best, most = max(counts.items(), key=lambda item: item[1])
+    assert re.search(rf"^{best} +{most:,}$", output, re.M)
+    assert f"{len(counts)} users, {sum(counts.values()):,} clicks" in output
+    assert "--bootstrap-servers" in output.splitlines()[-1]
+
+    # started again it is still finished: nothing is counted twice
+    with submit("click_count", *arguments, log_file=tmp_path / "again.log") as again:
+        assert f"{sum(counts.values()):,} clicks" in again.succeed(300)
+    assert dict(sqlite_rows(database, COUNTS)) == counts
+
+
+def test_from_kafka_to_postgresql_it_counts_what_is_in_the_topic(
+    tmp_path: Path, kafka: KafkaBroker, postgres: PostgresServer
+) -> None:
+    clicks = clicks_of(range(30_000), 1_000)
+    topic, uri = fill(kafka, clicks), postgres.create_database()
+    arguments = ("--bootstrap-servers", kafka.bootstrap_servers, "--topic", topic, "--bounded", "--jdbc-url", uri)
+    settings = {"flinkish.epoch.max-records-per-source": "12000"}
+    with submit("click_count", *arguments, log_file=tmp_path / "job.log", settings=settings) as job:
+        output = job.succeed(300)
+    assert dict(postgres.query(uri, COUNTS)) == expected_counts(clicks)
+    assert "records in 30,000" in output
+    assert "--bootstrap-servers" not in output, "whoever uses servers is not told how"
+
+
+def test_sigterm_ends_an_unbounded_job_after_the_running_epoch_and_it_goes_on_where_it_was(
+    tmp_path: Path, kafka: KafkaBroker, postgres: PostgresServer
+) -> None:
+    clicks = clicks_of(range(40_000), 1_000)
+    topic, uri = fill(kafka, clicks[:30_000]), postgres.create_database()
+    servers = ("--bootstrap-servers", kafka.bootstrap_servers, "--topic", topic, "--jdbc-url", uri)
+    arguments = (*servers, "--job-dir", str(tmp_path / "job"))
+    settings = {"flinkish.epoch.max-records-per-source": "2000"}
+    with submit("click_count", *arguments, log_file=tmp_path / "first.log", settings=settings) as job:
+        job.wait_for_line(r"^click-count: epoch \d", 200)
+        os.kill(job.pid, signal.SIGTERM)
+        output = job.succeed(100)
+    assert "SIGTERM: job 'click-count' ends after the running epoch" in output
+    read = int(re.search(r"canceled after .* records in ([\d,]+)", output)[1].replace(",", ""))  # type: ignore[index]
+    assert 1_000 < read < 30_000, "it was in the midst of its work, and ended there"
+    # what the last epoch has read is in the database: the epoch was finished, and the next one had not begun
+    rows = postgres.query(uri, "SELECT SUM(clicks) FROM click_counts")
+    assert abs(int(rows[0][0]) - 0.7 * read) < 0.05 * read
+    assert "users, " in output, "the program went on behind execute()"
+
+    fill(kafka, clicks[30_000:], topic)
+    expected = expected_counts(clicks)
+    with submit("click_count", *arguments, log_file=tmp_path / "second.log") as job:
+        wait_until(lambda: dict(postgres.query(uri, COUNTS)) == expected or not job.running, 200, "all counts")
+        assert dict(postgres.query(uri, COUNTS)) == expected, job.output()
+        # now it waits for data: Ctrl-C ends it at once
+        os.kill(job.pid, signal.SIGINT)
+        output = job.succeed(60)
+    assert f"records in {40_000 - read:,}" in output
