@@ -1,0 +1,175 @@
+"""The valve against a transcription of what Flink's StatusWatermarkValve is specified to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.runtime.watermark_valve import WatermarkValve
+
+
+@dataclass
+class FlinksValve:
+    """Rules, as Flink's documentation of the class states them, over a fixed number of inputs."""
+
+    inputs: int
+    output: int = MIN_TIMESTAMP_MS
+    watermarks: list[int] = field(default_factory=list)
+    idle: list[bool] = field(default_factory=list)
+    aligned: list[bool] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.watermarks = [MIN_TIMESTAMP_MS] * self.inputs
+        self.idle = [False] * self.inputs
+        self.aligned = [True] * self.inputs
+
+    def watermark(self, which: int, watermark: int) -> None:
+        self.status(which, False)  # a sender announces that it is active before it sends a watermark
+        if watermark > self.watermarks[which]:
+            self.watermarks[which] = watermark
+            self.aligned[which] = self.aligned[which] or watermark >= self.output
+            self._raise_to_lowest_aligned()
+
+    def status(self, which: int, idle: bool) -> None:
+        if idle == self.idle[which]:
+            return
+        self.idle[which] = idle
+        if not idle:
+            self.aligned[which] = self.watermarks[which] >= self.output
+            return
+        self.aligned[which] = False
+        if all(self.idle):
+            self.output = max(self.output, *self.watermarks)
+        else:
+            self._raise_to_lowest_aligned()
+
+    def _raise_to_lowest_aligned(self) -> None:
+        candidates = [w for w, aligned in zip(self.watermarks, self.aligned) if aligned]
+        if candidates:
+            self.output = max(self.output, min(candidates))
+
+
+events = st.lists(st.tuples(st.integers(0, 2), st.one_of(st.integers(0, 30), st.booleans())), max_size=40)
+
+
+@settings(max_examples=2000)
+@given(events)
+def test_the_valve_does_what_flinks_does(script: list[tuple[int, int | bool]]) -> None:
+    valve, model = WatermarkValve(), FlinksValve(3)
+    for which in range(3):
+        valve.add(which)
+    for which, event in script:
+        before = valve.combined_ms
+        if isinstance(event, bool):
+            rose = valve.set_idle(which, event)
+            model.status(which, event)
+        else:
+            rose = valve.advance(which, event)
+            model.watermark(which, event)
+        assert valve.combined_ms == model.output
+        assert rose is (valve.combined_ms > before)
+        assert valve.idle is all(model.idle)
+
+
+@settings(max_examples=500)
+@given(events)
+def test_splits_hold_back_from_where_they_are_and_the_watermark_never_goes_back(
+    script: list[tuple[int, int | bool]],
+) -> None:
+    valve = WatermarkValve()
+    for which in range(3):
+        valve.add(which, always_aligned=True)
+    for which, event in script:
+        before = valve.combined_ms
+        if isinstance(event, bool):
+            valve.set_idle(which, event)
+        else:
+            valve.advance(which, event)
+        assert valve.combined_ms >= before
+        active = [valve.watermark_of(w) for w in range(3) if not valve.idle_of(w)]
+        if active:
+            assert valve.combined_ms == max(before, min(active))
+
+
+def test_the_watermark_is_the_minimum_over_the_inputs() -> None:
+    valve = WatermarkValve()
+    valve.add("a")
+    valve.add("b")
+    assert not valve.advance("a", 10)
+    assert valve.advance("b", 7)
+    assert valve.combined_ms == 7
+    assert valve.advance("b", 20)
+    assert valve.combined_ms == 10
+
+
+def test_an_input_that_resumes_behind_does_not_hold_back_until_it_has_caught_up() -> None:
+    valve = WatermarkValve()
+    valve.add("a")
+    valve.add("b")
+    valve.advance("a", 10)
+    assert valve.set_idle("b", True)
+    valve.advance("b", 5)
+    assert valve.advance("a", 20)
+    assert not valve.advance("b", 20)
+    assert not valve.advance("a", 30)
+    assert valve.combined_ms == 20
+
+
+def test_a_split_that_resumes_behind_holds_back() -> None:
+    valve = WatermarkValve()
+    valve.add("a", always_aligned=True)
+    valve.add("b", always_aligned=True)
+    valve.advance("a", 10)
+    valve.set_idle("b", True)
+    valve.advance("b", 5)
+    assert not valve.advance("a", 20)
+    assert valve.advance("b", 12)
+    assert valve.combined_ms == 12
+
+
+@pytest.mark.parametrize("ended_first", [True, False])
+def test_one_ended_and_one_idle_input_are_not_the_end_of_the_input(ended_first: bool) -> None:
+    valve = WatermarkValve()
+    valve.add("ended")
+    valve.add("idle")
+    valve.advance("idle", 5)
+    if ended_first:
+        valve.advance("ended", MAX_WATERMARK_MS)
+        valve.set_idle("idle", True)
+    else:
+        valve.set_idle("idle", True)
+        valve.advance("ended", MAX_WATERMARK_MS)
+    assert valve.combined_ms == 5
+    assert valve.idle
+    assert valve.advance("idle", MAX_WATERMARK_MS)
+    assert valve.combined_ms == MAX_WATERMARK_MS
+    assert not valve.idle
+
+
+def test_an_ended_input_does_not_flush_the_others() -> None:
+    valve = WatermarkValve()
+    for name in "abc":
+        valve.add(name)
+    valve.advance("a", MAX_WATERMARK_MS)
+    valve.advance("b", 9)
+    valve.set_idle("c", True)
+    assert valve.combined_ms == 9
+
+
+def test_an_input_that_is_added_late_holds_back_but_never_turns_back() -> None:
+    valve = WatermarkValve(50)
+    valve.add("a", 60)
+    assert valve.refresh()
+    valve.add("b")
+    assert not valve.advance("a", 70)
+    assert valve.combined_ms == 60
+
+
+def test_a_valve_without_inputs_stays_where_it_is() -> None:
+    valve = WatermarkValve(5)
+    assert not valve.refresh()
+    assert (valve.combined_ms, valve.idle) == (5, False)
