@@ -11,6 +11,7 @@ from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import OperationError
 from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.savepoints import take_savepoint
 from flinkish.jobmanager.spark_run import SparkRun
 
 
@@ -35,7 +36,7 @@ class RunClient(JobClient):
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
         """Write a savepoint of the last committed epoch; its path."""
-        return CompletableFuture.completed(self._savepoint(savepoint_directory))
+        return CompletableFuture.completed(take_savepoint(self._spark_run(), savepoint_directory))
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
@@ -48,9 +49,19 @@ class RunClient(JobClient):
                 expected="advance_to_end_of_event_time=False",
                 hint="stop without it: the windows that are open are part of the savepoint",
             )
-        self.run.request_stop()
-        self.run.wait()
-        return CompletableFuture.completed(self._savepoint(savepoint_directory))
+        run = self._spark_run()
+        future: CompletableFuture[str] = CompletableFuture()
+
+        def take(failure: BaseException | None) -> None:
+            try:
+                if failure is not None:
+                    raise failure
+                future.complete(take_savepoint(run, savepoint_directory))
+            except BaseException as error:
+                future.complete_exceptionally(error)
+
+        run.stop_and(take)
+        return future
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         """Empty: Python functions have none, as in PyFlink."""
@@ -60,14 +71,12 @@ class RunClient(JobClient):
         """Done when the job has ended; fails as the job failed."""
         return self.run.result
 
-    def _savepoint(self, directory: str | None) -> str:
-        from flinkish.jobmanager.savepoints import take_savepoint
-
+    def _spark_run(self) -> SparkRun:
         if not isinstance(self.run, SparkRun):
             raise OperationError(
                 "the minicluster has no savepoints", where=f"job '{self.run.name}'", hint="run the job on Spark"
             )
-        return take_savepoint(self.run, directory)
+        return self.run
 
     def _when_ended(self, value: Any) -> CompletableFuture[Any]:
         from concurrent.futures import ThreadPoolExecutor

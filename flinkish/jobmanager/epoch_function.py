@@ -1,4 +1,4 @@
-"""What Spark calls for each epoch."""
+"""What Spark calls for each epoch: in the driver's process, or under Spark Connect in one of the server's."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.errors import FlinkishError
-from flinkish.jobmanager.epoch_listeners import StopQuery, listener_of
-from flinkish.jobmanager.remote_reports import RemoteReports
+from flinkish.jobmanager.epoch_listeners import EpochListener, StopQuery, listener_of
+from flinkish.jobmanager.remote_reports import far_side
 from flinkish.runtime.phases import Phase, passed
 from flinkish.spark.sink_stage import EpochRunner
-from flinkish.spark.worker import Deployment, failures_marked
+from flinkish.spark.worker import Deployment, announce_epoch, failures_marked
 
 #: Text by which a query that was ended on purpose is known.
 STOP_MARK = "flinkish-stop-query"
@@ -18,28 +18,34 @@ STOP_MARK = "flinkish-stop-query"
 
 @dataclass(frozen=True)
 class EpochFunction:
-    """The ``foreachBatch`` function of a job."""
+    """The ``foreachBatch`` function of a job. ``token``: of the driver that owns the job directory."""
 
     deployment: Deployment
     job_dir: str
+    token: str
 
     def __call__(self, frame: Any, epoch: int) -> None:
         """Run one epoch."""
         listener = listener_of(self.deployment.job_id)
-        remote = RemoteReports(self.job_dir, self.deployment.job_id) if listener is None else None
         try:
             if listener is not None:
-                listener.before_epoch(epoch)
-            elif remote is not None:
-                remote.before_epoch(epoch)
-            passed(Phase.PLANNED, epoch=epoch)
-            report = EpochRunner(self.deployment).run(frame, epoch)
-            if listener is not None:
-                listener.after_epoch(report)
-            elif remote is not None:
-                remote.after_epoch(report)
+                self._run_here(listener, frame, epoch)
+            else:
+                self._run_apart(frame, epoch)
         except StopQuery:
             raise RuntimeError(STOP_MARK) from None
         except FlinkishError:
             with failures_marked():
                 raise
+
+    def _run_here(self, listener: EpochListener, frame: Any, epoch: int) -> None:
+        listener.before_epoch(epoch)
+        passed(Phase.PLANNED, epoch=epoch)
+        listener.after_epoch(EpochRunner(self.deployment).run(frame, epoch))
+
+    def _run_apart(self, frame: Any, epoch: int) -> None:
+        far = far_side(self.job_dir, self.token, self.deployment.job().name)
+        far.before_epoch()
+        announce_epoch(frame.sparkSession, self.deployment, epoch)
+        passed(Phase.PLANNED, epoch=epoch)
+        far.after_epoch(EpochRunner(self.deployment).run(frame, epoch, far.keep))

@@ -22,8 +22,9 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from flinkish.core.source import GeneratedSource
 from flinkish.errors import FencedError, IncompatibleJobError, OperationError
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 
 #: An owner on another host that has not renewed its claim for so long is taken for dead.
 OWNER_TIMEOUT_S = 60
@@ -42,7 +43,8 @@ def local_path(path: str) -> str | None:
 class JobDirectory:
     """The files of one job."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, token: str | None = None) -> None:
+        """``token``: of the owner on whose behalf another process works here; by default a new one."""
         from pyarrow import fs
 
         local = local_path(path)
@@ -64,7 +66,7 @@ class JobDirectory:
             self.path = path
             self._fs, self._root = fs.FileSystem.from_uri(path)
             self._fs.create_dir(self._root, recursive=True)
-        self._token = uuid.uuid4().hex
+        self._token = token or uuid.uuid4().hex
 
     @property
     def spark_checkpoint(self) -> str:
@@ -110,7 +112,19 @@ class JobDirectory:
         with contextlib.suppress(FileNotFoundError):
             self._fs.delete_file(self._file(name))
 
+    def names(self, prefix: str, suffix: str) -> list[str]:
+        """The names of the files that begin and end so, sorted."""
+        from pyarrow import fs
+
+        found = (info.base_name for info in self._fs.get_file_info(fs.FileSelector(self._root)))
+        return sorted(name for name in found if name.startswith(prefix) and name.endswith(suffix))
+
     # ------------------------------------------------------------------ ownership
+
+    @property
+    def token(self) -> str:
+        """What tells this owner of the directory from all others."""
+        return self._token
 
     def claim(self, job_name: str) -> None:
         """Become the one driver of this directory. FencedError when another one is alive."""
@@ -156,8 +170,9 @@ class JobDirectory:
                 hint="nothing to do if that was intended; this driver stops",
             )
 
-    def renew(self) -> None:
-        """Show other hosts that this driver lives."""
+    def renew(self, job_name: str) -> None:
+        """Show other hosts that this driver lives. FencedError when the directory is no longer its own."""
+        self.check_owner(job_name)
         self._write_owner()
 
     def release(self) -> None:
@@ -169,12 +184,11 @@ class JobDirectory:
     # ------------------------------------------------------------------ what wrote it
 
     def check_compatible(self, job: JobDescriptor, partitions: int) -> bool:
-        """Remember the program's stateful structure, or compare it with the remembered one; True when this is the
-        directory's first run. IncompatibleJobError says what differs."""
+        """Compare the program's stateful structure with the remembered one; True when there is none yet.
+        IncompatibleJobError says what differs."""
         now = describe_structure(job, partitions)
         before = self.read("job.json")
         if before is None:
-            self.write("job.json", {"job_id": job.job_id, "name": job.name, "structure": now})
             return True
         differences = _differences(before["structure"], now)
         if differences:
@@ -187,6 +201,12 @@ class JobDirectory:
             )
         return False
 
+    def remember_structure(self, job: JobDescriptor, partitions: int) -> None:
+        """From now on only programs like this one may run here."""
+        if self.read("job.json") is None:
+            structure = describe_structure(job, partitions)
+            self.write("job.json", {"job_id": job.job_id, "name": job.name, "structure": structure})
+
     def job_id(self) -> str | None:
         """The id of the job that wrote the directory."""
         job = self.read("job.json")
@@ -197,7 +217,7 @@ def describe_structure(job: JobDescriptor, partitions: int) -> dict[str, Any]:
     """What must stay the same for Spark's state to be found again."""
     return {
         "partitions": partitions,
-        "sources": [vertex.head.uid for vertex in job.vertices if vertex.level == 0],
+        "sources": [_source_of(vertex) for vertex in job.vertices if vertex.level == 0],
         "vertices": [
             {
                 "id": vertex.id,
@@ -211,6 +231,13 @@ def describe_structure(job: JobDescriptor, partitions: int) -> dict[str, Any]:
             if vertex.level > 0
         ],
     }
+
+
+def _source_of(vertex: VertexDescriptor) -> str:
+    """The splits of a generated source are numbered: with other ones its ticks would mean other records."""
+    if isinstance(vertex.source, GeneratedSource):
+        return f"{vertex.head.uid} ({vertex.source.splits} splits)"
+    return vertex.head.uid
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.core.source import Source
+from flinkish.core.source import DataFrameSource, Source
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.job_directory import JobDirectory
+from flinkish.jobmanager.query_inputs import first_ticks
 from flinkish.jobmanager.savepoints import read_manifest, state_table
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
@@ -22,7 +23,7 @@ from flinkish.runtime.key_groups import key_group_of
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.state.body_codec import StateRow
 from flinkish.runtime.state.restore import OPERATOR_STATE_KIND
-from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
+from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow, from_savepoint_row, from_text
 from flinkish.runtime.task import Row
 from flinkish.spark.addressing import AddressBook, partitions_of
 from flinkish.spark.failures import translate
@@ -51,9 +52,11 @@ class RowsToBuffers:
         by_channel: dict[tuple[int, int], list[tuple[str, StateRow]]] = defaultdict(list)
         places = _places(job)
         for values in zip(*(column.to_pylist() for column in batch.columns)):
-            uid, row = from_savepoint_row(SavepointRow(*values))
-            if uid in places:
-                by_channel[_channel(job, places[uid], row)].append((uid, row))
+            saved = SavepointRow(*values)
+            if saved.kind == WATERMARK or saved.uid not in places:
+                continue
+            uid, row = from_savepoint_row(saved)
+            by_channel[_channel(job, places[uid], row)].append((uid, row))
         for (vertex, channel), rows in by_channel.items():
             for start in range(0, len(rows), _BATCH_ROWS):
                 payload = pickle.dumps(rows[start : start + _BATCH_ROWS], protocol=5)
@@ -85,7 +88,7 @@ def prepare_restore(
     """What the query must know of the savepoint. A directory that a job has begun in goes on from its own state."""
     remembered = directory.read("restored.json")
     if remembered is not None:
-        return _options(job, directory, remembered)
+        return _options(job, sources, directory, remembered)
     if settings.savepoint is None or not first_run:
         return PlanOptions()
     manifest = read_manifest(settings.savepoint)
@@ -102,20 +105,38 @@ def prepare_restore(
     remembered = {
         "savepoint": settings.savepoint,
         "sources": manifest["sources"],
-        "first_tick": manifest["first_tick"],
+        "watermarks": _watermarks(table),
     }
     directory.write("restored.json", remembered)
     passed(Phase.RESTORE_APPLIED, savepoint=settings.savepoint)
-    return _options(job, directory, remembered)
+    return _options(job, sources, directory, remembered)
 
 
-def _options(job: JobDescriptor, directory: JobDirectory, remembered: dict[str, Any]) -> PlanOptions:
+def _options(
+    job: JobDescriptor, sources: dict[int, Source], directory: JobDirectory, remembered: dict[str, Any]
+) -> PlanOptions:
     offsets = {
         vertex.id: remembered["sources"][vertex.head.uid]
         for vertex in job.vertices
-        if vertex.level == 0 and vertex.head.uid in remembered["sources"]
+        if isinstance(sources.get(vertex.id), DataFrameSource) and vertex.head.uid in remembered["sources"]
     }
-    return PlanOptions(first_tick=remembered["first_tick"], start_offsets=offsets, restore_rows=directory.restore_rows)
+    ticks = first_ticks(job, sources, remembered["sources"])
+    return PlanOptions(first_ticks=ticks, start_offsets=offsets, restore_rows=directory.restore_rows)
+
+
+def _watermarks(table: Any) -> dict[str, int]:
+    """Uid of a vertex' head -> the lowest watermark of its channels."""
+    lowest: dict[str, int] = {}
+    for uid, text in table.where(f"kind = '{WATERMARK}'").select("uid", "value").collect():
+        watermark_ms = int(from_text(text, f"savepoint row of uid {uid}, {WATERMARK}"))
+        lowest[uid] = min(watermark_ms, lowest.get(uid, watermark_ms))
+    return lowest
+
+
+def restored_watermarks(job: JobDescriptor, directory: JobDirectory) -> dict[int, int]:
+    """Vertex -> the watermark that its channels begin with, in a directory that began with a savepoint."""
+    watermarks = (directory.read("restored.json") or {}).get("watermarks", {})
+    return {vertex.id: watermarks[vertex.head.uid] for vertex in job.vertices if vertex.head.uid in watermarks}
 
 
 def _open(spark: Any, savepoint: str, where: str) -> Any:

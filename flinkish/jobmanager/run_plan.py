@@ -46,7 +46,9 @@ def plan_runs(
         control = clocked and not generated
         return [QueryRun(replace(base, control=control), settings.available_now, interval)]
     if not frames:
-        return [QueryRun(base, all(_fits_one_tick(source, job) for source in generated), settings.epoch_interval_ms)]
+        return [
+            QueryRun(base, all(_fits_one_tick(source, job, base) for source in generated), settings.epoch_interval_ms)
+        ]
     options = replace(base, control=True, whole_sources=True)
     last = replace(options, end_of_input=True)
     if _unbounded_epochs(job):
@@ -59,6 +61,6 @@ def _unbounded_epochs(job: JobDescriptor) -> bool:
     return job.settings.max_records_per_epoch >= _UNLIMITED and job.settings.max_bytes_per_epoch >= _UNLIMITED
 
 
-def _fits_one_tick(source: GeneratedSource, job: JobDescriptor) -> bool:
-    size = source.size
-    return size is not None and -(-size // source.splits) <= job.settings.max_records_per_epoch
+def _fits_one_tick(source: GeneratedSource, job: JobDescriptor, base: PlanOptions) -> bool:
+    size, most = source.size, base.records_per_tick or job.settings.max_records_per_epoch
+    return size is not None and -(-size // source.splits) <= most

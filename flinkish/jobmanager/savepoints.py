@@ -12,7 +12,6 @@ import time
 import uuid
 from typing import Any
 
-from flinkish.core.source import DataFrameSource
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.job_directory import JobDirectory, local_path
 from flinkish.jobmanager.spark_run import SparkRun
@@ -37,7 +36,8 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
         raise SavepointError(
             "no epoch has been committed yet", where=f"job '{run.name}'", hint="try again after the first epoch"
         )
-    parent = directory or posixpath.join(run.directory.path, "savepoints")
+    parent = directory or run.savepoint_directory()
+    positions = run.positions(epoch)
     path = posixpath.join(_absolute(parent), f"savepoint-{run.job.job_id[:6]}-{uuid.uuid4().hex[:12]}")
     where = f"job '{run.name}', savepoint {path}"
     kinds = ChannelKinds({vertex.id: (vertex.keyed, vertex.max_parallelism) for vertex in run.job.vertices})
@@ -50,7 +50,7 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
         passed(Phase.SAVEPOINT_WRITTEN, epoch=epoch)
     except Exception as error:
         raise translate(error, where) from error
-    _write_manifest(run, path, epoch)
+    _write_manifest(run, path, epoch, positions)
     passed(Phase.SAVEPOINT_COMPLETED, epoch=epoch)
     return path
 
@@ -62,7 +62,7 @@ def _absolute(path: str) -> str:
     return path if local is None else os.path.abspath(local)
 
 
-def _write_manifest(run: SparkRun, path: str, epoch: int) -> None:
+def _write_manifest(run: SparkRun, path: str, epoch: int, positions: dict[str, str]) -> None:
     manifest = {
         "savepoint_version": SAVEPOINT_VERSION,
         "job_id": run.job.job_id,
@@ -70,22 +70,9 @@ def _write_manifest(run: SparkRun, path: str, epoch: int) -> None:
         "epoch": epoch,
         "time_ms": time.time_ns() // 1_000_000,
         "operators": sorted({d.uid for vertex in run.job.vertices for d in vertex.operators}),
-        "sources": source_positions(run, epoch),
-        "first_tick": run.next_tick(epoch),
+        "sources": positions,
     }
     JobDirectory(path).write(MANIFEST, manifest)
-
-
-def source_positions(run: SparkRun, epoch: int) -> dict[str, str]:
-    """uid -> where each source that Spark reads stood after the epoch. Read from the query's progress (public API)."""
-    ends = run.end_offsets(epoch)
-    positions: dict[str, str] = {}
-    for index, (vertex, source) in enumerate(sorted(run.sources.items())):
-        if isinstance(source, DataFrameSource):
-            uid = run.job.vertex(vertex).head.uid
-            position = source.position(run.spark, ends[index], run.directory.spark_checkpoint, index)
-            positions[uid] = position
-    return positions
 
 
 def read_manifest(path: str) -> dict[str, Any]:

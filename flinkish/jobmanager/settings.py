@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.options import core, execution, flinkish, state
+from flinkish.common.options import checkpointing, core, execution, flinkish, state
 from flinkish.common.time import Duration
 from flinkish.runtime.deployment import JobSettings
 
@@ -21,6 +21,7 @@ class DriverSettings:
     progress: str
     available_now: bool
     savepoint: str | None
+    savepoint_directory: str | None
     ignore_unclaimed_state: bool
 
 
@@ -51,5 +52,6 @@ def driver_settings(configuration: Configuration) -> DriverSettings:
         progress=configuration.get(flinkish.PROGRESS),
         available_now=configuration.get(execution.TRIGGER) == "available-now",
         savepoint=configuration.get(execution.STATE_RECOVERY_PATH),
+        savepoint_directory=configuration.get(checkpointing.SAVEPOINT_DIRECTORY),
         ignore_unclaimed_state=configuration.get(execution.STATE_RECOVERY_IGNORE_UNCLAIMED_STATE),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import shutil
 from dataclasses import replace
 from typing import Any
 
@@ -62,10 +63,9 @@ def _spark_run(
     generator: JobGraphGenerator, configuration: Configuration, name: str, python_files: list[str], session: Any
 ) -> JobRun:
     from flinkish.jobmanager.progress import progress_for
-    from flinkish.jobmanager.restore import prepare_restore
+    from flinkish.jobmanager.restore import prepare_restore, restored_watermarks
     from flinkish.jobmanager.spark_run import SparkRun, prepare_directory
     from flinkish.spark.addressing import partitions_of
-    from flinkish.spark.plan import PlanOptions
     from flinkish.spark.session import get_session
 
     settings = driver_settings(configuration)
@@ -80,10 +80,15 @@ def _spark_run(
         directory.write("attempts.json", {"attempts": attempts["attempts"] + 1})
         job = replace(job, attempt=attempts["attempts"])
         base = prepare_restore(spark, job, generator.sources(), settings, directory, first_run)
+        # only now: a start that fails while it restores is a first run again when it is repeated
+        directory.remember_structure(job, partitions_of(job))
+        job = replace(job, restored_watermarks=restored_watermarks(job, directory))
     except BaseException:
         directory.release()
+        if temporary:
+            shutil.rmtree(directory.path, ignore_errors=True)
         raise
-    run = SparkRun(spark, job, generator.sources(), settings, directory, base or PlanOptions(), temporary)
+    run = SparkRun(spark, job, generator.sources(), settings, directory, base, temporary)
     run.observers.append(progress_for(settings.progress, job))
     atexit.register(directory.release)
     return run

@@ -50,6 +50,11 @@ class EdgeDescriptor:
     tag: str | None = None
     #: send every channel something in every epoch, even when no watermark was ever seen (processing-time timers)
     always_call: bool = False
+    #: tells apart several edges between the same two vertices
+    edge: int = 0
+    #: channels that get no record by this edge, but its watermarks: the subtask channels of a keyed edge, the key
+    #: groups of a broadcast edge
+    signal_channels: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,16 @@ class InputDescriptor:
     idle_timeout_ms: int | None = None
     #: origins known before the first record; () when unknown
     declared_origins: tuple[str, ...] = ()
+    #: the same per subtask of the receiver, where not all hear of all
+    declared_by_subtask: tuple[tuple[str, ...], ...] = ()
+    #: tells apart several edges between the same two vertices
+    edge: int = 0
+    #: the upstream vertex is a source, its origins are splits
+    from_source: bool = True
+
+    def expected_origins(self, subtask: int) -> tuple[str, ...]:
+        """The origins that a channel of that subtask will hear of, as far as they are known."""
+        return self.declared_by_subtask[subtask] if self.declared_by_subtask else self.declared_origins
 
 
 @dataclass(frozen=True)
@@ -168,6 +183,8 @@ class JobDescriptor:
     sinks: tuple[SinkDescriptor, ...]
     settings: JobSettings = JobSettings()
     attempt: int = 0
+    #: vertex -> watermark of its channels when the savepoint was taken that the job began with
+    restored_watermarks: dict[int, int] = field(default_factory=dict)
 
     def vertex(self, vertex_id: int) -> VertexDescriptor:
         """The vertex of that number (its place in ``vertices``)."""

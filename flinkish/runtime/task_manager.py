@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import InternalError
 from flinkish.runtime.buffer import Buffer
 from flinkish.runtime.channel_header import ChannelHeader
@@ -79,7 +80,8 @@ class TaskManager:
     def _header(self, vertex: int, channel: int, data: bytes | None) -> ChannelHeader:
         descriptor = self.job.vertex(vertex)
         if data is None:
-            return ChannelHeader(descriptor.head.uid, vertex, channel)
+            watermark_ms = self.job.restored_watermarks.get(vertex, MIN_TIMESTAMP_MS)
+            return ChannelHeader(descriptor.head.uid, vertex, channel, watermark_ms=watermark_ms)
         return ChannelHeader.decode(data, f"job '{self.job.name}', vertex '{descriptor.name}', channel {channel}")
 
     def handle_assignment(

@@ -16,6 +16,18 @@ from flinkish.spark.worker import Deployment
 
 
 @dataclass(frozen=True)
+class FirstTick:
+    """Where a generated source goes on after a restore, and the most records that a tick of a split has."""
+
+    tick: int
+    records: int
+
+
+#: No tick is larger: everything in one epoch.
+WHOLE_SOURCE_RECORDS = 2**62
+
+
+@dataclass(frozen=True)
 class PlanOptions:
     """How one run of the query differs from another run of the same job."""
 
@@ -27,8 +39,10 @@ class PlanOptions:
     unlimited: bool = False
     #: channels must be called without data, or ends be announced
     control: bool = False
-    #: ticks that passed before this query's first one (after a restore)
-    first_tick: int = 0
+    #: most records of a split in one tick; None: as many as an epoch may have
+    records_per_tick: int | None = None
+    #: vertex -> where its generated source goes on (after a restore)
+    first_ticks: dict[int, FirstTick] = field(default_factory=dict)
     #: vertex -> offsets to start from (after a restore)
     start_offsets: dict[int, str] = field(default_factory=dict)
     #: directory with the rows of a savepoint to take in, or None
@@ -56,12 +70,22 @@ def build_plan(
     return frame
 
 
+def first_tick(job: JobDescriptor, vertex_id: int, options: PlanOptions) -> FirstTick:
+    """The first tick of a generated source in this query, and the size of all its ticks."""
+    if vertex_id in options.first_ticks:
+        return options.first_ticks[vertex_id]
+    if options.whole_sources:
+        return FirstTick(0, WHOLE_SOURCE_RECORDS)
+    return FirstTick(0, options.records_per_tick or job.settings.max_records_per_epoch)
+
+
 def _source_rows(
     spark: Any, job: JobDescriptor, vertex_id: int, source: Any, deployment: Deployment, options: PlanOptions
 ) -> Any:
     vertex = job.vertex(vertex_id)
     if not isinstance(source, DataFrameSource):
-        return generated_source_rows(spark, deployment, vertex, options.first_tick, options.whole_sources)
+        first = first_tick(job, vertex_id, options)
+        return generated_source_rows(spark, deployment, vertex, first.tick, first.records)
     settings = job.settings
     unbounded = 2**62
     limits = SourceLimits(

@@ -119,6 +119,11 @@ def _session_settings() -> dict[str, str]:
     }
 
 
+def is_remote(spark: Any) -> bool:
+    """Whether this is a session of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 def query_settings(state_backend: str, partitions: int, batch_size: int, local_files: bool) -> dict[str, str]:
     """The settings that a job's query needs (``docs/architecture.md`` says why each)."""
     settings = {

@@ -50,11 +50,11 @@ def frame_source_rows(frame: Any, deployment: Deployment, vertex: int) -> Any:
 
 
 def generated_source_rows(
-    spark: Any, deployment: Deployment, vertex: VertexDescriptor, first_tick: int, whole: bool
+    spark: Any, deployment: Deployment, vertex: VertexDescriptor, first_tick: int, records_per_tick: int
 ) -> Any:
-    """Rows of a generated source. ``whole``: everything in one epoch."""
+    """Rows of a generated source."""
     assert isinstance(vertex.source, GeneratedSource)
-    function = GeneratedSourceFunction(deployment, vertex.id, vertex.source.splits, first_tick, whole)
+    function = GeneratedSourceFunction(deployment, vertex.id, vertex.source.splits, first_tick, records_per_tick)
     return ticks(spark, vertex.source.splits).mapInArrow(function, ROW_SCHEMA)
 
 
@@ -115,7 +115,7 @@ class GeneratedSourceFunction:
     vertex: int
     splits: int
     first_tick: int
-    whole: bool
+    records_per_tick: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One Spark partition of one epoch: one split."""
@@ -129,8 +129,7 @@ class GeneratedSourceFunction:
         source, settings = manager.job.vertex(self.vertex).source, manager.job.settings
         assert isinstance(source, GeneratedSource)
         split, tick = value % self.splits, value // self.splits + self.first_tick
-        limit = 2**62 if self.whole else settings.max_records_per_epoch
-        shares = read_generated(source, [split], tick, limit, settings.source_batch_size)
+        shares = read_generated(source, [split], tick, self.records_per_tick, settings.source_batch_size)
         for rows in manager.run_source(self.vertex, split, shares, 0, stamp):
             yield from to_arrow(rows, self.deployment.book(), 1)
 
@@ -147,7 +146,9 @@ class ControlFunction:
         with failures_marked():
             times = [int(time_ms) for batch in batches for time_ms in batch.column(TIME_COLUMN).to_pylist()]
             if times:
-                yield from to_arrow(self._rows(EpochStamp(current_epoch(self.deployment), times[0])), self.deployment.book(), 1)
+                yield from to_arrow(
+                    self._rows(EpochStamp(current_epoch(self.deployment), times[0])), self.deployment.book(), 1
+                )
 
     def _rows(self, stamp: EpochStamp) -> Iterator[Row]:
         manager = self.deployment.task_manager()

@@ -8,11 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.channel_header import ChannelHeader
 from flinkish.runtime.state.body_codec import rows
 from flinkish.runtime.state.operator_state import decode_operator_states
 from flinkish.runtime.state.restore import operator_state_rows
-from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row
+from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row, watermark_row
 from flinkish.spark.worker import failures_marked
 
 #: Columns of a savepoint's table, in Spark's DDL.
@@ -56,6 +57,8 @@ class BodyToRows:
         for batch in batches:
             for data, body in zip(batch.column("header").to_pylist(), batch.column("body").to_pylist()):
                 header = ChannelHeader.decode(data)
+                if MIN_TIMESTAMP_MS < header.watermark_ms < MAX_WATERMARK_MS:
+                    yield watermark_row(header.uid, header.channel, header.watermark_ms)
                 if body is None:
                     continue
                 if self.kinds.is_key_group(header):

@@ -22,6 +22,9 @@ from flinkish.errors import SavepointError
 from flinkish.runtime.pickling import dumps
 from flinkish.runtime.state.body_codec import StateRow
 
+#: State name and kind of rows that hold a watermark.
+WATERMARK = "__watermark__"
+
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -55,7 +58,7 @@ def from_text(text: str, where: str = "") -> Any:
         raise SavepointError(
             f"the text {text[:200]!r} is not a value: {error}",
             where=where,
-            expected="JSON, with {\"$tuple\": [...]} for tuples",
+            expected='JSON, with {"$tuple": [...]} for tuples',
             hint="mend the row in the savepoint's table",
         ) from error
 
@@ -115,11 +118,12 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 
 def to_savepoint_row(uid: str, row: StateRow) -> SavepointRow:
     """An entry of state as texts."""
-    return SavepointRow(
-        uid, row.state, row.kind, to_text(row.key), to_text(row.namespace), to_text(row.value)
-    )
+    return SavepointRow(uid, row.state, row.kind, to_text(row.key), to_text(row.namespace), to_text(row.value))
 
 
+def watermark_row(uid: str, channel: int, watermark_ms: int) -> SavepointRow:
+    """How far a channel's event time had come: what was late before the savepoint stays late after it."""
+    return SavepointRow(uid, WATERMARK, WATERMARK, to_text(channel), to_text(None), to_text(watermark_ms))
 
 
 def from_savepoint_row(row: SavepointRow) -> tuple[str, StateRow]:
