@@ -6,14 +6,14 @@ records) is what the action returns. Sinks that take DataFrames read the epoch's
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.core.sink import DataFrameSink
+from flinkish.core.sink import DataFrameSink, WriterSink
 from flinkish.runtime.buffer import Buffer, decode
 from flinkish.runtime.committing import (
     CommitReport,
@@ -35,6 +35,9 @@ from flinkish.spark.worker import Deployment, failures_marked
 
 #: Vertex number of rows that carry a commit's report, at the very end of an epoch.
 _COMMIT_REPORT = -(2**31)
+
+#: (job, buffers for sinks that commit in the driver, epoch) -> reports
+DriverCommit = Callable[[JobDescriptor, list[Buffer], int], list[CommitReport]]
 
 
 @dataclass(frozen=True)
@@ -104,15 +107,15 @@ class EpochRunner:
 
     deployment: Deployment
 
-    def run(self, frame: Any, epoch: int) -> EpochReport:
-        """Run one epoch to its end."""
+    def run(self, frame: Any, epoch: int, commit: DriverCommit = commit_buffers) -> EpochReport:
+        """Run one epoch to its end. ``commit`` gets what belongs to sinks that commit in the driver."""
         job = self.deployment.job()
         frame_sinks = [sink for sink in job.sinks if isinstance(sink.sink, DataFrameSink)]
         if frame_sinks:
             frame = frame.persist()
         try:
             table = self._act(frame, epoch, job)
-            report = self._deliver(table, epoch, job)
+            report = self._deliver(table, epoch, job, commit)
             for sink in frame_sinks:
                 self._write_frame(frame, sink, report)
         finally:
@@ -122,14 +125,22 @@ class EpochRunner:
 
     def _act(self, frame: Any, epoch: int, job: JobDescriptor) -> list[tuple[int, int, bytes]]:
         """The one action."""
-        if job.levels == 0 and any(not commits_on_driver(sink) for sink in job.sinks):
-            # the rows of one (sink, subtask) must meet in one Spark task; behind a shuffle they already do
-            frame = frame.repartition(self.deployment.partitions, "vertex", "channel")
-        result = frame.mapInArrow(CommitFunction(self.deployment, epoch), ROW_SCHEMA).toArrow()
+        if any(isinstance(sink.sink, WriterSink) and not commits_on_driver(sink) for sink in job.sinks):
+            if job.levels == 0:
+                # the rows of one (sink, subtask) must meet in one Spark task; behind a shuffle they already do
+                frame = frame.repartition(self.deployment.partitions, "vertex", "channel")
+            frame = frame.mapInArrow(CommitFunction(self.deployment, epoch), ROW_SCHEMA)
+        else:
+            # nothing to commit in the executors: spare the way through another Python worker
+            hidden = _frame_sink_vertices(job)
+            frame = frame.where(~frame["vertex"].isin(hidden)) if hidden else frame
+        result = frame.toArrow()
         columns = (result.column(name).to_pylist() for name in ("vertex", "channel", "buffer"))
         return list(zip(*columns))
 
-    def _deliver(self, rows: list[tuple[int, int, bytes]], epoch: int, job: JobDescriptor) -> EpochReport:
+    def _deliver(
+        self, rows: list[tuple[int, int, bytes]], epoch: int, job: JobDescriptor, commit: DriverCommit
+    ) -> EpochReport:
         tasks, commits, buffers = [], [], []
         for vertex, _, data in rows:
             if vertex == REPORT_VERTEX:
@@ -138,7 +149,7 @@ class EpochRunner:
                 commits.append(CommitReport.decode(data))
             else:
                 buffers.append(decode(data))
-        commits.extend(commit_buffers(job, buffers, epoch))
+        commits.extend(commit(job, buffers, epoch))
         time_ms = max((task.processing_time_ms for task in tasks), default=0)
         return sum_up(job, epoch, time_ms, tasks, commits)
 
@@ -154,6 +165,10 @@ class EpochRunner:
         except Exception as error:
             raise describe_failure(error, f"sink '{sink.name}'", report.epoch) from error
         passed(Phase.SINK_COMMITTED, sink=sink.uid, subtask=0, epoch=report.epoch)
+
+
+def _frame_sink_vertices(job: JobDescriptor) -> list[int]:
+    return [sink_vertex(sink.id) for sink in job.sinks if isinstance(sink.sink, DataFrameSink)]
 
 
 def _ddl(input_type: TypeInformation) -> Any:
