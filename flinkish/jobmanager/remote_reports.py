@@ -1,46 +1,115 @@
-"""Epoch reports through the job directory, for when ``foreachBatch`` runs in another process (Spark Connect)."""
+"""The way between a driver and a ``foreachBatch`` function in another process (Spark Connect): files of the job directory.
+
+The far side asks before each epoch whether it may run (stop file, ownership) and leaves one report per epoch. What
+belongs to sinks that commit in the driver (printed lines, collected records) travels in the report, and is committed
+by the driver once Spark has committed the epoch; only then is the report deleted. So nothing is lost with a driver that
+dies, and what the far side prints is seen where the program runs.
+"""
 
 from __future__ import annotations
 
 import base64
 import pickle
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
+from flinkish.errors import OperationError
 from flinkish.jobmanager.epoch_listeners import StopQuery
 from flinkish.jobmanager.job_directory import JobDirectory
+from flinkish.runtime.buffer import Buffer, decode, encode
+from flinkish.runtime.committing import CommitReport, commit_buffers
+from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 
 #: Name of the file that asks the query to end before its next epoch.
 STOP_FILE = "stop.json"
 
+_PREFIX, _SUFFIX = "report-", ".json"
+
 
 def report_file(epoch: int) -> str:
     """Name of the file of one epoch's report."""
-    return f"report-{epoch:010d}.json"
+    return f"{_PREFIX}{epoch:010d}{_SUFFIX}"
 
 
-class RemoteReports:
-    """The far side: writes what the near side's JobManager reads."""
+class FarSide:
+    """The process that runs ``foreachBatch``. One per query, for all its epochs."""
 
-    def __init__(self, job_dir: str, job_id: str) -> None:
-        self._directory = JobDirectory(job_dir)
-        self._job_id = job_id
+    def __init__(self, job_dir: str, token: str, job_name: str) -> None:
+        self._directory = JobDirectory(job_dir, token)
+        self._job_name = job_name
+        self._ended = False
+        self._buffers: list[bytes] = []
 
-    def before_epoch(self, epoch: int) -> None:
-        """End the query when it was asked for."""
-        if self._directory.read(STOP_FILE) is not None:
+    def before_epoch(self) -> None:
+        """The last moment at which an epoch can be kept from happening.
+
+        Raises:
+            StopQuery: the driver asked for it, or the input has ended.
+            FencedError: another driver owns the job.
+            OperationError: this process does not see the driver's job directory.
+        """
+        self._check_owner()
+        if self._ended or self._directory.read(STOP_FILE) is not None:
             raise StopQuery
+        self._buffers = []
+
+    def keep(self, job: JobDescriptor, buffers: Iterable[Buffer], epoch: int) -> list[CommitReport]:
+        """In place of committing in this process: the driver will."""
+        self._buffers = [encode(buffer.header, buffer.payload) for buffer in buffers]
+        return []
 
     def after_epoch(self, report: EpochReport) -> None:
-        """Leave the report; drop an old one."""
-        data = base64.b64encode(pickle.dumps(report, protocol=5)).decode()
+        """All of the epoch is done here, only Spark's own commit is left."""
+        self._check_owner()
+        data = base64.b64encode(pickle.dumps((report, self._buffers), protocol=5)).decode()
         self._directory.write(report_file(report.epoch), {"report": data})
-        self._directory.delete(report_file(report.epoch - 100))
+        self._ended = report.end_of_input
+
+    def _check_owner(self) -> None:
+        if self._directory.read("owner.json") is None:
+            raise OperationError(
+                "the Spark server does not see the job directory of the driver",
+                where=f"job '{self._job_name}', directory {self._directory.path}",
+                expected="a directory on storage that both can reach",
+                hint="set flinkish.job.dir to a path on shared storage",
+            )
+        self._directory.check_owner(self._job_name)
 
 
-def read_report(directory: JobDirectory, epoch: int) -> EpochReport | None:
-    """The report of one epoch, if it was left."""
-    value = directory.read(report_file(epoch))
-    if value is None:
-        return None
-    report = pickle.loads(base64.b64decode(value["report"]))
-    return report if isinstance(report, EpochReport) else None
+_far_sides: dict[tuple[str, str], FarSide] = {}
+
+
+def far_side(job_dir: str, token: str, job_name: str) -> FarSide:
+    """This process's far side of a job, kept from epoch to epoch."""
+    found = _far_sides.get((job_dir, token))
+    if found is None:
+        found = _far_sides[job_dir, token] = FarSide(job_dir, token, job_name)
+    return found
+
+
+class Inbox:
+    """The driver's side."""
+
+    def __init__(self, directory: JobDirectory, job: JobDescriptor) -> None:
+        self._directory = directory
+        self._job = job
+
+    def take(self, committed: int | None) -> Iterator[EpochReport]:
+        """The reports that were left, up to an epoch (None: all), in order; what the driver has to commit for them is."""
+        for name in self._directory.names(_PREFIX, _SUFFIX):
+            epoch = int(name[len(_PREFIX) : -len(_SUFFIX)])
+            if committed is not None and epoch > committed:
+                return
+            value = self._directory.read(name)
+            if value is None:
+                continue
+            report, buffers = pickle.loads(base64.b64decode(value["report"]))
+            yield self._committed(report, commit_buffers(self._job, map(decode, buffers), epoch))
+            self._directory.delete(name)
+
+    def _committed(self, report: EpochReport, commits: list[CommitReport]) -> EpochReport:
+        sink_records = dict(report.sink_records)
+        for commit in commits:
+            sink_records[self._job.sink(commit.sink).uid] += commit.records
+        return replace(report, sink_records=sink_records, records_out=sum(sink_records.values()))
