@@ -51,7 +51,7 @@ class LevelFunction:
     def _run(self, target: tuple[int, int], frames: Iterator[pd.DataFrame], state: GroupState) -> list[Row]:
         header, body = state.get if state.exists else (None, None)
         stored = StoredChannel(header, lambda: body)
-        stamp = EpochStamp(current_epoch(), state.getCurrentProcessingTimeMs())
+        stamp = EpochStamp(current_epoch(self.deployment), state.getCurrentProcessingTimeMs())
         manager = self.deployment.task_manager()
         result, rows = manager.run_channel(*target, stored, _buffers(frames), stamp)
         if result is not None:
