@@ -8,10 +8,12 @@ stage. Sinks are the ends of chains; their committing halves are numbered apart.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
-from flinkish.core.source import DataFrameSource, RecordDecoder, Source
+from flinkish.core.source import DataFrameSource, GeneratedSource, RecordDecoder, Source
 from flinkish.errors import ProgramError
+from flinkish.graph.origins import declare_origins
 from flinkish.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph, StreamNode
 from flinkish.runtime.deployment import (
     EdgeDescriptor,
@@ -80,7 +82,7 @@ class JobGraphGenerator:
         return JobDescriptor(
             job_id,
             name,
-            tuple(self._vertex(chain) for chain in self._chains),
+            declare_origins(tuple(self._vertex(chain) for chain in self._chains)),
             tuple(self._sink(node) for node in self._graph.sinks()),
             self._settings,
         )
@@ -159,7 +161,7 @@ class JobGraphGenerator:
             inputs=self._inputs(head),
             key_selectors=head.key_selectors,
             keyed=head.keyed,
-            has_subtask_channel=head.keyed and any(node.factory.has_subtask_state for node in chain),
+            has_subtask_channel=self._has_subtask_channel(chain),
             source=_in_worker(head.source),
             bounded=head.source is not None and head.source.bounded,
             clocked=any(node.id in self._clocked for node in chain),
@@ -203,6 +205,10 @@ class JobGraphGenerator:
         else:
             # what is not addressed by key reaches the subtask channels: broadcast state
             channels = range(groups, groups + parallelism)
+        # a subtask channel hears of all times and is called in every epoch; key groups hear of broadcast time, too
+        with_subtask_channel = self._has_subtask_channel(self._chain_of(target))
+        signals = set(range(groups + parallelism)) - set(channels) if with_subtask_channel else ()
+        clocked = any(node.id in self._clocked for node in self._chain_of(target))
         return EdgeDescriptor(
             target=self._vertex_ids[target.id],
             input_index=edge.input_index,
@@ -210,8 +216,19 @@ class JobGraphGenerator:
             target_channels=tuple(channels),
             target_parallelism=parallelism,
             tag=edge.tag,
-            always_call=any(node.id in self._clocked for node in self._chain_of(target)),
+            always_call=clocked or with_subtask_channel,
+            edge=self._edge_number(edge),
+            signal_channels=tuple(sorted(signals)),
         )
+
+    def _edge_number(self, edge: StreamEdge) -> int:
+        """Among the edges from the same vertex to the same vertex."""
+        head = self._heads[edge.source.id]
+        return [other for other in self._in[edge.target.id] if self._heads[other.source.id] is head].index(edge)
+
+    @staticmethod
+    def _has_subtask_channel(chain: list[StreamNode]) -> bool:
+        return chain[0].keyed and any(node.factory.has_subtask_state for node in chain)
 
     def _chain_of(self, head: StreamNode) -> list[StreamNode]:
         return next(chain for chain in self._chains if chain[0] is head)
@@ -219,12 +236,18 @@ class JobGraphGenerator:
     def _inputs(self, head: StreamNode) -> tuple[InputDescriptor, ...]:
         inputs = []
         for edge in self._in[head.id]:
-            source_head = self._heads[edge.source.id]
-            vertex = self._vertex_ids[source_head.id]
-            declared: tuple[str, ...] = ()
-            if isinstance(source_head.source, DataFrameSource):
-                declared = tuple(origin_name(vertex, split) for split in source_head.source.declared_splits())
-            inputs.append(InputDescriptor(vertex, edge.input_index, self._idle_timeout(edge.source), declared))
+            source = self._heads[edge.source.id].source
+            vertex = self._vertex_ids[self._heads[edge.source.id].id]
+            inputs.append(
+                InputDescriptor(
+                    vertex,
+                    edge.input_index,
+                    self._idle_timeout(edge.source),
+                    tuple(origin_name(vertex, split) for split in _splits(source)),
+                    edge=self._edge_number(edge),
+                    from_source=source is not None,
+                )
+            )
         return tuple(inputs)
 
     def _idle_timeout(self, node: StreamNode) -> int | None:
@@ -247,6 +270,13 @@ class JobGraphGenerator:
             self._graph.parallelism_of(head),
             self._in[node.id][0].source.output_type,
         )
+
+
+def _splits(source: Source | None) -> Sequence[str]:
+    """The names of the splits that are known before any record."""
+    if isinstance(source, GeneratedSource):
+        return [str(split) for split in range(source.splits)]
+    return source.declared_splits() if isinstance(source, DataFrameSource) else ()
 
 
 def _in_worker(source: Source | None) -> Source | RecordDecoder | None:

@@ -5,8 +5,12 @@ input by sequence. So a backfill of a year in one epoch interleaves its inputs a
 gives the same results.
 
 An input is (origin, part). Watermarks are remembered per origin from epoch to epoch: an origin that is silent in this
-epoch still holds the combined watermark back, unless it is idle. Inputs of an upstream vertex that has never sent
-anything hold it back too. ``*`` as the last part of an origin stands for the whole source: its end of input.
+epoch still holds the combined watermark back, unless it is idle. Origins that are expected but have never sent anything
+hold it back too, from the channel's first epoch on: their idleness is measured from then. ``?`` as the last part of an
+origin stands for a vertex whose origins are not known before they send, ``*`` for the whole source: its end of input.
+
+An upstream vertex may have several edges to this one (a stream united with a filtered form of itself): each has origins
+of its own (``0~2/1``: by edge 2), since its buffers and watermarks take their own way.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ from flinkish.runtime.deployment import InputDescriptor
 from flinkish.runtime.watermark_valve import WatermarkValve
 
 _WHOLE_SOURCE = "*"
+_UNKNOWN = "?"
+_EDGE = "~"
 #: (origin, part)
 _Name = tuple[str, int]
 
@@ -40,7 +46,26 @@ def whole_source(vertex: int) -> str:
 
 def vertex_of(origin: str) -> int:
     """The vertex that an origin belongs to."""
-    return int(origin.partition("/")[0])
+    return int(origin.partition("/")[0].partition(_EDGE)[0])
+
+
+def by_edge(origin: str, edge: int) -> str:
+    """The name of an origin on the edge of that number between two vertices. The first edge, 0, is not named; the end
+    of a whole source goes for all edges."""
+    if not edge or is_whole_source(origin):
+        return origin
+    vertex, _, unit = origin.partition("/")
+    return f"{vertex}{_EDGE}{edge}/{unit}"
+
+
+def is_whole_source(origin: str) -> bool:
+    """Whether an origin stands for all splits of a source."""
+    return origin.endswith(f"/{_WHOLE_SOURCE}")
+
+
+def _edge_of(origin: str) -> str:
+    """Vertex and edge."""
+    return origin.partition("/")[0]
 
 
 class Records(NamedTuple):
@@ -73,11 +98,12 @@ class _Input:
     watermark_ms: int
     buffers: deque[Buffer] = field(default_factory=deque)
     steps: Iterator[Any] | None = None
-    had_records: bool = False
+    was_active: bool = False
 
 
 class InputGate:
-    """The inputs of one channel in one epoch. Use once: iterate over `steps`, then ask for `progress`."""
+    """The inputs of one channel in one epoch. Use once: iterate over `steps`, then ask for `progress`. ``subtask``: of
+    the channel; it decides which origins can reach it."""
 
     def __init__(
         self,
@@ -86,10 +112,12 @@ class InputGate:
         watermark_ms: int,
         idle: bool,
         now_ms: int,
+        subtask: int = 0,
     ) -> None:
-        self._descriptors = {descriptor.vertex: descriptor for descriptor in descriptors}
+        self._descriptors = {_edge_of(by_edge(origin_name(d.vertex, 0), d.edge)): d for d in descriptors}
         self._known = known
         self._now_ms = now_ms
+        self._subtask = subtask
         self._inputs: dict[_Name, _Input] = {}
         self._ends: list[Buffer] = []
         self._idle = idle
@@ -98,7 +126,7 @@ class InputGate:
     def add(self, buffer: Buffer) -> None:
         """Take a buffer of this epoch, in any order."""
         header = buffer.header
-        if header.origin.endswith(f"/{_WHOLE_SOURCE}"):
+        if is_whole_source(header.origin):
             self._ends.append(buffer)
             return
         name = (header.origin, header.part)
@@ -132,26 +160,46 @@ class InputGate:
 
     def _open_valve(self) -> None:
         present = {origin for origin, _ in self._inputs}
-        seen = {vertex_of(origin) for origin in present | set(self._known)}
+        self._known = self._with_expected(present)
         for name, entry in self._inputs.items():
-            before = self._known.get(entry.name[0])
-            silent = before is not None and not any(buffer.header.records for buffer in entry.buffers)
-            idle = before is not None and silent and self._is_idle(entry.name[0], before)
-            self.valve.add(name, entry.watermark_ms, idle)
+            before = self._known.get(name[0])
+            idle = before is not None and _is_silent(entry) and self._is_idle(name[0], before)
+            self._add_to_valve(name, entry.watermark_ms, idle, new=before is None)
         for origin, progress in self._known.items():
             if origin not in present:
-                self.valve.add((origin, 0), progress.watermark_ms, self._is_idle(origin, progress))
-        for descriptor in self._descriptors.values():
-            for origin in descriptor.declared_origins:
-                if origin not in present and origin not in self._known:
-                    self.valve.add((origin, 0))
-            if descriptor.vertex not in seen and not descriptor.declared_origins:
-                self.valve.add((origin_name(descriptor.vertex, "?"), 0))
+                self._add_to_valve((origin, 0), progress.watermark_ms, self._is_idle(origin, progress))
+
+    def _with_expected(self, present: set[str]) -> dict[str, OriginProgress]:
+        """What is known, and what should have been heard of by now: the idleness of that is measured from now on."""
+        seen = {_edge_of(origin) for origin in present}
+        seen |= {_edge_of(origin) for origin in self._known if not origin.endswith(f"/{_UNKNOWN}")}
+        ended = {vertex_of(origin) for origin in self._known if is_whole_source(origin)}
+        known = {
+            origin: progress
+            for origin, progress in self._known.items()
+            if not (origin.endswith(f"/{_UNKNOWN}") and _edge_of(origin) in seen)
+        }
+        for edge, descriptor in self._descriptors.items():
+            if descriptor.vertex in ended:
+                continue
+            expected = [by_edge(origin, descriptor.edge) for origin in descriptor.expected_origins(self._subtask)]
+            if not expected and edge not in seen:
+                expected = [f"{edge}/{_UNKNOWN}"]
+            for origin in expected:
+                if origin not in present and origin not in known:
+                    known[origin] = OriginProgress(descriptor.input_index, last_active_ms=self._now_ms)
+        return known
+
+    def _add_to_valve(self, name: _Name, watermark_ms: int, idle: bool, new: bool = False) -> None:
+        descriptor = self._descriptors.get(_edge_of(name[0]))
+        aligned = new or watermark_ms >= self.valve.combined_ms
+        always_aligned = descriptor is not None and descriptor.from_source
+        self.valve.add(name, watermark_ms, idle, aligned=aligned, always_aligned=always_aligned)
 
     def _is_idle(self, origin: str, progress: OriginProgress) -> bool:
-        descriptor = self._descriptors.get(vertex_of(origin))
+        descriptor = self._descriptors.get(_edge_of(origin))
         timeout = descriptor.idle_timeout_ms if descriptor else None
-        if timeout is None:
+        if timeout is None or progress.watermark_ms == MAX_WATERMARK_MS:
             return progress.idle
         return progress.idle or self._now_ms - progress.last_active_ms >= timeout
 
@@ -179,16 +227,19 @@ class InputGate:
         assert entry.steps is not None
         for element in entry.steps:
             if isinstance(element, Records):
-                entry.had_records = True
+                entry.was_active = True
+                if self.valve.idle_of(entry.name):
+                    yield from self._changes(self.valve.set_idle(entry.name, False))
                 yield element
                 continue
             watermark_ms, idle = element
             if idle is not None:
                 if not idle:
-                    entry.had_records = True
+                    entry.was_active = True
                 yield from self._changes(self.valve.set_idle(entry.name, idle))
             elif watermark_ms > entry.watermark_ms:
                 entry.watermark_ms = watermark_ms
+                entry.was_active = True
                 yield from self._changes(self.valve.advance(entry.name, watermark_ms))
                 return True
         return False
@@ -203,12 +254,15 @@ class InputGate:
         yield from self._changes(rose)
 
     def _changes(self, rose: bool) -> Iterator[Step]:
+        """Flink's order: who was idle is active before its watermark rises, and flushes before it becomes idle."""
         idle = self.valve.idle
+        if self._idle and not idle:
+            yield StatusStep(False)
         if rose:
             yield WatermarkStep(self.valve.combined_ms)
-        if idle is not self._idle:
-            self._idle = idle
-            yield StatusStep(idle)
+        if idle and not self._idle:
+            yield StatusStep(True)
+        self._idle = idle
 
     @property
     def idle(self) -> bool:
@@ -238,13 +292,21 @@ class InputGate:
     def _fold(self, origin: str, entries: list[_Input]) -> OriginProgress:
         before = self._known.get(origin)
         lowest = min(self.valve.watermark_of(entry.name) for entry in entries)
-        active = any(entry.had_records for entry in entries)
+        active = any(entry.was_active for entry in entries)
         return OriginProgress(
             entries[0].input_index,
             max(lowest, before.watermark_ms if before else MIN_TIMESTAMP_MS),
             all(self.valve.idle_of(entry.name) for entry in entries),
             self._now_ms if active or before is None else before.last_active_ms,
         )
+
+
+def _is_silent(entry: _Input) -> bool:
+    """Whether nothing in these buffers says that the origin is active. Buffers without records are small."""
+    if any(buffer.header.records for buffer in entry.buffers):
+        return False
+    events = (event for buffer in entry.buffers for event in decode_elements(buffer.payload).events)
+    return all(idle for _, _, idle in events)
 
 
 def _slice(input_index: int, values: list[Any], timestamps: list[int] | None, start: int, end: int) -> Records:

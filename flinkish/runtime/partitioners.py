@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -75,6 +75,15 @@ class Partitioner(ABC):
     @abstractmethod
     def bind(self, sender: Sender) -> Spread:
         """The working form for one sender."""
+
+
+def reachable(partitioner: Partitioner, sender: Sender) -> Sequence[int]:
+    """Indices of the channels that a sender talks to; pointwise edges reach only some."""
+    if not partitioner.pointwise:
+        return range(sender.channels)
+    probe = [Bucket() for _ in range(sender.channels)]
+    partitioner.bind(sender)([None] * sender.channels, None, probe)
+    return [index for index, bucket in enumerate(probe) if bucket.values]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from flinkish.runtime.buffer import (
     watermark_event,
 )
 from flinkish.runtime.deployment import EdgeDescriptor
-from flinkish.runtime.partitioners import Bucket, Sender
+from flinkish.runtime.input_gate import by_edge
+from flinkish.runtime.partitioners import Bucket, Sender, reachable
 
 #: Receives (target vertex, target channel, encoded buffer).
 Emit = Callable[[int, int, bytes], None]
@@ -34,7 +35,8 @@ class _OriginState:
         self.part = part
         self.sequence = 0
         self.watermark_ms = MIN_TIMESTAMP_MS
-        self.idle = False
+        #: None: as in the epoch before, as far as this one knows
+        self.idle: bool | None = None
         self.active = False
 
 
@@ -54,7 +56,10 @@ class RecordWriter:
         self._max_records = max_records
         self._spread = edge.partitioner.bind(sender)
         self._buckets = [Bucket() for _ in edge.target_channels]
-        self._reach = range(sender.channels) if from_source else self._reachable(edge, sender)
+        self._channels = edge.target_channels + edge.signal_channels
+        self._all_buckets = self._buckets + [Bucket() for _ in edge.signal_channels]
+        reached = range(sender.channels) if from_source else reachable(edge.partitioner, sender)
+        self._reach = [*reached, *range(len(self._buckets), len(self._all_buckets))]
         self._pending = 0
         self._timestamped: bool | None = None
         self._origins: dict[str, _OriginState] = {}
@@ -67,22 +72,18 @@ class RecordWriter:
         count, self._records = self._records, 0
         return count
 
-    @staticmethod
-    def _reachable(edge: EdgeDescriptor, sender: Sender) -> range | list[int]:
-        """Indices of the channels that this sender talks to; pointwise edges reach only some."""
-        if not edge.partitioner.pointwise:
-            return range(sender.channels)
-        probe = [Bucket() for _ in range(sender.channels)]
-        edge.partitioner.bind(sender)([None] * sender.channels, None, probe)
-        return [index for index, bucket in enumerate(probe) if bucket.values]
-
     def begin_origin(self, origin: str, part: int = 0) -> None:
         """What comes next belongs to this origin."""
+        origin = by_edge(origin, self._edge.edge)
         if origin == self._origin and origin in self._origins:
             return
         self._flush(at_barrier=False)
         self._origin = origin
         self._state = self._origins.setdefault(origin, _OriginState(part))
+
+    def mark_active(self) -> None:
+        """The origin has records, whether or not any of them comes this way."""
+        self._state.active = True
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
         """Send a batch."""
@@ -114,7 +115,7 @@ class RecordWriter:
         state.watermark_ms = max(watermark_ms, state.watermark_ms)
         state.idle = False
         for index in self._reach:
-            self._stamp(self._buckets[index], state.watermark_ms)
+            self._stamp(self._all_buckets[index], state.watermark_ms)
 
     @staticmethod
     def _stamp(bucket: Bucket, watermark_ms: int) -> None:
@@ -131,41 +132,45 @@ class RecordWriter:
             return
         self._state.idle = idle
         for index in self._reach:
-            bucket = self._buckets[index]
+            bucket = self._all_buckets[index]
             bucket.events.append(status_event(len(bucket.values), idle))
 
     def end_epoch(self) -> None:
         """The barrier: send what is left, and each channel the final watermark of each origin."""
         self._flush(at_barrier=False)
         for origin, state in self._origins.items():
-            if self._edge.always_call or state.watermark_ms > MIN_TIMESTAMP_MS or state.idle:
+            if self._edge.always_call or state.watermark_ms > MIN_TIMESTAMP_MS or state.idle is not None:
                 self._origin, self._state = origin, state
                 self._final_events(state)
                 self._flush(at_barrier=True)
-        self._origins = {}
-        self._origin = ""
+        self._forget()
 
     def _final_events(self, state: _OriginState) -> None:
         for index in self._reach:
-            events = self._buckets[index].events
+            events = self._all_buckets[index].events
             if state.watermark_ms > MIN_TIMESTAMP_MS:
                 events.append(watermark_event(0, state.watermark_ms))
             if state.idle:
                 events.append(status_event(0, True))
-            elif state.active:
+            elif state.active or state.idle is False:
                 events.append(status_event(0, False))
 
     def discard(self) -> None:
         """Forget everything: the attempt failed."""
-        for bucket in self._buckets:
+        for bucket in self._all_buckets:
             bucket.clear()
         self._pending = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        """The next epoch starts afresh: what it sends must not depend on what was sent before."""
         self._origins = {}
         self._origin = ""
+        self._timestamped = None
 
     def _flush(self, at_barrier: bool) -> None:
         for index in self._reach:
-            bucket = self._buckets[index]
+            bucket = self._all_buckets[index]
             if bucket.values or bucket.events or at_barrier:
                 self._send(index, bucket)
         self._pending = 0
@@ -177,7 +182,7 @@ class RecordWriter:
         header = BufferHeader(
             BufferKind.DATA,
             edge.target,
-            edge.target_channels[index],
+            self._channels[index],
             edge.input_index,
             self._origin,
             state.part,

@@ -14,7 +14,9 @@ from flinkish.runtime.watermark_valve import WatermarkValve
 
 @dataclass
 class FlinksValve:
-    """Rules, as Flink's documentation of the class states them, over a fixed number of inputs."""
+    """Flink's rules over a fixed number of inputs, with one difference: the state alone decides, where Flink looks for a
+    new minimum only at the next watermark after an input became active. An epoch begins with the state, not with events.
+    """
 
     inputs: int
     output: int = MIN_TIMESTAMP_MS
@@ -40,6 +42,7 @@ class FlinksValve:
         self.idle[which] = idle
         if not idle:
             self.aligned[which] = self.watermarks[which] >= self.output
+            self._raise_to_lowest_aligned()
             return
         self.aligned[which] = False
         if all(self.idle):

@@ -1,0 +1,98 @@
+"""Record writers and gates joined without a task in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.runtime.buffer import (
+    Buffer,
+    BufferHeader,
+    BufferKind,
+    Elements,
+    decode,
+    encode_elements,
+)
+from flinkish.runtime.channel_header import OriginProgress
+from flinkish.runtime.deployment import EdgeDescriptor, InputDescriptor
+from flinkish.runtime.input_gate import InputGate, Records, StatusStep, WatermarkStep
+from flinkish.runtime.partitioners import Partitioner, Sender
+from flinkish.runtime.record_writer import RecordWriter
+
+
+class Wire:
+    """What a writer has sent, by channel."""
+
+    def __init__(
+        self,
+        partitioner: Partitioner,
+        channels: int = 2,
+        max_records: int = 100,
+        *,
+        subtask: int = 0,
+        parallelism: int = 1,
+        **edge: Any,
+    ) -> None:
+        sender = Sender(subtask, parallelism, channels, channels, "the sender")
+        described = EdgeDescriptor(7, 0, partitioner, tuple(range(channels)), channels, **edge)
+        self.sent: dict[int, list[Buffer]] = {}
+        self.writer = RecordWriter(described, sender, self._take, max_records)
+
+    def _take(self, vertex: int, channel: int, data: bytes) -> None:
+        assert vertex == 7
+        self.sent.setdefault(channel, []).append(decode(data))
+
+    def take(self, channel: int) -> list[Buffer]:
+        return self.sent.pop(channel, [])
+
+
+def buffer(
+    origin: str,
+    sequence: int,
+    *elements: Any,
+    part: int = 0,
+    input_index: int = 0,
+) -> Buffer:
+    """A buffer of ``(value, timestamp)`` tuples, ints (watermarks) and booleans (idle?)."""
+    values: list[Any] = []
+    timestamps: list[int] = []
+    events: list[tuple[int, int, bool | None]] = []
+    for element in elements:
+        if isinstance(element, tuple):
+            values.append(element[0])
+            timestamps.append(element[1])
+        elif isinstance(element, bool):
+            events.append((len(values), MIN_TIMESTAMP_MS, element))
+        else:
+            events.append((len(values), element, None))
+    header = BufferHeader(BufferKind.DATA, 7, 0, input_index, origin, part, sequence, len(values))
+    return Buffer(header, encode_elements(Elements(values, timestamps, events)))
+
+
+def gate(
+    *inputs: InputDescriptor,
+    known: dict[str, OriginProgress] | None = None,
+    watermark_ms: int = MIN_TIMESTAMP_MS,
+    idle: bool = False,
+    now_ms: int = 0,
+    buffers: Iterable[Buffer] = (),
+) -> InputGate:
+    made = InputGate(inputs or (InputDescriptor(0, 0),), known or {}, watermark_ms, idle, now_ms)
+    for one in buffers:
+        made.add(one)
+    return made
+
+
+def story(made: InputGate) -> list[Any]:
+    """The steps: ``("wm", ms)``, ``("idle", flag)`` and values."""
+    result: list[Any] = []
+    for step in made.steps():
+        if isinstance(step, Records):
+            assert step.timestamps is None or len(step.timestamps) == len(step.values)
+            result.extend(step.values)
+        elif isinstance(step, WatermarkStep):
+            result.append(("wm", step.watermark_ms))
+        elif isinstance(step, StatusStep):
+            result.append(("idle", step.idle))
+    return result
