@@ -137,23 +137,26 @@ class RecordWriter:
 
     def end_epoch(self) -> None:
         """The barrier: send what is left, and each channel the final watermark of each origin."""
-        self._flush(at_barrier=False)
-        for origin, state in self._origins.items():
-            if self._edge.always_call or state.watermark_ms > MIN_TIMESTAMP_MS or state.idle is not None:
-                self._origin, self._state = origin, state
+        current = self._origins.pop(self._origin, None)
+        # the current origin first: what it has still to send and its last words go into one buffer
+        last = [] if current is None else [(self._origin, current)]
+        for origin, state in [*last, *self._origins.items()]:
+            self._origin, self._state = origin, state
+            told = self._edge.always_call or state.watermark_ms > MIN_TIMESTAMP_MS or state.idle is not None
+            if told:
                 self._final_events(state)
-                self._flush(at_barrier=True)
+            self._flush(at_barrier=told)
         self._forget()
 
     def _final_events(self, state: _OriginState) -> None:
         for index in self._reach:
-            events = self._all_buckets[index].events
+            bucket = self._all_buckets[index]
             if state.watermark_ms > MIN_TIMESTAMP_MS:
-                events.append(watermark_event(0, state.watermark_ms))
+                self._stamp(bucket, state.watermark_ms)
             if state.idle:
-                events.append(status_event(0, True))
+                bucket.events.append(status_event(len(bucket.values), True))
             elif state.active or state.idle is False:
-                events.append(status_event(0, False))
+                bucket.events.append(status_event(len(bucket.values), False))
 
     def discard(self) -> None:
         """Forget everything: the attempt failed."""

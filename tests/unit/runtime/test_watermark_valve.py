@@ -14,8 +14,8 @@ from flinkish.runtime.watermark_valve import WatermarkValve
 
 @dataclass
 class FlinksValve:
-    """Flink's rules over a fixed number of inputs, with one difference: the state alone decides, where Flink looks for a
-    new minimum only at the next watermark after an input became active. An epoch begins with the state, not with events.
+    """Flink's rules over a fixed number of inputs, with one difference: the state alone decides, where Flink looks for
+    a new minimum only at the next watermark after an input became active: here an epoch begins with states, not events.
     """
 
     inputs: int
