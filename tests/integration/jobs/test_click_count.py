@@ -93,7 +93,7 @@ def test_sigterm_ends_an_unbounded_job_after_the_running_epoch_and_it_goes_on_wh
     with submit("click_count", *arguments, log_file=tmp_path / "second.log") as job:
         wait_until(lambda: dict(postgres.query(uri, COUNTS)) == expected or not job.running, 200, "all counts")
         assert dict(postgres.query(uri, COUNTS)) == expected, job.output()
-        # now it waits for data: Ctrl-C ends it at once
-        os.kill(job.pid, signal.SIGINT)
+        # now it waits for data, and Ctrl-C (a signal to the whole process group) ends it at once
+        os.killpg(job.pid, signal.SIGINT)
         output = job.succeed(60)
     assert f"records in {40_000 - read:,}" in output
