@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 
 def settings(job_dir: Path | str | None = None, **more: Any) -> Configuration:
-    """Two subtasks, four key groups, no line of progress; ``more`` are keys with ``__`` for ``.`` and ``_`` for ``-``."""
+    """Two subtasks, four key groups, no progress; ``more`` are keys with ``__`` for ``.`` and ``_`` for ``-``."""
     configuration = Configuration()
     values = {
         "parallelism.default": "2",

@@ -1,0 +1,128 @@
+"""Bounded jobs end by themselves: all windows fire, in few epochs, also when the last epoch is replayed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from flinkish.common import JobStatus, Time
+from flinkish.connectors.file_system.source import FileSource
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.window import TumblingEventTimeWindows
+from flinkish.errors import FlinkishError
+from flinkish.runtime.phases import Phase, set_hook
+from tests.integration.engine.collecting import Collected, by_field, collecting, environment
+
+LINES = 60
+#: window start in s -> number of lines in it
+WINDOWS = {start: 10 for start in range(0, LINES, 10)}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for part in range(3):
+        lines = [f"{second},{second * 1000}" for second in range(part, LINES, 3)]
+        (folder / f"{part}.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def parsed(line: str) -> tuple[int, int]:
+    second, time_ms = line.split(",")
+    return int(second), int(time_ms)
+
+
+def windows_of_lines(env: StreamExecutionEnvironment, files: Path, collected: Collected) -> None:
+    """Lines per ten seconds. Out of order by as much as one file may be ahead of another."""
+    (
+        env.add_source(FileSource.text(str(files)), "lines")
+        .map(parsed)
+        .assign_timestamps_and_watermarks(by_field(1, LINES * 1000))
+        .map(lambda line: (line[0] // 10 * 10, 1))
+        .key_by(lambda pair: pair[0])
+        .window(TumblingEventTimeWindows.of(Time.seconds(10)))
+        .reduce(lambda a, b: (a[0], a[1] + b[1]))
+        .sink_to(collected.sink())
+    )
+
+
+def epochs(job_dir: Path) -> list[int]:
+    """The epochs that Spark has committed."""
+    return sorted(int(path.name) for path in (job_dir / "spark" / "commits").iterdir() if path.name.isdigit())
+
+
+def test_a_small_collection_takes_one_epoch(spark: SparkSession, tmp_path: Path) -> None:
+    with collecting() as collected:
+        env = environment(tmp_path / "job")
+        env.from_collection([("a", 1), ("b", 2), ("a", 3)]).key_by(lambda e: e[0]).sum(1).sink_to(collected.sink())
+        client = env.execute_async("small")
+        client.get_job_execution_result().result()
+    assert sorted(collected.rows["out"]) == [("a", 1), ("a", 4), ("b", 2)]
+    assert epochs(tmp_path / "job") == [0]
+    assert client.get_job_status().result() is JobStatus.FINISHED
+
+
+def test_a_file_job_ends_with_the_end_of_its_input(spark: SparkSession, tmp_path: Path, files: Path) -> None:
+    with collecting() as collected:
+        env = environment(tmp_path / "job", flinkish__epoch__max_records_per_source=1)
+        windows_of_lines(env, files, collected)
+        env.execute("files")
+    assert dict(collected.rows["out"]) == WINDOWS
+    assert len(collected.rows["out"]) == len(WINDOWS)
+
+
+def test_without_bounds_on_epochs_a_file_job_takes_one(spark: SparkSession, tmp_path: Path, files: Path) -> None:
+    with collecting() as collected:
+        unlimited = {
+            "flinkish__epoch__max_records_per_source": 2**60,
+            "flinkish__epoch__max_bytes_per_source": 2**60,
+        }
+        env = environment(tmp_path / "job", **unlimited)
+        windows_of_lines(env, files, collected)
+        env.execute("files at once")
+    assert dict(collected.rows["out"]) == WINDOWS
+    assert epochs(tmp_path / "job") == [0]
+
+
+@pytest.mark.parametrize("phase", [Phase.SINK_PREPARED, Phase.METADATA_COMMITTED])
+def test_the_last_epoch_stays_the_last_one_when_it_is_replayed(
+    spark: SparkSession, tmp_path: Path, files: Path, phase: Phase
+) -> None:
+    job_dir = tmp_path / "job"
+    failed: list[int] = []
+
+    def fail(at: Phase, details: dict[str, Any]) -> None:
+        if at is phase and not failed and (job_dir / "end-of-input.json").exists():
+            failed.append(details["epoch"])
+            raise OSError("the driver's disk is gone")
+
+    with collecting() as collected:
+        for attempt in range(2):
+            env = environment(job_dir)
+            windows_of_lines(env, files, collected)
+            set_hook(fail)
+            try:
+                if attempt == 0:
+                    with pytest.raises(FlinkishError, match="the driver's disk is gone"):
+                        env.execute("replayed")
+                else:
+                    env.execute("replayed")
+            finally:
+                set_hook(None)
+    assert failed
+    assert sorted(collected.rows["out"]) == sorted(WINDOWS.items())
+    assert (job_dir / "finished.json").exists()
+
+
+def test_a_finished_job_returns_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    with collecting() as collected:
+        for _ in range(2):
+            env = environment(tmp_path / "job")
+            env.from_collection([1, 2, 3]).key_by(lambda n: n % 2).sum().sink_to(collected.sink())
+            env.execute("once")
+    assert sorted(collected.rows["out"]) == [1, 2, 4]
+    assert epochs(tmp_path / "job") == [0]

@@ -1,0 +1,192 @@
+"""A job that is started again on its directory goes on from the last committed epoch; what may not go on is told."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from flinkish.common import JobStatus, WatermarkStrategy
+from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.datastream import DataStream, StreamExecutionEnvironment
+from flinkish.errors import FencedError, IncompatibleJobError, UserCodeError
+from tests.integration.engine.collecting import Collected, collecting, environment
+from tests.support.processes import wait_until
+
+TIMEOUT_S = 120
+
+
+def numbers(env: StreamExecutionEnvironment, count: int | None = None, per_epoch: int = 20) -> DataStream:
+    source = DataGeneratorSource(lambda i: i, count, records_per_epoch=per_epoch, splits=2)
+    return env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+
+
+def counted(stream: DataStream, keys: int = 7) -> DataStream:
+    """(key, how many so far)."""
+    pairs = stream.map(lambda n: (n % keys, 1))
+    return pairs.key_by(lambda p: p[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid("counts")
+
+
+def run_until(env: StreamExecutionEnvironment, rows: list[Any], count: int) -> Any:
+    """Start the job, cancel it when there are so many rows; the client."""
+    client = env.execute_async("counting")
+    try:
+        wait_until(lambda: len(rows) >= count or client.get_job_execution_result().done(), TIMEOUT_S, "results")
+    finally:
+        client.cancel().result(TIMEOUT_S)
+    client.get_job_execution_result().result(TIMEOUT_S)
+    return client
+
+
+def assert_each_count_once(rows: list[tuple[Any, int]]) -> None:
+    """Per key 1, 2, 3, ...: nothing lost, nothing twice, state kept."""
+    by_key = defaultdict(list)
+    for key, count in rows:
+        by_key[key].append(count)
+    for key, counts in by_key.items():
+        assert counts == list(range(1, len(counts) + 1)), f"key {key}"
+
+
+def test_a_cancelled_job_ends_after_its_epoch_and_goes_on_when_started_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with collecting() as collected:
+        rows, before = collected.rows["out"], 0
+        for _ in range(3):
+            env = environment(tmp_path / "job")
+            counted(numbers(env)).sink_to(collected.sink())
+            client = run_until(env, rows, before + 40)
+            assert client.get_job_status().result() is JobStatus.CANCELED
+            assert len(rows) % 20 == 0
+            before = len(rows)
+    assert_each_count_once(rows)
+
+
+def test_another_limit_of_an_epoch_does_not_shift_generated_sources(spark: SparkSession, tmp_path: Path) -> None:
+    with collecting() as collected:
+        rows, before = collected.rows["out"], 0
+        for limit in (7, 10, 3):
+            env = environment(tmp_path / "job", flinkish__epoch__max_records_per_source=limit)
+            source = DataGeneratorSource(lambda i: i, splits=2)
+            stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+            stream.map(lambda n: n).sink_to(collected.sink())
+            run_until(env, rows, before + 28)
+            before = len(rows)
+    assert sorted(rows) == list(range(len(rows)))
+
+
+def test_a_failing_function_is_told_with_its_traceback_first_and_mended_the_job_goes_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def poisoned(pair: tuple[int, int]) -> tuple[int, int]:
+        if pair[1] == 30:
+            raise ValueError("no thirty, please")
+        return pair
+
+    with collecting() as collected:
+        env = environment(tmp_path / "job")
+        bad = counted(numbers(env, 300)).key_by(lambda p: p[0]).map(poisoned).uid("poisoned").name("Poison")
+        bad.sink_to(collected.sink())
+        with pytest.raises(UserCodeError) as caught:
+            env.execute("poisoned job")
+        text = str(caught.value)
+        assert text.startswith("Traceback")
+        assert text.index("no thirty, please") < text.index("uid poisoned")
+        assert "raise ValueError" in text
+        assert "key " in text and "epoch " in text and "Poison" in text
+        assert "poisoned job" in text
+        got = len(collected.rows["out"])
+        assert 0 < got < 300
+        env = environment(tmp_path / "job")
+        good = counted(numbers(env, 300)).key_by(lambda p: p[0]).map(lambda p: p).uid("poisoned").name("Poison")
+        good.sink_to(collected.sink())
+        env.execute("poisoned job")
+    assert len(collected.rows["out"]) == 300
+    assert_each_count_once(collected.rows["out"])
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_the_state_of_200_000_keys_is_kept_over_epochs_and_read_by_fresh_tasks(
+    spark: SparkSession, tmp_path: Path, backend: str
+) -> None:
+    keys, per_epoch = 200_000, 100_000
+    with collecting() as collected:
+        rows, before = collected.rows["out"], 0
+        for _ in range(2):
+            env = environment(tmp_path / "job", state__backend__type=backend)
+            source = DataGeneratorSource(lambda r: [i % keys for i in r], records_per_epoch=per_epoch, of_list=True)
+            stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+            counted(stream, keys).filter(lambda p: p[0] % 5_000 == 0).sink_to(collected.sink())
+            run_until(env, rows, before + 60)
+            before = len(rows)
+    assert len({key for key, _ in rows}) == keys // 5_000
+    assert_each_count_once(rows)
+
+
+def test_a_second_driver_on_the_same_directory_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    def job(collected: Collected) -> StreamExecutionEnvironment:
+        env = environment(tmp_path / "job")
+        counted(numbers(env)).sink_to(collected.sink())
+        return env
+
+    with collecting() as collected:
+        first = job(collected).execute_async("first")
+        try:
+            with pytest.raises(FencedError, match=r"another driver \(process \d+ on .*one driver per job directory"):
+                job(collected).execute("second")
+            wait_until(lambda: len(collected.rows["out"]) >= 20, TIMEOUT_S, "results of the first")
+        finally:
+            first.cancel().result(TIMEOUT_S)
+        first.get_job_execution_result().result(TIMEOUT_S)
+
+
+def test_a_program_that_changed_its_state_is_refused_and_says_what_differs(spark: SparkSession, tmp_path: Path) -> None:
+    def job(uid: str = "counts", parallelism: int = 2, splits: int = 2) -> None:
+        env = environment(tmp_path / "job", parallelism__default=parallelism)
+        source = DataGeneratorSource(lambda i: i, 10, splits=splits)
+        stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+        counted(stream).uid(uid).sink_to(collected.sink())
+        env.execute("changing")
+
+    with collecting() as collected:
+        job()
+        with pytest.raises(IncompatibleJobError, match=r"'counts' is gone; operator 'sums' is new.*take a savepoint"):
+            job("sums")
+        with pytest.raises(IncompatibleJobError, match="parallelism of 'counts' was 2 and is 4"):
+            job(parallelism=4)
+        with pytest.raises(IncompatibleJobError, match=r"sources were \['numbers \(2 splits\)'\]"):
+            job(splits=3)
+
+
+def test_a_stateless_operator_may_be_added_to_a_chain(spark: SparkSession, tmp_path: Path) -> None:
+    with collecting() as collected:
+        rows = collected.rows["out"]
+        env = environment(tmp_path / "job")
+        counted(numbers(env)).sink_to(collected.sink())
+        run_until(env, rows, 20)
+        before = len(rows)
+        env = environment(tmp_path / "job")
+        counted(numbers(env).map(lambda n: n)).filter(lambda p: True).map(lambda p: p).sink_to(collected.sink())
+        run_until(env, rows, before + 1)
+    assert_each_count_once(rows)
+
+
+def test_two_jobs_of_one_session_run_at_the_same_time(spark: SparkSession, tmp_path: Path) -> None:
+    with collecting() as collected:
+        clients = []
+        for name in ("a", "b"):
+            env = environment(tmp_path / name)
+            counted(numbers(env)).sink_to(collected.sink(name))
+            clients.append(env.execute_async(name))
+        try:
+            wait_until(lambda: min(len(collected.rows[n]) for n in "ab") >= 40, TIMEOUT_S, "results of both")
+        finally:
+            for client in clients:
+                client.cancel()
+        for client in clients:
+            client.get_job_execution_result().result(TIMEOUT_S)
+    for name in ("a", "b"):
+        assert_each_count_once(collected.rows[name])
