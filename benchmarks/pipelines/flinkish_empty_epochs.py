@@ -1,0 +1,106 @@
+"""flinkish's twin of the bare query in `benchmarks.empty_epochs`: a source that is silent, and keyed operators with
+processing-time timers in a row, so that every channel is called in every epoch."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import tempfile
+import time
+from typing import Any
+
+from benchmarks import spark_settings
+from benchmarks.empty_epochs import CHANNELS, argument_parser, figures
+from benchmarks.pipelines.dict_sink import DictSink
+from flinkish.common import Configuration, Types, WatermarkStrategy
+from flinkish.common.job_status import JobStatus
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.core.source import GeneratedBatch, GeneratedSource
+from flinkish.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+from flinkish.runtime.epoch_report import EpochReport
+
+
+class SilentSource(GeneratedSource):
+    """Never has a record."""
+
+    @property
+    def bounded(self) -> bool:
+        """No end."""
+        return False
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        """Anything."""
+        return Types.PICKLED_BYTE_ARRAY()
+
+    @property
+    def splits(self) -> int:
+        """One."""
+        return 1
+
+    def read(self, split: int, tick: int, max_records: int) -> GeneratedBatch:
+        """Nothing."""
+        return GeneratedBatch([], None, False)
+
+
+class Reminder(KeyedProcessFunction):
+    """May register processing-time timers, so its channels are called without data."""
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        """Remind a second later."""
+        ctx.timer_service().register_processing_time_timer(ctx.timer_service().current_processing_time() + 1000)
+        yield value
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        """Nothing to add."""
+        return ()
+
+
+class Ends:
+    """When the epochs ended."""
+
+    def __init__(self) -> None:
+        self.ended_s: list[float] = []
+
+    def epoch_done(self, report: EpochReport) -> None:
+        """Called after each epoch."""
+        self.ended_s.append(time.perf_counter())
+
+    def job_done(self, status: JobStatus) -> None:
+        """Nothing to do."""
+
+
+def epochs_ms(operators: int, epochs: int, warm_up: int) -> dict[str, float]:
+    """Run one job for `warm_up + epochs` epochs."""
+    configuration = Configuration()
+    configuration.set_string("flinkish.heartbeat.interval", "0 ms")
+    configuration.set_string("flinkish.job.dir", tempfile.mkdtemp(prefix="flinkish-empty-epochs-"))
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(2)
+    env.set_max_parallelism(CHANNELS)
+    stream: Any = env.from_source(SilentSource(), WatermarkStrategy.no_watermarks(), "silence")
+    for _ in range(operators):
+        stream = stream.key_by(lambda value: value).process(Reminder())
+    stream.sink_to(DictSink())
+    client = env.execute_async(f"empty-epochs-{operators}")
+    ends = Ends()
+    client.run.observers.append(ends)  # type: ignore[attr-defined]
+    result = client.get_job_execution_result()
+    while len(ends.ended_s) < warm_up + epochs + 1 and not result.done():
+        time.sleep(0.05)
+    client.cancel()
+    result.result()
+    return figures([1000 * (later - earlier) for earlier, later in itertools.pairwise(ends.ended_s)][warm_up:])
+
+
+def main() -> None:
+    """Print one line of JSON: figures per count of operators."""
+    options = argument_parser().parse_args()
+    spark = spark_settings.session("flinkish empty epochs")
+    measured = {str(n): epochs_ms(n, options.epochs, options.warm_up) for n in options.operators}
+    spark.stop()
+    print(json.dumps(measured), flush=True)
+
+
+if __name__ == "__main__":
+    main()
