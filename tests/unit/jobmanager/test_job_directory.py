@@ -1,0 +1,140 @@
+"""What a job directory keeps: one owner, one program, whole files."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.errors import FencedError, IncompatibleJobError, OperationError
+from flinkish.jobmanager.job_directory import OWNER_TIMEOUT_S, JobDirectory, local_path
+
+
+def owner(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "owner.json").read_text()))
+
+
+def set_owner(folder: Path, **changes: Any) -> None:
+    (folder / "owner.json").write_text(json.dumps({**owner(folder), **changes}))
+
+
+def test_a_directory_is_made_and_claimed(tmp_path: Path) -> None:
+    directory = JobDirectory(str(tmp_path / "a" / "b"))
+    directory.claim("shop")
+    found = owner(tmp_path / "a" / "b")
+    assert (found["pid"], found["host"]) == (os.getpid(), socket.gethostname())
+
+
+def test_a_directory_whose_owner_lives_is_refused_and_the_owner_is_named(tmp_path: Path) -> None:
+    JobDirectory(str(tmp_path)).claim("shop")
+    with pytest.raises(FencedError) as caught:
+        JobDirectory(str(tmp_path)).claim("other")
+    assert str(caught.value) == (
+        f"another driver (process {os.getpid()} on {socket.gethostname()}) runs a job in this directory "
+        f"[job 'other', directory {tmp_path}]; expected one driver per job directory; "
+        "stop the other driver, or give this job a directory of its own (flinkish.job.dir)"
+    )
+
+
+def test_a_directory_that_was_released_can_be_claimed(tmp_path: Path) -> None:
+    first = JobDirectory(str(tmp_path))
+    first.claim("shop")
+    first.release()
+    JobDirectory(str(tmp_path)).claim("shop")
+
+
+def test_a_directory_whose_owner_is_dead_can_be_claimed(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    JobDirectory(str(tmp_path)).claim("shop")
+    set_owner(tmp_path, pid=ended.pid)
+    JobDirectory(str(tmp_path)).claim("shop")
+
+
+def test_a_process_that_only_has_the_same_number_is_not_the_owner(tmp_path: Path) -> None:
+    JobDirectory(str(tmp_path)).claim("shop")
+    set_owner(tmp_path, started="1")
+    JobDirectory(str(tmp_path)).claim("shop")
+
+
+def test_an_owner_on_another_host_is_alive_as_long_as_it_renews_its_claim(tmp_path: Path) -> None:
+    JobDirectory(str(tmp_path)).claim("shop")
+    set_owner(tmp_path, host="elsewhere")
+    with pytest.raises(FencedError, match="on elsewhere"):
+        JobDirectory(str(tmp_path)).claim("shop")
+    set_owner(tmp_path, renewed_s=time.time() - OWNER_TIMEOUT_S - 1)
+    JobDirectory(str(tmp_path)).claim("shop")
+
+
+def test_a_driver_that_was_taken_over_learns_it_and_does_not_take_the_directory_back(tmp_path: Path) -> None:
+    first, second = JobDirectory(str(tmp_path)), JobDirectory(str(tmp_path))
+    first.claim("shop")
+    set_owner(tmp_path, released=True)
+    second.claim("shop")
+    with pytest.raises(FencedError) as caught:
+        first.check_owner("shop")
+    assert f"the driver {os.getpid()} on {socket.gethostname()} has taken over this job directory" in str(caught.value)
+    with pytest.raises(FencedError):
+        first.renew("shop")
+    first.release()
+    second.check_owner("shop")
+    assert not owner(tmp_path).get("released")
+
+
+def test_another_process_can_work_on_behalf_of_the_owner(tmp_path: Path) -> None:
+    first = JobDirectory(str(tmp_path))
+    first.claim("shop")
+    JobDirectory(str(tmp_path), first.token).check_owner("shop")
+    with pytest.raises(FencedError):
+        JobDirectory(str(tmp_path), "somebody").check_owner("shop")
+
+
+def test_files_are_whole_and_have_a_version(tmp_path: Path) -> None:
+    directory = JobDirectory(str(tmp_path))
+    assert directory.read("a.json") is None
+    directory.write("a.json", {"b": [1, 2]})
+    assert directory.read("a.json") == {"version": 1, "b": [1, 2]}
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+    directory.delete("a.json")
+    directory.delete("a.json")
+    assert directory.read("a.json") is None
+
+
+def test_files_are_found_by_their_names_in_order(tmp_path: Path) -> None:
+    directory = JobDirectory(str(tmp_path))
+    for name in ("report-2.json", "report-1.json", "job.json"):
+        directory.write(name, {})
+    (tmp_path / ".report-3.json.token").write_text("half")
+    assert directory.names("report-", ".json") == ["report-1.json", "report-2.json"]
+
+
+def test_a_file_that_is_broken_is_named(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text('{"job_id": ')
+    with pytest.raises(OperationError) as caught:
+        JobDirectory(str(tmp_path)).job_id()
+    message = str(caught.value)
+    assert message.startswith("the file job.json cannot be read: ")
+    assert f"[job directory {tmp_path}]" in message and "start the job in a new directory from a savepoint" in message
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OperationError) as caught:
+        JobDirectory(str(tmp_path / "file" / "job"))
+    assert str(caught.value).startswith("the job directory cannot be created: ")
+    assert f"[{tmp_path / 'file' / 'job'}]" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "local"),
+    [("/a/b", "/a/b"), ("a/b", "a/b"), ("file:/a", "/a"), ("file:///a", "/a"), ("s3://bucket/a", None)],
+)
+def test_paths_with_and_without_a_scheme(path: str, local: str | None) -> None:
+    assert local_path(path) == local

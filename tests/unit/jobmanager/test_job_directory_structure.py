@@ -1,0 +1,83 @@
+"""A program that no longer fits the state in its job directory is refused, with what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.print_sink import PrintSink
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.errors import IncompatibleJobError
+from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.jobmanager.job_directory import JobDirectory
+from flinkish.jobmanager.settings import job_settings
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.spark.addressing import partitions_of
+
+
+def job(
+    uid: str = "counts",
+    source_uid: str = "events",
+    parallelism: int = 2,
+    max_parallelism: int = 4,
+    more: bool = False,
+    function: Callable[[Any], Any] = abs,
+) -> JobDescriptor:
+    configuration = Configuration()
+    configuration.set_string("parallelism.default", str(parallelism))
+    configuration.set_string("pipeline.max-parallelism", str(max_parallelism))
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    source = DataGeneratorSource(function, 10)
+    events = env.from_source(source, WatermarkStrategy.no_watermarks(), "events").uid(source_uid)
+    counts = events.map(function).uid("mapped").key_by(function).sum(0).uid(uid)
+    if more:
+        counts = counts.key_by(function).sum(0).uid("again")
+    counts.sink_to(PrintSink()).uid("sink")
+    graph = env._graph
+    return JobGraphGenerator(graph, job_settings(configuration), True).generate("00" * 16, "shop")
+
+
+def check(folder: Path, found: JobDescriptor) -> bool:
+    """As at each start: compare, then remember."""
+    directory = JobDirectory(str(folder))
+    first = directory.check_compatible(found, partitions_of(found))
+    directory.remember_structure(found, partitions_of(found))
+    return first
+
+
+def test_the_first_program_is_remembered_and_the_same_one_goes_on(tmp_path: Path) -> None:
+    assert check(tmp_path, job()) is True
+    assert check(tmp_path, job()) is False
+    assert JobDirectory(str(tmp_path)).job_id() == "00" * 16
+
+
+def test_other_functions_are_no_other_structure(tmp_path: Path) -> None:
+    check(tmp_path, job())
+    assert check(tmp_path, job(function=str)) is False
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"uid": "sums"}, "operator 'counts' is gone; operator 'sums' is new"),
+        ({"more": True}, "operator 'again' is new"),
+        ({"max_parallelism": 8}, "max_parallelism of 'counts' was 4 and is 8"),
+        ({"parallelism": 1}, "parallelism of 'counts' was 2 and is 1"),
+        ({"source_uid": "clicks"}, "the sources were ['events"),
+    ],
+)
+def test_an_incompatible_change_is_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    check(tmp_path, job())
+    with pytest.raises(IncompatibleJobError) as caught:
+        check(tmp_path, job(**changes))
+    message = str(caught.value)
+    assert message.startswith("the program differs from the one that wrote this job directory: ")
+    assert said in message
+    assert f"[job 'shop', directory {tmp_path}]" in message
+    assert "take a savepoint with the old program and start the new one from it" in message
+    assert check(tmp_path, job()) is False, "what was remembered is still there"
