@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.errors import FlinkishError
-from flinkish.jobmanager.epoch_listeners import EpochListener, StopQuery, listener_of
+from flinkish.jobmanager.epoch_listeners import STOP_MARK, EpochListener, StopQuery, listener_of
 from flinkish.jobmanager.remote_reports import far_side
 from flinkish.runtime.phases import Phase, passed
+from flinkish.spark.failures import translate
 from flinkish.spark.sink_stage import EpochRunner
 from flinkish.spark.worker import Deployment, announce_epoch, failures_marked
-
-#: Text by which a query that was ended on purpose is known.
-STOP_MARK = "flinkish-stop-query"
 
 
 @dataclass(frozen=True)
@@ -34,9 +31,10 @@ class EpochFunction:
                 self._run_apart(frame, epoch)
         except StopQuery:
             raise RuntimeError(STOP_MARK) from None
-        except FlinkishError:
+        except Exception as error:
+            # typed here, where the error itself is known: Spark hands on only its text
             with failures_marked():
-                raise
+                raise translate(error, f"epoch {epoch}") from error
 
     def _run_here(self, listener: EpochListener, frame: Any, epoch: int) -> None:
         listener.before_epoch(epoch)

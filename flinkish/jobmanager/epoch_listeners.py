@@ -6,9 +6,13 @@ job id. In a process without one it works on its own and leaves the reports in t
 
 from __future__ import annotations
 
+import logging
 from typing import Protocol
 
 from flinkish.runtime.epoch_report import EpochReport
+
+#: Text by which a query that was ended on purpose is known.
+STOP_MARK = "flinkish-stop-query"
 
 
 class EpochListener(Protocol):
@@ -19,6 +23,16 @@ class EpochListener(Protocol):
 
     def after_epoch(self, report: EpochReport) -> None:
         """All of the epoch is done, only Spark's own commit is left."""
+
+
+class _Quiet(logging.Filter):
+    """py4j logs whatever a callback raises, with its traceback. What ends a query on purpose is no error."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and STOP_MARK in str(record.exc_info[1]))
+
+
+logging.getLogger("py4j.clientserver").addFilter(_Quiet())
 
 
 class StopQuery(Exception):

@@ -15,8 +15,8 @@ from flinkish.common.job_id import JobID
 from flinkish.core.source import DataFrameSource, GeneratedSource, Source
 from flinkish.errors import SavepointError
 from flinkish.jobmanager import epoch_listeners
-from flinkish.jobmanager.epoch_function import STOP_MARK, EpochFunction
-from flinkish.jobmanager.epoch_listeners import StopQuery
+from flinkish.jobmanager.epoch_function import EpochFunction
+from flinkish.jobmanager.epoch_listeners import STOP_MARK, StopQuery
 from flinkish.jobmanager.job_directory import JobDirectory
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.query_inputs import keep_heartbeat, keep_tick_size, position_after

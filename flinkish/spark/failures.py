@@ -58,11 +58,11 @@ _KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
 def translate(error: BaseException, where: str) -> FlinkishError:
     """The typed error for whatever a query or a batch job raised."""
     if isinstance(error, FlinkishError):
-        return error
+        return _located(error, where)
     text = _text(error)
     typed = typed_failure(text)
     if typed is not None:
-        return typed
+        return _located(typed, where)
     for pattern, kind, what, hint in _KNOWN:
         if re.search(pattern, text, re.DOTALL):
             translated = kind(f"{what}: {_first_lines(text)}", where=where, hint=hint)
@@ -71,6 +71,12 @@ def translate(error: BaseException, where: str) -> FlinkishError:
         translated = OperationError(f"the Spark query failed: {_first_lines(text)}", where=where)
     translated.__cause__ = error
     return translated
+
+
+def _located(error: FlinkishError, where: str) -> FlinkishError:
+    if where not in error.where:
+        error.where = "; ".join(part for part in (where, error.where) if part)
+    return error
 
 
 def _text(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from flinkish.common import JobStatus, WatermarkStrategy
 from flinkish.connectors.data_generator import DataGeneratorSource
-from flinkish.datastream import DataStream, StreamExecutionEnvironment
+from flinkish.datastream import DataStream, KeyedProcessFunction, StreamExecutionEnvironment
 from flinkish.errors import FencedError, IncompatibleJobError, UserCodeError
 from tests.integration.engine.collecting import Collected, collecting, environment
 from tests.support.processes import wait_until
@@ -28,6 +29,18 @@ def counted(stream: DataStream, keys: int = 7) -> DataStream:
     """(key, how many so far)."""
     pairs = stream.map(lambda n: (n % keys, 1))
     return pairs.key_by(lambda p: p[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid("counts")
+
+
+class Mended(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        yield value
+
+
+class Poisoned(Mended):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        if value == (0, 30):
+            raise ValueError("no thirty, please")
+        yield value
 
 
 def run_until(env: StreamExecutionEnvironment, rows: list[Any], count: int) -> Any:
@@ -81,14 +94,9 @@ def test_another_limit_of_an_epoch_does_not_shift_generated_sources(spark: Spark
 def test_a_failing_function_is_told_with_its_traceback_first_and_mended_the_job_goes_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    def poisoned(pair: tuple[int, int]) -> tuple[int, int]:
-        if pair[1] == 30:
-            raise ValueError("no thirty, please")
-        return pair
-
     with collecting() as collected:
         env = environment(tmp_path / "job")
-        bad = counted(numbers(env, 300)).key_by(lambda p: p[0]).map(poisoned).uid("poisoned").name("Poison")
+        bad = counted(numbers(env, 300)).key_by(lambda p: p[0]).process(Poisoned()).uid("poisoned").name("Poison")
         bad.sink_to(collected.sink())
         with pytest.raises(UserCodeError) as caught:
             env.execute("poisoned job")
@@ -96,12 +104,12 @@ def test_a_failing_function_is_told_with_its_traceback_first_and_mended_the_job_
         assert text.startswith("Traceback")
         assert text.index("no thirty, please") < text.index("uid poisoned")
         assert "raise ValueError" in text
-        assert "key " in text and "epoch " in text and "Poison" in text
+        assert "key 0" in text and "epoch " in text and "Poison" in text
         assert "poisoned job" in text
         got = len(collected.rows["out"])
         assert 0 < got < 300
         env = environment(tmp_path / "job")
-        good = counted(numbers(env, 300)).key_by(lambda p: p[0]).map(lambda p: p).uid("poisoned").name("Poison")
+        good = counted(numbers(env, 300)).key_by(lambda p: p[0]).process(Mended()).uid("poisoned").name("Poison")
         good.sink_to(collected.sink())
         env.execute("poisoned job")
     assert len(collected.rows["out"]) == 300
