@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.errors import FencedError, IncompatibleJobError, OperationError
+from flinkish.errors import FencedError, OperationError
 from flinkish.jobmanager.job_directory import OWNER_TIMEOUT_S, JobDirectory, local_path
 
 
