@@ -15,9 +15,10 @@ from flinkish.core.source import GeneratedSource
 from flinkish.errors import ProgramError
 from flinkish.runtime.buffer import Buffer, decode
 from flinkish.runtime.clock import Clock, SystemClock
-from flinkish.runtime.committing import CommitReport, commit_buffers, is_sink_vertex
+from flinkish.runtime.committing import commit_buffers, is_sink_vertex
 from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_report import EpochReport, sum_up
+from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.source_task import read_generated
 from flinkish.runtime.task import EpochStamp, Row
@@ -32,6 +33,8 @@ class StateStore:
 
     channels: dict[_ChannelId, tuple[bytes, bytes | None]] = field(default_factory=dict)
     next_epoch: int = 0
+    #: processing time of the next epoch, once it was tried: it is the same when it is tried again
+    planned_time_ms: int | None = None
     finished: bool = False
 
 
@@ -86,8 +89,28 @@ class MiniCluster:
         return reports
 
     def run_epoch(self) -> EpochReport:
-        """One epoch, all or nothing."""
-        stamp = EpochStamp(self.store.next_epoch, self._clock.now_ms())
+        """One epoch, all or nothing. After a failure, the next call tries the same epoch again with functions that have
+        not run; so does another MiniCluster on the same store."""
+        try:
+            report = self._run_epoch(self._plan())
+        except BaseException:
+            self.dispose()
+            raise
+        if self.store.finished:
+            self.dispose()
+        return report
+
+    def dispose(self) -> None:
+        """Close all functions that are still open: the job has ended, or will not go on here."""
+        self._task_manager.dispose()
+
+    def _plan(self) -> EpochStamp:
+        if self.store.planned_time_ms is None:
+            self.store.planned_time_ms = self._clock.now_ms()
+        passed(Phase.PLANNED, epoch=self.store.next_epoch)
+        return EpochStamp(self.store.next_epoch, self.store.planned_time_ms)
+
+    def _run_epoch(self, stamp: EpochStamp) -> EpochReport:
         rows: list[Row] = []
         written: dict[_ChannelId, tuple[bytes, bytes | None]] = {}
         for level in range(self.job.levels + 1):
@@ -97,11 +120,15 @@ class MiniCluster:
             else:
                 rows = self._run_level(vertices, rows, stamp, written)
         tasks = [TaskReport.decode(data) for vertex, _, data in rows if vertex == REPORT_VERTEX]
-        commits = self._commit((decode(data) for vertex, _, data in rows if is_sink_vertex(vertex)), stamp)
+        buffers = [decode(data) for vertex, _, data in rows if is_sink_vertex(vertex)]
+        end_of_input = sum_up(self.job, stamp.epoch, stamp.time_ms, tasks, ()).end_of_input
+        commits = commit_buffers(self.job, buffers, stamp.epoch, end_of_input)
+        report = sum_up(self.job, stamp.epoch, stamp.time_ms, tasks, commits)
         self.store.channels.update(written)
         self.store.next_epoch += 1
-        report = sum_up(self.job, stamp.epoch, stamp.time_ms, tasks, commits)
+        self.store.planned_time_ms = None
         self.store.finished = report.end_of_input
+        passed(Phase.METADATA_COMMITTED, epoch=stamp.epoch)
         return report
 
     def _read_sources(self, vertices: Iterable[VertexDescriptor], stamp: EpochStamp) -> list[Row]:
@@ -151,6 +178,3 @@ class MiniCluster:
         if result is not None:
             written[identity] = (result.header.encode(), result.body if result.body_written else body)
         return rows
-
-    def _commit(self, buffers: Iterable[Buffer], stamp: EpochStamp) -> list[CommitReport]:
-        return commit_buffers(self.job, buffers, stamp.epoch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import traceback
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from flinkish.errors import FlinkishError, UserCodeError
 from flinkish.runtime.operator import StreamOperator
 
-_OWN_ROOT = str(Path(__file__).resolve().parent.parent)
+_OWN_ROOT = str(Path(__file__).resolve().parent.parent) + os.sep
 _KEY_LENGTH = 200
 
 
@@ -64,14 +65,10 @@ def _key(operator: StreamOperator) -> str:
 
 
 def _user_traceback(error: BaseException) -> list[str]:
-    """The traceback from the first frame on that is not ours."""
+    """The traceback from the first frame on that is not ours; ours behind it are what user code called."""
     entries = traceback.extract_tb(error.__traceback__)
-    start = 0
-    for index, entry in enumerate(entries):
-        if str(entry.filename).startswith(_OWN_ROOT):
-            start = index + 1
-    if start >= len(entries):
-        start = 0
+    foreign = (index for index, entry in enumerate(entries) if not entry.filename.startswith(_OWN_ROOT))
+    start = next(foreign, 0)
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(entries[start:])]
     return [*lines, *traceback.format_exception_only(type(error), error)]
 

@@ -16,6 +16,7 @@ from flinkish.runtime.metric_group import TaskMetricGroup
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactory, StreamOperator
 from flinkish.runtime.partitioners import Sender
 from flinkish.runtime.record_writer import Emit, RecordWriter
+from flinkish.runtime.state.detach import COPIERS, detached
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
 
@@ -92,11 +93,18 @@ def _own_copy(descriptor: OperatorDescriptor) -> OperatorFactory:
 
 
 def _deliver(targets: list[Collect], values: list[Any], timestamps: list[int] | None) -> None:
-    """All but the last get copies: an operator owns the lists it is given."""
-    for target in targets[1:]:
-        target(list(values), None if timestamps is None else list(timestamps))
+    """In their order. All but the last get copies: an operator owns the lists it is given, and a function that changes
+    its argument must not change what others get (in Flink, a serializer stands between them)."""
+    for target in targets[:-1]:
+        target(_copies(values), None if timestamps is None else list(timestamps))
     if targets:
-        targets[0](values, timestamps)
+        targets[-1](values, timestamps)
+
+
+def _copies(values: list[Any]) -> list[Any]:
+    if any(map(COPIERS.__getitem__, set(map(type, values)))):
+        return list(map(detached, values))
+    return list(values)
 
 
 class OperatorChain:
@@ -119,7 +127,7 @@ class OperatorChain:
         self.states = {descriptor.uid: OperatorState() for descriptor in vertex.operators}
         self.metrics = {descriptor.uid: TaskMetricGroup() for descriptor in vertex.operators}
         self.writers: list[RecordWriter] = []
-        self._opened: list[StreamOperator] = []
+        self._closed = False
         self._disposed = False
         self._split = ""
         self._split_watermarks: dict[str, list[int]] = {}
@@ -186,8 +194,6 @@ class OperatorChain:
         """Initialize and open, from the last operator to the first."""
         for operator in reversed(self.operators):
             operator.initialize_state()
-        for operator in reversed(self.operators):
-            self._opened.append(operator)
             operator.open()
 
     def begin(self, epoch: int, channel: int, now_ms: int, watermark_ms: int, saved: dict[str, Any]) -> None:
@@ -199,7 +205,8 @@ class OperatorChain:
             info.end_of_input = False
             if descriptor.parent < 0:
                 info.watermark_ms = watermark_ms
-            value, output_watermark_ms = saved.get(descriptor.uid, (None, watermark_ms))
+            # an operator comes after the one that feeds it, which has announced its own watermark by now
+            value, output_watermark_ms = saved.get(descriptor.uid, (None, info.watermark_ms))
             operator.restore_channel(value)
             self._announce(operator, output_watermark_ms)
         for operator in self.operators:
@@ -242,6 +249,11 @@ class OperatorChain:
             operator.begin_split(split)
             self._announce(operator, before[index] if before else MIN_TIMESTAMP_MS)
 
+    def mark_active(self) -> None:
+        """The current origin has records, whatever the chain makes of them."""
+        for writer in self.writers:
+            writer.mark_active()
+
     def process_watermark(self, watermark_ms: int) -> None:
         """The combined watermark of the inputs rose."""
         self.head.context.epoch.watermark_ms = watermark_ms
@@ -254,11 +266,12 @@ class OperatorChain:
             operator.finish()
 
     def close(self) -> None:
-        """Normal end, from the first operator to the last."""
+        """Normal end, from the first operator to the last; once, and not after `dispose`."""
+        if self._closed or self._disposed:
+            return
+        self._closed = True
         for operator in self.operators:
             operator.close()
-            if operator in self._opened:
-                self._opened.remove(operator)
 
     def dispose(self) -> None:
         """In any case, once; an error of one operator does not keep the others from being disposed of."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS
+from flinkish.errors import InternalError
 from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, encode
 from flinkish.runtime.channel_header import ChannelHeader
 from flinkish.runtime.deployment import REPORT_VERTEX, Channel, ChannelKind, JobDescriptor, VertexDescriptor
@@ -23,7 +24,7 @@ from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.operator_chain import OperatorChain
 from flinkish.runtime.operators.sink_writer import SinkWriterOperator, encode_committables
 from flinkish.runtime.report import TaskReport
-from flinkish.runtime.state.heap_keyed_state_backend import HeapKeyedStateBackend
+from flinkish.runtime.state.heap_keyed_state_backend import NO_KEY_GROUP, HeapKeyedStateBackend
 from flinkish.runtime.state.operator_state import decode_operator_states, encode_operator_states
 from flinkish.runtime.state.restore import take_in_rows
 
@@ -114,6 +115,13 @@ class Task:
         self._rows = []
         self.chain.discard()
 
+    def close(self) -> None:
+        """Normal end."""
+        try:
+            self.chain.close()
+        finally:
+            self.chain.dispose()
+
     def dispose(self) -> None:
         """Release everything."""
         self.chain.dispose()
@@ -160,7 +168,9 @@ class ChannelTask(Task):
         self, channel: Channel, header: ChannelHeader, load_body: Callable[[], bytes | None], stamp: EpochStamp
     ) -> None:
         """The next channel. Nothing is decoded yet."""
-        gate = InputGate(self.vertex.inputs, header.origins, header.watermark_ms, header.idle, stamp.time_ms)
+        gate = InputGate(
+            self.vertex.inputs, header.origins, header.watermark_ms, header.idle, stamp.time_ms, self.subtask
+        )
         self._share = _Share(channel, header, load_body, stamp, gate)
 
     @property
@@ -184,7 +194,9 @@ class ChannelTask(Task):
         if channel.kind is ChannelKind.KEY_GROUP and self.keyed_state is not None:
             self.keyed_state.activate(channel.number, share.load_body)
             self.keyed_state.set_timer_hint(header.next_event_timer_ms, header.next_processing_timer_ms)
-        elif self._subtask_state_token != header.token:
+        elif self.keyed_state is not None:
+            self._leave_key_groups(self.keyed_state)
+        if channel.kind is ChannelKind.SUBTASK and self._subtask_state_token != header.token:
             stored = decode_operator_states(share.load_body())
             for uid, state in self.chain.states.items():
                 state.restore(stored.get(uid, {}))
@@ -198,6 +210,12 @@ class ChannelTask(Task):
         self._time_ms = share.stamp.time_ms
         self.chain.begin(share.stamp.epoch, channel.number, share.stamp.time_ms, header.watermark_ms, header.saved)
         self.chain.begin_origin(self._origin)
+
+    @staticmethod
+    def _leave_key_groups(keyed_state: HeapKeyedStateBackend) -> None:
+        """On the subtask channel there is no keyed state, and no timer of the key group that was served last."""
+        keyed_state.activate(NO_KEY_GROUP, lambda: None)
+        keyed_state.set_timer_hint(None, None)
 
     def punctuate_processing_time(self) -> None:
         """Fire the processing-time timers that are due at the epoch's time."""
@@ -249,12 +267,24 @@ class ChannelTask(Task):
 
     def _snapshot(self, share: _Share) -> tuple[int | None, int | None, bytes | None, bool]:
         if share.channel.kind is ChannelKind.KEY_GROUP and self.keyed_state is not None:
+            self._check_operator_state()
             event_timer, processing_timer = self.keyed_state.next_timer_ms()
             written = self.keyed_state.changed() or bool(share.restored)
             return event_timer, processing_timer, self.keyed_state.snapshot() if written else None, written
         if share.restored or any(state.changed for state in self.chain.states.values()):
             return None, None, encode_operator_states(self.chain.states), True
         return None, None, None, False
+
+    def _check_operator_state(self) -> None:
+        """The subtask channel has been written already: what changes now would be lost with this worker."""
+        for uid, state in self.chain.states.items():
+            if state.changed:
+                raise InternalError(
+                    "operator state was changed while a key group was processed",
+                    where=f"task '{self.name}' (uid {uid})",
+                    expected="changes on the subtask channel only",
+                    hint="please report this",
+                )
 
     def post_commit(self, result: ChannelResult) -> None:
         """The result was handed to the state store."""
@@ -265,8 +295,7 @@ class ChannelTask(Task):
         if result.header.finished:
             self._unfinished.discard(channel.number)
             if not self._unfinished:
-                self.chain.close()
-                self.chain.dispose()
+                self.close()
 
     def _report_of(self, share: _Share, result: ChannelResult) -> TaskReport:
         return TaskReport(

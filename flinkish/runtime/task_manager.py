@@ -17,11 +17,11 @@ from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import InternalError
 from flinkish.runtime.buffer import Buffer
 from flinkish.runtime.channel_header import ChannelHeader
-from flinkish.runtime.deployment import ChannelKind, JobDescriptor
+from flinkish.runtime.deployment import ChannelKind, JobDescriptor, VertexDescriptor
 from flinkish.runtime.failure import describe_failure
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.source_task import SourceTask, SplitBatch
-from flinkish.runtime.task import ChannelResult, ChannelTask, EpochStamp, Row
+from flinkish.runtime.task import ChannelResult, ChannelTask, EpochStamp, Row, Task
 
 #: Tasks held at once; the one used longest ago makes room, closed clean.
 MAX_TASKS = 256
@@ -60,6 +60,7 @@ class TaskManager:
         descriptor = self.job.vertex(vertex)
         header = self._header(vertex, channel, stored.header)
         if header.finished:
+            self._check_empty(header, buffers)
             return None, []
         task_name = descriptor.task_name(descriptor.channel(channel).subtask)
         try:
@@ -75,7 +76,18 @@ class TaskManager:
             return self.commit()
         except Exception as error:
             self.close_dirty(vertex, channel)
-            raise describe_failure(error, task_name, stamp.epoch) from None
+            failure = describe_failure(error, task_name, stamp.epoch)
+            raise failure from failure.__cause__
+
+    def _check_empty(self, header: ChannelHeader, buffers: Iterable[Buffer]) -> None:
+        records = sum(buffer.header.records for buffer in buffers)
+        if records:
+            raise InternalError(
+                f"{records} records came after the end of all input",
+                where=f"job '{self.job.name}', operator uid {header.uid}, channel {header.channel}",
+                expected="no record",
+                hint="please report this",
+            )
 
     def _header(self, vertex: int, channel: int, data: bytes | None) -> ChannelHeader:
         descriptor = self.job.vertex(vertex)
@@ -114,8 +126,7 @@ class TaskManager:
             for channel in task.vertex.channels():
                 if channel.subtask == task.subtask:
                     self._tokens.pop((vertex, channel.number), None)
-            task.chain.close()
-            task.dispose()
+            task.close()
 
     def needs_initialization_or_restoration(self) -> bool:
         """Always True: a channel's state is made current in each epoch; decoding it is lazy."""
@@ -177,7 +188,7 @@ class TaskManager:
         """A source's share of an epoch, read by this worker."""
         descriptor = self.job.vertex(vertex)
         subtask %= descriptor.parallelism
-        task = self._sources.pop((vertex, subtask), None) or SourceTask(self.job, descriptor, subtask)
+        task = self._take_source(descriptor, subtask, stamp)
         try:
             yield from task.run(batches, part, stamp)
         except GeneratorExit:
@@ -186,13 +197,21 @@ class TaskManager:
         except Exception as error:
             task.discard()
             _dispose_quietly(task)
-            raise describe_failure(error, descriptor.task_name(subtask), stamp.epoch) from None
-        if not task.closed:
-            self._sources[(vertex, subtask)] = task
+            failure = describe_failure(error, descriptor.task_name(subtask), stamp.epoch)
+            raise failure from failure.__cause__
+        self._sources[(vertex, subtask)] = task
         passed(Phase.SOURCES_READ, vertex=vertex, subtask=subtask, epoch=stamp.epoch)
+
+    def _take_source(self, descriptor: VertexDescriptor, subtask: int, stamp: EpochStamp) -> SourceTask:
+        """The task that this worker holds; a new one when that has closed in this very epoch, which is run again."""
+        task = self._sources.pop((descriptor.id, subtask), None)
+        if task is None or task.closed_in is not None and task.closed_in >= stamp.epoch:
+            return SourceTask(self.job, descriptor, subtask)
+        return task
 
     def dispose(self) -> None:
         """Give everything back: the attempt is over."""
+        self._current = None
         for task in [*self._tasks.values(), *self._sources.values()]:
             _dispose_quietly(task)
         self._tasks.clear()
@@ -200,7 +219,7 @@ class TaskManager:
         self._tokens.clear()
 
 
-def _dispose_quietly(task: ChannelTask | SourceTask) -> None:
+def _dispose_quietly(task: Task) -> None:
     """The first error is the one that counts; what closing says after it is of no help."""
     try:
         task.dispose()

@@ -44,7 +44,8 @@ from flinkish.runtime.state.ttl_purge import purge_expired
 #: Name under which `changed_keys` reports the keys whose timers changed.
 TIMERS_NAME = "__timers__"
 
-_NO_KEY_GROUP = -1
+#: No key group is current.
+NO_KEY_GROUP = -1
 
 
 class _KeyGroup:
@@ -65,7 +66,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         self.where = where
         self.epoch = epoch if epoch is not None else EpochInfo()
         self.current_key: Any = NO_KEY
-        self.key_group = _NO_KEY_GROUP
+        self.key_group = NO_KEY_GROUP
         #: goes up whenever dicts that handles hold are no longer the right ones
         self.generation = 0
         self._held: dict[int, _KeyGroup] = {}
@@ -166,7 +167,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         if key_group == self.key_group:
             self.generation += 1
             self.current_key = NO_KEY
-            self.key_group = _NO_KEY_GROUP
+            self.key_group = NO_KEY_GROUP
             self._current = self._load = self._body = None
             self._hint = None
 
@@ -182,7 +183,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         return self._current
 
     def _loaded_body(self) -> bytes | None:
-        if self.key_group == _NO_KEY_GROUP:
+        if self.key_group == NO_KEY_GROUP:
             raise InternalError("keyed state was used without a key group", where=self.where)
         if self._load is not None:
             self._body = self._load()
