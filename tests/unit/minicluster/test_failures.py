@@ -1,0 +1,254 @@
+"""A failure at any phase of an epoch, then the same epoch again: results are those of a run without failures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flinkish.common import Time
+from flinkish.common.typeinfo import Types
+from flinkish.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
+from flinkish.datastream.state import ValueStateDescriptor
+from flinkish.datastream.window import TumblingEventTimeWindows
+from flinkish.errors import UserCodeError
+from flinkish.minicluster import MiniCluster, StateStore
+from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.phases import Phase, set_hook
+
+from .programs import ListSource, MemorySink, bounded, environment, job_of, run
+
+RECORDS = [(key, serial, serial * 7 % 50 + serial) for serial, key in enumerate("abcabdacbe" * 4)]
+
+#: Those that a minicluster passes through; savepoints, restores and cleaning up are Spark's.
+PHASES = [
+    Phase.PLANNED,
+    Phase.SOURCES_READ,
+    Phase.LEVEL_PROCESSED,
+    Phase.STATE_WRITTEN,
+    Phase.SINK_PREPARED,
+    Phase.SINK_COMMITTED,
+    Phase.METADATA_COMMITTED,
+]
+
+
+class Killed(BaseException):
+    """What no handler of errors may swallow."""
+
+
+@pytest.fixture(autouse=True)
+def _no_hook() -> Iterator[None]:
+    yield
+    set_hook(None)
+
+
+class Stamped(MapFunction):
+    """Counts per key in state."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def map(self, value: Any) -> Any:
+        self.count.update((self.count.value() or 0) + 1)
+        return value, self.count.value()
+
+
+class Delayed(KeyedProcessFunction):
+    """Emits each record 5 ms of processing time later, with both times."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.kept = runtime_context.get_state(ValueStateDescriptor("kept", Types.PICKLED_BYTE_ARRAY()))
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        now = ctx.timer_service().current_processing_time()
+        self.kept.update((self.kept.value() or ()) + ((value[1], now),))
+        ctx.timer_service().register_processing_time_timer(now + 5)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any]:
+        due = [kept for kept in self.kept.value() or () if kept[1] + 5 <= timestamp]
+        self.kept.update(tuple(kept for kept in self.kept.value() or () if kept[1] + 5 > timestamp))
+        for serial, since in due:
+            yield ctx.get_current_key(), serial, since, timestamp
+
+
+def program() -> tuple[JobDescriptor, list[MemorySink]]:
+    env = environment()
+    sinks = [MemorySink() for _ in range(4)]
+    stream = env.from_source(ListSource(RECORDS[::2], RECORDS[1::2]), bounded(60), "records")
+    stream.filter(lambda r: r[1] % 2 == 0).sink_to(sinks[0])
+    keyed = stream.key_by(lambda r: r[0])
+    keyed.map(Stamped()).sink_to(sinks[1])
+    windowed = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(20))).reduce(
+        lambda a, b: (a[0], a[1] + b[1], max(a[2], b[2]))
+    )
+    windowed.union(stream).key_by(lambda r: r[1] % 2).map(Stamped()).sink_to(sinks[2])
+    keyed.process(Delayed()).sink_to(sinks[3])
+    return job_of(env), sinks
+
+
+def run_with_failures(failures: dict[int, BaseException], new_worker: bool) -> tuple[list[Any], set[Phase]]:
+    """Raise at the n-th passing of a phase; then go on, in the same worker or in another one."""
+    job, sinks = program()
+    store, clock = StateStore(), ManualClock(100)
+    passed: set[Phase] = set()
+    count = 0
+
+    def hook(phase: Phase, details: dict[str, Any]) -> None:
+        nonlocal count
+        passed.add(phase)
+        count += 1
+        if count - 1 in failures:
+            raise failures[count - 1]
+
+    set_hook(hook)
+    cluster = MiniCluster(job, clock, store, 5)
+    while not store.finished:
+        epoch = store.next_epoch
+        try:
+            cluster.run_epoch()
+        except (Killed, Exception):
+            if new_worker:
+                cluster = MiniCluster(job, clock, store, 5)
+            clock.advance(1)  # time goes on, but not that of the epoch that is tried again
+            if store.next_epoch == epoch:
+                continue
+        clock.set(100 + 3 * store.next_epoch)
+    return [sink.values for sink in sinks], passed
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> list[Any]:
+    values, passed = run_with_failures({}, False)
+    assert passed == set(PHASES)
+    assert all(values)
+    return values
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.dictionaries(st.integers(0, 500), st.sampled_from([Killed, OSError]), max_size=12),
+    st.booleans(),
+)
+def test_results_are_exactly_once_whatever_fails_and_wherever_the_job_goes_on(
+    undisturbed: list[Any], failures: dict[int, type[BaseException]], new_worker: bool
+) -> None:
+    made = {place: error("injected") for place, error in failures.items()}
+    assert run_with_failures(made, new_worker)[0] == undisturbed
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("new_worker", [False, True])
+def test_every_phase_can_fail_in_every_epoch(undisturbed: list[Any], phase: Phase, new_worker: bool) -> None:
+    job, sinks = program()
+    store, failed = StateStore(), set[int]()
+
+    def hook(passing: Phase, details: dict[str, Any]) -> None:
+        if passing is phase and details["epoch"] not in failed:
+            failed.add(details["epoch"])
+            raise Killed
+
+    set_hook(hook)
+    clock = ManualClock(100)
+    cluster = MiniCluster(job, clock, store, 5)
+    while not store.finished:
+        try:
+            cluster.run_epoch()
+        except Killed:
+            if new_worker:
+                cluster = MiniCluster(job, clock, store, 5)
+        clock.set(100 + 3 * store.next_epoch)
+    assert len(failed) == store.next_epoch
+    assert [sink.values for sink in sinks] == undisturbed
+
+
+CALLS: list[tuple[str, int]] = []
+
+
+class Opened(MapFunction):
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.subtask = runtime_context.get_index_of_this_subtask()
+        CALLS.append((f"open {self.name}", self.subtask))
+
+    def map(self, value: Any) -> Any:
+        if value == "poison":
+            raise ValueError("poisoned")
+        return value
+
+    def close(self) -> None:
+        CALLS.append((f"close {self.name}", self.subtask))
+
+
+def opened_and_closed(source: ListSource, parallelism: int) -> JobDescriptor:
+    env = environment(parallelism)
+    stream = env.from_source(source, bounded(), "s").map(Opened("source")).uid("in-source")
+    stream.key_by(lambda r: r).map(Opened("keyed")).sink_to(MemorySink())
+    CALLS.clear()
+    return job_of(env)
+
+
+@pytest.mark.parametrize("splits", [1, 2, 3, 5])
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_every_function_is_opened_and_closed_once(splits: int, parallelism: int) -> None:
+    """Also in subtasks whose splits end before others do."""
+    parts = [[("a", 1, t) for t in range(3 * split)] for split in range(splits)]
+    run(opened_and_closed(ListSource(*parts), parallelism), 2)
+    opens = sorted(call for call in CALLS if call[0].startswith("open"))
+    closes = sorted(call for call in CALLS if call[0].startswith("close"))
+    assert [(name.removeprefix("open "), subtask) for name, subtask in opens] == [
+        (name.removeprefix("close "), subtask) for name, subtask in closes
+    ]
+    assert len(set(opens)) == len(opens)
+    assert ("open source", min(splits, parallelism) - 1) in opens
+
+
+def test_after_a_failure_all_functions_are_closed() -> None:
+    job = opened_and_closed(ListSource([("a", 1, 1), "poison"]), 2)
+    with pytest.raises((UserCodeError, TypeError, ValueError)):
+        MiniCluster(job, ManualClock(), StateStore()).run()
+    assert sum(1 for name, _ in CALLS if name.startswith("open")) == sum(
+        1 for name, _ in CALLS if name.startswith("close")
+    )
+
+
+def test_a_run_of_some_epochs_goes_on_with_the_same_functions() -> None:
+    job = opened_and_closed(ListSource([("a", 1, t) for t in range(6)]), 1)
+    cluster = MiniCluster(job, ManualClock(), StateStore(), 2)
+    assert [report.epoch for report in cluster.run(max_epochs=2)] == [0, 1]
+    assert [report.epoch for report in cluster.run()] == [2]
+    assert sorted(CALLS) == [(f"{event} {name}", 0) for event in ("close", "open") for name in ("keyed", "source")]
+
+
+def test_the_last_epoch_says_so_to_the_sinks() -> None:
+    env, sink = environment(1), MemorySink()
+    env.from_source(ListSource([1, 2, 3]), bounded_none(), "s").sink_to(sink)
+    run(job_of(env), 2)
+    assert [context.end_of_input for context in sink.contexts] == [False, True]
+
+
+def bounded_none() -> Any:
+    from flinkish.common.watermark_strategy import WatermarkStrategy
+
+    return WatermarkStrategy.no_watermarks()
+
+
+def test_processing_time_timers_fire_by_the_epochs_clock() -> None:
+    env, sink = environment(1), MemorySink()
+    source = ListSource([("a", 1, 0), ("b", 2, 0)], endless=True)
+    env.from_source(source, bounded_none(), "s").key_by(lambda r: r[0]).process(Delayed()).sink_to(sink)
+    clock = ManualClock(1000)
+    cluster = MiniCluster(job_of(env), clock, StateStore(), 1)
+    seen = []
+    for _ in range(4):
+        cluster.run_epoch()
+        seen.append(list(sink.values))
+        clock.advance(3)
+    first, second = ("a", 1, 1000, 1005), ("b", 2, 1003, 1008)
+    assert seen == [[], [], [first], [first, second]]
+    cluster.dispose()
