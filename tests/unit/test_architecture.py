@@ -1,0 +1,109 @@
+"""The floors: a package imports only what lies below it, and the core never imports Spark."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import flinkish
+
+ROOT = Path(flinkish.__file__).parent
+
+#: Package -> what it may import besides itself and `errors`. From the lowest floor to the highest.
+_RUNTIME = {"common", "core", "runtime"}
+_API = _RUNTIME | {"formats", "connectors", "graph", "minicluster", "spark", "jobmanager"}
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "common": set(),
+    "formats": {"common"},
+    "core": {"common"},
+    "metrics": {"core"},
+    "connectors": {"common", "core", "formats"},
+    "runtime": {"common", "core"},
+    "graph": _RUNTIME,
+    "minicluster": _RUNTIME | {"graph"},
+    "spark": _RUNTIME | {"graph"},
+    "jobmanager": _API - {"jobmanager"},
+    "datastream": _API | {"metrics"},
+    # beside the engine: programs, and what starts them
+    "examples": _API | {"datastream"},
+    "launch": set(),
+    "cli": {"launch"},
+}
+
+#: Packages that know nothing of Spark, whenever their modules are imported and whatever they do later.
+PURE = ("errors", "common", "formats", "core", "metrics", "runtime", "graph", "minicluster")
+SPARKS = {"pyspark", "pandas", "delta"}
+
+#: Mostly below 300; never above this.
+MAX_LINES = 500
+
+MODULES = sorted(ROOT.rglob("*.py"))
+
+
+def floor_of(path: Path) -> str:
+    return path.relative_to(ROOT).with_suffix("").parts[0]
+
+
+def imports(path: Path) -> set[str]:
+    """Full names of all modules that a module imports, also inside of functions."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            found.add(node.module or "")
+            if node.module == "flinkish":
+                found |= {f"flinkish.{alias.name}" for alias in node.names}
+    return found
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_imports_only_from_the_floors_below(path: Path) -> None:
+    floor = floor_of(path)
+    if floor == "__init__":
+        return
+    assert floor in ALLOWED, f"the package {floor} has no place in the architecture"
+    below = ALLOWED[floor] | {floor, "errors", "__version__"}
+    used = {name.split(".")[1] for name in imports(path) if name.startswith("flinkish.")}
+    assert used <= below, f"{name_of(path)} imports from {sorted(used - below)}"
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if floor_of(path) in PURE], ids=name_of)
+def test_the_pure_floors_never_import_spark_or_pandas(path: Path) -> None:
+    assert not {name.split(".")[0] for name in imports(path)} & SPARKS
+
+
+@pytest.mark.parametrize(
+    "module", ["flinkish.minicluster", "flinkish.graph.job_graph", "flinkish.runtime.task_manager"]
+)
+def test_the_pure_floors_can_be_imported_without_spark(module: str) -> None:
+    code = f"import sys, {module}; sys.exit(', '.join(sorted({SPARKS!r} & set(sys.modules))) or 0)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT.parent)
+    assert result.returncode == 0, result.stderr
+
+
+def test_importing_the_api_does_not_import_spark() -> None:
+    code = "import sys, flinkish.datastream; sys.exit('pyspark' if 'pyspark' in sys.modules else 0)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT.parent)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_is_of_a_size_that_can_be_read(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MAX_LINES
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_begins_with_what_it_is_for(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert not tree.body or ast.get_docstring(tree)
