@@ -225,33 +225,46 @@ class _KeyGroupSpread:
             self._bind(buckets)
         try:
             self._spread(values, timestamps)
-        except TypeError as error:
-            raise self._explain(error, values) from error
-        except InvalidKeyError as error:
-            raise InvalidKeyError(error.what, where=self._where, expected=error.expected, hint=error.hint) from error
+        except Exception as error:
+            raise explained(error, self._selector, values, self._where) from None
 
     def _spread(self, values: list[Any], timestamps: list[int] | None) -> None:
+        # strict: a selector that raises StopIteration would end the batch, and what is behind it would be lost
         if timestamps is None:
             appends = map(self._appends.__getitem__, map(self._selector, values))
-            for value, append in zip(values, appends):
+            for value, append in zip(values, appends, strict=True):
                 append(value)
         else:
             targets = map(self._buckets.__getitem__, map(self._selector, values))
-            for value, timestamp, bucket in zip(values, timestamps, targets):
+            for value, timestamp, bucket in zip(values, timestamps, targets, strict=True):
                 bucket.append(value)
                 bucket.append_timestamp(timestamp)
 
-    def _explain(self, error: TypeError, values: list[Any]) -> Exception:
-        """A TypeError of the dictionary means an unhashable key; any other is the selector's own."""
-        if "unhashable" not in str(error):
-            return error
-        for value in values:
-            key = self._selector(value)
-            try:
-                hash(key)
-            except TypeError:
-                return unhashable_key(type(key).__name__, self._where)
+
+def explained(error: Exception, selector: Callable[[Any], Any], values: list[Any], where: str) -> Exception:
+    """What to raise for an error on the way to a record's key group: the selector's own error as it is; typed errors
+    for keys that cannot be keys."""
+    if isinstance(error, InvalidKeyError):
+        return InvalidKeyError(error.what, where=where, expected=error.expected, hint=error.hint)
+    if not isinstance(error, (TypeError, ValueError)):
         return error
+    for value in values:
+        try:
+            key = selector(value)
+        except StopIteration:
+            return ProgramError(
+                f"the key selector raised StopIteration for {value!r:.200}",
+                where=where,
+                expected="a key",
+                hint="give next() a default, or filter such records out",
+            )
+        except Exception:
+            return error
+        try:
+            hash(key)
+        except TypeError:
+            return unhashable_key(type(key).__name__, where)
+    return error
 
 
 @dataclass(frozen=True)
@@ -267,7 +280,13 @@ class KeyGroupSubtaskPartitioner(Partitioner):
         cache = KeyCache(self.max_parallelism, lambda group: subtask_of(group, parallelism, self.max_parallelism))
 
         def spread(values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
-            _spread_by_index(map(cache.__getitem__, map(self.key_selector, values)), values, timestamps, buckets)
+            try:
+                targets = list(map(cache.__getitem__, map(self.key_selector, values)))
+                if len(targets) < len(values):
+                    raise ValueError("the key selector stopped")
+            except Exception as error:
+                raise explained(error, self.key_selector, values, sender.where) from None
+            _spread_by_index(targets, values, timestamps, buckets)
 
         return spread
 
@@ -283,11 +302,11 @@ class CustomPartitioner(Partitioner):
     def bind(self, sender: Sender) -> Spread:
         def spread(values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
             count = sender.channels
-            targets = [self.partition(key, count) for key in map(self.key_selector, values)]
+            targets = [self.partition(key, count) for key in [self.key_selector(value) for value in values]]
             for target in targets:
-                if not 0 <= target < count:
+                if not isinstance(target, int) or not 0 <= target < count:
                     raise ProgramError(
-                        f"the partitioner returned {target}",
+                        f"the partitioner returned {target!r}",
                         where=sender.where,
                         expected=f"a number from 0 to {count - 1}",
                     )
