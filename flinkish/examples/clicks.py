@@ -34,6 +34,9 @@ OUT_OF_ORDER_MS = 1_000
 LATE_EVERY, LATE_FROM, LATE_BY_MS = 997, 100_000, 3_600_000
 PAGES = 20
 
+#: Of the generator: few enough to see the job at work. Fixed, because a job that goes on counts in epochs.
+RECORDS_PER_EPOCH = 50_000
+
 _GOLDEN, _PLASTIC, _SILVER = 2_654_435_769, 3_242_174_889, 1_779_033_703
 _32_BITS = 2**32
 
@@ -60,12 +63,12 @@ def _click(index: int, users: int) -> tuple[Any, ...]:
 
 
 def generated_clicks(events: int, users: int, splits: int = 1) -> DataGeneratorSource:
-    """The clicks of the numbers below ``events``, in twenty epochs or, if they are few, in fewer."""
+    """The clicks of the numbers below ``events``."""
     return DataGeneratorSource(
         partial(clicks_of, users=users),
         events,
         CLICK,
-        records_per_epoch=max(events // 20, 20_000),
+        records_per_epoch=RECORDS_PER_EPOCH,
         splits=splits,
         of_list=True,
     )
