@@ -1,0 +1,117 @@
+"""A driver of its own: the main job's pipeline in a Spark Connect session. ``connect_driver.py JOB-AS-JSON ...``: jobs
+that run one after the other in one session.
+
+A job's options: ``folder`` (Spark's files), ``remote`` (as for ``SparkSession.builder.remote``), ``job_dir``,
+``database`` (SQLite), ``source`` (``generated``, ``parquet`` or ``text``), ``files``, ``sink`` (``jdbc``, ``delta``,
+``print``, ``collect``), ``table`` (Delta), ``count``, ``per_epoch``, ``break_at`` (the index of a click that user code
+fails on), ``settings``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from flinkish.common import Configuration, Row, Types, WatermarkStrategy
+from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.frame_sinks import DeltaSink
+from flinkish.connectors.jdbc.options import JdbcConnectionOptions
+from flinkish.connectors.jdbc.sink import JdbcSink
+from flinkish.datastream import DataStream, StreamExecutionEnvironment
+from flinkish.errors import FlinkishError
+from tests.integration.connect.clicks import click
+
+ROW = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.LONG()])
+
+
+def session(options: dict[str, Any]) -> Any:
+    """The Connect session; with a local remote its server is a child of this process."""
+    from pyspark.sql import SparkSession
+
+    from tests.support.spark_session import session_settings
+
+    builder = SparkSession.builder.remote(options["remote"])
+    if options["remote"].startswith("local"):
+        for key, value in session_settings(Path(options["folder"])).items():
+            builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def source_of(options: dict[str, Any]) -> Any:
+    kind = options.get("source", "generated")
+    if kind == "parquet":
+        types = Types.TUPLE([Types.STRING(), Types.BOOLEAN()])
+        return FileSource.parquet(options["files"], type_info=types, columns=["user", "logged_in"])
+    if kind == "text":
+        return FileSource.text(options["files"])
+    return DataGeneratorSource(click, options["count"], records_per_epoch=options["per_epoch"], splits=2)
+
+
+def counts_of(env: StreamExecutionEnvironment, options: dict[str, Any]) -> DataStream:
+    """Clicks of users that are logged in, counted per user."""
+    break_at = options.get("break_at")
+
+    def one(record: Any) -> Row:
+        if break_at is not None and record[2] == break_at:
+            raise ValueError(f"click {break_at} cannot be counted")
+        return Row(record[0], 1)
+
+    clicks = env.from_source(source_of(options), WatermarkStrategy.no_watermarks(), "clicks").uid("clicks")
+    if options.get("source") == "text":
+        clicks = clicks.map(json.loads).uid("parsed")
+    return (
+        clicks.filter(lambda record: record[1])
+        .uid("logged-in")
+        .map(one, output_type=ROW)
+        .uid("ones")
+        .key_by(lambda row: row[0], key_type=Types.STRING())
+        .sum(1)
+        .uid("counts")
+    )
+
+
+def add_sink(counts: DataStream, options: dict[str, Any]) -> None:
+    kind = options.get("sink", "jdbc")
+    if kind == "print":
+        counts.print("printed")
+    elif kind == "delta":
+        counts.sink_to(DeltaSink(options["table"])).uid("table")
+    else:
+        builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("jdbc:sqlite:" + options["database"])
+        counts.sink_to(JdbcSink.upsert("counts", ["user"], ROW, builder.build())).uid("database")
+
+
+def run(options: dict[str, Any]) -> None:
+    """One job to its end."""
+    settings = Configuration()
+    settings.set_string("flinkish.job.dir", options["job_dir"])
+    settings.set_string("flinkish.progress", "always")
+    settings.set_string("parallelism.default", "2")
+    for key, value in options.get("settings", {}).items():
+        settings.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(settings)
+    counts = counts_of(env, options)
+    if options.get("sink") == "collect":
+        for row in counts.execute_and_collect("connect"):
+            print(f"collected> {row[0]},{row[1]}")
+        return
+    add_sink(counts, options)
+    env.execute("connect")
+
+
+def main(jobs: list[dict[str, Any]]) -> None:
+    spark = session(jobs[0])
+    for options in jobs:
+        try:
+            run(options)
+        except FlinkishError as error:
+            print(f"BEGIN {type(error).__name__}\n{error}\nEND", flush=True)
+            raise SystemExit(3) from None
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main([json.loads(argument) for argument in sys.argv[1:]])

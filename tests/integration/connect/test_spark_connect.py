@@ -1,0 +1,112 @@
+"""The main job's pipeline under Spark Connect: the driver is a client, and epochs run in processes of the server.
+
+Each driver is a process of its own, because a process has one kind of Spark session.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.integration.connect.clicks import click, expected
+from tests.support.processes import ProcessGroup, start_driver
+
+DRIVER = Path(__file__).with_name("connect_driver.py")
+COUNT = 9_000
+
+
+def start(folder: Path, *jobs: dict[str, Any]) -> ProcessGroup:
+    shared = {"folder": str(folder / "spark"), "remote": "local[2]"}
+    described = [{**shared, "job_dir": str(folder / f"job-{number}"), **job} for number, job in enumerate(jobs)]
+    arguments = [json.dumps(job) for job in described]
+    return start_driver(DRIVER, *arguments, log_file=folder / "driver.log")
+
+
+def counts_in(database: Path) -> dict[str, int]:
+    with sqlite3.connect(database) as connection:
+        return dict(connection.execute('SELECT "user", n FROM counts').fetchall())
+
+
+def total(database: Path) -> int:
+    return sum(counts_in(database).values())
+
+
+def test_the_job_goes_on_after_a_stop_and_after_a_kill_with_nothing_lost_and_nothing_twice(tmp_path: Path) -> None:
+    database = tmp_path / "counts.db"
+    with sqlite3.connect(database) as connection:
+        connection.execute('CREATE TABLE counts ("user" TEXT PRIMARY KEY, n INTEGER)')
+    job = {"database": str(database), "count": COUNT, "per_epoch": 300}
+    everything = sum(expected(COUNT).values())
+
+    with start(tmp_path, job) as driver:
+        driver.wait_for(lambda: total(database), 120, "clicks counted")
+        driver.stop(timeout_s=60)
+        assert "connect: canceled after" in driver.output()
+    stopped_at = total(database)
+    assert 0 < stopped_at < everything
+
+    with start(tmp_path, job) as driver:
+        driver.wait_for(lambda: total(database) > stopped_at, 120, "more clicks counted")
+        driver.kill()
+    killed_at = total(database)
+    assert stopped_at < killed_at < everything
+
+    with start(tmp_path, job) as driver:
+        assert "connect: finished after" in driver.succeed(timeout_s=120)
+    assert counts_in(database) == expected(COUNT)
+
+
+def test_user_code_that_fails_is_seen_with_its_traceback_first_and_the_mended_job_goes_on(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    job = {"sink": "delta", "table": str(table), "count": 1_200, "per_epoch": 400}
+    with start(tmp_path, {**job, "break_at": 501}) as driver:
+        assert driver.wait(timeout_s=120) == 3
+        message = driver.output().split("BEGIN ", 1)[1].split("\nEND", 1)[0]
+    kind, first, *_ = message.splitlines()
+    assert (kind, first) == ("UserCodeError", "Traceback (most recent call last):")
+    assert "ValueError: click 501 cannot be counted" in message
+    assert "connect_driver.py" in message and "in one" in message and "source_task.py" not in message
+    assert "uid ones" in message and "epoch 1" in message
+
+    with start(tmp_path, job) as driver:
+        driver.succeed(timeout_s=120)
+    rows = rows_of(table)
+    assert Counter(user for user, _ in rows) == expected(1_200)
+    assert {user: n for user, n in sorted(rows, key=lambda row: row[1])} == expected(1_200)
+
+
+def test_files_are_read_and_what_is_printed_or_collected_comes_back_to_the_program(tmp_path: Path) -> None:
+    clicks = list(map(click, range(300)))
+    (tmp_path / "lines").mkdir()
+    (tmp_path / "lines" / "clicks.txt").write_text("".join(json.dumps(record) + "\n" for record in clicks))
+    (tmp_path / "columns").mkdir()
+    users, logged_in, _ = zip(*clicks)
+    pq.write_table(pa.table({"user": users, "logged_in": logged_in}), tmp_path / "columns" / "clicks.parquet")
+    collected = {"source": "text", "files": str(tmp_path / "lines"), "sink": "collect"}
+    printed = {"source": "parquet", "files": str(tmp_path / "columns"), "sink": "print"}
+    with start(tmp_path, collected, printed) as driver:
+        output = driver.succeed(timeout_s=150)
+    running = [f"{user},{n}" for user, total in expected(300).items() for n in range(1, total + 1)]
+    lines = output.splitlines()
+    came_back = {word: [line for line in lines if line.startswith(word)] for word in ("collected", "printed")}
+    assert sorted(line.split("> ", 1)[1] for line in came_back["collected"]) == sorted(running)
+    assert sorted(line.split("> +I[", 1)[1].rstrip("]") for line in came_back["printed"]) == sorted(running)
+
+
+def rows_of(table: Path) -> list[tuple[str, int]]:
+    """The rows of the files that the Delta log of the table names."""
+    files = set()
+    for log in sorted((table / "_delta_log").glob("*.json")):
+        for line in log.read_text().splitlines():
+            action = json.loads(line)
+            if "add" in action:
+                files.add(action["add"]["path"])
+            if "remove" in action:
+                files.discard(action["remove"]["path"])
+    return [tuple(row.values()) for file in files for row in pq.read_table(table / file).to_pylist()]
