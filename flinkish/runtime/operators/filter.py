@@ -17,11 +17,13 @@ class FilterOperator(UserFunctionOperator):
     """Timestamps stay with their records."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        # truth is asked for once, as `filter` does
+        chosen = list(map(bool, map(self.per_record(input_index), values)))
+        if len(chosen) != len(values):
+            raise self.stop_error("the filter function")
         if timestamps is None:
-            self.collect(list(filter(self.per_record(input_index), values)), None)
+            self.collect(list(compress(values, chosen)), None)
         else:
-            # truth is asked for once, as `filter` does
-            chosen = list(map(bool, map(self.per_record(input_index), values)))
             self.collect(list(compress(values, chosen)), list(compress(timestamps, chosen)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any
 
 from flinkish.core.functions import FlatMapFunction
@@ -17,14 +17,16 @@ class FlatMapOperator(UserFunctionOperator):
     """Each result has the timestamp of its record. A result that is falsy stands for none."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        # lazy to the end: a generator is exhausted before the function sees the next record
-        iterables = map(self.per_record(input_index), values)
+        # lazy to the end: a generator is exhausted before the function sees the next record. Not `map`: it would take
+        # a StopIteration of the function for the end of the batch
+        call = self.per_record(input_index)
         if timestamps is None:
-            self.collect(list(chain.from_iterable(filter(None, iterables))), None)
+            self.collect([result for value in values for result in call(value) or ()], None)
             return
         results: list[Any] = []
         times: list[int] = []
-        for iterable, timestamp in zip(iterables, timestamps, strict=True):
+        for value, timestamp in zip(values, timestamps):
+            iterable = call(value)
             if iterable:
                 before = len(results)
                 results.extend(iterable)

@@ -17,6 +17,8 @@ class MapOperator(UserFunctionOperator):
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         results = list(map(self.per_record(input_index), values))
+        if len(results) != len(values):
+            raise self.stop_error("the map function")
         for result in results:
             if result is None:
                 raise self.none_error("the map function")

@@ -82,6 +82,12 @@ class TimestampsAndWatermarksOperator(StreamOperator):
             return timestamps
         previous = timestamps if timestamps is not None else [MIN_TIMESTAMP_MS] * len(values)
         assigned = list(map(extract, values, previous))
+        if len(assigned) != len(values):
+            raise ProgramError(
+                "the timestamp assigner raised StopIteration",
+                where=f"operator '{self.context.name}' (uid {self.context.uid})",
+                expected="an int: milliseconds since the epoch",
+            )
         if not set(map(type, assigned)) <= {int}:
             assigned = [self._as_int(timestamp, value) for timestamp, value in zip(assigned, values)]
         return assigned

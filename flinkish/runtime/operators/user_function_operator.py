@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flinkish.core.functions import Function
-from flinkish.errors import InternalError, TypeMismatchError
+from flinkish.errors import InternalError, ProgramError, TypeMismatchError
 from flinkish.runtime.operator import StreamOperator
 from flinkish.runtime.runtime_context import StreamingRuntimeContext
 from flinkish.runtime.side_outputs import Converter
@@ -80,6 +80,15 @@ class UserFunctionOperator(StreamOperator):
         """Hand on results that are never tagged."""
         if values:
             self.output.collect(values if self.converter is None else self.converter(values), timestamps)
+
+    def stop_error(self, what: str) -> ProgramError:
+        """The error for a function whose StopIteration would end the batch: what is behind it would be lost."""
+        return ProgramError(
+            f"{what} raised StopIteration",
+            where=self.where,
+            expected="a value",
+            hint="give next() a default, or catch the exception",
+        )
 
     def none_error(self, what: str) -> TypeMismatchError:
         """The error for a function that returned None."""
