@@ -55,7 +55,7 @@ class RecordReader:
             TypeMismatchError: a column cannot be read as the declared type.
         """
         columns = [
-            read(self._cast(column, field))
+            _read_encoded(column) if _is_encoded(column, field) else read(self._cast(column, field))
             for column, field, read in zip(batch.columns, self._fields, self._readers, strict=True)
         ]
         if self._single:
@@ -78,6 +78,22 @@ class RecordReader:
                 expected=f"columns of {self._type_info!r}",
                 hint="declare the type that the column has",
             ) from None
+
+
+def _is_encoded(column: pa.Array, field: pa.Field) -> bool:
+    """Whether a column of texts is encoded by a dictionary."""
+    import pyarrow as pa
+
+    kind = column.type
+    return pa.types.is_dictionary(kind) and kind.value_type == field.type and pa.types.is_string(field.type)
+
+
+def _read_encoded(column: pa.DictionaryArray) -> list[Any]:
+    """Equal texts are one object: cheaper to make, to pickle and to look up."""
+    texts = column.dictionary.to_pylist()
+    if column.null_count:
+        return [None if index is None else texts[index] for index in column.indices.to_pylist()]
+    return list(map(texts.__getitem__, column.indices.to_pylist()))
 
 
 def field_types(type_info: TypeInformation) -> list[TypeInformation]:

@@ -14,8 +14,14 @@ from flinkish.errors import MalformedRecordError, ProgramError, RetryableError
 if TYPE_CHECKING:
     import pyarrow
 
-#: records that the worker decodes from a Parquet file at a time (larger batches were slower)
+#: records that the worker hands on at a time (larger batches were slower)
 BATCH_RECORDS = 10_000
+
+#: records that the worker takes from a Parquet file at a time: dictionaries are decoded once for so many
+READ_RECORDS = 65_536
+
+#: A dictionary with more texts than this share of the records costs more than it spares.
+DICTIONARY_SHARE = 0.25
 
 
 class LineDecoder(RecordDecoder):
@@ -66,6 +72,8 @@ class ParquetFileDecoder(RecordDecoder):
 
     def __init__(self, bulk_format: BulkFormat) -> None:
         self._format = bulk_format
+        #: columns of texts that are read as dictionaries, until one turns out to hold too many texts
+        self._encoded: list[str] | None = None
 
     def decode(self, batch: pyarrow.RecordBatch) -> tuple[list[Any], list[int] | None]:
         return [value for values, _ in self.decode_many(batch) for value in values], None
@@ -76,24 +84,62 @@ class ParquetFileDecoder(RecordDecoder):
 
     def _read(self, path: str) -> Iterator[tuple[list[Any], list[int] | None]]:
         import pyarrow as pa
-        from pyarrow import parquet
 
-        columns = list(self._format.columns)
         reader = RecordReader(self._format.type_info, f"file {readable(path)}")
-        system, inside = file_system_of(path)
         try:
-            with system.open_input_file(inside) as handle:
-                file = parquet.ParquetFile(handle)
-                check_columns(columns, file.schema_arrow.names, readable(path))
-                # one thread: the other cores belong to other tasks
-                for part in file.iter_batches(BATCH_RECORDS, columns=columns, use_threads=False):
-                    yield reader.read(part.select(columns)), None
+            for part in self._parts(path):
+                records = reader.read(part)
+                for start in range(0, len(records), BATCH_RECORDS):
+                    yield records[start : start + BATCH_RECORDS], None
         except pa.ArrowInvalid as error:
             raise MalformedRecordError(
                 f"the file is not Parquet: {error}", where=f"file {readable(path)}", expected="a complete Parquet file"
             ) from error
         except OSError as error:
             raise RetryableError(f"the file cannot be read: {error}", where=f"file {readable(path)}") from error
+
+    def _parts(self, path: str) -> Iterator[pyarrow.RecordBatch]:
+        from pyarrow import parquet
+
+        columns = list(self._format.columns)
+        system, inside = file_system_of(path)
+        with system.open_input_file(inside) as handle:
+            names = parquet.read_schema(handle).names
+            check_columns(columns, names, readable(path))
+            handle.seek(0)
+            file = parquet.ParquetFile(handle, read_dictionary=self._text_columns())
+            # one thread: the other cores belong to other tasks
+            for part in file.iter_batches(READ_RECORDS, columns=columns, use_threads=False):
+                batch = part.select(columns)
+                self._learn(batch)
+                yield batch
+
+    def _text_columns(self) -> list[str]:
+        if self._encoded is None:
+            import pyarrow as pa
+
+            fields = self._format.type_info.to_arrow_fields()
+            pairs = zip(self._format.columns, fields, strict=True)
+            self._encoded = [name for name, field in pairs if pa.types.is_string(field.type)]
+        return self._encoded
+
+    def _learn(self, batch: pyarrow.RecordBatch) -> None:
+        """The next files are read without the dictionaries that did not pay."""
+        if batch.num_rows >= BATCH_RECORDS:
+            most = DICTIONARY_SHARE * batch.num_rows
+            self._encoded = [name for name in self._encoded or () if _dictionary_size(batch.column(name)) <= most]
+
+    def __getstate__(self) -> BulkFormat:
+        return self._format
+
+    def __setstate__(self, state: BulkFormat) -> None:
+        self.__init__(state)  # type: ignore[misc]
+
+
+def _dictionary_size(column: pyarrow.Array) -> int:
+    """Number of texts in the dictionary of a column; 0 if it has none."""
+    dictionary = getattr(column, "dictionary", None)
+    return 0 if dictionary is None else len(dictionary)
 
 
 def check_columns(declared: list[str], found: list[str], file: str) -> None:

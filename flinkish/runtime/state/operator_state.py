@@ -76,7 +76,8 @@ def decode_operator_states(body: bytes | None) -> dict[str, dict[str, Any]]:
         from flinkish.errors import CorruptStateError
 
         raise CorruptStateError(
-            f"operator state has format version {version}", expected=f"version {FORMAT_VERSION}",
+            f"operator state has format version {version}",
+            expected=f"version {FORMAT_VERSION}",
             hint="restore from a savepoint written by a compatible version of flinkish",
         )
     return dict(values)
