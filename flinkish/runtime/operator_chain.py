@@ -199,6 +199,8 @@ class OperatorChain:
     def begin(self, epoch: int, channel: int, now_ms: int, watermark_ms: int, saved: dict[str, Any]) -> None:
         """A channel's share of an epoch begins."""
         self._split, self._split_watermarks = "", {}
+        for writer in self.writers:
+            writer.begin_epoch(epoch)
         for operator, descriptor in zip(self.operators, self.vertex.operators):
             info = operator.context.epoch
             info.epoch, info.channel, info.processing_time_ms = epoch, channel, now_ms

@@ -10,7 +10,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from flinkish.errors import InvalidKeyError, ProgramError
 from flinkish.runtime.key_groups import KeyCache, subtask_of, unhashable_key
@@ -52,13 +52,15 @@ class Spread(Protocol):
 
 @dataclass(frozen=True)
 class Sender:
-    """Who sends: its subtask and parallelism, and the number of channels and subtasks of the receiver."""
+    """Who sends: its subtask and parallelism, and the number of channels and subtasks of the receiver. ``turn``: differs
+    from epoch to epoch and origin to origin, and is the same when an epoch is run again."""
 
     subtask: int
     parallelism: int
     channels: int
     target_parallelism: int
     where: str
+    turn: int = 0
 
 
 class Partitioner(ABC):
@@ -66,6 +68,10 @@ class Partitioner(ABC):
 
     #: name in plans, as in Flink's (FORWARD, HASH, REBALANCE, ...)
     ship_strategy: str
+
+    #: whether the working form goes on from where it was; then one is bound for each epoch and origin: an epoch that is
+    #: run again, perhaps elsewhere, must send each record to the same place
+    stateful: ClassVar[bool] = False
 
     @property
     def pointwise(self) -> bool:
@@ -152,9 +158,10 @@ class RebalancePartitioner(Partitioner):
     """Round-robin over all subtasks, from the sender's own index on, so that a replay does the same (Flink: random)."""
 
     ship_strategy = "REBALANCE"
+    stateful = True
 
     def bind(self, sender: Sender) -> Spread:
-        return _round_robin(range(sender.channels), sender.subtask)
+        return _round_robin(range(sender.channels), sender.subtask + sender.turn)
 
 
 @dataclass(frozen=True)
@@ -162,6 +169,7 @@ class RescalePartitioner(Partitioner):
     """Round-robin over the subtasks near the sender."""
 
     ship_strategy = "RESCALE"
+    stateful = True
 
     @property
     def pointwise(self) -> bool:
@@ -173,7 +181,7 @@ class RescalePartitioner(Partitioner):
             return _round_robin(range(target, target + 1), 0)
         first = sender.subtask * sender.channels // sender.parallelism
         end = (sender.subtask + 1) * sender.channels // sender.parallelism
-        return _round_robin(range(first, end), 0)
+        return _round_robin(range(first, end), sender.turn)
 
 
 @dataclass(frozen=True)
@@ -181,10 +189,11 @@ class ShufflePartitioner(Partitioner):
     """Uniformly at random, from a fixed seed: a replayed epoch places records as before."""
 
     ship_strategy = "SHUFFLE"
+    stateful = True
     seed: int = 0
 
     def bind(self, sender: Sender) -> Spread:
-        choose = random.Random(self.seed * 31 + sender.subtask)
+        choose = random.Random(f"{self.seed}/{sender.subtask}/{sender.turn}")
 
         def spread(values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
             _spread_by_index(choose.choices(range(sender.channels), k=len(values)), values, timestamps, buckets)

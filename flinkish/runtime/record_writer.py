@@ -5,7 +5,9 @@ Watermarks stand between the records of each bucket, so a receiver sees them in 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
@@ -20,7 +22,7 @@ from flinkish.runtime.buffer import (
 )
 from flinkish.runtime.deployment import EdgeDescriptor
 from flinkish.runtime.input_gate import by_edge
-from flinkish.runtime.partitioners import Bucket, Sender, reachable
+from flinkish.runtime.partitioners import Bucket, Sender, Spread, reachable
 
 #: Receives (target vertex, target channel, encoded buffer).
 Emit = Callable[[int, int, bytes], None]
@@ -29,10 +31,11 @@ Emit = Callable[[int, int, bytes], None]
 class _OriginState:
     """What a writer knows of one origin within the epoch."""
 
-    __slots__ = ("active", "idle", "part", "sequence", "watermark_ms")
+    __slots__ = ("active", "idle", "part", "sequence", "spread", "watermark_ms")
 
-    def __init__(self, part: int) -> None:
+    def __init__(self, part: int, spread: Spread) -> None:
         self.part = part
+        self.spread = spread
         self.sequence = 0
         self.watermark_ms = MIN_TIMESTAMP_MS
         #: None: as in the epoch before, as far as this one knows
@@ -54,7 +57,9 @@ class RecordWriter:
         self._edge = edge
         self._emit = emit
         self._max_records = max_records
+        self._sender = sender
         self._spread = edge.partitioner.bind(sender)
+        self._epoch = 0
         self._buckets = [Bucket() for _ in edge.target_channels]
         self._channels = edge.target_channels + edge.signal_channels
         self._all_buckets = self._buckets + [Bucket() for _ in edge.signal_channels]
@@ -64,13 +69,17 @@ class RecordWriter:
         self._timestamped: bool | None = None
         self._origins: dict[str, _OriginState] = {}
         self._origin = ""
-        self._state = _OriginState(0)
+        self._state = _OriginState(0, self._spread)
         self._records = 0
 
     def take_count(self) -> int:
         """Records written since the last call (a broadcast record counts once)."""
         count, self._records = self._records, 0
         return count
+
+    def begin_epoch(self, epoch: int) -> None:
+        """What comes next belongs to this epoch."""
+        self._epoch = epoch
 
     def begin_origin(self, origin: str, part: int = 0) -> None:
         """What comes next belongs to this origin."""
@@ -79,7 +88,17 @@ class RecordWriter:
             return
         self._flush(at_barrier=False)
         self._origin = origin
-        self._state = self._origins.setdefault(origin, _OriginState(part))
+        state = self._origins.get(origin)
+        if state is None:
+            state = self._origins[origin] = _OriginState(part, self._spread_of(origin, part))
+        self._state = state
+
+    def _spread_of(self, origin: str, part: int) -> Spread:
+        if not self._edge.partitioner.stateful:
+            return self._spread
+        unit = origin.rpartition("/")[2]
+        number = int(unit) if unit.isdecimal() else zlib.crc32(origin.encode())
+        return self._edge.partitioner.bind(replace(self._sender, turn=self._epoch + number + part))
 
     def mark_active(self) -> None:
         """The origin has records, whether or not any of them comes this way."""
@@ -91,7 +110,7 @@ class RecordWriter:
             timestamps = self._align_timestamps(values, timestamps)
         self._state.active = True
         self._records += len(values)
-        self._spread(values, timestamps, self._buckets)
+        self._state.spread(values, timestamps, self._buckets)
         self._pending += len(values)
         if self._pending >= self._max_records:
             self._flush(at_barrier=False)

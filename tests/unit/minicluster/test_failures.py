@@ -77,7 +77,7 @@ class Delayed(KeyedProcessFunction):
 
 def program() -> tuple[JobDescriptor, list[MemorySink]]:
     env = environment()
-    sinks = [MemorySink() for _ in range(4)]
+    sinks = [MemorySink() for _ in range(6)]
     stream = env.from_source(ListSource(RECORDS[::2], RECORDS[1::2]), bounded(60), "records")
     stream.filter(lambda r: r[1] % 2 == 0).sink_to(sinks[0])
     keyed = stream.key_by(lambda r: r[0])
@@ -87,6 +87,8 @@ def program() -> tuple[JobDescriptor, list[MemorySink]]:
     )
     windowed.union(stream).key_by(lambda r: r[1] % 2).map(Stamped()).sink_to(sinks[2])
     keyed.process(Delayed()).sink_to(sinks[3])
+    keyed.map(Stamped()).rebalance().map(lambda r: r).sink_to(sinks[4])
+    stream.shuffle().map(lambda r: r).rescale().map(lambda r: r).sink_to(sinks[5])
     return job_of(env), sinks
 
 

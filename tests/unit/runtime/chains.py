@@ -99,7 +99,7 @@ def vertex(
     out: bool = True,
     **settings: Any,
 ) -> VertexDescriptor:
-    """A chain of telling operators, each fed by the one before (or by ``parents[name]``); the last sends to vertex 2."""
+    """A chain of telling operators, each fed by the one before, or by ``parents[name]``; the last sends to vertex 2."""
     places = {name: index for index, name in enumerate(names)}
     keyed = settings.get("keyed", False)
     edges = (EdgeDescriptor(2, 0, GlobalPartitioner(), (0,), 1),) if out else ()

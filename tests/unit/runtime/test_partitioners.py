@@ -148,7 +148,9 @@ BY_KEY = [KeyGroupPartitioner, KeyGroupSubtaskPartitioner]
 
 
 @pytest.mark.parametrize("kind", BY_KEY)
-@pytest.mark.parametrize(("key", "says"), [([1], "type list cannot be hashed"), ({}, "type dict"), (float("nan"), "NaN")])
+@pytest.mark.parametrize(
+    ("key", "says"), [([1], "type list cannot be hashed"), ({}, "type dict"), (float("nan"), "NaN")]
+)
 def test_what_cannot_be_a_key_is_an_error_that_names_the_sender(kind: Any, key: Any, says: str) -> None:
     with pytest.raises(InvalidKeyError, match=f"{says}.*operator 'x'"):
         spread(kind(lambda value: key if value == 2 else value, 3), [[1, 2, 3]], sender())

@@ -284,7 +284,8 @@ class E(enum.Enum):
     A = 1
 keys = ["x", "é" * 9, b"abc", 5, -1, 2**70, 1.5, None, True, Decimal("2.5"), ("a", 1), frozenset("abcdefgh"),
         Row(b="1", a=2), Row("p"), E.A, dt.date(2020, 1, 2), dt.datetime(2020, 1, 2, 3), dt.timedelta(5),
-        uuid.UUID(int=7), dt.datetime(2020, 1, 2, 3, tzinfo=dt.timezone.utc), dt.time(4, 5), frozenset([("q", 1), None, 2.5])]
+        uuid.UUID(int=7), dt.datetime(2020, 1, 2, 3, tzinfo=dt.timezone.utc), dt.time(4, 5),
+        frozenset([("q", 1), None, 2.5])]
 print([stable_hash(k) for k in keys])
 """
 

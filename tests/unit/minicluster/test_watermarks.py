@@ -1,0 +1,126 @@
+"""Watermarks over several vertices: idleness, late generators, side branches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from flinkish.common import Time
+from flinkish.common.time import Duration
+from flinkish.datastream import ProcessFunction, StreamExecutionEnvironment
+from flinkish.datastream.window import TumblingEventTimeWindows
+from flinkish.minicluster import MiniCluster, StateStore
+from flinkish.runtime.clock import ManualClock
+
+from .programs import ListSource, MemorySink, bounded, environment, job_of, run
+
+
+def sums(env: StreamExecutionEnvironment, stream: Any) -> MemorySink:
+    sink = MemorySink()
+    (
+        stream.key_by(lambda r: r[0])
+        .window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+        .reduce(lambda a, b: (a[0], a[1] + b[1], max(a[2], b[2])))
+        .sink_to(sink)
+    )
+    return sink
+
+
+def steady(count: int) -> list[Any]:
+    return [("a", 1, 10 * i) for i in range(count)]
+
+
+@pytest.mark.parametrize("silent", [[], [("b", 1, 5)]])
+def test_a_split_that_gives_nothing_holds_back_until_it_is_idle(silent: list[Any]) -> None:
+    env = environment()
+    strategy = bounded().with_idleness(Duration.of_millis(100))
+    sink = sums(env, env.from_source(ListSource(steady(50), silent, endless=True), strategy, "s"))
+    clock = ManualClock(1000)
+    cluster = MiniCluster(job_of(env), clock, StateStore(), 1)
+    seen = []
+    for _ in range(14):
+        cluster.run_epoch()
+        seen.append(len(sink.values))
+        clock.advance(10)
+    cluster.dispose()
+    assert seen[9] == 0, "90 ms of silence are not enough"
+    assert seen[-1] >= 12
+    # the epoch of a split that spoke in the first one: its silence began then
+    assert seen[10] >= 9
+
+
+def test_a_split_whose_records_are_filtered_out_is_not_idle() -> None:
+    """Idleness is measured where watermarks are made, before any filter."""
+    env = environment()
+    strategy = bounded().with_idleness(Duration.of_millis(5))
+    slow = [("drop", 1, i) for i in range(15)] + [("b", 1, 15)]
+    stream = env.from_source(ListSource(steady(16), slow, endless=True), strategy, "s").filter(lambda r: r[0] != "drop")
+    sink = sums(env, stream)
+    clock = ManualClock(1000)
+    cluster = MiniCluster(job_of(env), clock, StateStore(), 1)
+    for _ in range(16):
+        cluster.run_epoch()
+        assert all(latest < 15 for _, _, latest in sink.values), "the slow split is at 15 at most"
+        clock.advance(10)
+    for _ in range(3):
+        cluster.run_epoch()
+        clock.advance(10)
+    assert ("b", 1, 15) in sink.values, "it was not late"
+    cluster.dispose()
+
+
+class Mark(ProcessFunction):
+    """The watermark that each record sees."""
+
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
+        yield value, ctx.timer_service().current_watermark()
+
+
+@pytest.mark.parametrize("per_epoch", [1, 2, 1000])
+@pytest.mark.parametrize("restart_every", [None, 1])
+def test_watermarks_made_behind_a_shuffle_go_on_from_epoch_to_epoch(per_epoch: int, restart_every: int | None) -> None:
+    env, sink = environment(1), MemorySink()
+    from flinkish.common.watermark_strategy import WatermarkStrategy
+
+    source = ListSource([("a", 1, t) for t in (5, 3, 9, 4, 20)])
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "s").rebalance()
+    marked = stream.assign_timestamps_and_watermarks(bounded(2)).map(lambda r: r).process(Mark())
+    marked.map(lambda r: (r[0][2], r[1])).sink_to(sink)
+    run(job_of(env), per_epoch, restart_every=restart_every)
+    assert sink.values == [(5, -(2**63)), (3, 2), (9, 2), (4, 6), (20, 6)]
+
+
+def test_a_task_upstream_that_has_had_no_record_yet_holds_back() -> None:
+    """Its watermark generator has made nothing; what it will get may be old."""
+    from flinkish.common.watermark_strategy import WatermarkStrategy
+
+    env = environment(2)
+    times = [50, 0, 3, 60, 70, 9]  # rebalance begins with the next subtask in each epoch
+    source = ListSource([("a", 1, time) for time in times])
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "s").set_parallelism(1).rebalance()
+    sink = sums(env, stream.map(lambda r: r).assign_timestamps_and_watermarks(bounded()))
+    run(job_of(env), 2)
+    assert ("a", 3, 9) in sink.values, "one subtask gets 50, 60, 70, the other 0, 3, 9: nothing is late"
+
+
+@pytest.mark.parametrize("chaining", [True, False])
+def test_one_ended_and_one_idle_source_do_not_end_the_job(chaining: bool) -> None:
+    env = environment()
+    strategy = bounded().with_idleness(Duration.of_millis(5))
+    ended = env.from_source(ListSource([("a", 1, 1)]), strategy, "ended")
+    other = env.from_source(ListSource([("b", 1, 2), ("b", 1, 100)], pauses=(0,), endless=True), strategy, "other")
+    sink = sums(env, ended.union(other))
+    clock = ManualClock(0)
+    cluster = MiniCluster(job_of(env, chaining), clock, StateStore(), 1)
+    cluster.run_epoch()
+    clock.advance(100)
+    cluster.run_epoch()
+    clock.advance(100)
+    for _ in range(3):
+        cluster.run_epoch()
+        clock.advance(100)
+    assert not cluster.store.finished
+    assert sorted(sink.values) == [("a", 1, 1), ("b", 1, 2)]
+    cluster.dispose()
