@@ -1,0 +1,79 @@
+"""Every job gives the same result when it is stopped with a savepoint and goes on with another parallelism."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from flinkish.common import Configuration
+from flinkish.connectors.jdbc.options import JdbcConnectionOptions
+from flinkish.connectors.jdbc.sink import JdbcSink
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.examples.clicks import FIRST_TS_MS, TS, click_watermarks, clicks_of, generated_clicks
+from flinkish.examples.options import parse
+from flinkish.examples.tables import run_sql
+from jobs import click_count, page_views
+from tests.support.clicks import expected_counts, expected_views, sqlite_rows
+from tests.support.processes import wait_until
+
+EVENTS, USERS = 110_000, 200
+TIMEOUT_S = 120
+MARKERS = "SELECT COUNT(*) FROM sqlite_master WHERE name = 'flinkish_epochs'"
+
+
+def start(job: Any, folder: Path, database: JdbcConnectionOptions, parallelism: int, groups: int, **more: str) -> Any:
+    """The job's client. Epochs of 5,000 clicks."""
+    configuration = Configuration()
+    for key, value in {
+        "flinkish.job.dir": str(folder),
+        "flinkish.epoch.max-records-per-source": "5000",
+        "parallelism.default": str(parallelism),
+        "pipeline.max-parallelism": str(groups),
+        **{key.replace("_", "."): value for key, value in more.items()},
+    }.items():
+        configuration.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    clicks = env.from_source(generated_clicks(EVENTS, USERS), click_watermarks(), "clicks").uid("clicks")
+    if job is click_count:
+        click_count.build(env, clicks, click_count.counts_sink(database))
+    else:
+        views = JdbcSink.upsert("page_views", ["page", "window_start"], page_views.VIEWS, database)
+        late = JdbcSink.upsert("late_clicks", ["page"], page_views.LATE_COUNTS, database)
+        page_views.build(env, clicks, views, late)
+    return env.execute_async(folder.name)
+
+
+def check(job: Any, file: Path) -> None:
+    clicks = clicks_of(range(EVENTS), USERS)
+    if job is click_count:
+        assert dict(sqlite_rows(file, "SELECT user_id, clicks FROM click_counts")) == expected_counts(clicks)
+        return
+    in_time = [click for click in clicks if click[TS] >= FIRST_TS_MS - 60_000]
+    rows = sqlite_rows(file, "SELECT page, window_start, views, amount FROM page_views")
+    got = {(page, start): (count, pytest.approx(amount, abs=0.01)) for page, start, count, amount in rows}
+    assert got == expected_views(in_time)
+    assert sqlite_rows(file, "SELECT SUM(clicks) FROM late_clicks") == [(EVENTS - len(in_time),)]
+
+
+@pytest.mark.parametrize("job", [click_count, page_views])
+def test_through_a_savepoint_from_parallelism_1_to_3_the_result_is_the_same(
+    spark: SparkSession, tmp_path: Path, job: Any
+) -> None:
+    file = tmp_path / "results.db"
+    database = parse("jobs", "", ["--output", str(file)]).database
+    run_sql(database, click_count.CREATE_TABLE, page_views.CREATE_VIEWS, page_views.CREATE_LATE)
+
+    first = start(job, tmp_path / "first", database, 1, 4)
+    wait_until(lambda: sqlite_rows(file, MARKERS) == [(1,)], TIMEOUT_S, "the first results")
+    savepoint = first.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(TIMEOUT_S)
+    first.get_job_execution_result().result(TIMEOUT_S)
+    assert first.get_job_status().result().name == "CANCELED"
+    with pytest.raises(AssertionError):
+        check(job, file)  # it was stopped in the midst of its work
+
+    second = start(job, tmp_path / "second", database, 3, 16, **{"execution_state-recovery_path": savepoint})
+    second.get_job_execution_result().result(TIMEOUT_S)
+    check(job, file)
