@@ -19,8 +19,8 @@ from benchmarks.spark_settings import session
 from flinkish.common import Configuration, Duration, Time, Types, WatermarkStrategy
 from flinkish.common.job_status import JobStatus
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.connectors.file_system.source import FileSource
+from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import AggregateFunction, ProcessWindowFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.runtime.epoch_report import EpochReport
@@ -30,6 +30,7 @@ TYPES = {
     "sum": Types.TUPLE([Types.STRING(), Types.BOOLEAN()]),
     "window": Types.TUPLE([Types.STRING(), Types.LONG(), Types.DOUBLE()]),
 }
+
 
 class EventTime(TimestampAssigner):
     """The column ts."""
@@ -160,7 +161,9 @@ def main() -> None:
 
 def _check(pipeline: str) -> dict[str, Any]:
     if pipeline == "sum":
-        return contract.sum_check({user: pair if isinstance(pair, int) else pair[1] for user, pair in delivered.items()})
+        return contract.sum_check(
+            {user: pair if isinstance(pair, int) else pair[1] for user, pair in delivered.items()}
+        )
     counts = [result for result in delivered.values()]
     return contract.window_check(len(counts), sum(c for c, _ in counts), sum(a for _, a in counts))
 

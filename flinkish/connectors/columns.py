@@ -85,7 +85,7 @@ def _is_encoded(column: pa.Array, field: pa.Field) -> bool:
     import pyarrow as pa
 
     kind = column.type
-    return pa.types.is_dictionary(kind) and kind.value_type == field.type and pa.types.is_string(field.type)
+    return bool(pa.types.is_dictionary(kind) and kind.value_type == field.type and pa.types.is_string(field.type))
 
 
 def _read_encoded(column: pa.DictionaryArray) -> list[Any]:

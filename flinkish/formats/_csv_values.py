@@ -21,7 +21,6 @@ from flinkish.common.types import _create_row
 from flinkish.errors import TypeMismatchError
 from flinkish.formats._values import Reader, read_bytes, text_of_temporal, text_reader, unwrapped
 
-
 #: What csv ends a line with.
 LINE_END = "\r\n"
 

@@ -81,7 +81,11 @@ class RunClient(JobClient):
     def _when_ended(self, value: Any) -> CompletableFuture[Any]:
         from concurrent.futures import ThreadPoolExecutor
 
+        def wait() -> Any:
+            self.run.wait()
+            return value()
+
         executor = ThreadPoolExecutor(1)
-        future = executor.submit(lambda: (self.run.wait(), value())[1])
+        future = executor.submit(wait)
         executor.shutdown(wait=False)
         return CompletableFuture(future)

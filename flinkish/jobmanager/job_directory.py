@@ -241,7 +241,7 @@ def _source_of(vertex: VertexDescriptor) -> str:
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    found = []
+    found: list[str] = []
     old = {vertex["uid"]: vertex for vertex in before["vertices"]}
     new = {vertex["uid"]: vertex for vertex in now["vertices"]}
     found.extend(f"operator '{uid}' is gone" for uid in old if uid not in new)

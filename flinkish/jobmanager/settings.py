@@ -37,9 +37,14 @@ def job_settings(configuration: Configuration) -> JobSettings:
         max_records_per_epoch=configuration.get(flinkish.EPOCH_MAX_RECORDS_PER_SOURCE),
         max_bytes_per_epoch=configuration.get(flinkish.EPOCH_MAX_BYTES_PER_SOURCE),
         auto_watermark_interval_ms=_ms(configuration.get(core.AUTO_WATERMARK_INTERVAL)),
-        job_parameters=dict(configuration.get(core.GLOBAL_JOB_PARAMETERS) or {}),
+        job_parameters=_job_parameters(configuration),
         configuration=configuration.to_dict(),
     )
+
+
+def _job_parameters(configuration: Configuration) -> dict[str, str]:
+    parameters: dict[str, str] = configuration.get(core.GLOBAL_JOB_PARAMETERS)
+    return dict(parameters)
 
 
 def driver_settings(configuration: Configuration) -> DriverSettings:

@@ -61,7 +61,8 @@ class LevelFunction:
     def _readdressed(self, frame: pd.DataFrame) -> pd.DataFrame:
         book, level = self.deployment.book(), self.level + 1
         frame["address"] = [book.address(level, *place) for place in zip(frame["vertex"], frame["channel"])]
-        return frame[["address", "vertex", "channel", "buffer"]]
+        columns: pd.DataFrame = frame[["address", "vertex", "channel", "buffer"]]
+        return columns
 
     def _frame(self, rows: list[Row]) -> pd.DataFrame:
         import pandas as pd
@@ -69,7 +70,9 @@ class LevelFunction:
         book = self.deployment.book()
         addresses = [book.address(self.level + 1, vertex, channel) for vertex, channel, _ in rows]
         vertices, channels, buffers = zip(*rows)
-        return pd.DataFrame({"address": addresses, "vertex": vertices, "channel": channels, "buffer": buffers})
+        columns = {"address": addresses, "vertex": vertices, "channel": channels, "buffer": buffers}
+        made: pd.DataFrame = pd.DataFrame(columns)
+        return made
 
 
 def _buffers(frames: Iterator[pd.DataFrame]) -> Iterator[Buffer]:

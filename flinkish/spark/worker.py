@@ -96,23 +96,26 @@ _books: dict[tuple[str, int], AddressBook] = {}
 
 def deploy(job: JobDescriptor, partitions: int) -> Deployment:
     """Pickle a job graph. UnserializableFunctionError names the operator that cannot travel."""
-    from pyspark import cloudpickle
-
     try:
-        blob = cloudpickle.dumps(job)
+        blob = _cloudpickled(job)
     except Exception as error:
         raise _unserializable(job, error) from error
     return Deployment(job.job_id, job.attempt, partitions, blob)
 
 
-def _unserializable(job: JobDescriptor, error: Exception) -> UnserializableFunctionError:
+def _cloudpickled(value: object) -> bytes:
     from pyspark import cloudpickle
 
+    data: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+    return data
+
+
+def _unserializable(job: JobDescriptor, error: Exception) -> UnserializableFunctionError:
     where = f"job '{job.name}'"
     for vertex in job.vertices:
         for descriptor in vertex.operators:
             try:
-                cloudpickle.dumps((descriptor.factory, [edge.partitioner for edge in descriptor.edges]))
+                _cloudpickled((descriptor.factory, [edge.partitioner for edge in descriptor.edges]))
             except Exception as inner:
                 where = f"job '{job.name}', operator '{descriptor.name}' (uid {descriptor.uid})"
                 error = inner

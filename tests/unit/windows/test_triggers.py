@@ -117,7 +117,6 @@ def test_a_trigger_that_returns_something_else_is_told_so() -> None:
         driver.add(("a", 1, 0))
 
 
-
 def test_processing_time_windows_fire_by_the_epochs_time_and_need_no_timestamps() -> None:
     assigner = TumblingProcessingTimeWindows(10)
     driver = WindowDriver(WindowOperatorFactory(assigner, assigner.get_default_trigger(None), SUM))

@@ -70,8 +70,6 @@ def test_windows_fire_before_the_watermark_goes_on_and_in_the_order_of_their_end
     ]
 
 
-
-
 def test_an_element_that_its_assigner_gives_no_window_is_late_only_behind_the_allowed_lateness() -> None:
     class NoWindow(TwoSizes):
         def assign_windows(self, element: Any, timestamp: int, context: Any) -> list[TimeWindow]:
