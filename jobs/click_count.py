@@ -11,10 +11,9 @@ Stopped (SIGTERM, Ctrl-C) or killed, and started again with the same job directo
 from __future__ import annotations
 
 from flinkish.common import Types, WatermarkStrategy
-from flinkish.connectors.jdbc.options import JdbcConnectionOptions
-from flinkish.connectors.jdbc.sink import JdbcSink
-from flinkish.core.sink import Sink
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
+from flinkish.datastream.connectors import Sink
+from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from flinkish.examples.clicks import LOGGED_IN, USER_ID
 from flinkish.examples.options import EXAMPLE_SERVERS, parse
 from flinkish.examples.tables import run_sql, text_table

@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from flinkish.common import Row, Time, Types
-from flinkish.connectors.jdbc.options import JdbcConnectionOptions
-from flinkish.connectors.jdbc.sink import JdbcSink
-from flinkish.core.sink import Sink
 from flinkish.datastream import (
     AggregateFunction,
     DataStream,
@@ -19,6 +16,8 @@ from flinkish.datastream import (
     StreamExecutionEnvironment,
     TimeWindow,
 )
+from flinkish.datastream.connectors import Sink
+from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.examples.clicks import AMOUNT, CLICK, PAGE, click_watermarks
 from flinkish.examples.options import EXAMPLE_SERVERS, parse

@@ -13,9 +13,8 @@ from typing import Any
 
 from flinkish.common import Duration, Row, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.connectors.data_generator import DataGeneratorSource
-from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer
-from flinkish.connectors.kafka.source import KafkaSource
+from flinkish.datastream.connectors.datagen import DataGeneratorSource
+from flinkish.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
 from flinkish.formats.json import JsonRowDeserializationSchema
 
 #: ``ts``: event time in ms since 1970-01-01T00:00:00Z.

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flinkish.common import Configuration
-from flinkish.connectors.jdbc.options import JdbcConnectionOptions
-from flinkish.core.source import Source
+from flinkish.datastream.connectors import Source
+from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions
 from flinkish.examples.clicks import generated_clicks, kafka_clicks
 
 EXAMPLE_SERVERS = "--bootstrap-servers HOST:9092 --topic clicks --jdbc-url postgresql://HOST/DB --username USER"

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from flinkish.connectors.jdbc.location import SQLITE, parse_url, without_password
-from flinkish.connectors.jdbc.options import JdbcConnectionOptions
+from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions
 from flinkish.errors import ConnectionFailedError
 
 

@@ -9,9 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.common import Configuration
-from flinkish.connectors.jdbc.options import JdbcConnectionOptions
-from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from flinkish.examples.clicks import FIRST_TS_MS, TS, click_watermarks, clicks_of, generated_clicks
 from flinkish.examples.options import parse
 from flinkish.examples.tables import run_sql

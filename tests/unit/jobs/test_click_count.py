@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from flinkish.common import Configuration, WatermarkStrategy
-from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.kafka import KafkaSource
 from flinkish.errors import ConnectionFailedError
 from flinkish.examples.clicks import clicks_of, generated_clicks
 from flinkish.examples.options import JobOptions, parse

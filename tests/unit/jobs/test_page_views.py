@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from flinkish.common import Configuration
-from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.jdbc import JdbcSink
 from flinkish.examples.clicks import FIRST_TS_MS, TS, click_watermarks, clicks_of, generated_clicks
 from flinkish.examples.options import parse
 from flinkish.examples.tables import run_sql
