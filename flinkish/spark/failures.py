@@ -7,6 +7,7 @@ import re
 from flinkish.errors import (
     ConnectionFailedError,
     CorruptStateError,
+    EnvironmentVersionError,
     FencedError,
     FlinkishError,
     OperationError,
@@ -18,6 +19,12 @@ _LENGTH = 600
 
 #: (pattern in the text, class, what happened, what to do)
 _KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
+    (
+        r"No module named '?flinkish",
+        EnvironmentVersionError,
+        "the Python of Spark's workers (or, under Spark Connect, of its server) has no flinkish",
+        "install flinkish there in this version, or put it on their PYTHONPATH",
+    ),
     (
         r"KAFKA_DATA_LOSS|OffsetOutOfRange|offsets? .* (are|is|was) (lost|changed)|Some data may have been lost",
         OperationError,
@@ -83,6 +90,14 @@ def _text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+#: The stretch of a traceback's frames; the line behind it says what was raised.
+_FRAMES = re.compile(r'(?:^[ \t]+File ".*\n(?:[ \t]+.*\n)*)+(?P<raised>\S.*)$', re.MULTILINE)
+
+
 def _first_lines(text: str) -> str:
+    # tracebacks lie within each other: of the driver's callback, of the action in it, of the worker; the last is the cause
+    raised = [found.group("raised") for found in _FRAMES.finditer(text)]
+    if raised:
+        return raised[-1][:_LENGTH]
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     return " ".join(lines)[:_LENGTH]

@@ -1,0 +1,124 @@
+"""The job of the fault tests, as a program of its own: sums per key and windows, into SQLite and Delta.
+
+    python counting_job.py '{"folder": ..., "master": "local[2]", ...}'
+
+``folder`` holds everything: job directory, database, Delta table. ``savepoint``: take one after some epochs into that
+directory and end. ``restore``: begin with a savepoint, in another job directory. ``executors``: a local cluster.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from flinkish.common import Row, Time
+from flinkish.common.typeinfo import Types
+from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.frame_sinks import DeltaSink
+from flinkish.connectors.jdbc.options import JdbcConnectionOptions
+from flinkish.connectors.jdbc.sink import JdbcSink
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.window import TumblingEventTimeWindows
+from tests.integration.engine.collecting import by_field, environment
+
+RECORDS, PER_EPOCH, KEYS = 160, 20, 7
+COUNT = Types.ROW_NAMED(["k", "n"], [Types.LONG(), Types.LONG()])
+
+
+def expected() -> list[tuple[int, int]]:
+    """What must be in each table, in order."""
+    return sorted((index % KEYS, index // KEYS + 1) for index in range(RECORDS))
+
+
+def windows_expected() -> list[tuple[int, int]]:
+    """(first record of the window, how many)."""
+    return [(start, min(30, RECORDS - start)) for start in range(0, RECORDS, 30)]
+
+
+def make_tables(folder: Path) -> None:
+    """The database, empty."""
+    connection = sqlite3.connect(folder / "out.db")
+    with connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS counts (k INTEGER, n INTEGER)")
+        connection.execute("CREATE TABLE IF NOT EXISTS windows (k INTEGER, n INTEGER)")
+    connection.close()
+
+
+def in_database(folder: Path, table: str = "counts") -> list[tuple[int, int]]:
+    """What the job has written there."""
+    connection = sqlite3.connect(folder / "out.db")
+    try:
+        return sorted(connection.execute(f"SELECT k, n FROM {table}").fetchall())
+    finally:
+        connection.close()
+
+
+def build(folder: Path, job: str = "job", delta: bool = False, slow_s: float = 0, **more: Any) -> Any:
+    """The environment with the program."""
+    env = environment(folder / job, **more)
+    url = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"jdbc:sqlite:{folder / 'out.db'}").build()
+    program(env, url, folder / "table" if delta else None, slow_s)
+    return env
+
+
+def program(env: StreamExecutionEnvironment, url: JdbcConnectionOptions, table: Path | None, slow_s: float) -> None:
+    """(key, count so far) and windows of 30 s."""
+
+    def slowly(index: int) -> tuple[int, int]:
+        if slow_s and index % PER_EPOCH == 0:
+            time.sleep(slow_s)
+        return index % KEYS, index * 1000
+
+    source = DataGeneratorSource(slowly, RECORDS, records_per_epoch=PER_EPOCH, splits=2)
+    numbers = env.from_source(source, by_field(1), "numbers").uid("numbers")
+    ones = numbers.map(lambda e: (e[0], 1))
+    counts = ones.key_by(lambda e: e[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid("counts")
+    rows = counts.map(lambda e: Row(e[0], e[1]), COUNT)
+    rows.add_sink(JdbcSink.sink("INSERT INTO counts VALUES (?, ?)", COUNT, url)).uid("database")
+    if table is not None:
+        rows.sink_to(DeltaSink(str(table))).uid("delta")
+    windows = (
+        numbers.map(lambda e: (e[1] // 1000, 1))
+        .key_by(lambda e: 0)
+        .window(TumblingEventTimeWindows.of(Time.seconds(30)))
+        .reduce(lambda a, b: (min(a[0], b[0]), a[1] + b[1]))
+        .uid("windows")
+    )
+    windows.map(lambda e: Row(*e), COUNT).add_sink(JdbcSink.sink("INSERT INTO windows VALUES (?, ?)", COUNT, url)).uid(
+        "window database"
+    )
+
+
+def main(options: dict[str, Any]) -> None:
+    """One run of the program."""
+    from tests.support.local_cluster import start_cluster_session
+    from tests.support.spark_session import start_session
+
+    folder = Path(options["folder"])
+    scratch = folder / f"spark-{time.time_ns()}"
+    if "executors" in options:
+        start_cluster_session(scratch, options["executors"])
+    else:
+        start_session(scratch, options.get("master", "local[2]"))
+    more = {"execution__state_recovery__path": options["restore"]} if "restore" in options else {}
+    env = build(folder, options.get("job", "job"), options.get("delta", False), options.get("slow_s", 0), **more)
+    client = env.execute_async("counting")
+    print("started", flush=True)
+    if "savepoint" in options:
+        while not client.run.reports:  # type: ignore[attr-defined]
+            time.sleep(0.05)
+        print("savepoint", client.stop_with_savepoint(False, options["savepoint"]).result(), flush=True)
+        return
+    while not client.get_job_execution_result().done():
+        time.sleep(0.1)
+        print(f"epochs {len(client.run.reports)}", flush=True)  # type: ignore[attr-defined]
+    client.get_job_execution_result().result()
+    print("finished", flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,202 @@
+"""Whatever fails at whatever named phase: after a restart the results are those of a run without a fault."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from flinkish.errors import FlinkishError, SavepointError
+from flinkish.runtime.phases import Phase
+from tests.integration.engine import counting_job
+from tests.integration.engine.counting_job import build, expected, in_database, make_tables, windows_expected
+from tests.support import faults
+from tests.support.processes import ProcessGroup, start_driver
+
+TIMEOUT_S = 180
+
+
+@dataclass(frozen=True)
+class Case:
+    """How a phase is tried: in the shared session (a worker, or the driver that raises), or in a driver of its own."""
+
+    phase: Phase
+    how: str
+    apart: bool = False
+    delta: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.how} at {self.phase.value}" + (" of Delta" if self.delta else "")
+
+
+#: A worker that is killed takes no driver with it.
+IN_WORKERS = [
+    Case(phase, how)
+    for phase in (
+        Phase.SOURCES_READ,
+        Phase.LEVEL_PROCESSED,
+        Phase.STATE_WRITTEN,
+        Phase.SINK_PREPARED,
+        Phase.SINK_COMMITTED,
+    )
+    for how in ("raise", "kill")
+]
+IN_DRIVER = [
+    Case(Phase.PLANNED, "raise"),
+    Case(Phase.METADATA_COMMITTED, "raise"),
+    Case(Phase.CLEANED_UP, "raise"),
+    Case(Phase.SINK_PREPARED, "raise", delta=True),
+    Case(Phase.SINK_COMMITTED, "raise", delta=True),
+]
+OF_SAVEPOINTS = [
+    Case(phase, "raise") for phase in (Phase.SAVEPOINT_READ, Phase.SAVEPOINT_WRITTEN, Phase.SAVEPOINT_COMPLETED)
+]
+OF_RESTORES = [Case(phase, "raise") for phase in (Phase.RESTORE_PREPARED, Phase.RESTORE_APPLIED)]
+#: One driver after the other, on the same job.
+KILLED_DRIVERS = [Case(phase, "kill", True) for phase in (Phase.PLANNED, Phase.METADATA_COMMITTED, Phase.CLEANED_UP)]
+KILLED_SAVEPOINTS = [Case(case.phase, "kill", True) for case in OF_SAVEPOINTS]
+KILLED_RESTORES = [Case(case.phase, "kill", True) for case in OF_RESTORES]
+
+
+def test_every_phase_has_a_case_that_raises_and_one_that_kills() -> None:
+    cases = [*IN_WORKERS, *IN_DRIVER, *OF_SAVEPOINTS, *OF_RESTORES]
+    cases += [*KILLED_DRIVERS, *KILLED_SAVEPOINTS, *KILLED_RESTORES]
+    tried = {(case.phase, case.how) for case in cases}
+    assert tried == {(phase, how) for phase in Phase for how in ("raise", "kill")}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    make_tables(tmp_path)
+    yield tmp_path
+
+
+def assert_right(folder: Path) -> None:
+    assert in_database(folder) == expected()
+    assert in_database(folder, "windows") == windows_expected()
+
+
+def drive(folder: Path, log: str = "driver.log", **options: Any) -> ProcessGroup:
+    """A driver process of its own."""
+    script = Path(counting_job.__file__)
+    return start_driver(script, json.dumps({"folder": str(folder), **options}), log_file=folder / log)
+
+
+def assert_killed(driver: ProcessGroup, plan: Path) -> None:
+    """It runs until the planned fault kills it."""
+    with driver:
+        assert driver.wait(TIMEOUT_S) == -9, driver.output()
+    assert faults.happened(plan), driver.output()
+
+
+@pytest.mark.parametrize("case", [*IN_WORKERS, *IN_DRIVER], ids=str)
+def test_after_a_fault_the_job_goes_on_and_its_results_are_right(
+    spark: SparkSession, folder: Path, fault_plan: Path, case: Case
+) -> None:
+    # Delta's phases are passed in the driver after those of the other sinks, in the workers
+    faults.plan_fault(fault_plan, case.phase, case.how, epoch=2, pid=os.getpid() if case.delta else None)
+    with pytest.raises(FlinkishError) as caught:
+        build(folder, delta=case.delta).execute("faulty")
+    assert faults.happened(fault_plan)
+    if case.how == "raise":
+        assert f"injected at {case.phase.value}" in str(caught.value)
+    faults.no_fault(fault_plan)
+    build(folder, delta=case.delta).execute("faulty")
+    assert_right(folder)
+    if case.delta:
+        table = spark.read.format("delta").load(str(folder / "table"))
+        assert sorted(tuple(row) for row in table.collect()) == expected()
+
+
+def test_a_driver_that_is_killed_at_each_of_its_phases_in_turn_loses_and_doubles_nothing(
+    spark: SparkSession, folder: Path, fault_plan: Path
+) -> None:
+    for case in KILLED_DRIVERS:
+        faults.plan_fault(fault_plan, case.phase, "kill", epoch=1)
+        assert_killed(drive(folder), fault_plan)
+    faults.no_fault(fault_plan)
+    build(folder).execute("counting")
+    assert_right(folder)
+
+
+@pytest.fixture
+def half_done(spark: SparkSession, folder: Path) -> str:
+    """A job that was stopped with a savepoint half way; the path of the savepoint."""
+    client = build(folder, "first").execute_async("counting")
+    while not client.run.reports:
+        assert not client.get_job_execution_result().done()
+    return str(client.stop_with_savepoint(False, str(folder / "savepoints")).result(TIMEOUT_S))
+
+
+@pytest.mark.parametrize("case", OF_SAVEPOINTS, ids=str)
+def test_a_savepoint_that_fails_is_none_and_does_no_harm_to_the_job(
+    spark: SparkSession, folder: Path, fault_plan: Path, case: Case
+) -> None:
+    faults.plan_fault(fault_plan, case.phase, "raise")
+    client = build(folder).execute_async("counting")
+    while not client.run.reports:
+        assert not client.get_job_execution_result().done()
+    savepoint = client.stop_with_savepoint(False, str(folder / "savepoints"))
+    with pytest.raises(Exception, match=f"injected at {case.phase.value}"):
+        savepoint.result(TIMEOUT_S)
+    client.get_job_execution_result().result(TIMEOUT_S)
+    assert_unusable(folder, case.phase)
+    build(folder).execute("counting")
+    assert_right(folder)
+
+
+def assert_unusable(folder: Path, phase: Phase) -> None:
+    """What is left of a savepoint is refused, unless it was complete."""
+    left = list((folder / "savepoints").glob("*")) if (folder / "savepoints").exists() else []
+    for path in left:
+        if phase is not Phase.SAVEPOINT_COMPLETED:
+            env = build(folder, f"refused-{phase.name}", execution__state_recovery__path=str(path))
+            with pytest.raises(SavepointError, match=r"not complete: manifest\.json is missing"):
+                env.execute("counting")
+
+
+@pytest.mark.parametrize("case", OF_RESTORES, ids=str)
+def test_a_restore_that_fails_begins_again(
+    spark: SparkSession, folder: Path, half_done: str, fault_plan: Path, case: Case
+) -> None:
+    def restored() -> Any:
+        return build(folder, "second", execution__state_recovery__path=half_done)
+
+    faults.plan_fault(fault_plan, case.phase, "raise")
+    with pytest.raises(Exception, match=f"injected at {case.phase.value}"):
+        restored().execute("counting")
+    faults.no_fault(fault_plan)
+    restored().execute("counting")
+    assert_right(folder)
+
+
+def test_drivers_that_are_killed_while_they_write_and_restore_savepoints_leave_a_job_that_goes_on(
+    spark: SparkSession, folder: Path, half_done: str, fault_plan: Path
+) -> None:
+    for case in KILLED_RESTORES:
+        faults.plan_fault(fault_plan, case.phase, "kill")
+        assert_killed(drive(folder, job="second", restore=half_done), fault_plan)
+    for case in KILLED_SAVEPOINTS:
+        faults.plan_fault(fault_plan, case.phase, "kill")
+        options = {"restore": half_done, "savepoint": str(folder / case.phase.name), "slow_s": 1}
+        assert_killed(drive(folder, job="second", **options), fault_plan)
+    faults.no_fault(fault_plan)
+    build(folder, "second", execution__state_recovery__path=half_done).execute("counting")
+    assert_right(folder)
+
+
+def test_a_task_that_fails_once_is_tried_again_by_spark(folder: Path, fault_plan: Path) -> None:
+    for number, phase in enumerate((Phase.LEVEL_PROCESSED, Phase.SINK_COMMITTED)):
+        faults.plan_fault(fault_plan, phase, "raise", epoch=2)
+        with drive(folder, master="local[2,4]", job=f"job{number}") as driver:
+            driver.succeed(TIMEOUT_S)
+        assert faults.happened(fault_plan)
+        assert_right(folder)
+        (folder / "out.db").unlink()
+        make_tables(folder)
