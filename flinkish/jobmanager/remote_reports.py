@@ -1,4 +1,4 @@
-"""The way between a driver and a ``foreachBatch`` function in another process (Spark Connect): files of the job directory.
+"""Between a driver and a ``foreachBatch`` function in another process (Spark Connect): files of the job directory.
 
 The far side asks before each epoch whether it may run (stop file, ownership) and leaves one report per epoch. What
 belongs to sinks that commit in the driver (printed lines, collected records) travels in the report, and is committed
@@ -96,7 +96,7 @@ class Inbox:
         self._job = job
 
     def take(self, committed: int | None) -> Iterator[EpochReport]:
-        """The reports that were left, up to an epoch (None: all), in order; what the driver has to commit for them is."""
+        """The reports up to an epoch (None: all), in order, once the driver has committed its part of each."""
         for name in self._directory.names(_PREFIX, _SUFFIX):
             epoch = int(name[len(_PREFIX) : -len(_SUFFIX)])
             if committed is not None and epoch > committed:

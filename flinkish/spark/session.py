@@ -96,7 +96,8 @@ def _local_session(configuration: Configuration, app_name: str) -> Any:
     if not submitted.contains("spark.jars") and not submitted.contains("spark.jars.packages"):
         builder = _with_delta(builder, configuration)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    if not is_remote(session):
+        session.sparkContext.setLogLevel("ERROR")
     return session
 
 

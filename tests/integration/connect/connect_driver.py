@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pyspark import cloudpickle
+
 from flinkish.common import Configuration, Row, Types, WatermarkStrategy
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.file_system.source import FileSource
@@ -22,7 +24,7 @@ from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.errors import FlinkishError
-from tests.integration.connect.clicks import click
+from tests.integration.connect import clicks
 
 ROW = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.LONG()])
 
@@ -47,7 +49,7 @@ def source_of(options: dict[str, Any]) -> Any:
         return FileSource.parquet(options["files"], type_info=types, columns=["user", "logged_in"])
     if kind == "text":
         return FileSource.text(options["files"])
-    return DataGeneratorSource(click, options["count"], records_per_epoch=options["per_epoch"], splits=2)
+    return DataGeneratorSource(clicks.click, options["count"], records_per_epoch=options["per_epoch"], splits=2)
 
 
 def counts_of(env: StreamExecutionEnvironment, options: dict[str, Any]) -> DataStream:
@@ -59,11 +61,11 @@ def counts_of(env: StreamExecutionEnvironment, options: dict[str, Any]) -> DataS
             raise ValueError(f"click {break_at} cannot be counted")
         return Row(record[0], 1)
 
-    clicks = env.from_source(source_of(options), WatermarkStrategy.no_watermarks(), "clicks").uid("clicks")
+    records = env.from_source(source_of(options), WatermarkStrategy.no_watermarks(), "clicks").uid("clicks")
     if options.get("source") == "text":
-        clicks = clicks.map(json.loads).uid("parsed")
+        records = records.map(json.loads).uid("parsed")
     return (
-        clicks.filter(lambda record: record[1])
+        records.filter(lambda record: record[1])
         .uid("logged-in")
         .map(one, output_type=ROW)
         .uid("ones")
@@ -104,6 +106,8 @@ def run(options: dict[str, Any]) -> None:
 
 def main(jobs: list[dict[str, Any]]) -> None:
     spark = session(jobs[0])
+    # a server elsewhere cannot import this module
+    cloudpickle.register_pickle_by_value(clicks)
     for options in jobs:
         try:
             run(options)

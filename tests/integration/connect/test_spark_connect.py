@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.integration.connect.clicks import click, expected
+from tests.support.connect_server import start_connect_server
 from tests.support.processes import ProcessGroup, start_driver
 
 DRIVER = Path(__file__).with_name("connect_driver.py")
@@ -38,9 +39,7 @@ def total(database: Path) -> int:
 
 
 def test_the_job_goes_on_after_a_stop_and_after_a_kill_with_nothing_lost_and_nothing_twice(tmp_path: Path) -> None:
-    database = tmp_path / "counts.db"
-    with sqlite3.connect(database) as connection:
-        connection.execute('CREATE TABLE counts ("user" TEXT PRIMARY KEY, n INTEGER)')
+    database = new_database(tmp_path)
     job = {"database": str(database), "count": COUNT, "per_epoch": 300}
     everything = sum(expected(COUNT).values())
 
@@ -97,6 +96,30 @@ def test_files_are_read_and_what_is_printed_or_collected_comes_back_to_the_progr
     came_back = {word: [line for line in lines if line.startswith(word)] for word in ("collected", "printed")}
     assert sorted(line.split("> ", 1)[1] for line in came_back["collected"]) == sorted(running)
     assert sorted(line.split("> +I[", 1)[1].rstrip("]") for line in came_back["printed"]) == sorted(running)
+
+
+def test_on_a_server_of_its_own_the_next_driver_takes_over_from_one_that_was_killed(tmp_path: Path) -> None:
+    database = new_database(tmp_path)
+    server, url = start_connect_server(tmp_path / "server")
+    with server:
+        job = {"remote": url, "database": str(database), "count": COUNT, "per_epoch": 300}
+        with start(tmp_path, job) as driver:
+            driver.wait_for(lambda: total(database), 120, "clicks counted")
+            driver.kill()
+        killed_at = total(database)
+        # the query went on in the server until the next driver took the job over
+        with start(tmp_path, job) as driver:
+            output = driver.succeed(timeout_s=120)
+    assert 0 < killed_at < sum(expected(COUNT).values())
+    assert "connect: finished after" in output
+    assert counts_in(database) == expected(COUNT)
+
+
+def new_database(folder: Path) -> Path:
+    database = folder / "counts.db"
+    with sqlite3.connect(database) as connection:
+        connection.execute('CREATE TABLE counts ("user" TEXT PRIMARY KEY, n INTEGER)')
+    return database
 
 
 def rows_of(table: Path) -> list[tuple[str, int]]:

@@ -1,0 +1,44 @@
+"""A Spark Connect server as a process of its own, with this checkout on its Python path and Delta among its jars."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pyspark
+
+from tests.support.processes import ProcessGroup, free_ports, python_path
+from tests.support.spark_session import session_settings
+
+START_TIMEOUT_S = 120
+_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+
+def start_connect_server(folder: Path) -> tuple[ProcessGroup, str]:
+    """Starts a server on a free port of 127.0.0.1; returns it and the URL for ``SparkSession.builder.remote``."""
+    (port,) = free_ports(1)
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {
+        **session_settings(folder),
+        "spark.master": "local[2]",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+    }
+    properties = folder / "server.conf"
+    properties.write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+    home = Path(pyspark.__file__).parent
+    options = ["--class", _CLASS, "--properties-file", str(properties), "spark-internal"]
+    command = [str(home / "bin" / "spark-submit"), *options]
+    environment = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": python_path(), "SPARK_HOME": str(home)}
+    server = ProcessGroup(command, folder / "server.log", env={**os.environ, **environment})
+    server.wait_for(lambda: _answers(port), START_TIMEOUT_S, "a server on its port")
+    return server, f"sc://127.0.0.1:{port}"
+
+
+def _answers(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
