@@ -52,8 +52,10 @@ class Spread(Protocol):
 
 @dataclass(frozen=True)
 class Sender:
-    """Who sends: its subtask and parallelism, and the number of channels and subtasks of the receiver. ``turn``
-    differs from epoch to epoch and origin to origin, and is the same when an epoch is run again."""
+    """Who sends: its subtask and parallelism, and the number of channels and subtasks of the receiver.
+
+    ``turn`` differs from epoch to epoch and origin to origin, and is the same when an epoch is run again.
+    """
 
     subtask: int
     parallelism: int

@@ -17,14 +17,15 @@ class FilterOperator(UserFunctionOperator):
     """Timestamps stay with their records."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        call = self.per_record(input_index)
+        if timestamps is None:
+            self.collect([value for value in values if call(value)], None)
+            return
         # truth is asked for once, as `filter` does
-        chosen = list(map(bool, map(self.per_record(input_index), values)))
+        chosen = list(map(bool, map(call, values)))
         if len(chosen) != len(values):
             raise self.stop_error("the filter function")
-        if timestamps is None:
-            self.collect(list(compress(values, chosen)), None)
-        else:
-            self.collect(list(compress(values, chosen)), list(compress(timestamps, chosen)))
+        self.collect(list(compress(values, chosen)), list(compress(timestamps, chosen)))
 
 
 @dataclass

@@ -74,9 +74,7 @@ def test_the_steps_and_what_is_remembered_do_not_depend_on_the_order_of_arrival(
             buffers = _buffers(described)
             if arrive_shuffled:
                 shuffle.shuffle(buffers)
-            one = gate(
-                *descriptors, known=known, watermark_ms=watermark_ms, idle=idle, now_ms=epoch, buffers=buffers
-            )
+            one = gate(*descriptors, known=known, watermark_ms=watermark_ms, idle=idle, now_ms=epoch, buffers=buffers)
             told.append(story(one))
             known, watermark_ms, idle = one.progress(), one.valve.combined_ms, one.idle
             told.append(sorted(known.items()))
