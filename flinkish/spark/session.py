@@ -71,12 +71,17 @@ def get_session(configuration: Configuration, app_name: str) -> Any:
     if active is not None:
         return active
     check_versions(installed_java())
-    if os.environ.get("SPARK_REMOTE") or os.environ.get("SPARK_CONNECT_MODE_ENABLED"):
+    remote = configuration.get_string("spark.remote", os.environ.get("SPARK_REMOTE", ""))
+    # a server elsewhere has settings and jars of its own
+    if remote and not remote.startswith("local"):
+        return SparkSession.builder.remote(remote).getOrCreate()
+    if not remote and os.environ.get("SPARK_CONNECT_MODE_ENABLED"):
         return SparkSession.builder.getOrCreate()
-    return _local_session(configuration, app_name)
+    return _local_session(configuration, app_name, remote)
 
 
-def _local_session(configuration: Configuration, app_name: str) -> Any:
+def _local_session(configuration: Configuration, app_name: str, remote: str) -> Any:
+    """``remote``: not empty for a Spark Connect server that this process starts."""
     from pyspark.conf import SparkConf
     from pyspark.sql import SparkSession
 
@@ -86,12 +91,12 @@ def _local_session(configuration: Configuration, app_name: str) -> Any:
     if master.startswith("local"):
         # executors start `python3` from the PATH otherwise, which is not the virtual environment's
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = builder.master(master)
+    builder = builder.remote(remote) if remote else builder.master(master)
     for key, value in _session_settings().items():
         if not submitted.contains(key):
             builder = builder.config(key, value)
     for key in configuration.key_set():
-        if key.startswith("spark."):
+        if key.startswith("spark.") and key not in ("spark.remote", "spark.master"):
             builder = builder.config(key, configuration.get_string(key, ""))
     if not submitted.contains("spark.jars") and not submitted.contains("spark.jars.packages"):
         builder = _with_delta(builder, configuration)
