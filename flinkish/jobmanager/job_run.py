@@ -104,5 +104,8 @@ class MiniClusterRun(JobRun):
 
     def _work(self) -> None:
         cluster = self._make_cluster()
-        while not cluster.store.finished and not self._stop.is_set():
-            self._epoch_done(cluster.run_epoch())
+        try:
+            while not cluster.store.finished and not self._stop.is_set():
+                self._epoch_done(cluster.run_epoch())
+        finally:
+            cluster.dispose()
