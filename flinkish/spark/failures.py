@@ -95,7 +95,7 @@ _FRAMES = re.compile(r'(?:^[ \t]+File ".*\n(?:[ \t]+.*\n)*)+(?P<raised>\S.*)$', 
 
 
 def _first_lines(text: str) -> str:
-    # tracebacks lie within each other: of the driver's callback, of the action in it, of the worker; the last is the cause
+    # tracebacks lie within each other (driver's callback, its action, worker): the last one is the cause
     raised = [found.group("raised") for found in _FRAMES.finditer(text)]
     if raised:
         return raised[-1][:_LENGTH]

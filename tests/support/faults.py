@@ -1,7 +1,7 @@
 """One fault at a named phase, in whatever process: the hook that FLINKISH_FAULT names.
 
-A plan is a JSON file whose path the environment holds: which phase, from which epoch on, and whether to raise or to kill
-the process -9. A fault happens once; a file beside the plan remembers that it did.
+A plan is a JSON file whose path the environment holds: which phase, from which epoch on, and whether to raise or to
+kill the process -9. A fault happens once; a file beside the plan remembers that it did.
 """
 
 from __future__ import annotations

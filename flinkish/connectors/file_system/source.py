@@ -180,6 +180,13 @@ class FileSource(DataFrameSource):
             frame = frame.filter(~uri.isin([re.sub(_LOCAL_ROOT, "file:/", path) for path in _processed(start)]))
         return frame.select(*columns)
 
+    def position(self, spark: Any, end_offset: str, checkpoint: str, index: int) -> str:
+        """The files that the query has read, out of the log that Spark keeps of them: offset n is its n-th entry."""
+        last = int(json.loads(end_offset)["logOffset"])
+        lines = spark.read.text(f"{checkpoint}/sources/{index}").where("value like '{%'").collect()
+        entries = (json.loads(line["value"]) for line in lines)
+        return json.dumps({"processed": sorted({entry["path"] for entry in entries if entry["batchId"] <= last})})
+
     def _bytes_per_epoch(self, limits: SourceLimits) -> int:
         """Spark counts bytes of files and not records, so what a record takes is measured on one file."""
         try:
