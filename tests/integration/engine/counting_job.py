@@ -109,13 +109,13 @@ def main(options: dict[str, Any]) -> None:
     client = env.execute_async("counting")
     print("started", flush=True)
     if "savepoint" in options:
-        while not client.run.reports:  # type: ignore[attr-defined]
+        while not client.run.reports:
             time.sleep(0.05)
         print("savepoint", client.stop_with_savepoint(False, options["savepoint"]).result(), flush=True)
         return
     while not client.get_job_execution_result().done():
         time.sleep(0.1)
-        print(f"epochs {len(client.run.reports)}", flush=True)  # type: ignore[attr-defined]
+        print(f"epochs {len(client.run.reports)}", flush=True)
     client.get_job_execution_result().result()
     print("finished", flush=True)
 

@@ -184,7 +184,7 @@ def test_drivers_that_are_killed_while_they_write_and_restore_savepoints_leave_a
         assert_killed(drive(folder, job="second", restore=half_done), fault_plan)
     for case in KILLED_SAVEPOINTS:
         faults.plan_fault(fault_plan, case.phase, "kill")
-        options = {"restore": half_done, "savepoint": str(folder / case.phase.name), "slow_s": 1}
+        options: dict[str, Any] = {"restore": half_done, "savepoint": str(folder / case.phase.name), "slow_s": 1}
         assert_killed(drive(folder, job="second", **options), fault_plan)
     faults.no_fault(fault_plan)
     build(folder, "second", execution__state_recovery__path=half_done).execute("counting")

@@ -81,7 +81,7 @@ def run(job_dir: Path | None = None, **more: Any) -> dict[str, list[Any]]:
 def test_three_keyed_operators_a_union_side_outputs_and_four_sinks_give_what_the_minicluster_gives(
     spark: SparkSession, parallelism: int
 ) -> None:
-    shape = {"parallelism__default": parallelism, "pipeline__max_parallelism": 6}
+    shape: dict[str, Any] = {"parallelism__default": parallelism, "pipeline__max_parallelism": 6}
     on_spark = run(**shape)
     assert {name: len(rows) > 0 for name, rows in on_spark.items()} == dict.fromkeys(
         ["large", "late", "windows", "visits"], True

@@ -39,8 +39,8 @@ from tests.support.processes import wait_until
 TIMEOUT_S = 120
 RECORDS = 240
 LATE = OutputTag("late", Types.PICKLED_BYTE_ARRAY())
-SMALL = {"parallelism__default": 1, "pipeline__max_parallelism": 4}
-LARGE = {"parallelism__default": 3, "pipeline__max_parallelism": 16}
+SMALL: dict[str, Any] = {"parallelism__default": 1, "pipeline__max_parallelism": 4}
+LARGE: dict[str, Any] = {"parallelism__default": 3, "pipeline__max_parallelism": 16}
 
 
 class Mean(AggregateFunction):

@@ -48,8 +48,7 @@ class Counting(MapFunction):
 def test_each_subtask_has_a_function_of_its_own() -> None:
     env = environment()
     numbers = env.from_source(DataGeneratorSource(lambda i: i, 40), WatermarkStrategy.no_watermarks(), "numbers")
-    with numbers.key_by(lambda n: n % 5).map(Counting()).execute_and_collect() as results:
-        rows = list(results)
+    rows = list(numbers.key_by(lambda n: n % 5).map(Counting()).execute_and_collect())
     assert sorted({key: count for _, key, count, _ in rows}.items()) == [(key, 8) for key in range(5)]
     per_subtask = {subtask: seen for subtask, _, _, seen in rows}
     assert len(per_subtask) == 2
@@ -92,5 +91,4 @@ def test_windows_behind_a_union_fire_whatever_the_numbers_of_splits_and_subtasks
         .window(TumblingEventTimeWindows.of(Time.seconds(10)))
         .reduce(lambda a, b: (a[0], a[1] + b[1]))
     )
-    with counts.execute_and_collect() as results:
-        assert sorted(results) == [(0, 20), (1, 20), (2, 10)]
+    assert sorted(counts.execute_and_collect()) == [(0, 20), (1, 20), (2, 10)]
