@@ -19,9 +19,6 @@ from typing import Any
 
 from flinkish.runtime.state.keyed_state_backend import VOID_NAMESPACE
 
-#: Keys of batches that are remembered as they came; more are put into sets, which are smaller.
-MAX_UNFOLDED_KEYS = 1_000_000
-
 
 class StateTable:
     """See the module.
@@ -31,16 +28,13 @@ class StateTable:
     {(None, 'user')}
     """
 
-    __slots__ = ("_changed", "_namespaces", "_unfolded", "_unfolded_keys", "kind", "name")
+    __slots__ = ("_changed", "_namespaces", "kind", "name")
 
     def __init__(self, name: str, kind: str) -> None:
         self.name = name
         self.kind = kind
         self._namespaces: dict[Hashable, dict[Any, Any]] = {}
         self._changed: dict[Hashable, set[Any]] = {}
-        #: batches of marked keys that are not in `_changed` yet: most epochs end without anybody asking
-        self._unfolded: list[tuple[Hashable, list[Any]]] = []
-        self._unfolded_keys = 0
 
     def namespace(self, namespace: Hashable) -> dict[Any, Any]:
         """The live dict key -> value of a namespace, created if absent. Stays the same object until ``drop`` or the
@@ -62,19 +56,8 @@ class StateTable:
         marked.add(key)
 
     def mark_all(self, namespace: Hashable, keys: Iterable[Any]) -> None:
-        """``mark`` for many keys. A list must not be changed afterwards."""
-        if type(keys) is not list:
-            self._changed.setdefault(namespace, set()).update(keys)
-        elif keys:
-            self._unfolded.append((namespace, keys))
-            self._unfolded_keys += len(keys)
-            if self._unfolded_keys > MAX_UNFOLDED_KEYS:
-                self._fold()
-
-    def _fold(self) -> None:
-        for namespace, keys in self._unfolded:
-            self._changed.setdefault(namespace, set()).update(keys)
-        self._unfolded, self._unfolded_keys = [], 0
+        """``mark`` for many keys."""
+        self._changed.setdefault(namespace, set()).update(keys)
 
     def remove(self, namespace: Hashable, key: Any) -> None:
         """Forget the value of a key; nothing happens if there is none."""
@@ -106,17 +89,15 @@ class StateTable:
     @property
     def changed(self) -> bool:
         """Whether anything was marked since `forget_changes`."""
-        return bool(self._unfolded) or any(self._changed.values())
+        return any(self._changed.values())
 
     def changed_keys(self) -> set[tuple[Hashable, Any]]:
         """{(namespace, key)} marked since `forget_changes`."""
-        self._fold()
         return {(namespace, key) for namespace, keys in self._changed.items() for key in keys}
 
     def forget_changes(self) -> None:
         """The changes are written."""
         self._changed = {}
-        self._unfolded, self._unfolded_keys = [], 0
 
     def prune(self) -> None:
         """Forget namespaces that became empty. Only between epochs: nobody may hold their dicts."""
