@@ -129,8 +129,8 @@ def main() -> None:
     """Run one pipeline."""
     parser = contract.argument_parser("flinkish")
     parser.add_argument("--in-worker", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--epoch-records", type=int, default=2_000_000)
-    parser.add_argument("--warm-up-epochs", type=int, default=4)
+    parser.add_argument("--epoch-records", type=int, default=4_000_000)
+    parser.add_argument("--warm-up-epochs", type=int, default=3)
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     paths = contract.files_of(options)

@@ -30,7 +30,7 @@ SPLIT_COLUMN = "__split"
 class SourceLimits:
     """How much one epoch may take in from one source."""
 
-    max_records: int = 2_000_000
+    max_records: int = 4_000_000
     max_bytes: int = 256 * 1024 * 1024
     batch_size: int = 10_000
 

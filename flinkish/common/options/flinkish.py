@@ -17,7 +17,7 @@ JOB_DIR: ConfigOption[str | None] = (
 EPOCH_MAX_RECORDS_PER_SOURCE: ConfigOption[int] = (
     ConfigOptions.key("flinkish.epoch.max-records-per-source")
     .long_type()
-    .default_value(2_000_000)
+    .default_value(4_000_000)
     .with_description("Most records that an epoch takes from one source.")
 )
 
