@@ -26,6 +26,9 @@ from flinkish.runtime.task import ChannelResult, ChannelTask, EpochStamp, Row, T
 #: Tasks held at once; the one used longest ago makes room, closed clean.
 MAX_TASKS = 256
 
+#: Jobs whose tasks one worker holds at once.
+MAX_JOBS = 16
+
 #: Records between two looks at processing time.
 PROCESS_STEP_RECORDS = 1_000_000
 
@@ -227,16 +230,20 @@ def _dispose_quietly(task: Task) -> None:
         pass
 
 
-_managers: dict[tuple[str, int], TaskManager] = {}
+_managers: dict[tuple[str, str], TaskManager] = {}
 
 
-def task_manager(job_id: str, attempt: int, load: Callable[[], JobDescriptor]) -> TaskManager:
-    """The task manager of this worker for an attempt of a job. An older attempt's tasks are disposed of: a new attempt
-    opens its functions anew."""
-    key = (job_id, attempt)
-    manager = _managers.get(key)
+def task_manager(job_id: str, version: str, load: Callable[[], JobDescriptor]) -> TaskManager:
+    """The task manager of this worker for one version (attempt and program) of a job. Those of other versions are
+    disposed of: a new attempt opens its functions anew. So is that of the job used longest ago, when there are too
+    many."""
+    key = (job_id, version)
+    manager = _managers.pop(key, None)
     if manager is None:
         for other in [other for other in _managers if other[0] == job_id]:
             _managers.pop(other).dispose()
-        manager = _managers[key] = TaskManager(load())
+        while len(_managers) >= MAX_JOBS:
+            _managers.pop(next(iter(_managers))).dispose()
+        manager = TaskManager(load())
+    _managers[key] = manager
     return manager

@@ -6,9 +6,11 @@ import base64
 import gc
 import pickle
 import re
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pyspark import TaskContext
@@ -16,7 +18,7 @@ from pyspark import TaskContext
 from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.pickling import use_fallback
-from flinkish.runtime.task_manager import TaskManager, task_manager
+from flinkish.runtime.task_manager import MAX_JOBS, TaskManager, task_manager
 from flinkish.spark.addressing import AddressBook
 
 _MARK = re.compile(r"<flinkish-error>([A-Za-z0-9+/=]+)</flinkish-error>")
@@ -64,9 +66,14 @@ class Deployment:
     partitions: int
     blob: bytes
 
+    @cached_property
+    def version(self) -> str:
+        """Tells programs apart that run as the same attempt of a copied job directory."""
+        return f"{self.attempt}-{zlib.crc32(self.blob):08x}"
+
     def task_manager(self) -> TaskManager:
         """This worker's TaskManager for the job."""
-        return task_manager(self.job_id, self.attempt, self._load)
+        return task_manager(self.job_id, self.version, self._load)
 
     def job(self) -> JobDescriptor:
         """The job graph."""
@@ -74,9 +81,11 @@ class Deployment:
 
     def book(self) -> AddressBook:
         """The addresses of the job, computed once per worker and attempt."""
-        key = (self.job_id, self.attempt)
+        key = (self.job_id, self.version)
         book = _books.get(key)
         if book is None:
+            while len(_books) >= MAX_JOBS:
+                _books.pop(next(iter(_books)))
             book = _books[key] = AddressBook(self.job(), self.partitions)
         return book
 
@@ -84,14 +93,16 @@ class Deployment:
         from pyspark import cloudpickle
 
         use_fallback(cloudpickle.dumps)
-        # batches of tuples look like garbage to the collector's default of 700 objects: up to a fifth of the time
-        gc.set_threshold(GC_THRESHOLD, 20, 20)
+        if TaskContext.get() is not None:
+            # batches of tuples look like garbage to the collector's default of 700 objects: up to a fifth of the time.
+            # Only in workers: the driver's process is the user's.
+            gc.set_threshold(GC_THRESHOLD, 20, 20)
         job = pickle.loads(self.blob)
         assert isinstance(job, JobDescriptor)
         return job
 
 
-_books: dict[tuple[str, int], AddressBook] = {}
+_books: dict[tuple[str, str], AddressBook] = {}
 
 
 def deploy(job: JobDescriptor, partitions: int) -> Deployment:
