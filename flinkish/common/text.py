@@ -1,15 +1,18 @@
-"""The text of a record, as Flink's ``toString`` gives it to ``print()`` and to text files.
+"""The text of a record, as Flink's ``toString`` gives it to text files and PyFlink's ``print()`` to the screen.
 
-Rule upheld here: where a type is declared the text is Java's (``+I[a, 1]``, ``(a,1)``, ``null``, ``true``); where none
-is declared the record is a Python object and its text is ``str``. PyFlink has the same two faces.
+Rule upheld here: where a type is declared the text is Java's (``+I[a, 1]``, ``(a,1)``, ``null``, ``true``, ``1.0E10``);
+where none is declared the record is a Python object and its text is ``str``. PyFlink has the same two faces. Between
+them stands ``print()`` of a stream of Rows: PyFlink makes that text in Python, the row kind and then ``str`` of each
+field (``+I[a,None]``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
-from flinkish.common.typeinfo import ExternalTypeInfo, PickledBytesTypeInfo, TypeInformation
+from flinkish.common.typeinfo import ExternalTypeInfo, PickledBytesTypeInfo, RowTypeInfo, TypeInformation
 from flinkish.common.types import Row
 
 ROW_SEPARATOR = ", "
@@ -20,9 +23,15 @@ PRINT_ROW_SEPARATOR = ","
 def text_writer(type_info: TypeInformation | None, row_separator: str = ROW_SEPARATOR) -> Callable[[Any], str]:
     """The function that gives the text of one record of a stream of this type.
 
+    Args:
+        type_info: type of the records, None for Python objects.
+        row_separator: ``ROW_SEPARATOR`` for the text of Java's ``toString``, ``PRINT_ROW_SEPARATOR`` for that of
+            ``print()``. Only the records of a stream of Rows differ; Rows within other values are always Java's.
+
     >>> from flinkish.common.typeinfo import Types
-    >>> text_writer(Types.ROW([Types.STRING(), Types.INT()]))(Row("a", None))
-    '+I[a, null]'
+    >>> rows = Types.ROW([Types.STRING(), Types.DOUBLE()])
+    >>> text_writer(rows)(Row(None, 1e10)), text_writer(rows, PRINT_ROW_SEPARATOR)(Row(None, 1e10))
+    ('+I[null, 1.0E10]', '+I[None,10000000000.0]')
     >>> text_writer(None)(("a", None))
     "('a', None)"
     """
@@ -30,21 +39,53 @@ def text_writer(type_info: TypeInformation | None, row_separator: str = ROW_SEPA
         type_info = type_info._type_info
     if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
         return str
-    return lambda value: _java_text(value, row_separator)
+    if isinstance(type_info, RowTypeInfo) and row_separator == PRINT_ROW_SEPARATOR:
+        return _printed_row
+    return _java_text
 
 
-def _java_text(value: Any, row_separator: str) -> str:
+def _printed_row(row: Any) -> str:
+    kind = row.get_row_kind() if isinstance(row, Row) else "+I"
+    return f"{kind}[{PRINT_ROW_SEPARATOR.join(map(str, row))}]"
+
+
+def _java_text(value: Any) -> str:
+    """What ``String.valueOf`` writes in Java."""
+    if isinstance(value, str):
+        return value
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        return _java_double(value)
     if isinstance(value, Row):
-        return f"{value.get_row_kind()}[{row_separator.join(_java_text(item, row_separator) for item in value)}]"
+        return f"{value.get_row_kind()}[{ROW_SEPARATOR.join(map(_java_text, value))}]"
     if isinstance(value, tuple):
-        return f"({','.join(_java_text(item, row_separator) for item in value)})"
+        return f"({','.join(map(_java_text, value))})"
     if isinstance(value, list):
-        return f"[{', '.join(_java_text(item, row_separator) for item in value)}]"
+        return f"[{', '.join(map(_java_text, value))}]"
     if isinstance(value, dict):
-        pairs = (f"{_java_text(key, row_separator)}={_java_text(item, row_separator)}" for key, item in value.items())
-        return f"{{{', '.join(pairs)}}}"
+        return f"{{{', '.join(f'{_java_text(key)}={_java_text(item)}' for key, item in value.items())}}}"
     return str(value)
+
+
+def _java_double(value: float) -> str:
+    """``Double.toString``: decimal from 1e-3 to below 1e7, else the scientific form; always a digit after the point.
+
+    >>> [_java_double(x) for x in (1.0, 1234567.5, 1e7, 1.5e-5, float("nan"), float("-inf"))]
+    ['1.0', '1234567.5', '1.0E7', '1.5E-5', 'NaN', '-Infinity']
+    """
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    # not repr(): that of numpy's subclass of float names its class
+    python = float.__repr__(value)
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        # Python's form is the same here: it is scientific below 1e-4 and from 1e16 only
+        return python
+    sign, digits, exponent = Decimal(python).as_tuple()
+    text = "".join(map(str, digits)).rstrip("0") or "0"
+    power = int(exponent) + len(digits) - 1
+    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{power}"

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from flinkish.common.text import PRINT_ROW_SEPARATOR, text_writer
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.connectors.text_form import text_of
 from flinkish.core.sink import CommitContext, Committer, Guarantee, SinkWriter, WriterSink
 
 
@@ -29,7 +29,7 @@ class PrintSink(WriterSink):
 
     Args:
         identifier: text before each line.
-        input_type: type of the records; decides the text form (see `flinkish.connectors.text_form`).
+        input_type: type of the records; decides the text form (see `flinkish.common.text`).
         std_err: print to standard error.
     """
 
@@ -56,7 +56,7 @@ class PrintSink(WriterSink):
 class _PrintWriter(SinkWriter):
     def __init__(self, sink: PrintSink) -> None:
         self._identifier = sink.identifier
-        self._text = text_of(sink.input_type)
+        self._text = text_writer(sink.input_type, PRINT_ROW_SEPARATOR)
         self._prefix = line_prefix(sink.identifier, 0, 1)
 
     def open(self, subtask: int, parallelism: int) -> None:

@@ -9,6 +9,7 @@ import pytest
 from flinkish.common import ByteArraySchema, Encoder, Row, RowKind, SimpleStringSchema, Types
 from flinkish.common.serialization import DeserializationSchema, RowFieldExtractorSchema, SerializationSchema
 from flinkish.common.text import PRINT_ROW_SEPARATOR, text_writer
+from flinkish.common.typeinfo import ExternalTypeInfo
 from flinkish.errors import MalformedRecordError, TypeMismatchError
 
 
@@ -74,7 +75,40 @@ def test_texts_of_typed_records_are_javas():
     type_info = Types.ROW([Types.STRING(), Types.INT()])
     row = Row.of_kind(RowKind.UPDATE_AFTER, "a", None)
     assert text_writer(type_info)(row) == "+U[a, null]"
-    assert text_writer(type_info, PRINT_ROW_SEPARATOR)(row) == "+U[a,null]"
+    assert text_writer(ExternalTypeInfo(type_info))(row) == "+U[a, null]"
     assert text_writer(Types.MAP(Types.STRING(), Types.BOOLEAN()))({"k": True}) == "{k=true}"
     assert text_writer(Types.LIST(Types.INT()))([1, None]) == "[1, null]"
     assert text_writer(Types.PICKLED_BYTE_ARRAY())(row) == str(row)
+
+
+def test_print_writes_the_fields_of_rows_as_python_and_everything_else_as_java():
+    type_info = Types.ROW([Types.STRING(), Types.INT()])
+    row = Row.of_kind(RowKind.UPDATE_AFTER, "a", None)
+    # the map that PyFlink's print() puts before the sink joins str() of the fields
+    assert text_writer(type_info, PRINT_ROW_SEPARATOR)(row) == "+U[a,None]"
+    assert text_writer(ExternalTypeInfo(type_info), PRINT_ROW_SEPARATOR)(row) == "+U[a,None]"
+    assert text_writer(Types.TUPLE([type_info]), PRINT_ROW_SEPARATOR)((row,)) == "(+U[a, null])"
+    assert text_writer(Types.PICKLED_BYTE_ARRAY(), PRINT_ROW_SEPARATOR)(row) == str(row)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0"),
+        (-0.0, "-0.0"),
+        (0.001, "0.001"),
+        (0.00099, "9.9E-4"),
+        (-2.5e-7, "-2.5E-7"),
+        (9999999.5, "9999999.5"),
+        (1e7, "1.0E7"),
+        (123456789.25, "1.2345678925E8"),
+        (1e22, "1.0E22"),
+        (float("nan"), "NaN"),
+        (float("-inf"), "-Infinity"),
+    ],
+)
+def test_doubles_are_written_as_java_does_wherever_they_stand(value: float, text: str) -> None:
+    assert text_writer(Types.DOUBLE())(value) == text
+    assert text_writer(Types.ROW([Types.DOUBLE()]))(Row(value)) == f"+I[{text}]"
+    assert text_writer(Types.TUPLE([Types.DOUBLE()]), PRINT_ROW_SEPARATOR)((value,)) == f"({text})"
+    assert Encoder.simple_string_encoder().bind(Types.DOUBLE()).encode(value) == f"{text}\n".encode()
