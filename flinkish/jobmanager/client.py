@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from flinkish.common.completable_future import CompletableFuture
@@ -41,7 +43,10 @@ class RunClient(JobClient):
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
-        """End the job after the running epoch and write a savepoint of it; its path."""
+        """End the job after the running epoch and write a savepoint of it; its path.
+
+        Done when the job has ended, as in Flink: its status is final and its directory is free for the next job.
+        """
         if advance_to_end_of_event_time:
             raise OperationError(
                 "a stop that advances event time to its end is not possible with this version",
@@ -50,18 +55,18 @@ class RunClient(JobClient):
                 hint="stop without it: the windows that are open are part of the savepoint",
             )
         run = self._spark_run()
-        future: CompletableFuture[str] = CompletableFuture()
+        outcome: Future[str] = Future()
 
         def take(failure: BaseException | None) -> None:
             try:
                 if failure is not None:
                     raise failure
-                future.complete(take_savepoint(run, savepoint_directory))
+                outcome.set_result(take_savepoint(run, savepoint_directory))
             except BaseException as error:
-                future.complete_exceptionally(error)
+                outcome.set_exception(error)
 
         run.stop_and(take)
-        return future
+        return self._when_ended(outcome.result)
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         """Empty: Python functions have none, as in PyFlink."""
@@ -78,9 +83,7 @@ class RunClient(JobClient):
             )
         return self.run
 
-    def _when_ended(self, value: Any) -> CompletableFuture[Any]:
-        from concurrent.futures import ThreadPoolExecutor
-
+    def _when_ended(self, value: Callable[[], Any]) -> CompletableFuture[Any]:
         def wait() -> Any:
             self.run.wait()
             return value()

@@ -108,7 +108,10 @@ class SparkRun(JobRun):
             at_end(failure)
 
     def stop_and(self, at_end: Callable[[BaseException | None], None]) -> None:
-        """End after the running epoch, then call this with what the job failed with, if it did."""
+        """End after the running epoch, then call this with what the job failed with, if it did.
+
+        It is called while the job still holds its directory: :meth:`wait` for the end.
+        """
         self.request_stop()
         with self._lock:
             if self._at_end is not None:
