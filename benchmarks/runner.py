@@ -53,7 +53,7 @@ class Row:
 def engines(pyflink_python: str, bytewax_python: str) -> list[Engine]:
     """All engines, flinkish first. Slow ones get a part of the data, so that the whole command ends in minutes."""
     return [
-        Engine("flinkish", "benchmarks.pipelines.flinkish_job", "pyspark"),
+        Engine("flinkish", "benchmarks.pipelines.flinkish_job", "pyspark", arguments=("--passes", "14")),
         Engine("per key by hand", "benchmarks.pipelines.spark_per_key", "pyspark", files=_files(8, 3, 20)),
         Engine("Python loop", "benchmarks.pipelines.python_loop", "pyarrow"),
         Engine("PyFlink process", _PYFLINK, "pyflink", pyflink_python, ("--mode", "process"), _files(9, 4, 6)),

@@ -33,8 +33,11 @@ class EpochFunction:
             raise RuntimeError(STOP_MARK) from None
         except Exception as error:
             # typed here, where the error itself is known: Spark hands on only its text
+            typed = translate(error, f"epoch {epoch}")
+            if listener is None:
+                far_side(self.job_dir, self.token, self.deployment.job().name).failed(typed)
             with failures_marked():
-                raise translate(error, f"epoch {epoch}") from error
+                raise typed from error
 
     def _run_here(self, listener: EpochListener, frame: Any, epoch: int) -> None:
         listener.before_epoch(epoch)

@@ -13,7 +13,7 @@ import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from flinkish.errors import OperationError
+from flinkish.errors import FencedError, FlinkishError, OperationError
 from flinkish.jobmanager.epoch_listeners import StopQuery
 from flinkish.jobmanager.job_directory import JobDirectory
 from flinkish.runtime.buffer import Buffer, decode, encode
@@ -23,6 +23,10 @@ from flinkish.runtime.epoch_report import EpochReport
 
 #: Name of the file that asks the query to end before its next epoch.
 STOP_FILE = "stop.json"
+
+#: Name of the file that says why the query ended. Spark Connect cuts off long messages, so their text cannot be
+#: relied upon.
+END_FILE = "far-end.json"
 
 _PREFIX, _SUFFIX = "report-", ".json"
 
@@ -37,6 +41,7 @@ class FarSide:
 
     def __init__(self, job_dir: str, token: str, job_name: str) -> None:
         self._directory = JobDirectory(job_dir, token)
+        self._token = token
         self._job_name = job_name
         self._ended = False
         self._buffers: list[bytes] = []
@@ -51,6 +56,7 @@ class FarSide:
         """
         self._check_owner()
         if self._ended or self._directory.read(STOP_FILE) is not None:
+            self._directory.write(END_FILE, {"token": self._token})
             raise StopQuery
         self._buffers = []
 
@@ -65,6 +71,12 @@ class FarSide:
         data = base64.b64encode(pickle.dumps((report, self._buffers), protocol=5)).decode()
         self._directory.write(report_file(report.epoch), {"report": data})
         self._ended = report.end_of_input
+
+    def failed(self, error: FlinkishError) -> None:
+        """The query ends with this error. A directory that is somebody else's is left alone."""
+        if not isinstance(error, FencedError) and self._directory.read("owner.json") is not None:
+            data = base64.b64encode(pickle.dumps(error, protocol=5)).decode()
+            self._directory.write(END_FILE, {"token": self._token, "error": data})
 
     def _check_owner(self) -> None:
         if self._directory.read("owner.json") is None:
@@ -107,6 +119,16 @@ class Inbox:
             report, buffers = pickle.loads(base64.b64decode(value["report"]))
             yield self._committed(report, commit_buffers(self._job, map(decode, buffers), epoch))
             self._directory.delete(name)
+
+    def end(self) -> FlinkishError | bool:
+        """Why the query ended: True when it was asked to, the error, or False when the far side has said nothing."""
+        value = self._directory.read(END_FILE)
+        if value is None or value["token"] != self._directory.token:
+            return False
+        if "error" not in value:
+            return True
+        error = pickle.loads(base64.b64decode(value["error"]))
+        return error if isinstance(error, FlinkishError) else False
 
     def _committed(self, report: EpochReport, commits: list[CommitReport]) -> EpochReport:
         sink_records = dict(report.sink_records)

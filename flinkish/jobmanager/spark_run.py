@@ -13,14 +13,14 @@ from typing import Any
 
 from flinkish.common.job_id import JobID
 from flinkish.core.source import DataFrameSource, GeneratedSource, Source
-from flinkish.errors import SavepointError
+from flinkish.errors import FlinkishError, SavepointError
 from flinkish.jobmanager import epoch_listeners
 from flinkish.jobmanager.epoch_function import EpochFunction
 from flinkish.jobmanager.epoch_listeners import STOP_MARK, StopQuery
 from flinkish.jobmanager.job_directory import JobDirectory
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.query_inputs import keep_heartbeat, keep_tick_size, position_after
-from flinkish.jobmanager.remote_reports import STOP_FILE, Inbox
+from flinkish.jobmanager.remote_reports import END_FILE, STOP_FILE, Inbox
 from flinkish.jobmanager.run_plan import QueryRun, plan_runs
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.deployment import JobDescriptor
@@ -137,17 +137,25 @@ class SparkRun(JobRun):
 
     def _run_query(self, run: QueryRun, deployment: Deployment) -> None:
         where = f"job '{self.name}', directory {self.directory.path}"
+        self.directory.delete(END_FILE)
         try:
             self._query = self._start(run, deployment)
             self._follow(self._query)
         except Exception as error:
-            if STOP_MARK not in str(error):
+            if not self._was_stopped(error):
                 raise translate(error, where) from error
             # a query is stopped between two epochs: all that were reported are committed
             self._take_reports(None)
         finally:
             if self._query is not None and self._query.isActive:
                 self._query.stop()
+
+    def _was_stopped(self, error: Exception) -> bool:
+        """Whether a query ended on purpose. Raises the error that the other process has left, if there is one."""
+        end = self._inbox.end() if self._inbox is not None else False
+        if isinstance(end, FlinkishError):
+            raise end from error
+        return end or STOP_MARK in str(error)
 
     def _start(self, run: QueryRun, deployment: Deployment) -> Any:
         self._options = run.options

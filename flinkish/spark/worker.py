@@ -90,16 +90,20 @@ class Deployment:
         return book
 
     def _load(self) -> JobDescriptor:
-        from pyspark import cloudpickle
-
-        use_fallback(cloudpickle.dumps)
         if TaskContext.get() is not None:
-            # batches of tuples look like garbage to the collector's default of 700 objects: up to a fifth of the time.
-            # Only in workers: the driver's process is the user's.
-            gc.set_threshold(GC_THRESHOLD, 20, 20)
+            _prepare_worker()
         job = pickle.loads(self.blob)
         assert isinstance(job, JobDescriptor)
         return job
+
+
+def _prepare_worker() -> None:
+    """Settings of a worker's process. The driver's process is the user's: it is left as it is."""
+    from pyspark import cloudpickle
+
+    use_fallback(cloudpickle.dumps)
+    # batches of tuples look like garbage to the collector's default of 700 objects: up to a fifth of the time
+    gc.set_threshold(GC_THRESHOLD, 20, 20)
 
 
 _books: dict[tuple[str, str], AddressBook] = {}
