@@ -286,8 +286,3 @@ def _in_worker(source: Source | None) -> Source | RecordDecoder | None:
 
 def _detects_idleness(node: StreamNode) -> bool:
     return isinstance(node.factory, TimestampsAndWatermarksFactory) and node.factory.idle_timeout_ms is not None
-
-
-def needs_heartbeat(graph: StreamGraph) -> bool:
-    """Whether epochs must go on without data: processing-time timers, idleness."""
-    return any(node.factory.uses_processing_time for node in graph.nodes)

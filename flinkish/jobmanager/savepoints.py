@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import time
 import uuid
@@ -96,8 +95,3 @@ def read_manifest(path: str) -> dict[str, Any]:
             hint="restore it with the version of flinkish that wrote it",
         )
     return manifest
-
-
-def manifest_text(manifest: dict[str, Any]) -> str:
-    """For people."""
-    return json.dumps(manifest, indent=1, sort_keys=True)

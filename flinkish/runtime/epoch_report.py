@@ -9,8 +9,8 @@ from flinkish.core.source import GeneratedSource
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.committing import CommitReport
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.input_gate import WHOLE_SOURCE
 from flinkish.runtime.report import TaskReport
-from flinkish.runtime.source_task import WHOLE_SOURCE
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ from flinkish.runtime.channel_header import OriginProgress
 from flinkish.runtime.deployment import InputDescriptor
 from flinkish.runtime.watermark_valve import WatermarkValve
 
-_WHOLE_SOURCE = "*"
+#: Stands for all splits of a source at its end of input.
+WHOLE_SOURCE = "*"
 _UNKNOWN = "?"
 _EDGE = "~"
 #: (origin, part)
@@ -41,7 +42,7 @@ def origin_name(vertex: int, unit: str | int) -> str:
 
 def whole_source(vertex: int) -> str:
     """The origin that stands for all splits of a source vertex, known and unknown."""
-    return origin_name(vertex, _WHOLE_SOURCE)
+    return origin_name(vertex, WHOLE_SOURCE)
 
 
 def vertex_of(origin: str) -> int:
@@ -60,7 +61,7 @@ def by_edge(origin: str, edge: int) -> str:
 
 def is_whole_source(origin: str) -> bool:
     """Whether an origin stands for all splits of a source."""
-    return origin.endswith(f"/{_WHOLE_SOURCE}")
+    return origin.endswith(f"/{WHOLE_SOURCE}")
 
 
 def _edge_of(origin: str) -> str:
@@ -246,7 +247,7 @@ class InputGate:
 
     def _end_of_source(self, end: Buffer) -> Iterator[Step]:
         vertex = vertex_of(end.header.origin)
-        self.valve.add((origin_name(vertex, _WHOLE_SOURCE), 0))
+        self.valve.add((origin_name(vertex, WHOLE_SOURCE), 0))
         rose = False
         for name in self.valve.names():
             if vertex_of(name[0]) == vertex:

@@ -13,7 +13,7 @@ from flinkish.core.source import GeneratedSource
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import InternalError
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
-from flinkish.runtime.input_gate import origin_name
+from flinkish.runtime.input_gate import WHOLE_SOURCE, origin_name
 from flinkish.runtime.operators.sink_writer import SinkWriterOperator
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.stable_hash import stable_hash
@@ -21,9 +21,6 @@ from flinkish.runtime.task import WORKER, EpochStamp, Row, Task
 
 #: The split of records whose source has no stable splits: all its readers together are one origin.
 UNSPLIT = "0"
-
-#: Stands for all splits of a source at its end of input.
-WHOLE_SOURCE = "*"
 
 
 class SplitBatch(NamedTuple):

@@ -173,11 +173,6 @@ class ChannelTask(Task):
         )
         self._share = _Share(channel, header, load_body, stamp, gate)
 
-    @property
-    def needs_initialization(self) -> bool:
-        """Whether the chain has not been opened in this worker."""
-        return not self._opened
-
     def add_records(self, buffers: Iterable[Buffer]) -> None:
         """Data to the gate; the rows of a savepoint are kept for `restore`."""
         share = self.share

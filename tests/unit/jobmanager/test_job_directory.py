@@ -47,7 +47,10 @@ def test_a_directory_that_was_released_can_be_claimed(tmp_path: Path) -> None:
     first = JobDirectory(str(tmp_path))
     first.claim("shop")
     first.release()
-    JobDirectory(str(tmp_path)).claim("shop")
+    heir = JobDirectory(str(tmp_path))
+    heir.claim("shop")
+    owner = heir.read("owner.json")
+    assert owner is not None and owner["token"] == heir.token
 
 
 def test_a_directory_whose_owner_is_dead_can_be_claimed(tmp_path: Path) -> None:
@@ -55,13 +58,19 @@ def test_a_directory_whose_owner_is_dead_can_be_claimed(tmp_path: Path) -> None:
     ended.wait()
     JobDirectory(str(tmp_path)).claim("shop")
     set_owner(tmp_path, pid=ended.pid)
-    JobDirectory(str(tmp_path)).claim("shop")
+    heir = JobDirectory(str(tmp_path))
+    heir.claim("shop")
+    owner = heir.read("owner.json")
+    assert owner is not None and owner["token"] == heir.token
 
 
 def test_a_process_that_only_has_the_same_number_is_not_the_owner(tmp_path: Path) -> None:
     JobDirectory(str(tmp_path)).claim("shop")
     set_owner(tmp_path, started="1")
-    JobDirectory(str(tmp_path)).claim("shop")
+    heir = JobDirectory(str(tmp_path))
+    heir.claim("shop")
+    owner = heir.read("owner.json")
+    assert owner is not None and owner["token"] == heir.token
 
 
 def test_an_owner_on_another_host_is_alive_as_long_as_it_renews_its_claim(tmp_path: Path) -> None:
