@@ -2,19 +2,25 @@
 
 The restart strategy (and the exit code) decides by these classes, never by the text of a message:
 
-==========================  ===============================  ==================
-class                       who must act                     worth a retry
-==========================  ===============================  ==================
-:class:`ProgramError`       the author of the job            no
-:class:`OperationError`     the operator of the cluster      no (until mended)
+==========================  ===============================  ==========================================
+class                       who must act                     worth a retry (``retryable``)
+==========================  ===============================  ==========================================
+:class:`ProgramError`       the author of the job            no; but :class:`UserCodeError` yes, as in
+                                                             Flink: what user code raised may be a
+                                                             server that was away
+:class:`OperationError`     the operator of the cluster      yes: it may be mended meanwhile; but not
+                                                             what only another start can mend
+                                                             (:class:`FinalOperationError`)
 :class:`RetryableError`     nobody; it may pass by itself    yes
 :class:`InternalError`      the makers of flinkish           no
-==========================  ===============================  ==================
+==========================  ===============================  ==========================================
 
 One formula for the text: *what happened, where, what was expected, what to do*.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 
 class FlinkishError(Exception):
@@ -23,6 +29,9 @@ class FlinkishError(Exception):
     >>> str(ProgramError("the key is NaN", where="operator 'a'", expected="a key equal to itself", hint="filter first"))
     "the key is NaN [operator 'a']; expected a key equal to itself; filter first"
     """
+
+    #: whether the same job, started again as it is, may get further
+    retryable: ClassVar[bool] = False
 
     def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "") -> None:
         self.what = what
@@ -61,6 +70,8 @@ class ProgramError(FlinkishError):
 
 class UserCodeError(ProgramError):
     """A function of the user raised. ``user_traceback``, of user code alone, comes first in the text."""
+
+    retryable = True
 
     def __init__(self, what: str, *, user_traceback: str, where: str = "", expected: str = "", hint: str = "") -> None:
         super().__init__(what, where=where, expected=expected, hint=hint)
@@ -101,12 +112,20 @@ class StateAccessError(ProgramError):
 class OperationError(FlinkishError):
     """The environment must be mended by its operator before the same job can go on."""
 
+    retryable = True
 
-class IncompatibleJobError(OperationError):
+
+class FinalOperationError(OperationError):
+    """The operator must act, and start the job anew: waiting does not help."""
+
+    retryable = False
+
+
+class IncompatibleJobError(FinalOperationError):
     """The program's stateful structure differs from the one that wrote the job directory."""
 
 
-class FencedError(OperationError):
+class FencedError(FinalOperationError):
     """Another driver owns the job directory."""
 
 
@@ -114,16 +133,22 @@ class ConnectionFailedError(OperationError, ConnectionError):
     """An external system (Kafka, database, file system) cannot be reached."""
 
 
-class EnvironmentVersionError(OperationError):
+class EnvironmentVersionError(FinalOperationError):
     """Python, Java or a package has a version that cannot work."""
 
 
-class SavepointError(OperationError):
+class SavepointError(FinalOperationError):
     """A savepoint cannot be written or read."""
 
 
 class RetryableError(FlinkishError):
     """A failure that can go away by itself."""
+
+    retryable = True
+
+
+class CheckpointError(RetryableError):
+    """More checkpoints in a row have failed than the job tolerates."""
 
 
 class CorruptStateError(RetryableError):

@@ -13,10 +13,10 @@ from benchmarks import spark_settings
 from benchmarks.empty_epochs import CHANNELS, argument_parser, figures
 from benchmarks.pipelines.dict_sink import DictSink
 from flinkish.common import Configuration, Types, WatermarkStrategy
-from flinkish.common.job_status import JobStatus
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.source import GeneratedBatch, GeneratedSource
 from flinkish.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.epoch_report import EpochReport
 
 
@@ -56,7 +56,7 @@ class Reminder(KeyedProcessFunction):
         return ()
 
 
-class Ends:
+class Ends(JobObserver):
     """When the epochs ended."""
 
     def __init__(self) -> None:
@@ -65,9 +65,6 @@ class Ends:
     def epoch_done(self, report: EpochReport) -> None:
         """Called after each epoch."""
         self.ended_s.append(time.perf_counter())
-
-    def job_done(self, status: JobStatus) -> None:
-        """Nothing to do."""
 
 
 def epochs_ms(operators: int, epochs: int, warm_up: int) -> dict[str, float]:

@@ -17,12 +17,12 @@ from benchmarks.data import JITTER_MS
 from benchmarks.pipelines.dict_sink import DictSink, delivered
 from benchmarks.spark_settings import session
 from flinkish.common import Configuration, Duration, Time, Types, WatermarkStrategy
-from flinkish.common.job_status import JobStatus
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import AggregateFunction, ProcessWindowFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
+from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.epoch_report import EpochReport
 
 COLUMNS = {"sum": ("user_id", "logged_in"), "window": ("page", "ts", "amount")}
@@ -97,7 +97,7 @@ def build(env: Any, pipeline: str, paths: list[Path], in_worker: bool) -> None:
     )
 
 
-class Marks:
+class Marks(JobObserver):
     """Marks the meter at the end of the warm-up and of the last epoch with data."""
 
     def __init__(self, meter: contract.Meter, warm_up: int) -> None:
@@ -120,9 +120,6 @@ class Marks:
         if self._epochs == self._warm_up:
             self.first = mark
         self.last = mark
-
-    def job_done(self, status: JobStatus) -> None:
-        """Nothing to do."""
 
 
 def main() -> None:
@@ -149,7 +146,7 @@ def main() -> None:
     client.run.observers.append(marks)  # type: ignore[attr-defined]
     client.get_job_execution_result().result()
     if options.verbose:
-        for progress in client.run._query.recentProgress:  # type: ignore[attr-defined]
+        for progress in client.run.attempt._query.recentProgress:  # type: ignore[attr-defined]
             print(progress["batchId"], progress["numInputRows"], progress["durationMs"])
         before = started
         for records, wall_s in marks.times:

@@ -18,6 +18,8 @@ class JobStatus(Enum):
     RESTARTING = 7
     SUSPENDED = 8
     RECONCILING = 9
+    #: PyFlink's enumeration lacks it, Flink's has it
+    INITIALIZING = 10
 
     def is_globally_terminal_state(self) -> bool:
         """Whether the job is over for good: nothing will restart it."""

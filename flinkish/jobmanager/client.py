@@ -13,7 +13,7 @@ from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import OperationError
 from flinkish.jobmanager.job_run import JobRun
-from flinkish.jobmanager.savepoints import take_savepoint
+from flinkish.jobmanager.savepoints.savepoint import take_savepoint
 from flinkish.jobmanager.spark_run import SparkRun
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_execution_result import JobExecutionResult
@@ -15,11 +15,20 @@ from flinkish.errors import FlinkishError, InternalError
 from flinkish.runtime.epoch_report import EpochReport
 
 
-class EpochObserver(Protocol):
-    """Whoever wants to see a job's progress."""
+class JobObserver:
+    """Whoever wants to see a job at work. Each method does nothing unless it is overridden; none may raise."""
+
+    def attempt_started(self, attempt: int) -> None:
+        """The job has begun to run, for the first time or again."""
 
     def epoch_done(self, report: EpochReport) -> None:
-        """An epoch has been committed by the sinks."""
+        """An epoch has been committed by the sinks. Called by the thread that runs epochs."""
+
+    def epoch_committed(self, epoch: int) -> None:
+        """All epochs up to this one are committed for good."""
+
+    def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
+        """An attempt has failed; the job is restarted after the delay, or (None) has failed with it."""
 
     def job_done(self, status: JobStatus) -> None:
         """The job has ended."""
@@ -33,9 +42,10 @@ class JobRun:
         self.name = name
         self.status = JobStatus.CREATED
         self.result: CompletableFuture[JobExecutionResult] = CompletableFuture()
-        self.observers: list[EpochObserver] = []
+        self.observers: list[JobObserver] = []
         self.reports: list[EpochReport] = []
         self.last_epoch: int | None = None
+        self._attempts = -1
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"flinkish-job-{name}", daemon=True)
         self._lock = threading.Lock()
@@ -45,7 +55,7 @@ class JobRun:
 
     def start(self) -> None:
         """Begin."""
-        self.status = JobStatus.RUNNING
+        self._attempt_started()
         self._thread.start()
 
     def request_stop(self) -> None:
@@ -86,7 +96,26 @@ class JobRun:
             runtime_ms = int((time.monotonic() - started) * 1000)
             self.result.complete(JobExecutionResult(self.job_id, runtime_ms))
 
-    def _epoch_done(self, report: EpochReport) -> None:
+    def _attempt_started(self) -> None:
+        if not self._stop.is_set():
+            self.status = JobStatus.RUNNING
+        self._attempts += 1
+        for observer in self.observers:
+            observer.attempt_started(self._attempts)
+
+    def _attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
+        if restart_delay_ms is not None and not self._stop.is_set():
+            self.status = JobStatus.RESTARTING
+        for observer in self.observers:
+            observer.attempt_failed(failure, restart_delay_ms)
+
+    def epoch_committed(self, epoch: int) -> None:
+        """All epochs up to this one are committed for good."""
+        for observer in self.observers:
+            observer.epoch_committed(epoch)
+
+    def epoch_done(self, report: EpochReport) -> None:
+        """The sinks have committed an epoch."""
         with self._lock:
             self.last_epoch = report.epoch
             self.reports.append(report)
@@ -106,6 +135,6 @@ class MiniClusterRun(JobRun):
         cluster = self._make_cluster()
         try:
             while not cluster.store.finished and not self._stop.is_set():
-                self._epoch_done(cluster.run_epoch())
+                self.epoch_done(cluster.run_epoch())
         finally:
             cluster.dispose()

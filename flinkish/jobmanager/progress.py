@@ -18,7 +18,7 @@ from typing import TextIO
 from flinkish.common.job_status import JobStatus
 from flinkish.connectors.print_sink import PrintSink
 from flinkish.errors import ConfigurationError
-from flinkish.jobmanager.job_run import EpochObserver
+from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
@@ -34,7 +34,7 @@ RATE_WINDOW_MS = 10_000
 ENVIRONMENT = "FLINKISH_PROGRESS"
 
 
-def progress_for(mode: str, job: JobDescriptor) -> EpochObserver:
+def progress_for(mode: str, job: JobDescriptor) -> JobObserver:
     """The observer that shows a job's progress on stderr, or one that shows nothing.
 
     Args:
@@ -57,17 +57,11 @@ def progress_for(mode: str, job: JobDescriptor) -> EpochObserver:
     return ProgressLine(job.name, stream, SystemClock(), renewing=stream.isatty() and not prints)
 
 
-class NoProgress:
+class NoProgress(JobObserver):
     """Shows nothing."""
 
-    def epoch_done(self, report: EpochReport) -> None:
-        """Nothing."""
 
-    def job_done(self, status: JobStatus) -> None:
-        """Nothing."""
-
-
-class ProgressLine:
+class ProgressLine(JobObserver):
     """Progress as text on ``stream``. ``renewing``: one line that is drawn again and again.
 
     Called from the thread that runs epochs and from the one that ends the job.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import shutil
-from dataclasses import replace
 from typing import Any
 
 from flinkish.common.configuration import Configuration
@@ -62,10 +61,9 @@ def _minicluster_run(generator: JobGraphGenerator, configuration: Configuration,
 def _spark_run(
     generator: JobGraphGenerator, configuration: Configuration, name: str, python_files: list[str], session: Any
 ) -> JobRun:
+    from flinkish.jobmanager.attempt.preparation import Preparation
     from flinkish.jobmanager.progress import progress_for
-    from flinkish.jobmanager.restore import prepare_restore, restored_watermarks
     from flinkish.jobmanager.spark_run import SparkRun, prepare_directory
-    from flinkish.spark.addressing import partitions_of
     from flinkish.spark.session import get_session
 
     settings = driver_settings(configuration)
@@ -74,21 +72,14 @@ def _spark_run(
         spark.addArtifacts(path, pyfile=True)
     directory, temporary = prepare_directory(settings, name)
     try:
-        job = generator.generate(directory.job_id() or JobID().to_hex_string(), name)
-        first_run = directory.check_compatible(job, partitions_of(job))
-        attempts = directory.read("attempts.json") or {"attempts": 0}
-        directory.write("attempts.json", {"attempts": attempts["attempts"] + 1})
-        job = replace(job, attempt=attempts["attempts"])
-        base = prepare_restore(spark, job, generator.sources(), settings, directory, first_run)
-        # only now: a start that fails while it restores is a first run again when it is repeated
-        directory.remember_structure(job, partitions_of(job))
-        job = replace(job, restored_watermarks=restored_watermarks(job, directory))
+        preparation = Preparation(spark, generator, name, settings, directory)
+        plan = preparation.next_plan()
     except BaseException:
         directory.release()
         if temporary:
             shutil.rmtree(directory.path, ignore_errors=True)
         raise
-    run = SparkRun(spark, job, generator.sources(), settings, directory, base, temporary)
-    run.observers.append(progress_for(settings.progress, job))
+    run = SparkRun(spark, plan, preparation.next_plan, settings, directory, temporary)
+    run.observers.append(progress_for(settings.progress, plan.job))
     atexit.register(directory.release)
     return run

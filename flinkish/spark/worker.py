@@ -27,7 +27,7 @@ _MARK = re.compile(r"<flinkish-error>([A-Za-z0-9+/=]+)</flinkish-error>")
 _BATCH_ID = "streaming.sql.batchId"
 
 #: Session setting, per job, that holds it where Spark does not: settings travel to the tasks as local properties.
-_EPOCH_SETTING = "spark.flinkish.epoch."
+_BATCH_SETTING = "spark.flinkish.batch."
 
 
 #: New container objects in a worker between two collections of the youngest ones.
@@ -65,6 +65,8 @@ class Deployment:
     attempt: int
     partitions: int
     blob: bytes
+    #: number of the query's batch 0 among the epochs of the job
+    first_epoch: int = 0
 
     @cached_property
     def version(self) -> str:
@@ -109,13 +111,13 @@ def _prepare_worker() -> None:
 _books: dict[tuple[str, str], AddressBook] = {}
 
 
-def deploy(job: JobDescriptor, partitions: int) -> Deployment:
+def deploy(job: JobDescriptor, partitions: int, first_epoch: int = 0) -> Deployment:
     """Pickle a job graph. UnserializableFunctionError names the operator that cannot travel."""
     try:
         blob = _cloudpickled(job)
     except Exception as error:
         raise _unserializable(job, error) from error
-    return Deployment(job.job_id, job.attempt, partitions, blob)
+    return Deployment(job.job_id, job.attempt, partitions, blob, first_epoch)
 
 
 def _cloudpickled(value: object) -> bytes:
@@ -143,10 +145,13 @@ def _unserializable(job: JobDescriptor, error: Exception) -> UnserializableFunct
     )
 
 
-def announce_epoch(session: Any, deployment: Deployment, epoch: int) -> None:
-    """Tell the tasks of a session which epoch runs. Under Spark Connect the action of ``foreachBatch`` does not run in
-    the query's own thread, and so without that thread's local properties."""
-    session.conf.set(_EPOCH_SETTING + deployment.job_id, str(epoch))
+def announce_batch(session: Any, deployment: Deployment, batch: int) -> None:
+    """Tell the tasks of a session which of the query's batches runs.
+
+    Under Spark Connect the action of ``foreachBatch`` does not run in the query's own thread, and so without that
+    thread's local properties.
+    """
+    session.conf.set(_BATCH_SETTING + deployment.job_id, str(batch))
 
 
 def current_epoch(deployment: Deployment) -> int:
@@ -154,10 +159,10 @@ def current_epoch(deployment: Deployment) -> int:
     context = TaskContext.get()
     text = None
     if context is not None:
-        text = context.getLocalProperty(_BATCH_ID) or context.getLocalProperty(_EPOCH_SETTING + deployment.job_id)
+        text = context.getLocalProperty(_BATCH_ID) or context.getLocalProperty(_BATCH_SETTING + deployment.job_id)
     if text is None:
         raise InternalError("a task runs outside of an epoch", hint="please report this")
-    return int(text)
+    return int(text) + deployment.first_epoch
 
 
 def current_partition() -> int:

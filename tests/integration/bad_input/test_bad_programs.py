@@ -23,7 +23,7 @@ from flinkish.errors import (
     UnserializableFunctionError,
     UserCodeError,
 )
-from flinkish.jobmanager.job_directory import JobDirectory
+from flinkish.jobmanager.directory.job_directory import JobDirectory
 from tests.integration.bad_input.job import PER_EPOCH, Job, pair
 
 _attempts = itertools.count(100, 100)

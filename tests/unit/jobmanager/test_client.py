@@ -12,12 +12,13 @@ from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import OperationError
 from flinkish.jobmanager import client as client_module
+from flinkish.jobmanager.attempt.query_attempt import AttemptPlan
 from flinkish.jobmanager.client import RunClient
-from flinkish.jobmanager.job_directory import JobDirectory
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.job_run import JobObserver
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.jobmanager.spark_run import SparkRun
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.epoch_report import EpochReport
 from flinkish.spark.plan import PlanOptions
 
 TIMEOUT_S = 30
@@ -50,22 +51,27 @@ class Run(SparkRun):
         job = JobDescriptor("ab" * 16, "clicks", (), ())
         settings = DriverSettings(str(folder), 1_000, 1_000, "hdfs", "none", False, None, None, False)
         self.watched_directory = Directory(str(folder))
-        super().__init__(None, job, {}, settings, self.watched_directory, PlanOptions(), False)
+        plan = AttemptPlan(job, {}, PlanOptions())
+        super().__init__(None, plan, lambda: plan, settings, self.watched_directory, False)
         self._failure = failure
         self.done_at_status: bool | None = None
-        self.observers.append(self)
+        self.observers.append(Watcher(self))
 
-    def _run_queries(self) -> None:
+    def _run_attempts(self) -> None:
         assert self._stop.wait(TIMEOUT_S)
         if self._failure is not None:
             raise self._failure
 
-    def epoch_done(self, report: EpochReport) -> None:
-        raise AssertionError("there are no epochs")
+
+class Watcher(JobObserver):
+    """Sees whether the future was done when the job's status had become final."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
 
     def job_done(self, status: JobStatus) -> None:
-        assert self.watched_directory.watched is not None
-        self.done_at_status = self.watched_directory.watched.done()
+        assert self._run.watched_directory.watched is not None
+        self._run.done_at_status = self._run.watched_directory.watched.done()
 
 
 def stopped(run: Run) -> CompletableFuture[str]:

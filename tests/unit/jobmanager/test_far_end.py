@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import FencedError, ProgramError
-from flinkish.jobmanager.epoch_listeners import StopQuery
-from flinkish.jobmanager.job_directory import JobDirectory
-from flinkish.jobmanager.remote_reports import END_FILE, STOP_FILE, FarSide, Inbox
+from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
+from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, FarSide, Inbox
+from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.runtime.deployment import JobDescriptor
 
 JOB = JobDescriptor("0" * 32, "job", (), ())

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from flinkish.errors import FencedError, OperationError
-from flinkish.jobmanager.job_directory import OWNER_TIMEOUT_S, JobDirectory, local_path
+from flinkish.jobmanager.directory.job_directory import OWNER_TIMEOUT_S, JobDirectory, local_path
 
 
 def owner(folder: Path) -> dict[str, Any]:

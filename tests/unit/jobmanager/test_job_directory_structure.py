@@ -14,7 +14,7 @@ from flinkish.connectors.print_sink import PrintSink
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import IncompatibleJobError
 from flinkish.graph.job_graph import JobGraphGenerator
-from flinkish.jobmanager.job_directory import JobDirectory
+from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.settings import job_settings
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.addressing import partitions_of

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from flinkish.core.source import DataFrameSource, Source
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.job_directory import JobDirectory
-from flinkish.jobmanager.query_inputs import first_ticks
-from flinkish.jobmanager.savepoints import read_manifest, state_table
+from flinkish.jobmanager.attempt.query_inputs import first_ticks
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.savepoints.savepoint import read_manifest, state_table
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.deployment import JobDescriptor

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.jobmanager.epoch_listeners import STOP_MARK, EpochListener, StopQuery, listener_of
-from flinkish.jobmanager.remote_reports import far_side
+from flinkish.jobmanager.attempt.epoch_listeners import STOP_MARK, EpochListener, StopQuery, listener_of
+from flinkish.jobmanager.attempt.remote_reports import far_side
 from flinkish.runtime.phases import Phase, passed
 from flinkish.spark.failures import translate
 from flinkish.spark.sink_stage import EpochRunner
-from flinkish.spark.worker import Deployment, announce_epoch, failures_marked
+from flinkish.spark.worker import Deployment, announce_batch, failures_marked
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,9 @@ class EpochFunction:
     job_dir: str
     token: str
 
-    def __call__(self, frame: Any, epoch: int) -> None:
-        """Run one epoch."""
+    def __call__(self, frame: Any, batch: int) -> None:
+        """Run one epoch: a batch of the query."""
+        epoch = batch + self.deployment.first_epoch
         listener = listener_of(self.deployment.job_id)
         try:
             if listener is not None:
@@ -47,6 +48,6 @@ class EpochFunction:
     def _run_apart(self, frame: Any, epoch: int) -> None:
         far = far_side(self.job_dir, self.token, self.deployment.job().name)
         far.before_epoch()
-        announce_epoch(frame.sparkSession, self.deployment, epoch)
+        announce_batch(frame.sparkSession, self.deployment, epoch - self.deployment.first_epoch)
         passed(Phase.PLANNED, epoch=epoch)
         far.after_epoch(EpochRunner(self.deployment).run(frame, epoch, far.keep))

@@ -12,7 +12,7 @@ import uuid
 from typing import Any
 
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.job_directory import JobDirectory, local_path
+from flinkish.jobmanager.directory.job_directory import JobDirectory, local_path
 from flinkish.jobmanager.spark_run import SparkRun
 from flinkish.runtime.phases import Phase, passed
 from flinkish.spark.failures import translate
@@ -30,18 +30,20 @@ def state_table(savepoint: str) -> str:
 
 def take_savepoint(run: SparkRun, directory: str | None) -> str:
     """Write a savepoint of the last committed epoch of a run; returns its path. The job may go on meanwhile."""
-    epoch = run.committed_epoch()
+    attempt = run.attempt
+    job, location = attempt.job, attempt.location
+    epoch = attempt.committed_epoch()
     if epoch is None:
         raise SavepointError(
             "no epoch has been committed yet", where=f"job '{run.name}'", hint="try again after the first epoch"
         )
     parent = directory or run.savepoint_directory()
-    positions = run.positions(epoch)
-    path = posixpath.join(_absolute(parent), f"savepoint-{run.job.job_id[:6]}-{uuid.uuid4().hex[:12]}")
+    positions = attempt.positions(epoch)
+    path = posixpath.join(_absolute(parent), f"savepoint-{job.job_id[:6]}-{uuid.uuid4().hex[:12]}")
     where = f"job '{run.name}', savepoint {path}"
-    kinds = ChannelKinds({vertex.id: (vertex.keyed, vertex.max_parallelism) for vertex in run.job.vertices})
+    kinds = ChannelKinds({vertex.id: (vertex.keyed, vertex.max_parallelism) for vertex in job.vertices})
     try:
-        rows = read_state(run.spark, run.directory.spark_checkpoint, epoch, run.job.levels, kinds)
+        rows = read_state(run.spark, location.path, epoch - location.first_epoch, job.levels, kinds)
         if rows is None:
             rows = run.spark.createDataFrame([], SAVEPOINT_SCHEMA)
         passed(Phase.SAVEPOINT_READ, epoch=epoch)
@@ -64,11 +66,11 @@ def _absolute(path: str) -> str:
 def _write_manifest(run: SparkRun, path: str, epoch: int, positions: dict[str, str]) -> None:
     manifest = {
         "savepoint_version": SAVEPOINT_VERSION,
-        "job_id": run.job.job_id,
+        "job_id": run.attempt.job.job_id,
         "job_name": run.name,
         "epoch": epoch,
         "time_ms": time.time_ns() // 1_000_000,
-        "operators": sorted({d.uid for vertex in run.job.vertices for d in vertex.operators}),
+        "operators": sorted({d.uid for vertex in run.attempt.job.vertices for d in vertex.operators}),
         "sources": positions,
     }
     JobDirectory(path).write(MANIFEST, manifest)

@@ -1,6 +1,7 @@
 """What a job keeps in its directory, besides the Spark query's own checkpoint: who owns it and what wrote it.
 
     <job dir>/spark/            checkpoint of the streaming query
+    <job dir>/query-location.json  where that is instead, once the query has been replaced by another one
     <job dir>/job.json          the stateful structure of the program that wrote it
     <job dir>/owner.json        the driver that owns it (fencing)
     <job dir>/end-of-input.json from which epoch on the sources' end is announced
@@ -19,6 +20,7 @@ import posixpath
 import socket
 import time
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,15 @@ def local_path(path: str) -> str | None:
     if path.startswith("file:"):
         return "/" + path[len("file:") :].lstrip("/")
     return None if "://" in path else path
+
+
+@dataclass(frozen=True)
+class QueryLocation:
+    """The checkpoint directory of a streaming query. Spark numbers its batches from 0; the job's epochs go on from
+    ``first_epoch``, so that a number stands for one epoch only, whatever query ran it: sinks know epochs by it."""
+
+    path: str
+    first_epoch: int
 
 
 class JobDirectory:
@@ -68,10 +79,14 @@ class JobDirectory:
             self._fs.create_dir(self._root, recursive=True)
         self._token = token or uuid.uuid4().hex
 
-    @property
-    def spark_checkpoint(self) -> str:
-        """Checkpoint location of the query."""
-        return posixpath.join(self.path, "spark")
+    def query_location(self) -> QueryLocation:
+        """Where the query keeps its own checkpoint."""
+        kept = self.read("query-location.json") or {"name": "spark", "first_epoch": 0}
+        return QueryLocation(posixpath.join(self.path, str(kept["name"])), int(kept["first_epoch"]))
+
+    def move_query(self, name: str, first_epoch: int) -> None:
+        """From now on the query is another one, below ``name``; its epochs are numbered from ``first_epoch`` on."""
+        self.write("query-location.json", {"name": name, "first_epoch": first_epoch})
 
     @property
     def restore_rows(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from flinkish.core.source import GeneratedSource, Source
 from flinkish.errors import IncompatibleJobError, SavepointError
-from flinkish.jobmanager.job_directory import JobDirectory
+from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.plan import FirstTick, PlanOptions
 

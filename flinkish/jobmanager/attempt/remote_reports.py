@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from flinkish.errors import FencedError, FlinkishError, OperationError
-from flinkish.jobmanager.epoch_listeners import StopQuery
-from flinkish.jobmanager.job_directory import JobDirectory
+from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
+from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.runtime.buffer import Buffer, decode, encode
 from flinkish.runtime.committing import CommitReport, commit_buffers
 from flinkish.runtime.deployment import JobDescriptor

@@ -1,0 +1,1 @@
+"""One attempt of a job: the queries that run it, and what they tell the JobManager."""

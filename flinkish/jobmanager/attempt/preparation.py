@@ -1,0 +1,43 @@
+"""Makes the plans of a job's attempts: each is numbered, so that its functions are opened anew, and begins where the
+job directory says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from flinkish.common.job_id import JobID
+from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.jobmanager.attempt.query_attempt import AttemptPlan
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.savepoints.restore import prepare_restore, restored_watermarks
+from flinkish.jobmanager.settings import DriverSettings
+from flinkish.spark.addressing import partitions_of
+
+
+class Preparation:
+    """Of one job in one driver."""
+
+    def __init__(
+        self, spark: Any, generator: JobGraphGenerator, name: str, settings: DriverSettings, directory: JobDirectory
+    ) -> None:
+        self._spark = spark
+        self._generator = generator
+        self._name = name
+        self._settings = settings
+        self._directory = directory
+        self._job_id = directory.job_id() or JobID().to_hex_string()
+
+    def next_plan(self) -> AttemptPlan:
+        """The plan of the next attempt."""
+        directory, sources = self._directory, self._generator.sources()
+        job = self._generator.generate(self._job_id, self._name)
+        first_run = directory.check_compatible(job, partitions_of(job))
+        attempts = directory.read("attempts.json") or {"attempts": 0}
+        directory.write("attempts.json", {"attempts": attempts["attempts"] + 1})
+        job = replace(job, attempt=attempts["attempts"])
+        base = prepare_restore(self._spark, job, sources, self._settings, directory, first_run)
+        # only now: a start that fails while it restores is a first run again when it is repeated
+        directory.remember_structure(job, partitions_of(job))
+        job = replace(job, restored_watermarks=restored_watermarks(job, directory))
+        return AttemptPlan(job, sources, base)

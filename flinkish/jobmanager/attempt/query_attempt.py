@@ -1,0 +1,262 @@
+"""One attempt of a job: its queries, from the one that starts or goes on to the one that announces the end.
+
+Rule: an attempt runs and fails as a whole. What happens next (a restart, the end of the job) is decided by whoever
+made it; it knows the job's directory, but neither the job's state nor its other attempts.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from flinkish.core.source import DataFrameSource, GeneratedSource, Source
+from flinkish.errors import FlinkishError, SavepointError
+from flinkish.jobmanager.attempt import epoch_listeners
+from flinkish.jobmanager.attempt.epoch_function import EpochFunction
+from flinkish.jobmanager.attempt.epoch_listeners import STOP_MARK, StopQuery
+from flinkish.jobmanager.attempt.query_inputs import keep_heartbeat, keep_tick_size, position_after
+from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
+from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.settings import DriverSettings
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.phases import Phase, passed
+from flinkish.spark.addressing import partitions_of
+from flinkish.spark.failures import translate
+from flinkish.spark.plan import PlanOptions, build_plan, first_tick
+from flinkish.spark.session import is_remote, query_settings, settings_in_force
+from flinkish.spark.worker import Deployment, deploy
+
+#: How often the driver looks whether the query has ended, in seconds.
+_POLL_S = 0.02
+#: The same where each look is a request to a server.
+_REMOTE_POLL_S = 0.1
+_RENEW_S = 10.0
+
+
+class AttemptObserver(Protocol):
+    """What the maker of an attempt hears of it."""
+
+    def epoch_done(self, report: EpochReport) -> None:
+        """The sinks have committed an epoch; Spark has not yet. Called by the thread that runs epochs."""
+
+    def epoch_committed(self, epoch: int) -> None:
+        """Spark has committed all epochs up to this one. Called by the attempt's own thread."""
+
+
+@dataclass(frozen=True)
+class AttemptPlan:
+    """What an attempt runs. ``base``: where its sources begin, and the rows of a savepoint to take in first."""
+
+    job: JobDescriptor
+    sources: dict[int, Source]
+    base: PlanOptions
+
+
+class QueryAttempt:
+    """The queries of one attempt."""
+
+    def __init__(
+        self,
+        spark: Any,
+        plan: AttemptPlan,
+        settings: DriverSettings,
+        directory: JobDirectory,
+        observer: AttemptObserver,
+        stop: threading.Event,
+    ) -> None:
+        self.spark = spark
+        self.job = plan.job
+        self.sources = plan.sources
+        self.directory = directory
+        self.location = directory.query_location()
+        self.partitions = partitions_of(plan.job)
+        #: the input has ended
+        self.ended = False
+        self._settings = settings
+        self._base = plan.base
+        self._options = plan.base
+        self._observer = observer
+        self._stop = stop
+        self._query: Any = None
+        self._reported = self._committed = self.location.first_epoch - 1
+        self._commits = threading.Lock()
+        self._inbox = Inbox(directory, plan.job) if is_remote(spark) else None
+
+    # ------------------------------------------------------------------ called by the query, for each epoch
+
+    def before_epoch(self, epoch: int) -> None:
+        """The last moment at which an epoch can be kept from happening."""
+        if self._stop.is_set() or self.ended:
+            raise StopQuery
+        self.directory.check_owner(self.job.name)
+
+    def after_epoch(self, report: EpochReport) -> None:
+        """Only Spark's own commit is left."""
+        self.directory.check_owner(self.job.name)
+        self.ended = self.ended or report.end_of_input
+        self._tell(report)
+
+    def _tell(self, report: EpochReport) -> None:
+        self._reported = report.epoch
+        self._observer.epoch_done(report)
+
+    # ------------------------------------------------------------------ the queries
+
+    def run(self) -> None:
+        """Run until the input has ended or a stop was asked for. Raises what a query failed with, typed."""
+        epoch_listeners.register(self.job.job_id, self)
+        try:
+            self._run_queries()
+        finally:
+            epoch_listeners.unregister(self.job.job_id)
+
+    def _run_queries(self) -> None:
+        deployment = deploy(self.job, self.partitions, self.location.first_epoch)
+        announced = self.directory.read("end-of-input.json") is not None
+        self._base = keep_tick_size(self.directory, self.job, self._base)
+        for run in plan_runs(self.job, self.sources, self._settings, self._base, announced):
+            control = keep_heartbeat(self.directory, self.job.name, run.options.control)
+            run = replace(run, options=replace(run.options, control=control))
+            if run.announces_end:
+                self.directory.write("end-of-input.json", {"announced": True})
+            self._run_query(run, deployment)
+            if self._stop.is_set():
+                return
+
+    def _run_query(self, run: QueryRun, deployment: Deployment) -> None:
+        where = f"job '{self.job.name}', directory {self.directory.path}"
+        self.directory.delete(END_FILE)
+        try:
+            self._query = self._start(run, deployment)
+            self._follow(self._query)
+        except Exception as error:
+            if not self._was_stopped(error):
+                raise translate(error, where) from error
+            # a query is stopped between two epochs: all that were reported are committed
+            self._take_reports(None)
+        finally:
+            if self._query is not None and self._query.isActive:
+                self._query.stop()
+
+    def _was_stopped(self, error: Exception) -> bool:
+        """Whether a query ended on purpose. Raises the error that the other process has left, if there is one."""
+        end = self._inbox.end() if self._inbox is not None else False
+        if isinstance(end, FlinkishError):
+            raise end from error
+        return end or STOP_MARK in str(error)
+
+    def _start(self, run: QueryRun, deployment: Deployment) -> Any:
+        self._options = run.options
+        settings = query_settings(
+            self._settings.state_backend,
+            self.partitions,
+            self.job.settings.source_batch_size,
+            self.directory.is_local,
+        )
+        with settings_in_force(self.spark, settings):
+            frame = build_plan(self.spark, self.job, self.sources, deployment, run.options)
+            writer = (
+                frame.writeStream.outputMode("append")
+                .queryName(f"{self.job.name}-{self.job.job_id[:8]}")
+                .option("checkpointLocation", self.location.path)
+                .foreachBatch(EpochFunction(deployment, self.directory.path, self.directory.token))
+            )
+            if run.available_now:
+                writer = writer.trigger(availableNow=True)
+            else:
+                writer = writer.trigger(processingTime=f"{run.interval_ms} milliseconds")
+            return writer.start()
+
+    def _follow(self, query: Any) -> None:
+        renewed = time.monotonic()
+        while query.isActive:
+            if self._stop.is_set():
+                self._stop_idle(query)
+            if self._may_have_committed():
+                self._look_for_commits(query)
+            if time.monotonic() - renewed > _RENEW_S:
+                self.directory.renew(self.job.name)
+                renewed = time.monotonic()
+            query.awaitTermination(_REMOTE_POLL_S if self._inbox else _POLL_S)
+        query.awaitTermination()
+        self._look_for_commits(query)
+
+    def _stop_idle(self, query: Any) -> None:
+        """A query that waits for data is stopped at once; one that works ends before its next epoch."""
+        if epoch_listeners.listener_of(self.job.job_id) is not None:
+            status = query.status
+            if not status["isTriggerActive"] or "Waiting" in status["message"]:
+                query.stop()
+
+    def _may_have_committed(self) -> bool:
+        """Asking Spark costs: only when an epoch has been reported, or when reports come from another process."""
+        return self._inbox is not None or (self._reported > self._committed)
+
+    def _look_for_commits(self, query: Any) -> None:
+        with self._commits:
+            progress = query.lastProgress
+            if progress is None:
+                return
+            epoch = int(progress["batchId"]) + self.location.first_epoch
+            committed = epoch if progress["durationMs"].get("commitOffsets") is not None else epoch - 1
+            if committed <= self._committed:
+                return
+            self._committed = committed
+            passed(Phase.METADATA_COMMITTED, epoch=committed)
+            self._take_reports(committed)
+            passed(Phase.CLEANED_UP, epoch=committed)
+            self._observer.epoch_committed(committed)
+
+    def _take_reports(self, committed: int | None) -> None:
+        """The reports of epochs that ran in another process (None: of all there are)."""
+        if self._inbox is not None:
+            for report in self._inbox.take(committed):
+                self._tell(report)
+
+    # ------------------------------------------------------------------ what a savepoint needs
+
+    def committed_epoch(self) -> int | None:
+        """The last epoch that Spark has committed."""
+        if self._query is not None:
+            self._look_for_commits(self._query)
+        return self._committed if self._committed >= self.location.first_epoch else None
+
+    def end_offsets(self, epoch: int) -> list[str]:
+        """Where each source of the plan stood after an epoch, as Spark writes it."""
+        for progress in reversed(self._query.recentProgress):
+            batch = int(progress["batchId"]) + self.location.first_epoch
+            # the one that follows begins where this one ended, also when it has nothing to read
+            if batch in (epoch, epoch + 1):
+                edge = "endOffset" if batch == epoch else "startOffset"
+                return [_offset_text(source[edge]) for source in progress["sources"]]
+        raise SavepointError(
+            f"the source positions of epoch {epoch} are not known any more",
+            where=f"job '{self.job.name}'",
+            hint="trigger the savepoint again",
+        )
+
+    def positions(self, epoch: int) -> dict[str, str]:
+        """Source uid -> where it stood after an epoch."""
+        ends = self.end_offsets(epoch)
+        found: dict[str, str] = {}
+        for index, (vertex, source) in enumerate(sorted(self.sources.items())):
+            uid = self.job.vertex(vertex).head.uid
+            if isinstance(source, DataFrameSource):
+                found[uid] = source.position(self.spark, ends[index], self.location.path, index)
+            elif isinstance(source, GeneratedSource):
+                found[uid] = position_after(source, ends[index], first_tick(self.job, vertex, self._options))
+        return found
+
+    def wake(self) -> None:
+        """A stop was asked for: tell the process that runs epochs, if it is another one."""
+        if self._inbox is not None:
+            self.directory.write(STOP_FILE, {"stop": True})
+
+
+def _offset_text(offset: Any) -> str:
+    return offset if isinstance(offset, str) else json.dumps(offset)

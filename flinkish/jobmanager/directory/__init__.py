@@ -1,0 +1,1 @@
+"""What a job keeps in its directory, and who owns it."""

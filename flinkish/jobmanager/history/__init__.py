@@ -1,0 +1,1 @@
+"""The history of a job as Delta tables, which outlive the driver."""

@@ -1,0 +1,1 @@
+"""Savepoints: written, described, compared with a program, restored."""
