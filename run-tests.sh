@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # All checks from nothing: makes .venv, then ruff, mypy and pytest. Goes on after a failure and fails at the end.
-#   ./run-tests.sh [--unit] [pytest options]      --unit: only the tests that need no Spark
+#   ./run-tests.sh [--unit | --slow] [pytest options]
+#     --unit: only the tests that need no Spark; --slow: only those that take minutes and are left out otherwise
 set -eu
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
@@ -10,6 +11,9 @@ cd "$here"
 tests=()
 if [ "${1:-}" = --unit ]; then
     tests=(tests/unit)
+    shift
+elif [ "${1:-}" = --slow ]; then
+    tests=(-m slow)
     shift
 fi
 
