@@ -13,10 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tests.integration.connect.clicks import click, expected
 from tests.support.connect_server import start_connect_server
 from tests.support.processes import ProcessGroup, start_driver
+
+#: `local[2]` as a remote listens on one fixed port
+pytestmark = pytest.mark.xdist_group("connect")
 
 DRIVER = Path(__file__).with_name("connect_driver.py")
 COUNT = 9_000
