@@ -309,7 +309,7 @@ def test_all_checks_run_and_any_failure_is_the_commands(
     checkout.python(STUB_PYTHON)
     result = checkout.run("run-tests.sh", STUB_RUFF_CODE=ruff, STUB_PYTEST_CODE=tests)
     assert result.returncode == expected
-    steps = ["pip", "-m ruff check .", "-m ruff format --check .", "-m mypy --strict flinkish", "-m pytest"]
+    steps = ["pip", "-m ruff check .", "-m ruff format --check .", "-m mypy --strict flinkish", "-m pytest -n 2 --dist loadgroup"]
     assert checkout.log.read_text().splitlines() == steps
     assert result.stdout.splitlines()[-1] == "1 passed"
     assert ("FAILED before the tests: 'ruff check .'" in result.stdout) == (ruff == "1")
@@ -318,7 +318,7 @@ def test_all_checks_run_and_any_failure_is_the_commands(
 def test_the_quick_part_of_the_tests_needs_no_spark(checkout: Checkout) -> None:
     checkout.python(STUB_PYTHON)
     checkout.run("run-tests.sh", "--unit", "-x")
-    assert checkout.log.read_text().splitlines()[-1] == "-m pytest tests/unit -x"
+    assert checkout.log.read_text().splitlines()[-1] == "-m pytest -n 2 --dist loadgroup tests/unit -x"
 
 
 def test_ci_runs_the_one_test_command_and_nothing_else() -> None:
