@@ -12,6 +12,7 @@ from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError, InternalError
+from flinkish.jobmanager.history.history import History, NoHistory
 from flinkish.runtime.epoch_report import EpochReport
 
 
@@ -43,6 +44,7 @@ class JobRun:
         self.status = JobStatus.CREATED
         self.result: CompletableFuture[JobExecutionResult] = CompletableFuture()
         self.observers: list[JobObserver] = []
+        self.history: History = NoHistory()
         self.reports: list[EpochReport] = []
         self.last_epoch: int | None = None
         self._attempts = -1
