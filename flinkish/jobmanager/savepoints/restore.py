@@ -15,7 +15,7 @@ from flinkish.core.source import DataFrameSource, Source
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.attempt.query_inputs import first_ticks
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.savepoints.savepoint import read_manifest, state_table
+from flinkish.jobmanager.savepoints.manifest import Manifest, read_manifest
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.deployment import JobDescriptor
@@ -93,7 +93,7 @@ def prepare_restore(
         return PlanOptions()
     manifest = read_manifest(settings.savepoint)
     where = f"job '{job.name}', savepoint {settings.savepoint}"
-    table = _open(spark, settings.savepoint, where)
+    table = _open(spark, manifest, settings.savepoint, where)
     _check_operators(job, table, settings, where)
     deployment = deploy(job, partitions_of(job))
     try:
@@ -104,7 +104,7 @@ def prepare_restore(
     passed(Phase.RESTORE_PREPARED, savepoint=settings.savepoint)
     remembered = {
         "savepoint": settings.savepoint,
-        "sources": manifest["sources"],
+        "sources": manifest.sources,
         "watermarks": _watermarks(table),
     }
     directory.write("restored.json", remembered)
@@ -139,9 +139,12 @@ def restored_watermarks(job: JobDescriptor, directory: JobDirectory) -> dict[int
     return {vertex.id: watermarks[vertex.head.uid] for vertex in job.vertices if vertex.head.uid in watermarks}
 
 
-def _open(spark: Any, savepoint: str, where: str) -> Any:
+def _open(spark: Any, manifest: Manifest, savepoint: str, where: str) -> Any:
+    reader = spark.read.format("delta")
+    if manifest.state.version is not None:
+        reader = reader.option("versionAsOf", manifest.state.version)
     try:
-        table = spark.read.format("delta").load(state_table(savepoint))
+        table = reader.load(manifest.table_path(savepoint))
         return table.select(*SavepointRow._fields)
     except Exception as error:
         raise SavepointError(

@@ -1,26 +1,18 @@
-"""Savepoints: a Delta table of all state as rows that SQL can read and edit, and a manifest with everything else.
-
-<savepoint>/state/          Delta: uid, state, kind, key, namespace, value
-<savepoint>/manifest.json   format version, job, epoch, source positions; written last: without it there is none
-"""
+"""Takes savepoints of running jobs: a Delta table of all state as rows that SQL can read and edit, and a manifest."""
 
 from __future__ import annotations
 
 import posixpath
 import time
 import uuid
-from typing import Any
 
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.directory.job_directory import JobDirectory, local_path
+from flinkish.jobmanager.directory.files import absolute
+from flinkish.jobmanager.savepoints.manifest import Manifest, write_manifest
 from flinkish.jobmanager.spark_run import SparkRun
 from flinkish.runtime.phases import Phase, passed
 from flinkish.spark.failures import translate
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, ChannelKinds, read_state
-
-#: Version of the layout above.
-SAVEPOINT_VERSION = 1
-MANIFEST = "manifest.json"
 
 
 def state_table(savepoint: str) -> str:
@@ -39,7 +31,7 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
         )
     parent = directory or run.savepoint_directory()
     positions = attempt.positions(epoch)
-    path = posixpath.join(_absolute(parent), f"savepoint-{job.job_id[:6]}-{uuid.uuid4().hex[:12]}")
+    path = posixpath.join(absolute(parent), f"savepoint-{job.job_id[:6]}-{uuid.uuid4().hex[:12]}")
     where = f"job '{run.name}', savepoint {path}"
     kinds = ChannelKinds({vertex.id: (vertex.keyed, vertex.max_parallelism) for vertex in job.vertices})
     try:
@@ -51,49 +43,18 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
         passed(Phase.SAVEPOINT_WRITTEN, epoch=epoch)
     except Exception as error:
         raise translate(error, where) from error
-    _write_manifest(run, path, epoch, positions)
+    write_manifest(path, _manifest(run, epoch, positions))
     passed(Phase.SAVEPOINT_COMPLETED, epoch=epoch)
     return path
 
 
-def _absolute(path: str) -> str:
-    import os
-
-    local = local_path(path)
-    return path if local is None else os.path.abspath(local)
-
-
-def _write_manifest(run: SparkRun, path: str, epoch: int, positions: dict[str, str]) -> None:
-    manifest = {
-        "savepoint_version": SAVEPOINT_VERSION,
-        "job_id": run.attempt.job.job_id,
-        "job_name": run.name,
-        "epoch": epoch,
-        "time_ms": time.time_ns() // 1_000_000,
-        "operators": sorted({d.uid for vertex in run.attempt.job.vertices for d in vertex.operators}),
-        "sources": positions,
-    }
-    JobDirectory(path).write(MANIFEST, manifest)
-
-
-def read_manifest(path: str) -> dict[str, Any]:
-    """The manifest of a savepoint. SavepointError when there is none or it cannot be used."""
-    local = local_path(path)
-    import os
-
-    if local is not None and not os.path.isdir(local):
-        raise SavepointError(f"there is no savepoint at {path}", hint="check the path given with -s / --from-savepoint")
-    manifest = JobDirectory(path).read(MANIFEST)
-    if manifest is None:
-        raise SavepointError(
-            f"the savepoint at {path} is not complete: {MANIFEST} is missing",
-            expected="a savepoint that was written to its end",
-            hint="use another savepoint",
-        )
-    if manifest.get("savepoint_version") != SAVEPOINT_VERSION:
-        raise SavepointError(
-            f"the savepoint at {path} has version {manifest.get('savepoint_version')}",
-            expected=f"version {SAVEPOINT_VERSION}",
-            hint="restore it with the version of flinkish that wrote it",
-        )
-    return manifest
+def _manifest(run: SparkRun, epoch: int, positions: dict[str, str]) -> Manifest:
+    job = run.attempt.job
+    return Manifest(
+        job_id=job.job_id,
+        job_name=run.name,
+        epoch=epoch,
+        time_ms=time.time_ns() // 1_000_000,
+        operators=tuple(sorted(d.uid for vertex in job.vertices for d in vertex.operators)),
+        sources=positions,
+    )

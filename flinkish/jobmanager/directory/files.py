@@ -1,0 +1,87 @@
+"""Single files on any file system that pyarrow or the local machine knows; written whole or not at all. Reading never
+creates anything."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import uuid
+from typing import Any
+
+from flinkish.jobmanager.directory.job_directory import local_path
+
+
+def absolute(path: str) -> str:
+    """The path from the root; without scheme, if it is on the local file system."""
+    local = local_path(path)
+    return path if local is None else os.path.abspath(local)
+
+
+def joined(directory: str, relative: str) -> str:
+    """A path relative to a directory, without ``..`` in it; a scheme stays as it is.
+
+    >>> joined("s3://bucket/job/checkpoints/chk-3", "../state")
+    's3://bucket/job/checkpoints/state'
+    """
+    scheme, separator, path = directory.rpartition("://")
+    return scheme + separator + posixpath.normpath(posixpath.join(path, relative))
+
+
+def _place(path: str) -> tuple[Any, str]:
+    from pyarrow import fs
+
+    local = local_path(path)
+    if local is not None:
+        return fs.LocalFileSystem(), os.path.abspath(local)
+    filesystem, root = fs.FileSystem.from_uri(path)
+    return filesystem, root
+
+
+def read_bytes(path: str) -> bytes | None:
+    """The content of a file; None when there is none."""
+    filesystem, root = _place(path)
+    try:
+        with filesystem.open_input_stream(root) as stream:
+            return bytes(stream.read())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def write_bytes(path: str, data: bytes) -> None:
+    """Write a file and the directories above it; nobody ever sees a part of it."""
+    filesystem, root = _place(path)
+    parent, name = posixpath.split(root)
+    filesystem.create_dir(parent, recursive=True)
+    temporary = posixpath.join(parent, f".{name}.{uuid.uuid4().hex}")
+    try:
+        with filesystem.open_output_stream(temporary) as stream:
+            stream.write(data)
+        filesystem.move(temporary, root)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            filesystem.delete_file(temporary)
+        raise
+
+
+def is_directory(path: str) -> bool:
+    """Whether there is such a directory."""
+    from pyarrow import fs
+
+    filesystem, root = _place(path)
+    return bool(filesystem.get_file_info(root).type == fs.FileType.Directory)
+
+
+def child_names(path: str) -> list[str]:
+    """The names of what a directory holds, sorted; nothing when there is none."""
+    from pyarrow import fs
+
+    filesystem, root = _place(path)
+    return sorted(info.base_name for info in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)))
+
+
+def delete_directory(path: str) -> None:
+    """Delete a directory and all that is in it, if it is there."""
+    filesystem, root = _place(path)
+    with contextlib.suppress(FileNotFoundError):
+        filesystem.delete_dir(root)

@@ -1,0 +1,158 @@
+"""The manifest of a savepoint or checkpoint: everything but the rows of state, and where those are.
+
+    <savepoint>/manifest.json     "state": {"table": "state", "version": null}
+    <savepoint>/state/            Delta: uid, state, kind, key, namespace, value
+
+    <checkpoints>/chk-17/manifest.json   "state": {"table": "../state", "version": 42}
+    <checkpoints>/state/                 Delta, one table for all checkpoints
+
+Rule: it is written last, so a directory without it is none; and its text carries its own digest, so that a manifest of
+which one byte has changed is never believed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from flinkish.errors import SavepointError
+from flinkish.jobmanager.directory.files import absolute, is_directory, joined, read_bytes, write_bytes
+from flinkish.runtime.state.declared_state import DeclaredState
+
+#: Version of the layout above and of the table's columns.
+SAVEPOINT_VERSION = 2
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class TableVersion:
+    """Where the rows are: a Delta table, relative to the manifest's directory, and its version (None: the newest)."""
+
+    table: str = "state"
+    version: int | None = None
+
+
+@dataclass(frozen=True)
+class TableContents:
+    """What the table held when it was written, to tell damage from edits: Delta's version of it then, and rows and
+    digests (sums of row hashes) by ``uid/state``."""
+
+    version: int
+    rows: dict[str, int]
+    digests: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a job goes on from, besides the rows."""
+
+    job_id: str
+    job_name: str
+    #: the last epoch that is part of it; None: made from a DataFrame, before any epoch
+    epoch: int | None
+    time_ms: int
+    #: uids of all operators
+    operators: tuple[str, ...] = ()
+    #: source uid -> position behind the last record of the epoch
+    sources: dict[str, str] = field(default_factory=dict)
+    #: uid of a vertex' head -> its lowest watermark; rows of kind ``__watermark__`` say it too
+    watermarks: dict[str, int] = field(default_factory=dict)
+    states: tuple[DeclaredState, ...] = ()
+    state: TableVersion = TableVersion()
+    contents: TableContents | None = None
+    savepoint_version: int = SAVEPOINT_VERSION
+
+    def table_path(self, directory: str) -> str:
+        """Path of the table, for the manifest that lies in ``directory``."""
+        return joined(absolute(directory), self.state.table)
+
+
+def write_manifest(directory: str, manifest: Manifest) -> str:
+    """Write the manifest of a savepoint or checkpoint into its directory; returns the path of the file."""
+    path = posixpath.join(absolute(directory), MANIFEST)
+    content = {**asdict(manifest), "states": [state.to_json() for state in manifest.states]}
+    write_bytes(path, _rendered(content))
+    return path
+
+
+def _rendered(content: dict[str, Any]) -> bytes:
+    text = json.dumps(content, sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return json.dumps({"digest": digest, **content}, sort_keys=True, indent=1).encode()
+
+
+def read_manifest(directory: str) -> Manifest:
+    """The manifest of a savepoint or checkpoint.
+
+    Raises:
+        SavepointError: there is none, or it is damaged or of another version; names the file.
+    """
+    directory = absolute(directory)
+    path = posixpath.join(directory, MANIFEST)
+    data = read_bytes(path)
+    if data is None:
+        raise _missing(directory, path)
+    content = _parsed(data, path)
+    version = content.get("savepoint_version")
+    if version != SAVEPOINT_VERSION:
+        raise SavepointError(
+            f"the savepoint has version {version}",
+            where=path,
+            expected=f"version {SAVEPOINT_VERSION}",
+            hint="restore it with the version of flinkish that wrote it",
+        )
+    return _manifest(content)
+
+
+def _missing(directory: str, path: str) -> SavepointError:
+    if not is_directory(directory):
+        return SavepointError(
+            f"there is no savepoint at {directory}", hint="check the path given with -s / --fromSavepoint"
+        )
+    return SavepointError(
+        f"the savepoint at {directory} is not complete: {MANIFEST} is missing",
+        where=path,
+        expected="a savepoint or checkpoint that was written to its end",
+        hint="use another savepoint",
+    )
+
+
+def _parsed(data: bytes, path: str) -> dict[str, Any]:
+    """The content of a manifest of which nothing has changed; of any version."""
+    try:
+        content = json.loads(data)
+    except ValueError as error:
+        what = "empty" if not data else f"no JSON ({error})"
+        raise _damaged(what, path) from error
+    if not isinstance(content, dict):
+        raise _damaged("no JSON object", path)
+    if content.pop("digest", None) is None and content.get("savepoint_version") == 1:
+        return content  # written before there was a digest; refused for its version
+    if _rendered(content) != data:
+        raise _damaged("not as it was written: its digest does not fit its content", path)
+    return content
+
+
+def _damaged(what: str, path: str) -> SavepointError:
+    return SavepointError(
+        f"the manifest of the savepoint is damaged: it is {what}",
+        where=path,
+        expected="the file as flinkish wrote it",
+        hint="copy the file from a backup, or use another savepoint; only the rows of the state table may be edited",
+    )
+
+
+def _manifest(content: dict[str, Any]) -> Manifest:
+    contents = content["contents"]
+    return Manifest(
+        **{
+            **content,
+            "operators": tuple(content["operators"]),
+            "states": tuple(DeclaredState.from_json(state) for state in content["states"]),
+            "state": TableVersion(**content["state"]),
+            "contents": None if contents is None else TableContents(**contents),
+        }
+    )
