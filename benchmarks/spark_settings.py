@@ -8,6 +8,9 @@ from typing import Any
 
 SETTINGS = {
     "spark.ui.enabled": "false",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.unsupportedOperationCheck": "false",
@@ -19,14 +22,16 @@ SETTINGS = {
 }
 
 
-def session(app_name: str) -> Any:
-    """A session on two local cores with SETTINGS, that logs errors only."""
+def session(app_name: str, master: str = "local[2]") -> Any:
+    """A session with SETTINGS, that logs errors only."""
+    from delta import configure_spark_with_delta_pip
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master("local[2]").appName(app_name)
+    builder = SparkSession.builder.master(master).appName(app_name)
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    # job directories are fenced by a Delta table
+    spark = configure_spark_with_delta_pip(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
