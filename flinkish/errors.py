@@ -33,6 +33,15 @@ class FlinkishError(Exception):
     #: whether the same job, started again as it is, may get further
     retryable: ClassVar[bool] = False
 
+    #: the task that it happened in, as Flink writes it: ``Map -> Sink (1/2)``; empty outside of tasks
+    task: str = ""
+    #: the epoch that it happened in
+    epoch: int | None = None
+    #: executor, host, Spark's stage and partition of that task
+    place: str = ""
+    #: the last events of the job that failed with it, a line each
+    story: str = ""
+
     def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "") -> None:
         self.what = what
         self.where = where
@@ -41,6 +50,11 @@ class FlinkishError(Exception):
         super().__init__(what, where, expected, hint)
 
     def __str__(self) -> str:
+        return self.message + (f"\n\nWhat had happened:\n{self.story}" if self.story else "")
+
+    @property
+    def message(self) -> str:
+        """The text without the story."""
         text = self.what
         if self.where:
             text += f" [{self.where}]"
@@ -157,3 +171,11 @@ class CorruptStateError(RetryableError):
 
 class InternalError(FlinkishError):
     """An invariant of flinkish is broken; please report it."""
+
+
+class IllegalTransitionError(InternalError):
+    """A job, execution or checkpoint was to go to a state that may not follow the one it is in. ``story``: its life."""
+
+    def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "", story: str = "") -> None:
+        super().__init__(what, where=where, expected=expected, hint=hint)
+        self.story = story

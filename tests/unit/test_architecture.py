@@ -39,6 +39,9 @@ ALLOWED: dict[str, set[str]] = {
 PURE = ("errors", "common", "formats", "core", "metrics", "runtime", "graph", "minicluster")
 SPARKS = {"pyspark", "pandas", "delta"}
 
+#: The same of parts of the JobManager: what they import of flinkish is pure too.
+PURE_PARTS = ("jobmanager/lifecycle/", "jobmanager/execution_graph.py", "jobmanager/description.py")
+
 #: Mostly below 300; never above this.
 MAX_LINES = 500
 
@@ -81,6 +84,15 @@ def test_a_module_imports_only_from_the_floors_below(path: Path) -> None:
 @pytest.mark.parametrize("path", [path for path in MODULES if floor_of(path) in PURE], ids=name_of)
 def test_the_pure_floors_never_import_spark_or_pandas(path: Path) -> None:
     assert not {name.split(".")[0] for name in imports(path)} & SPARKS
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if name_of(path).startswith(PURE_PARTS)], ids=name_of)
+def test_the_pure_parts_of_the_jobmanager_import_only_what_is_pure(path: Path) -> None:
+    used = imports(path)
+    assert not {name.split(".")[0] for name in used} & SPARKS
+    parts = tuple("flinkish." + part.removesuffix(".py").rstrip("/").replace("/", ".") for part in PURE_PARTS)
+    for name in used:
+        assert not name.startswith("flinkish.") or name.split(".")[1] in PURE or name.startswith(parts), name
 
 
 @pytest.mark.parametrize(

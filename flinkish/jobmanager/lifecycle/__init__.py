@@ -1,1 +1,1 @@
-"""The states of jobs, executions and checkpoints: one transition table each. Pure: no Spark, no clock of its own."""
+"""The lives of jobs, executions and checkpoints as tables of transitions. Pure: no Spark, and the clock is given."""
