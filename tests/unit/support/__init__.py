@@ -1,0 +1,1 @@
+"""The tools of the tests, where they decide what is right."""
