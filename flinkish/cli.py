@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from flinkish import __version__
+from flinkish.commands import add_commands
 from flinkish.errors import ConfigurationError, EnvironmentVersionError, FlinkishError, OperationError
 from flinkish.launch.__main__ import Launch
 from flinkish.launch.options import CommandLine
@@ -32,6 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     try:
+        if arguments.command != "run":
+            arguments.carry_out(arguments)
+            return 0
         _run(arguments, os.environ)
     except FlinkishError as error:
         print(f"flinkish: {error}", file=sys.stderr)
@@ -41,7 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("flinkish", description="Flink DataStream programs on Spark.")
     parser.add_argument("--version", action="version", version=f"flinkish {__version__}")
-    run = parser.add_subparsers(dest="command").add_parser("run", help="run a program as a Spark driver")
+    commands = parser.add_subparsers(dest="command")
+    add_commands(commands)
+    run = commands.add_parser("run", help="run a program as a Spark driver")
     run.add_argument("-s", "--fromSavepoint", metavar="PATH", help="savepoint to restore the job from")
     run.add_argument("-p", "--parallelism", metavar="N", help="the default parallelism")
     run.add_argument(

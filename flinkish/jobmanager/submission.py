@@ -63,6 +63,7 @@ def _spark_run(
 ) -> JobRun:
     from flinkish.jobmanager.attempt.preparation import Preparation
     from flinkish.jobmanager.progress import progress_for
+    from flinkish.jobmanager.requests import RequestDesk
     from flinkish.jobmanager.spark_run import SparkRun, prepare_directory
     from flinkish.spark.session import get_session
 
@@ -81,5 +82,7 @@ def _spark_run(
         raise
     run = SparkRun(spark, plan, preparation.next_plan, settings, directory, temporary)
     run.observers.append(progress_for(settings.progress, plan.job))
+    if not temporary:
+        run.observers.append(RequestDesk(RunClient(run), directory))
     atexit.register(directory.release)
     return run

@@ -32,7 +32,8 @@ ALLOWED: dict[str, set[str]] = {
     # beside the engine: programs, and what starts them
     "examples": _API | {"datastream"},
     "launch": set(),
-    "cli": {"launch"},
+    "commands": {"jobmanager"},
+    "cli": {"launch", "commands"},
 }
 
 #: Packages that know nothing of Spark, whenever their modules are imported and whatever they do later.

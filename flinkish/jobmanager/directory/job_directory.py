@@ -167,6 +167,11 @@ class JobDirectory:
             },
         )
 
+    def has_living_owner(self) -> bool:
+        """Whether a driver runs a job here, as far as can be seen from this host."""
+        owner = self.read("owner.json")
+        return owner is not None and self._alive(owner)
+
     @staticmethod
     def _alive(owner: dict[str, Any]) -> bool:
         if owner.get("released"):

@@ -1,0 +1,157 @@
+"""What an operator asks of a running job from another process: files in its job directory.
+
+    <job dir>/request-<id>.json    {"action": "stop", "drain": true, "directory": null}
+    <job dir>/answer-<id>.json     {"value": "/data/savepoints/savepoint-…"} or {"error": "…"}
+
+Rule: a request is carried out once, by the driver that owns the directory, and answered; whoever asked deletes both
+files. A request that nobody took because no driver runs is withdrawn by who asked.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common.job_status import JobStatus
+from flinkish.errors import ConfigurationError, FlinkishError, OperationError
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.job_run import JobObserver
+
+if TYPE_CHECKING:
+    from flinkish.jobmanager.client import RunClient
+
+_REQUEST, _ANSWER, _SUFFIX = "request-", "answer-", ".json"
+_LOG = logging.getLogger(__name__)
+
+#: How often the driver looks, in seconds.
+POLL_S = 0.5
+#: How long who asks waits for an answer by default, in seconds.
+TIMEOUT_S = 600.0
+
+Action = Callable[["RunClient", dict[str, Any]], Any]
+
+
+def _savepoint(client: RunClient, request: dict[str, Any]) -> Any:
+    return client.trigger_savepoint(request.get("directory")).result()
+
+
+def _stop(client: RunClient, request: dict[str, Any]) -> Any:
+    return client.stop_with_savepoint(bool(request.get("drain")), request.get("directory")).result()
+
+
+def _cancel(client: RunClient, request: dict[str, Any]) -> Any:
+    client.cancel().result()
+    return None
+
+
+def _describe(client: RunClient, request: dict[str, Any]) -> Any:
+    return asdict(client.describe())
+
+
+#: What can be asked for.
+ACTIONS: dict[str, Action] = {"savepoint": _savepoint, "stop": _stop, "cancel": _cancel, "describe": _describe}
+
+
+class RequestDesk(JobObserver):
+    """The driver's side: a thread that looks for requests as long as the job runs."""
+
+    def __init__(self, client: RunClient, directory: JobDirectory) -> None:
+        self._client = client
+        self._directory = directory
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="flinkish-requests", daemon=True)
+
+    def attempt_started(self, attempt: int) -> None:
+        """Begin with the first attempt."""
+        if attempt == 0:
+            self._thread.start()
+
+    def job_done(self, status: JobStatus) -> None:
+        """No more requests are taken; the one that is being carried out is still answered."""
+        self._closed.set()
+
+    def _serve(self) -> None:
+        while not self._closed.wait(POLL_S):
+            try:
+                for name in self._directory.names(_REQUEST, _SUFFIX):
+                    self._take(name)
+            except Exception as error:
+                # storage that is away for a moment must not end the desk
+                _LOG.warning("requests cannot be read: %s", error)
+
+    def _take(self, name: str) -> None:
+        request = self._directory.read(name)
+        if request is None:
+            return
+        self._directory.delete(name)
+        answer = self._carry_out(request)
+        self._directory.write(_ANSWER + name[len(_REQUEST) :], answer)
+
+    def _carry_out(self, request: dict[str, Any]) -> dict[str, Any]:
+        action = ACTIONS.get(str(request.get("action")))
+        if action is None:
+            return {"error": f"unknown request {request.get('action')!r}; expected one of {', '.join(ACTIONS)}"}
+        try:
+            # whatever JSON cannot say is told as text
+            return {"value": json.loads(json.dumps(action(self._client, request), default=str))}
+        except Exception as error:
+            return {"error": f"{type(error).__name__}: {error}" if not isinstance(error, FlinkishError) else str(error)}
+
+
+def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any) -> Any:
+    """Ask the driver that runs a job; its answer.
+
+    Args:
+        job_dir: the job's directory (``flinkish.job.dir``).
+        action: ``savepoint`` (``directory``), ``stop`` (``directory``, ``drain``), ``cancel`` or ``describe``.
+        timeout_s: how long to wait for the answer.
+
+    Raises:
+        OperationError: no driver runs the job, it did not answer in time, or it could not do it.
+
+    Example: ``ask("/data/jobs/clicks", "stop", drain=True)`` -> the savepoint's path.
+    """
+    if action not in ACTIONS:
+        raise ConfigurationError(f"unknown request {action!r}", expected=f"one of {', '.join(ACTIONS)}")
+    directory = JobDirectory(job_dir)
+    where = f"job directory {directory.path}"
+    _check_driver(directory, where)
+    name = uuid.uuid4().hex + _SUFFIX
+    directory.write(_REQUEST + name, {"action": action, **details})
+    try:
+        answer = _wait_for_answer(directory, _ANSWER + name, timeout_s, where)
+    finally:
+        directory.delete(_REQUEST + name)
+        directory.delete(_ANSWER + name)
+    if "error" in answer:
+        raise OperationError(f"the driver could not {action}: {answer['error']}", where=where)
+    return answer["value"]
+
+
+def _check_driver(directory: JobDirectory, where: str) -> None:
+    if directory.read("owner.json") is None or not directory.has_living_owner():
+        raise OperationError(
+            "no driver runs a job in this directory",
+            where=where,
+            expected="the flinkish.job.dir of a running job",
+            hint="check the path; start the job first",
+        )
+
+
+def _wait_for_answer(directory: JobDirectory, name: str, timeout_s: float, where: str) -> dict[str, Any]:
+    deadline = time.monotonic() + timeout_s
+    while (answer := directory.read(name)) is None:
+        if time.monotonic() > deadline:
+            raise OperationError(
+                f"the driver has not answered within {timeout_s:g} s",
+                where=where,
+                hint="look at the driver's output; the request has been withdrawn unless it was being carried out",
+            )
+        time.sleep(POLL_S / 2)
+    return answer

@@ -1,0 +1,85 @@
+"""What an operator asks of a running job from another process, by the commands of ``flinkish``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from flinkish.common import WatermarkStrategy
+from flinkish.common.job_status import JobStatus
+from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.errors import OperationError
+from flinkish.jobmanager.requests import ask
+from tests.integration.engine.collecting import Collected, collecting, environment
+from tests.support.processes import python_path, wait_until
+
+TIMEOUT_S = 120
+
+
+def flinkish(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "import sys; from flinkish.cli import main; sys.exit(main())", *arguments]
+    return subprocess.run(
+        command, env={"PYTHONPATH": python_path()}, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+
+
+def start(folder: Path, collected: Collected) -> Any:
+    env = environment(folder / "job")
+    source = DataGeneratorSource(lambda i: (i % 5, 1), records_per_epoch=10)
+    events = env.from_source(source, WatermarkStrategy.no_watermarks(), "events").uid("events")
+    events.key_by(lambda e: e[0]).sum(1).uid("sums").sink_to(collected.sink())
+    client = env.execute_async("asked")
+    wait_until(lambda: len(collected.rows["out"]) >= 20, TIMEOUT_S, "results")
+    return client
+
+
+def test_a_job_is_described_saved_and_stopped_from_another_process(spark: SparkSession, tmp_path: Path) -> None:
+    job_dir = str(tmp_path / "job")
+    with collecting() as collected:
+        client = start(tmp_path, collected)
+        described = flinkish("describe", job_dir)
+        assert json.loads(described.stdout)["name"] == "asked", described.stderr
+        saved = flinkish("savepoint", job_dir, str(tmp_path / "saved"))
+        assert client.get_job_status().result() is JobStatus.RUNNING
+        stopped = flinkish("stop", job_dir, "--savepointPath", str(tmp_path / "stopped"))
+        client.get_job_execution_result().result(TIMEOUT_S)
+    for result, parent in ((saved, "saved"), (stopped, "stopped")):
+        path = Path(result.stdout.strip())
+        assert (result.returncode, path.parent) == (0, tmp_path / parent), result.stderr
+        table = spark.read.format("delta").load(f"{path}/state")
+        assert table.where("uid = 'sums' AND kind <> '__watermark__'").count() == 5
+    assert not list((tmp_path / "job").glob("request-*")) + list((tmp_path / "job").glob("answer-*"))
+
+
+def test_a_job_is_cancelled_from_another_process_and_what_it_cannot_do_is_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    with collecting() as collected:
+        client = start(tmp_path, collected)
+        with pytest.raises(OperationError, match="the driver could not savepoint"):
+            ask(str(tmp_path / "job"), "savepoint", TIMEOUT_S, directory=str(tmp_path / "file"))
+        assert flinkish("cancel", str(tmp_path / "job")).returncode == 0
+        assert client.get_job_status().result() is JobStatus.CANCELED
+
+
+def test_where_no_driver_runs_the_command_says_so(tmp_path: Path) -> None:
+    result = flinkish("savepoint", str(tmp_path))
+    assert result.returncode == 2
+    assert "no driver runs a job in this directory" in result.stderr
+
+
+def test_a_driver_that_does_not_answer_is_told_within_the_time(tmp_path: Path) -> None:
+    from flinkish.jobmanager.directory.job_directory import JobDirectory
+
+    directory = JobDirectory(str(tmp_path))
+    directory.claim("silent")
+    with pytest.raises(OperationError, match="has not answered within 0.5 s"):
+        ask(str(tmp_path), "cancel", 0.5)
+    assert not list(tmp_path.glob("request-*"))
