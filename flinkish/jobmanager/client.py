@@ -63,6 +63,8 @@ class RunClient(JobClient):
                     raise failure
                 outcome.set_result(take_savepoint(run, savepoint_directory))
             except BaseException as error:
+                # without its savepoint a stop is no more than a cancellation
+                run.end_as(JobStatus.CANCELED)
                 outcome.set_exception(error)
 
         run.stop_and(take)

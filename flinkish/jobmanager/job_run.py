@@ -11,13 +11,22 @@ from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import FlinkishError, InternalError
+from flinkish.errors import FencedError, FlinkishError, InternalError
 from flinkish.jobmanager.history.history import History, NoHistory
+from flinkish.jobmanager.lifecycle.job import JOB_TRANSITIONS
+from flinkish.jobmanager.lifecycle.state_machine import StateMachine
+from flinkish.jobmanager.lifecycle.story import Event
 from flinkish.runtime.epoch_report import EpochReport
 
 
 class JobObserver:
     """Whoever wants to see a job at work. Each method does nothing unless it is overridden; none may raise."""
+
+    def status_changed(self, event: Event) -> None:
+        """The job has gone from status to status."""
+
+    def query_started(self) -> None:
+        """Spark has taken on a query of the running attempt."""
 
     def attempt_started(self, attempt: int) -> None:
         """The job has begun to run, for the first time or again."""
@@ -35,36 +44,75 @@ class JobObserver:
         """The job has ended."""
 
 
-class JobRun:
-    """Base of runs on Spark and in the minicluster."""
+def new_life(name: str) -> StateMachine[JobStatus]:
+    """The life of a job that is being submitted."""
+    return StateMachine(JOB_TRANSITIONS, f"job '{name}'")
 
-    def __init__(self, job_id: JobID, name: str) -> None:
+
+def describe(failure: FlinkishError) -> str:
+    """A failure as the cause of what follows."""
+    return f"{type(failure).__name__}: {failure.message}"
+
+
+class JobRun:
+    """Base of runs on Spark and in the minicluster.
+
+    ``life``: the job's, from when it was submitted on; its status is the life's state, and the story is that of all its
+    transitions.
+    """
+
+    def __init__(self, job_id: JobID, name: str, life: StateMachine[JobStatus] | None = None) -> None:
         self.job_id = job_id
         self.name = name
-        self.status = JobStatus.CREATED
+        self.life = life or new_life(name)
         self.result: CompletableFuture[JobExecutionResult] = CompletableFuture()
         self.observers: list[JobObserver] = []
         self.history: History = NoHistory()
         self.reports: list[EpochReport] = []
         self.last_epoch: int | None = None
         self._attempts = -1
+        #: what the job is to end as, once a stop was asked for
+        self._end_as = JobStatus.CANCELED
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"flinkish-job-{name}", daemon=True)
         self._lock = threading.Lock()
+        self.life.listener = self._status_changed
+        self.life.to(JobStatus.CREATED, "the job graph is made")
 
     #: Reports of so many epochs are kept.
     MAX_REPORTS = 1000
 
-    def start(self) -> None:
-        """Begin."""
+    #: So many events are told with the failure of a job.
+    TOLD_EVENTS = 10
+
+    @property
+    def status(self) -> JobStatus:
+        """The job's status as of now."""
+        return self.life.state
+
+    def start(self, taking_over: str = "") -> None:
+        """Begin. ``taking_over``: what an earlier driver has left, if it was one that began the job."""
+        if taking_over:
+            self.life.to(JobStatus.RECONCILING, taking_over)
         self._attempt_started()
         self._thread.start()
 
-    def request_stop(self) -> None:
-        """End after the running epoch."""
-        if self.status is JobStatus.RUNNING:
-            self.status = JobStatus.CANCELLING
+    def request_stop(self, end: JobStatus = JobStatus.CANCELED, cause: str = "asked for") -> None:
+        """End after the running epoch.
+
+        Args:
+            end: CANCELED; FINISHED (Flink's stop: the job goes on RUNNING until then); SUSPENDED (another driver will
+                go on with it). Who asks to cancel is obeyed whatever was asked for before.
+            cause: for the story.
+        """
+        if end is JobStatus.CANCELED:
+            self.life.try_to(JobStatus.CANCELLING, cause)
+        self.end_as(end)
         self._stop.set()
+
+    def end_as(self, end: JobStatus) -> None:
+        """Change what the job is to end as when it stops, as long as it has not."""
+        self._end_as = end
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Until the job has ended."""
@@ -75,23 +123,45 @@ class JobRun:
         try:
             self._work()
         except FlinkishError as error:
-            self._end(JobStatus.FAILED, error)
+            self._fail(error)
         except BaseException as error:
             wrapped = InternalError(
                 f"{type(error).__name__}: {error}", where=f"job '{self.name}'", hint="please report this"
             )
             wrapped.__cause__ = error
-            self._end(JobStatus.FAILED, wrapped)
+            self._fail(wrapped)
         else:
-            self._end(JobStatus.CANCELED if self._stop.is_set() else JobStatus.FINISHED, None, started)
+            self._settle(self._end_as if self._stop.is_set() else JobStatus.FINISHED)
+            self._end(None, started)
 
     def _work(self) -> None:
         raise InternalError("a run without work")
 
-    def _end(self, status: JobStatus, error: FlinkishError | None, started: float = 0.0) -> None:
-        self.status = status
+    def _fail(self, error: FlinkishError) -> None:
+        """The end of a job that has failed; of one that another driver has taken over only this driver's part ends."""
+        cause = describe(error)
+        if isinstance(error, FencedError):
+            self.life.to(JobStatus.SUSPENDED, cause)
+        else:
+            self.life.try_to(JobStatus.FAILING, cause)
+            self.life.to(JobStatus.FAILED, cause)
+        error.story = error.story or self.life.story.tail(self.TOLD_EVENTS)
+        self._end(error)
+
+    def _settle(self, end: JobStatus) -> None:
+        """The way of a job that ends in order, from where it is."""
+        if end is JobStatus.FINISHED and self.status not in (JobStatus.RUNNING, JobStatus.RECONCILING):
+            # a stop that came while the job waited for its restart, or for its first query
+            self.life.try_to(JobStatus.RUNNING, "there is nothing more to run")
+        if self.life.try_to(end, "the job has come to its end" if not self._stop.is_set() else "stopped"):
+            return
+        self.life.try_to(JobStatus.CANCELLING, "stopped")
+        self.life.to(JobStatus.CANCELED, "the running epoch has ended")
+
+    def _end(self, error: FlinkishError | None, started: float = 0.0) -> None:
         for observer in self.observers:
-            observer.job_done(status)
+            observer.job_done(self.status)
+        self.history.close()
         if error is not None:
             self.result.complete_exceptionally(error)
         else:
@@ -99,17 +169,26 @@ class JobRun:
             self.result.complete(JobExecutionResult(self.job_id, runtime_ms))
 
     def _attempt_started(self) -> None:
-        if not self._stop.is_set():
-            self.status = JobStatus.RUNNING
         self._attempts += 1
         for observer in self.observers:
             observer.attempt_started(self._attempts)
 
     def _attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
-        if restart_delay_ms is not None and not self._stop.is_set():
-            self.status = JobStatus.RESTARTING
+        if restart_delay_ms is not None and self.status is not JobStatus.CANCELLING:
+            self.life.try_to(JobStatus.FAILING, describe(failure))
+            self.life.try_to(JobStatus.RESTARTING, f"restart number {self._attempts + 1} in {restart_delay_ms} ms")
         for observer in self.observers:
             observer.attempt_failed(failure, restart_delay_ms)
+
+    def _status_changed(self, event: Event) -> None:
+        for observer in self.observers:
+            observer.status_changed(event)
+
+    def query_started(self) -> None:
+        """Spark has taken on a query of the running attempt."""
+        self.life.try_to(JobStatus.RUNNING, f"attempt {self._attempts} runs")
+        for observer in self.observers:
+            observer.query_started()
 
     def epoch_committed(self, epoch: int) -> None:
         """All epochs up to this one are committed for good."""
@@ -135,6 +214,7 @@ class MiniClusterRun(JobRun):
 
     def _work(self) -> None:
         cluster = self._make_cluster()
+        self.query_started()
         try:
             while not cluster.store.finished and not self._stop.is_set():
                 self.epoch_done(cluster.run_epoch())

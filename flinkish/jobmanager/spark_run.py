@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flinkish.common.job_id import JobID
+from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError, SavepointError
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.attempt.remote_reports import STOP_FILE
@@ -89,11 +90,11 @@ class SparkRun(JobRun):
             at_end(failure)
 
     def stop_and(self, at_end: Callable[[BaseException | None], None]) -> None:
-        """End after the running epoch, then call this with what the job failed with, if it did.
+        """End (FINISHED) after the running epoch, then call this with what the job failed with, if it did.
 
         It is called while the job still holds its directory: :meth:`wait` for the end.
         """
-        self.request_stop()
+        self.request_stop(JobStatus.FINISHED, "stop with savepoint")
         with self._lock:
             if self._at_end is not None:
                 self._at_end.append(at_end)
@@ -113,9 +114,9 @@ class SparkRun(JobRun):
             )
         return posixpath.join(self.directory.path, "savepoints")
 
-    def request_stop(self) -> None:
+    def request_stop(self, end: JobStatus = JobStatus.CANCELED, cause: str = "asked for") -> None:
         """End after the running epoch."""
-        super().request_stop()
+        super().request_stop(end, cause)
         self.attempt.wake()
 
 

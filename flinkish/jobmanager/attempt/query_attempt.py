@@ -20,6 +20,7 @@ from flinkish.jobmanager.attempt.epoch_listeners import STOP_MARK, StopQuery
 from flinkish.jobmanager.attempt.query_inputs import keep_heartbeat, keep_tick_size, position_after
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
 from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs
+from flinkish.jobmanager.attempt.source_checks import check_sources
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.deployment import JobDescriptor
@@ -40,6 +41,9 @@ _RENEW_S = 10.0
 
 class AttemptObserver(Protocol):
     """What the maker of an attempt hears of it."""
+
+    def query_started(self) -> None:
+        """Spark has taken on a query. Called by the attempt's own thread."""
 
     def epoch_done(self, report: EpochReport) -> None:
         """The sinks have committed an epoch; Spark has not yet. Called by the thread that runs epochs."""
@@ -119,6 +123,7 @@ class QueryAttempt:
         deployment = deploy(self.job, self.partitions, self.location.first_epoch)
         announced = self.directory.read("end-of-input.json") is not None
         self._base = keep_tick_size(self.directory, self.job, self._base)
+        check_sources(self.job, self.sources, self.directory, self._base)
         for run in plan_runs(self.job, self.sources, self._settings, self._base, announced):
             control = keep_heartbeat(self.directory, self.job.name, run.options.control)
             run = replace(run, options=replace(run.options, control=control))
@@ -133,6 +138,7 @@ class QueryAttempt:
         self.directory.delete(END_FILE)
         try:
             self._query = self._start(run, deployment)
+            self._observer.query_started()
             self._follow(self._query)
         except Exception as error:
             if not self._was_stopped(error):

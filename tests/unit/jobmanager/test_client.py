@@ -105,7 +105,7 @@ def test_a_stop_with_savepoint_is_done_only_when_the_job_has_ended(
     run = Run(tmp_path)
     assert stopped(run).result(TIMEOUT_S) == "savepoints/savepoint-1"
     assert released_at_savepoint == [False]
-    assert_ended_first(run, JobStatus.CANCELED)
+    assert_ended_first(run, JobStatus.FINISHED)
 
 
 def test_a_savepoint_that_fails_is_told_when_the_job_has_ended_and_the_job_does_not_fail_by_it(
