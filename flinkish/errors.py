@@ -32,6 +32,8 @@ class FlinkishError(Exception):
 
     #: whether the same job, started again as it is, may get further
     retryable: ClassVar[bool] = False
+    #: whether only another process can do so: what this one runs on is gone
+    needs_new_driver: ClassVar[bool] = False
 
     #: the task that it happened in, as Flink writes it: ``Map -> Sink (1/2)``; empty outside of tasks
     task: str = ""
@@ -159,6 +161,12 @@ class RetryableError(FlinkishError):
     """A failure that can go away by itself."""
 
     retryable = True
+
+
+class SparkLostError(RetryableError):
+    """The Spark session has gone: its JVM or its server has died, or it was stopped. A new driver can go on."""
+
+    needs_new_driver = True
 
 
 class CheckpointError(RetryableError):

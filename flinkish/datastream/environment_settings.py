@@ -9,6 +9,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.execution_config import ExecutionConfig
 from flinkish.common.options import checkpointing, core, execution
 from flinkish.common.options import python as python_options
+from flinkish.common.restart_strategy import RestartStrategyConfiguration
 from flinkish.common.time import Duration
 from flinkish.datastream.checkpoint_config import CheckpointConfig
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
@@ -102,6 +103,14 @@ class EnvironmentSettings:
         """Whether operators that are joined by forward edges share a task."""
         enabled = self._configuration.get(core.OPERATOR_CHAINING)
         return enabled and self._configuration.get(python_options.OPERATOR_CHAINING_ENABLED)
+
+    def set_restart_strategy(self: E, restart_strategy: RestartStrategyConfiguration) -> E:
+        """What to do when the job fails, as in PyFlink 1.x: writes the keys below ``restart-strategy``."""
+        if not isinstance(restart_strategy, RestartStrategyConfiguration):
+            raise TypeError(f"the restart strategy is {restart_strategy!r}; expected one of RestartStrategies")
+        # that of the installation, if the program falls back to it
+        self._configuration.add_all(restart_strategy.to_configuration())
+        return self
 
     # --- checkpoints --------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, Duration, Row, Types, WatermarkStrategy
+from flinkish.common import Configuration, Duration, RestartStrategies, Row, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.datastream import (
@@ -110,6 +110,17 @@ def test_checkpoint_settings_are_keys() -> None:
     assert again.get_aligned_checkpoint_timeout() == Duration.of_seconds(1)
     with pytest.raises(ProgramError, match="checkpoint interval; expected at least 10 ms"):
         config.set_checkpoint_interval(5)
+
+
+def test_a_restart_strategy_is_keys_and_one_that_falls_back_changes_none() -> None:
+    env = new_environment()
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 250))
+    assert env.set_restart_strategy(RestartStrategies.fall_back_restart()) is env
+    settings = env._configuration.to_dict()
+    assert settings["restart-strategy.type"] == "fixed-delay"
+    assert settings["restart-strategy.fixed-delay.attempts"] == "3"
+    with pytest.raises(TypeError, match="expected one of RestartStrategies"):
+        env.set_restart_strategy("none")  # type: ignore[arg-type]
 
 
 def test_python_files_of_the_program_follow_those_of_the_configuration() -> None:

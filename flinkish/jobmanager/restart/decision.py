@@ -1,0 +1,69 @@
+"""Whether a job is started again: first by the class of the failure, then by the strategy.
+
+Rule: a failure that cannot go away by itself is never retried, whatever the strategy; nor is one that only another
+driver can get over. Who is not restarted is told why.
+"""
+
+from __future__ import annotations
+
+from flinkish.errors import FlinkishError
+from flinkish.jobmanager.restart.durations import seconds
+from flinkish.jobmanager.restart.strategy import RestartStrategy
+
+#: Longest text of a failure in one line.
+_LINE = 400
+
+
+class Restarts:
+    """Decides for one job in one driver."""
+
+    def __init__(self, strategy: RestartStrategy) -> None:
+        self._strategy = strategy
+        #: restarts so far
+        self.made = 0
+
+    def delay_after(self, failure: FlinkishError) -> int | None:
+        """Milliseconds until the restart; None: the failure is final, and now says why."""
+        refusal = _refusal(failure)
+        if refusal is None:
+            delay_ms = self._strategy.delay_after(failure)
+            if delay_ms is not None:
+                self.made += 1
+                return delay_ms
+            refusal = f"the restart strategy allows no more ({self._strategy.describe()})"
+        # a job without a strategy need not be told that it has none
+        if self.made or self._strategy.limit != 0:
+            told = f"not started again, after {_times(self.made)}: {refusal}"
+            failure.hint = "; ".join(part for part in (failure.hint, told) if part)
+        return None
+
+    def line(self, failure: FlinkishError, delay_ms: int) -> str:
+        """What is told of a failure that the job gets over: one line."""
+        limit = self._strategy.limit
+        count = f"{self.made} of {limit}" if limit is not None else f"restart {self.made}"
+        return f"failed: {one_line(failure)}; restart in {seconds(delay_ms)} ({count})"
+
+
+def _refusal(failure: FlinkishError) -> str | None:
+    if not failure.retryable:
+        return f"{type(failure).__name__} does not go away by itself"
+    if failure.needs_new_driver:
+        return "only a new driver can go on; its supervisor may start one"
+    return None
+
+
+def _times(count: int) -> str:
+    return f"{count} restart{'s'[: count != 1]}"
+
+
+def one_line(failure: FlinkishError) -> str:
+    """A failure without its traceback and what to do about it.
+
+    >>> one_line(FlinkishError("the disk is full", where="epoch 3", hint="make room"))
+    'FlinkishError: the disk is full [epoch 3]'
+    """
+    where = f" [{failure.where}]" if failure.where else ""
+    text = " ".join(f"{failure.what}{where}".split())
+    if len(text) > _LINE:
+        text = text[: _LINE - 3] + "..."
+    return f"{type(failure).__name__}: {text}"

@@ -1,0 +1,11 @@
+"""Times as people read them."""
+
+from __future__ import annotations
+
+
+def seconds(duration_ms: int) -> str:
+    """
+    >>> seconds(1500), seconds(60_000), seconds(7)
+    ('1.5 s', '60 s', '0.007 s')
+    """
+    return f"{duration_ms / 1000:.3f}".rstrip("0").rstrip(".") + " s"

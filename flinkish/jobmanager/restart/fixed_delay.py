@@ -1,0 +1,35 @@
+"""Fixed delay: so many restarts in the whole life of the driver, each after the same time."""
+
+from __future__ import annotations
+
+from flinkish.errors import ConfigurationError, FlinkishError
+from flinkish.jobmanager.restart.durations import seconds
+
+
+class FixedDelay:
+    """Flink's FixedDelayRestartBackoffTimeStrategy.
+
+    Raises:
+        ConfigurationError: a negative number of restarts, or a negative delay.
+    """
+
+    def __init__(self, attempts: int, delay_ms: int) -> None:
+        if attempts < 0 or delay_ms < 0:
+            raise ConfigurationError(
+                f"attempts {attempts}, delay {delay_ms} ms",
+                where="restart-strategy.fixed-delay",
+                expected="both at least 0",
+            )
+        self.limit: int | None = attempts
+        self._attempts = attempts
+        self._delay_ms = delay_ms
+        self._failures = 0
+
+    def delay_after(self, failure: FlinkishError) -> int | None:
+        """The delay, until there were ``attempts`` restarts."""
+        self._failures += 1
+        return self._delay_ms if self._failures <= self._attempts else None
+
+    def describe(self) -> str:
+        """The strategy and its limits, for people."""
+        return f"fixed-delay: {self._attempts} restarts, {seconds(self._delay_ms)} apart"
