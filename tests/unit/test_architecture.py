@@ -41,7 +41,12 @@ PURE = ("errors", "common", "formats", "core", "metrics", "runtime", "graph", "m
 SPARKS = {"pyspark", "pandas", "delta"}
 
 #: The same of parts of the JobManager: what they import of flinkish is pure too.
-PURE_PARTS = ("jobmanager/lifecycle/", "jobmanager/restart/", "jobmanager/execution_graph.py", "jobmanager/description.py")
+PURE_PARTS = (
+    "jobmanager/lifecycle/",
+    "jobmanager/restart/",
+    "jobmanager/execution_graph.py",
+    "jobmanager/description.py",
+)
 
 #: Mostly below 300; never above this.
 MAX_LINES = 500
