@@ -21,6 +21,7 @@ def describe_failure(error: BaseException, task: str, epoch: int) -> FlinkishErr
     frames = _frames(error.__traceback__)
     where = _where(frames, task, epoch)
     if isinstance(error, FlinkishError):
+        error.task, error.epoch = task, epoch
         error.where = "; ".join(part for part in (error.where, where) if part)
         return error
     user_traceback = "".join(_user_traceback(error))
@@ -30,6 +31,7 @@ def describe_failure(error: BaseException, task: str, epoch: int) -> FlinkishErr
         where=where,
         hint="nothing of this epoch was committed; mend the program and start the job again",
     )
+    raised.task, raised.epoch = task, epoch
     if _picklable(error):
         raised.__cause__ = error
     return raised

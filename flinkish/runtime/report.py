@@ -5,6 +5,31 @@ from __future__ import annotations
 import pickle
 from dataclasses import dataclass, field
 
+from flinkish.runtime.state.declared_state import DeclaredState
+
+
+@dataclass(frozen=True)
+class TaskPlace:
+    """Where a task ran, in Spark's terms."""
+
+    host: str
+    #: Spark's id of the executor
+    executor: str
+    stage: int
+    partition: int
+    #: how many times Spark had tried this task before
+    attempt: int
+    #: Spark's id of this try, never used twice in an application
+    task: int
+    #: of the Python worker
+    pid: int
+
+    def __str__(self) -> str:
+        return (
+            f"executor {self.executor} on {self.host}, stage {self.stage}, partition {self.partition}, "
+            f"try {self.attempt}, process {self.pid}"
+        )
+
 
 @dataclass(frozen=True)
 class TaskReport:
@@ -26,9 +51,13 @@ class TaskReport:
     metrics: dict[str, float] = field(default_factory=dict)
     #: where it ran: host and process id
     worker: str = ""
+    #: None without Spark
+    place: TaskPlace | None = None
     processing_time_ms: int = 0
     #: rows of state restored from a savepoint
     restored_rows: int = 0
+    #: states that the task has not told of before
+    declared: tuple[DeclaredState, ...] = ()
 
     def encode(self) -> bytes:
         """The form in which it travels."""

@@ -113,7 +113,7 @@ class SourceTask(Task):
     def _is_last_split(self) -> bool:
         """Whether all splits that this subtask reads have ended, as far as this worker has seen it."""
         source = self.vertex.source
-        if not isinstance(source, GeneratedSource):
+        if WHOLE_SOURCE in self._ended or not isinstance(source, GeneratedSource):
             return WHOLE_SOURCE in self._ended
         mine = range(self.subtask, source.splits, self.vertex.parallelism)
         return all(str(split) in self._ended for split in mine)
@@ -136,6 +136,7 @@ class SourceTask(Task):
             ended_splits=ended,
             metrics=self._metrics(),
             worker=WORKER,
+            place=stamp.place,
             processing_time_ms=stamp.time_ms,
         )
 
@@ -158,5 +159,5 @@ def read_generated(
 
 
 def end_of_source() -> Iterator[SplitBatch]:
-    """The end of a source that Spark reads: of all its splits at once."""
+    """The end of a source that does not end by itself: of all its splits at once."""
     yield SplitBatch(WHOLE_SOURCE, [], None, True)

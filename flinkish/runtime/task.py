@@ -23,7 +23,7 @@ from flinkish.runtime.input_gate import InputGate, Records, Step, WatermarkStep,
 from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.operator_chain import OperatorChain
 from flinkish.runtime.operators.sink_writer import SinkWriterOperator, encode_committables
-from flinkish.runtime.report import TaskReport
+from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.state.heap_keyed_state_backend import NO_KEY_GROUP, HeapKeyedStateBackend
 from flinkish.runtime.state.operator_state import decode_operator_states, encode_operator_states
 from flinkish.runtime.state.restore import take_in_rows
@@ -41,10 +41,11 @@ def sink_vertex(sink_id: int) -> int:
 
 @dataclass(frozen=True)
 class EpochStamp:
-    """Number and processing time of an epoch."""
+    """Number and processing time of an epoch. ``place``: where the task runs that works on it."""
 
     epoch: int
     time_ms: int
+    place: TaskPlace | None = None
 
 
 @dataclass(frozen=True)
@@ -304,6 +305,7 @@ class ChannelTask(Task):
             state_bytes=len(result.body) if result.body else 0,
             metrics=self._metrics(),
             worker=WORKER,
+            place=share.stamp.place,
             processing_time_ms=share.stamp.time_ms,
             restored_rows=len(share.restored),
         )

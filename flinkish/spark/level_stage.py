@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,9 @@ from pyspark.sql import functions as F
 from flinkish.runtime.buffer import Buffer, decode
 from flinkish.runtime.task import EpochStamp, Row
 from flinkish.runtime.task_manager import StoredChannel
+from flinkish.spark.moved_state import moved_in
 from flinkish.spark.rows import ROW_SCHEMA, STATE_SCHEMA
+from flinkish.spark.task_place import current_place
 from flinkish.spark.worker import Deployment, current_epoch, failures_marked
 
 if TYPE_CHECKING:
@@ -50,12 +52,18 @@ class LevelFunction:
 
     def _run(self, target: tuple[int, int], frames: Iterator[pd.DataFrame], state: GroupState) -> list[Row]:
         header, body = state.get if state.exists else (None, None)
+        buffers: Iterable[Buffer] = _buffers(frames)
+        if header is None:
+            header, body, buffers = moved_in(buffers)
         stored = StoredChannel(header, lambda: body)
-        stamp = EpochStamp(current_epoch(self.deployment), state.getCurrentProcessingTimeMs())
+        stamp = EpochStamp(current_epoch(self.deployment), state.getCurrentProcessingTimeMs(), current_place())
         manager = self.deployment.task_manager()
-        result, rows = manager.run_channel(*target, stored, _buffers(frames), stamp)
+        result, rows = manager.run_channel(*target, stored, buffers, stamp)
         if result is not None:
             state.update((result.header.encode(), result.body if result.body_written else body))
+        elif not state.exists:
+            # it had ended in the query that it was moved from
+            state.update((header, body))
         return rows
 
     def _readdressed(self, frame: pd.DataFrame) -> pd.DataFrame:

@@ -21,6 +21,7 @@ from flinkish.runtime.deployment import VertexDescriptor
 from flinkish.runtime.source_task import UNSPLIT, SplitBatch, end_of_source, read_generated
 from flinkish.runtime.task import EpochStamp, Row
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
+from flinkish.spark.task_place import current_place
 from flinkish.spark.worker import Deployment, current_epoch, current_partition, failures_marked
 
 #: Column with the epoch's own time, which Spark keeps when it replays the epoch.
@@ -58,9 +59,15 @@ def generated_source_rows(
     return ticks(spark, vertex.source.splits).mapInArrow(function, ROW_SCHEMA)
 
 
-def control_rows(spark: Any, deployment: Deployment, end_of_input: bool) -> Any:
-    """Calls to channels that need them in each epoch; with ``end_of_input`` the end of all sources that Spark reads."""
-    return ticks(spark, 1).mapInArrow(ControlFunction(deployment, end_of_input), ROW_SCHEMA)
+def control_rows(spark: Any, deployment: Deployment, end_of_input: bool, drain: bool = False) -> Any:
+    """Calls to channels that need them in each epoch; with ``end_of_input`` the end of all sources that Spark reads,
+    and with ``drain`` of generated ones too, which then are no inputs of the query."""
+    return ticks(spark, 1).mapInArrow(ControlFunction(deployment, end_of_input, drain), ROW_SCHEMA)
+
+
+def _stamp(deployment: Deployment, time_ms: str) -> EpochStamp:
+    """Of the running task. ``time_ms``: as the column has it."""
+    return EpochStamp(current_epoch(deployment), int(time_ms), current_place())
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ class FrameSourceFunction:
             manager, part = self.deployment.task_manager(), current_partition()
             decoder = manager.job.vertex(self.vertex).source
             assert isinstance(decoder, RecordDecoder)
-            stamp = EpochStamp(current_epoch(self.deployment), int(first.column(TIME_COLUMN)[0].as_py()))
+            stamp = _stamp(self.deployment, first.column(TIME_COLUMN)[0].as_py())
             shares = _decoded(decoder, chain([first], batches))
             for rows in manager.run_source(self.vertex, part, shares, part, stamp):
                 yield from to_arrow(rows, self.deployment.book(), 1)
@@ -122,7 +129,7 @@ class GeneratedSourceFunction:
         with failures_marked():
             for batch in batches:
                 for value, time_ms in zip(batch.column("value").to_pylist(), batch.column(TIME_COLUMN).to_pylist()):
-                    yield from self._read(value, EpochStamp(current_epoch(self.deployment), int(time_ms)))
+                    yield from self._read(value, _stamp(self.deployment, time_ms))
 
     def _read(self, value: int, stamp: EpochStamp) -> Iterator[pa.RecordBatch]:
         manager = self.deployment.task_manager()
@@ -136,19 +143,18 @@ class GeneratedSourceFunction:
 
 @dataclass(frozen=True)
 class ControlFunction:
-    """Calls channels, and ends the sources that Spark reads."""
+    """Calls channels, and ends the sources that Spark reads; with ``drain`` all sources."""
 
     deployment: Deployment
     end_of_input: bool
+    drain: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The control row of one epoch."""
         with failures_marked():
-            times = [int(time_ms) for batch in batches for time_ms in batch.column(TIME_COLUMN).to_pylist()]
+            times = [time_ms for batch in batches for time_ms in batch.column(TIME_COLUMN).to_pylist()]
             if times:
-                yield from to_arrow(
-                    self._rows(EpochStamp(current_epoch(self.deployment), times[0])), self.deployment.book(), 1
-                )
+                yield from to_arrow(self._rows(_stamp(self.deployment, times[0])), self.deployment.book(), 1)
 
     def _rows(self, stamp: EpochStamp) -> Iterator[Row]:
         manager = self.deployment.task_manager()
@@ -157,6 +163,9 @@ class ControlFunction:
                 for channel in vertex.channels():
                     header = BufferHeader(BufferKind.HEARTBEAT, vertex.id, channel.number, 0, "", 0, 0, 0)
                     yield vertex.id, channel.number, encode(header, b"")
-            if self.end_of_input and isinstance(vertex.source, RecordDecoder):
-                for rows in manager.run_source(vertex.id, 0, end_of_source(), 0, stamp):
+            if self.end_of_input and self._ends(vertex):
+                for rows in manager.run_source(vertex.id, 0, end_of_source(), 0, stamp, drain=self.drain):
                     yield from rows
+
+    def _ends(self, vertex: VertexDescriptor) -> bool:
+        return vertex.source is not None and (self.drain or isinstance(vertex.source, RecordDecoder))

@@ -20,6 +20,7 @@ from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.pickling import use_fallback
 from flinkish.runtime.task_manager import MAX_JOBS, TaskManager, task_manager
 from flinkish.spark.addressing import AddressBook
+from flinkish.spark.task_place import current_place
 
 _MARK = re.compile(r"<flinkish-error>([A-Za-z0-9+/=]+)</flinkish-error>")
 
@@ -44,6 +45,7 @@ def failures_marked() -> Iterator[None]:
     try:
         yield
     except FlinkishError as error:
+        error.place = error.place or str(current_place() or "")
         data = base64.b64encode(pickle.dumps(error)).decode()
         raise WorkerFailure(f"{error}\n<flinkish-error>{data}</flinkish-error>") from None
 

@@ -1,0 +1,91 @@
+"""Where a Spark task runs, as seen from its Python worker: the executor, and Spark's numbers of the task.
+
+Spark does not tell a Python worker which executor it belongs to. The environment does on Kubernetes; elsewhere the
+executor is the JVM above the worker, started with ``--executor-id``. Where there is none the driver is the executor.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import cache
+from pathlib import Path
+
+from pyspark import TaskContext
+
+from flinkish.runtime.report import TaskPlace
+
+#: What Spark calls the executor inside of the driver.
+DRIVER = "driver"
+
+_FLAG = b"--executor-id"
+#: worker, daemon, JVM, and whatever a cluster manager may put in between
+_MAX_ANCESTORS = 8
+
+
+def current_place() -> TaskPlace | None:
+    """The place of the running task; None outside of tasks."""
+    context = TaskContext.get()
+    if context is None:
+        return None
+    return _place(
+        os.getpid(), context.taskAttemptId(), context.stageId(), context.partitionId(), context.attemptNumber()
+    )
+
+
+# a task asks once for each of its channels
+_last: dict[tuple[int, int], TaskPlace] = {}
+
+
+def _place(pid: int, task: int, stage: int, partition: int, attempt: int) -> TaskPlace:
+    found = _last.get((pid, task))
+    if found is None:
+        _last.clear()
+        found = _last[pid, task] = TaskPlace(
+            host=socket.gethostname(),
+            executor=executor_id(pid),
+            stage=stage,
+            partition=partition,
+            attempt=attempt,
+            task=task,
+            pid=pid,
+        )
+    return found
+
+
+@cache
+def executor_id(pid: int) -> str:
+    """The id of the executor that a worker process belongs to."""
+    told = os.environ.get("SPARK_EXECUTOR_ID")
+    if told:
+        return told
+    for _ in range(_MAX_ANCESTORS):
+        parent = _parent(pid)
+        if parent is None or parent <= 1:
+            break
+        found = _id_in(_command_line(parent))
+        if found is not None:
+            return found
+        pid = parent
+    return DRIVER
+
+
+def _id_in(command: list[bytes]) -> str | None:
+    if _FLAG not in command[:-1]:
+        return None
+    return command[command.index(_FLAG) + 1].decode(errors="replace")
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        # the name, in parentheses, may hold anything
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _command_line(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
