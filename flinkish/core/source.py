@@ -13,7 +13,7 @@ Both are replayable: an epoch that runs again reads the same records.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -105,6 +105,18 @@ class DataFrameSource(Source):
         """What to give to `load` as ``start`` so that a new query goes on behind ``end_offset`` (Spark's JSON).
         ``checkpoint``: of the query; ``index``: the source's place among the query's sources."""
         return end_offset
+
+    def check_continuation(self, position: str | None, known: Mapping[str, str]) -> dict[str, str]:
+        """Called before a query starts. ``position``: where it goes on (as `position` or Spark gave it), None if it
+        begins; ``known``: what this method gave when the job was started before.
+
+        Returns:
+            what tells the things that are read from others of the same name (topic -> its id), to be remembered.
+
+        Raises:
+            FinalOperationError: what comes next is no longer there, or is not what was read before.
+        """
+        return dict(known)
 
     def declared_splits(self) -> tuple[str, ...]:
         """Splits known before any record was read: a silent one holds the watermark back. () when unknown."""

@@ -9,6 +9,7 @@ from flinkish.errors import (
     CorruptStateError,
     EnvironmentVersionError,
     FencedError,
+    FinalOperationError,
     FlinkishError,
     OperationError,
     RetryableError,
@@ -27,10 +28,10 @@ _KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
     ),
     (
         r"KAFKA_DATA_LOSS|OffsetOutOfRange|offsets? .* (are|is|was) (lost|changed)|Some data may have been lost",
-        OperationError,
+        FinalOperationError,
         "Kafka no longer has records that the job has not read (retention, or the topic was made anew)",
-        "start from a savepoint or from the earliest offsets in a new job directory, or set the source's property "
-        "failOnDataLoss=false to go on without them",
+        "start from a savepoint or from the earliest offsets in a new job directory, or call the source's "
+        "set_fail_on_data_loss(False) to go on without them",
     ),
     (
         r"org\.apache\.kafka\.common\.errors\.TimeoutException|Failed to (construct|create new) [Kk]afka|"

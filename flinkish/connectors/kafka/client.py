@@ -16,6 +16,9 @@ from flinkish.errors import ConnectionFailedError, EnvironmentVersionError, Oper
 CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 15.0
 
+# how librdkafka shows the id of a topic that has none
+_NO_IDS = ("", "None", "AAAAAAAAAAAAAAAAAAAAAA")
+
 # properties that Java's client and librdkafka call the same, and that decide whether one gets in
 _SHARED = (
     "security.protocol",
@@ -160,6 +163,29 @@ class Cluster:
         wanted = [self._kafka.TopicPartition(topic, partition, timestamp_ms) for topic, partition in partitions]
         found = self._ask(lambda: self._consumer.offsets_for_times(wanted, timeout=REQUEST_TIMEOUT_S))
         return {(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """Topic -> the id it got when it was made; without those of brokers that give none (before Kafka 2.8)."""
+        admin = self._kafka.admin.AdminClient(self._settings)
+        wanted = self._kafka.TopicCollection(sorted(set(topics)))
+        futures = admin.describe_topics(wanted, request_timeout=REQUEST_TIMEOUT_S)
+        found = {topic: self._ask(lambda f=future: f.result(REQUEST_TIMEOUT_S)) for topic, future in futures.items()}
+        return {topic: str(entry.topic_id) for topic, entry in found.items() if str(entry.topic_id) not in _NO_IDS}
+
+    def kept(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+        """Partition -> (first offset that is still there, offset of the next record to come)."""
+        spec = self._kafka.admin.OffsetSpec
+        firsts, nexts = (self._listed(partitions, wanted) for wanted in (spec.earliest(), spec.latest()))
+        return {partition: (firsts[partition], nexts[partition]) for partition in partitions}
+
+    def _listed(self, partitions: Sequence[tuple[str, int]], wanted: Any) -> dict[tuple[str, int], int]:
+        admin = self._kafka.admin.AdminClient(self._settings)
+        asked = {self._kafka.TopicPartition(*partition): wanted for partition in partitions}
+        futures = admin.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S) if asked else {}
+        return {
+            (entry.topic, entry.partition): self._ask(lambda f=future: f.result(REQUEST_TIMEOUT_S)).offset
+            for entry, future in futures.items()
+        }
 
     def _ask(self, question: Any) -> Any:
         try:

@@ -107,8 +107,34 @@ def offsets_json(offsets: Mapping[tuple[str, int], int]) -> str:
     return json.dumps(by_topic)
 
 
+def position_json(end_offset: str, topic_ids: Mapping[str, str]) -> str:
+    """The position of a source in a savepoint: Spark's offsets, with the ids of their topics if they are known.
+
+    >>> position_json('{"a": {"0": 5}}', {"a": "x1"})
+    '{"offsets": {"a": {"0": 5}}, "topic_ids": {"a": "x1"}}'
+    """
+    parse_offsets(end_offset)
+    return json.dumps({"offsets": json.loads(end_offset), "topic_ids": dict(topic_ids)}) if topic_ids else end_offset
+
+
+def parse_position(text: str) -> tuple[dict[tuple[str, int], int], dict[str, str]]:
+    """The inverse: offsets and topic ids. Offsets alone will do.
+
+    Raises:
+        SavepointError: it is something else.
+    """
+    try:
+        found = json.loads(text)
+        ids = found.get("topic_ids", {})
+        if set(found) == {"offsets", "topic_ids"} and all(isinstance(name, str) for name in ids.values()):
+            return parse_offsets(json.dumps(found["offsets"])), ids
+    except (ValueError, AttributeError) as error:
+        raise _unreadable(text, error) from error
+    return parse_offsets(text), {}
+
+
 def parse_offsets(text: str) -> dict[tuple[str, int], int]:
-    """The inverse: the end offset of Spark's progress.
+    """The end offset of Spark's progress.
 
     Raises:
         SavepointError: it is something else.
@@ -120,11 +146,15 @@ def parse_offsets(text: str) -> dict[tuple[str, int], int]:
             for partition, offset in partitions.items()
         }
     except (ValueError, AttributeError, TypeError) as error:
-        raise SavepointError(
-            f"the offset {text[:200]!r} of a Kafka source cannot be read: {error!r}",
-            where="KafkaSource",
-            expected='{"topic": {"partition": offset, ...}, ...}',
-        ) from error
+        raise _unreadable(text, error) from error
+
+
+def _unreadable(text: str, error: Exception) -> SavepointError:
+    return SavepointError(
+        f"the offset {text[:200]!r} of a Kafka source cannot be read: {error!r}",
+        where="KafkaSource",
+        expected='{"topic": {"partition": offset, ...}, ...}',
+    )
 
 
 def _plain(given: Sequence[tuple[KafkaTopicPartition, int]]) -> dict[tuple[str, int], int]:

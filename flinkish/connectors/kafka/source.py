@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.serialization import DeserializationSchema
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.connectors.kafka import continuation
 from flinkish.connectors.kafka.client import Cluster, check_reachable, installed
 from flinkish.connectors.kafka.decoder import KafkaDecoder
 from flinkish.connectors.kafka.offsets import (
@@ -16,7 +18,8 @@ from flinkish.connectors.kafka.offsets import (
     KafkaOffsetsInitializer,
     KafkaTopicPartition,
     offsets_json,
-    parse_offsets,
+    parse_position,
+    position_json,
 )
 from flinkish.core.source import SPLIT_COLUMN, DataFrameSource, RecordDecoder, SourceLimits
 from flinkish.errors import ConfigurationError
@@ -77,13 +80,15 @@ class KafkaSource(DataFrameSource):
     Bounded by ``set_bounded``: ``latest()`` is what is there when the job starts (after a restart of the driver: when
     it starts again); any other bound is exact. Restore: exact, from the offsets of the savepoint.
 
-    Raises (when it is loaded):
+    Raises (when it is loaded, or goes on):
+        FinalOperationError: records are gone that were not read, or a topic was made anew.
         ConnectionFailedError: no server can be reached, found out before the query starts.
         OperationError: a topic does not exist (if confluent-kafka is installed; else Spark says so).
     """
 
     def __init__(self, settings: KafkaSourceSettings) -> None:
         self._settings = settings
+        self._topic_ids: dict[str, str] = {}
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
@@ -101,6 +106,23 @@ class KafkaSource(DataFrameSource):
 
     def decoder(self) -> RecordDecoder:
         return KafkaDecoder(self._settings.deserializer)
+
+    def check_continuation(self, position: str | None, known: Mapping[str, str]) -> dict[str, str]:
+        """Topic -> its id. Needs confluent-kafka; without it Spark alone finds out, and only what it stumbles over."""
+        settings = self._settings
+        if not installed():
+            return dict(known)
+        offsets, ids = parse_position(position) if position is not None else ({}, {})
+        check_reachable(settings.bootstrap_servers, settings.label)
+        with self._cluster("a look at what is still there") as cluster:
+            topics = {topic for topic, _ in self._partitions(cluster)}
+            self._topic_ids = continuation.check(
+                cluster, offsets, {**ids, **known}, topics, settings.fail_on_data_loss, settings.label
+            )
+        return self._topic_ids
+
+    def position(self, spark: Any, end_offset: str, checkpoint: str, index: int) -> str:
+        return position_json(end_offset, self._topic_ids)
 
     def declared_splits(self) -> tuple[str, ...]:
         """All partitions, if confluent-kafka is installed; else ()."""
@@ -153,7 +175,7 @@ class KafkaSource(DataFrameSource):
     def _start(self, start: str | None) -> dict[str, str]:
         starting = self._settings.starting
         if start is not None:
-            return {"startingOffsets": offsets_json(self._with_new_partitions(parse_offsets(start)))}
+            return {"startingOffsets": offsets_json(self._with_new_partitions(parse_position(start)[0]))}
         if starting.kind == "timestamp":
             self._check_topics()
             # Flink reads a partition without a record that late from its end

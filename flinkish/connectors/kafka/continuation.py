@@ -1,0 +1,85 @@
+"""Whether a reader that has stopped can go on: are its next records still there, and is its topic still the same?
+
+Rule: records are never passed over, and those of a topic that was made anew are never taken for what followed in the
+old one, unless the source says that losses are accepted; then what is lost is told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from flinkish.connectors.kafka.client import Cluster
+from flinkish.errors import FinalOperationError
+
+_log = logging.getLogger("flinkish.kafka")
+
+Offsets = Mapping[tuple[str, int], int]
+
+
+def check(
+    cluster: Cluster, offsets: Offsets, known: Mapping[str, str], topics: set[str], fail: bool, where: str
+) -> dict[str, str]:
+    """The ids of the topics.
+
+    Args:
+        offsets: (topic, partition) -> the next offset to read; negative ones stand for an end of the partition.
+        known: topic -> the id it had.
+        topics: all that are read; each of them is there.
+        fail: raise what is wrong; else only say it.
+
+    Raises:
+        FinalOperationError: records are gone that were not read, or a topic is another one than before.
+    """
+    ids = cluster.topic_ids(sorted(topics))
+    begun = {partition: offset for partition, offset in offsets.items() if offset >= 0}
+    there = [partition for partition in cluster.partitions(sorted(topics), None) if partition in begun]
+    found = renewed(known, ids) + gone(begun, cluster.kept(there))
+    if found and fail:
+        raise FinalOperationError(
+            "; ".join(found),
+            where=where,
+            expected="the topic as the job has left it, with all records that it has not read yet",
+            hint="start the job in a new job directory (from a savepoint of before, or from the earliest offsets); or "
+            "set_fail_on_data_loss(False) to go on here without those records",
+        )
+    for sentence in found:
+        _log.warning("%s; the job goes on without these records [%s]", sentence, where)
+    return ids
+
+
+def renewed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """
+    >>> renewed({"clicks": "aa", "views": "bb"}, {"clicks": "cc", "views": "bb", "new": "dd"})
+    ["the topic 'clicks' is not the one that the job has read: it was deleted and made anew (id aa, now cc)"]
+    """
+    return [
+        f"the topic '{topic}' is not the one that the job has read: it was deleted and made anew "
+        f"(id {before[topic]}, now {now[topic]})"
+        for topic in sorted(before)
+        if topic in now and now[topic] != before[topic]
+    ]
+
+
+def gone(offsets: Offsets, kept: Mapping[tuple[str, int], tuple[int, int]]) -> list[str]:
+    """What lies between the next offsets and what the partitions hold (first offset, next one to come).
+
+    >>> gone({("a", 0): 5, ("a", 1): 5}, {("a", 0): (5, 5), ("a", 1): (8, 9)})
+    ["records of topic 'a', partition 1 were deleted before they were read: offsets 5 to 7 (the first one there is 8)"]
+    """
+    found = []
+    for (topic, partition), offset in sorted(offsets.items()):
+        where = f"topic '{topic}', partition {partition}"
+        first, end = kept.get((topic, partition), (None, None))
+        if first is None or end is None:
+            found.append(f"{where} is not there any more; the job has read it up to offset {offset}")
+        elif offset < first:
+            found.append(
+                f"records of {where} were deleted before they were read: offsets {offset} to {first - 1} "
+                f"(the first one there is {first})"
+            )
+        elif offset > end:
+            found.append(
+                f"{where} ends before offset {end}, but the job has read up to offset {offset}: records were taken away"
+            )
+    return found
