@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from flinkish.common.typeinfo.spark_ddl import ddl_of_arrow, quoted
 from flinkish.errors import TypeMismatchError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def ddl_of(type_info: TypeInformation) -> str:
@@ -21,40 +19,7 @@ def ddl_of(type_info: TypeInformation) -> str:
     Raises:
         TypeMismatchError: a type that Spark does not have (a time of day).
     """
-    return ", ".join(f"{_quoted(field.name)} {_ddl_of_arrow(field.type)}" for field in type_info.to_arrow_fields())
-
-
-def _ddl_of_arrow(arrow: pa.DataType) -> str:
-    import pyarrow as pa
-
-    types = pa.types
-    if types.is_struct(arrow):
-        return f"STRUCT<{', '.join(f'{_quoted(field.name)}: {_ddl_of_arrow(field.type)}' for field in arrow)}>"
-    if types.is_map(arrow):
-        return f"MAP<{_ddl_of_arrow(arrow.key_type)}, {_ddl_of_arrow(arrow.item_type)}>"
-    if types.is_list(arrow):
-        return f"ARRAY<{_ddl_of_arrow(arrow.value_type)}>"
-    if types.is_decimal(arrow):
-        return f"DECIMAL({arrow.precision}, {arrow.scale})"
-    # both with and without zone: Spark refuses to read a zoned column as one without, the decoder casts instead
-    name = "TIMESTAMP" if types.is_timestamp(arrow) else _SIMPLE.get(str(arrow))
-    if name is None:
-        raise TypeMismatchError(f"Spark has no type for {arrow}", expected="a type other than SQL_TIME", where="schema")
-    return name
-
-
-_SIMPLE = {
-    "string": "STRING",
-    "int8": "TINYINT",
-    "int16": "SMALLINT",
-    "int32": "INT",
-    "int64": "BIGINT",
-    "bool": "BOOLEAN",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "binary": "BINARY",
-    "date32[day]": "DATE",
-}
+    return ", ".join(f"{quoted(field.name)} {ddl_of_arrow(field.type)}" for field in type_info.to_arrow_fields())
 
 
 def type_of_schema(schema: Any) -> RowTypeInfo:
@@ -103,7 +68,3 @@ _OF_SPARK: dict[str, Callable[[], TypeInformation]] = {
     "TimestampNTZType": Types.SQL_TIMESTAMP,
     "BinaryType": lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()),
 }
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

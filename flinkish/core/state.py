@@ -178,6 +178,11 @@ class StateDescriptor(ABC):
         """The time-to-live, if it is enabled."""
         return self._ttl_config if self._ttl_config is not None and self._ttl_config.is_enabled() else None
 
+    def entry_types(self) -> tuple[TypeInformation | None, TypeInformation]:
+        """Type of the map's keys (None: no map), and of what one entry holds: the value, a list's element, a map's
+        value."""
+        return None, self.type_info
+
     @property
     @abstractmethod
     def kind(self) -> str:
@@ -200,6 +205,10 @@ class ListStateDescriptor(StateDescriptor):
 
     def __init__(self, name: str, elem_type_info: TypeInformation) -> None:
         super().__init__(name, Types.LIST(elem_type_info))
+        self._elem_type_info = elem_type_info
+
+    def entry_types(self) -> tuple[TypeInformation | None, TypeInformation]:
+        return None, self._elem_type_info
 
 
 class MapStateDescriptor(StateDescriptor):
@@ -209,6 +218,10 @@ class MapStateDescriptor(StateDescriptor):
 
     def __init__(self, name: str, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
         super().__init__(name, Types.MAP(key_type_info, value_type_info))
+        self._entry_types = key_type_info, value_type_info
+
+    def entry_types(self) -> tuple[TypeInformation | None, TypeInformation]:
+        return self._entry_types
 
 
 class ReducingStateDescriptor(StateDescriptor):

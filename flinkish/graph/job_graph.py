@@ -160,6 +160,7 @@ class JobGraphGenerator:
             max_parallelism=graph.max_parallelism_of(head),
             inputs=self._inputs(head),
             key_selectors=head.key_selectors,
+            key_type=head.key_type,
             keyed=head.keyed,
             has_subtask_channel=self._has_subtask_channel(chain),
             source=_in_worker(head.source),

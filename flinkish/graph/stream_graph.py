@@ -56,6 +56,7 @@ class StreamNode:
     uid_hash: str | None = None
     chaining: ChainingStrategy = ChainingStrategy.ALWAYS
     key_selectors: tuple[Callable[[Any], Any], ...] = ()
+    key_type: TypeInformation | None = None
     source: Source | None = None
     sink: Sink | None = None
     description: str | None = None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import Sink
 from flinkish.core.source import RecordDecoder, Source
 from flinkish.runtime.key_groups import key_groups_of, subtask_of
@@ -108,6 +109,8 @@ class VertexDescriptor:
     inputs: tuple[InputDescriptor, ...] = ()
     #: one per input of a keyed vertex
     key_selectors: tuple[Callable[[Any], Any], ...] = ()
+    #: what the key was declared to be
+    key_type: TypeInformation | None = None
     keyed: bool = False
     has_subtask_channel: bool = False
     #: of a source vertex: what makes its records in the worker

@@ -24,6 +24,7 @@ from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.operator_chain import OperatorChain
 from flinkish.runtime.operators.sink_writer import SinkWriterOperator, encode_committables
 from flinkish.runtime.report import TaskPlace, TaskReport
+from flinkish.runtime.state.declarations import DeclarationsOfTask
 from flinkish.runtime.state.heap_keyed_state_backend import NO_KEY_GROUP, HeapKeyedStateBackend
 from flinkish.runtime.state.operator_state import decode_operator_states, encode_operator_states
 from flinkish.runtime.state.restore import take_in_rows
@@ -158,6 +159,7 @@ class ChannelTask(Task):
         self._opened = False
         self._share: _Share | None = None
         self._subtask_state_token: bytes | None = None
+        self._declarations = DeclarationsOfTask(vertex.head.uid, vertex.key_type, self.keyed_state, self.chain.states)
 
     @property
     def share(self) -> _Share:
@@ -308,4 +310,5 @@ class ChannelTask(Task):
             place=share.stamp.place,
             processing_time_ms=share.stamp.time_ms,
             restored_rows=len(share.restored),
+            declared=self._declarations.new(),
         )

@@ -176,6 +176,7 @@ class KeyedStream(DataStream):
         """An operator that can use state has a channel per key group; others only get the records by key."""
         if factory.keyed:
             settings["key_selectors"] = (self._key_selector,)
+            settings["key_type"] = self._key_type
         return super()._add_node(name, factory, output_type, **settings)
 
     def _aggregate(self, accumulate_type: _AccumulateType, position: int | str) -> DataStream:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class DeclaredState:
     """One state of one operator. Types are Spark's, as DDL text; None: not declared, or one that Spark does not have
     (pickled values)."""

@@ -75,6 +75,8 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         self._body: bytes | None = None
         self._hint: tuple[int | None, int | None] | None = None
         self._kinds: dict[str, str] = {}
+        #: of the states that user code has asked for
+        self._descriptors: dict[str, StateDescriptor] = {}
         self._policies: dict[str, TtlPolicy] = {}
 
     def activate(self, key_group: int, load: Callable[[], bytes | None]) -> None:
@@ -111,11 +113,17 @@ class HeapKeyedStateBackend(KeyedStateBackend):
     def partitioned_state(self, descriptor: StateDescriptor, namespace: Hashable = VOID_NAMESPACE) -> State:
         name, kind = descriptor.name, descriptor.kind
         self._register(name, kind)
+        self._descriptors[name] = descriptor
         if descriptor.ttl_config is None:
             self._policies.pop(name, None)
             return cast(State, self._plain_state(descriptor, namespace))
         policy = self._policies[name] = TtlPolicy.of(descriptor.ttl_config, self._processing_time_ms)
         return self._expiring_state(descriptor, namespace, policy)
+
+    @property
+    def declared(self) -> dict[str, tuple[str, StateDescriptor | None]]:
+        """State name -> kind and, if user code has asked for the state, its descriptor. Names are never taken back."""
+        return {name: (kind, self._descriptors.get(name)) for name, kind in self._kinds.items()}
 
     def next_timer_ms(self) -> tuple[int | None, int | None]:
         if self._current is None and self._hint is not None:

@@ -1,0 +1,74 @@
+"""Types as Spark's, written as DDL text, so that no pyspark is needed here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common.typeinfo.base import TypeInformation
+from flinkish.common.typeinfo.pickled import PickledBytesTypeInfo
+from flinkish.errors import TypeMismatchError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def spark_type(type_info: TypeInformation) -> str | None:
+    """The type of a column that holds such values; None if Spark has none that says what they are (anything pickled).
+
+    >>> from flinkish.common.typeinfo import Types
+    >>> spark_type(Types.LIST(Types.LONG())), spark_type(Types.PICKLED_BYTE_ARRAY())
+    ('ARRAY<BIGINT>', None)
+    """
+    if _holds_pickled(type_info):
+        return None
+    try:
+        return ddl_of_arrow(type_info.arrow_type())
+    except TypeMismatchError:
+        return None
+
+
+def _holds_pickled(value: Any) -> bool:
+    if isinstance(value, PickledBytesTypeInfo):
+        return True
+    if isinstance(value, (list, tuple)):
+        return any(map(_holds_pickled, value))
+    return isinstance(value, TypeInformation) and any(map(_holds_pickled, vars(value).values()))
+
+
+def ddl_of_arrow(arrow: pa.DataType) -> str:
+    """Spark's name of an Arrow type. TypeMismatchError for one that it does not have (a time of day)."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_struct(arrow):
+        return f"STRUCT<{', '.join(f'{quoted(field.name)}: {ddl_of_arrow(field.type)}' for field in arrow)}>"
+    if types.is_map(arrow):
+        return f"MAP<{ddl_of_arrow(arrow.key_type)}, {ddl_of_arrow(arrow.item_type)}>"
+    if types.is_list(arrow):
+        return f"ARRAY<{ddl_of_arrow(arrow.value_type)}>"
+    if types.is_decimal(arrow):
+        return f"DECIMAL({arrow.precision}, {arrow.scale})"
+    # both with and without zone: Spark refuses to read a zoned column as one without, the decoder casts instead
+    name = "TIMESTAMP" if types.is_timestamp(arrow) else _SIMPLE.get(str(arrow))
+    if name is None:
+        raise TypeMismatchError(f"Spark has no type for {arrow}", expected="a type other than SQL_TIME", where="schema")
+    return name
+
+
+def quoted(name: str) -> str:
+    """A column's name in DDL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+_SIMPLE = {
+    "string": "STRING",
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INT",
+    "int64": "BIGINT",
+    "bool": "BOOLEAN",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "binary": "BINARY",
+    "date32[day]": "DATE",
+}

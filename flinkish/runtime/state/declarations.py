@@ -1,0 +1,66 @@
+"""What tasks say of the states that their operators have asked for."""
+
+from __future__ import annotations
+
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.typeinfo.spark_ddl import spark_type
+from flinkish.core.state import StateDescriptor
+from flinkish.runtime.state.declared_state import DeclaredState
+from flinkish.runtime.state.heap_keyed_state_backend import HeapKeyedStateBackend
+from flinkish.runtime.state.operator_state import OperatorState
+from flinkish.runtime.state.restore import OPERATOR_STATE_KIND
+
+
+def declared_state(
+    uid: str, name: str, kind: str, descriptor: StateDescriptor | None, key_type: TypeInformation | None
+) -> DeclaredState:
+    """From what a backend knows of a state."""
+    key = None if key_type is None else spark_type(key_type)
+    if descriptor is None:
+        return DeclaredState(uid, name, kind, key_type=key)
+    map_key, value = descriptor.entry_types()
+    return DeclaredState(uid, name, kind, spark_type(value), None if map_key is None else spark_type(map_key), key)
+
+
+class DeclarationsOfTask:
+    """Tells each state of a task once: most states are declared when the task opens, some at the first record."""
+
+    def __init__(
+        self,
+        head_uid: str,
+        key_type: TypeInformation | None,
+        keyed: HeapKeyedStateBackend | None,
+        states: dict[str, OperatorState],
+    ) -> None:
+        self._head_uid = head_uid
+        self._key_type = key_type
+        self._keyed = keyed
+        self._states = states
+        self._told: set[tuple[str, str]] = set()
+
+    def new(self) -> tuple[DeclaredState, ...]:
+        """The states that were not told before."""
+        return tuple(self._new_keyed() + self._new_operator_states())
+
+    def _new_keyed(self) -> list[DeclaredState]:
+        if self._keyed is None:
+            return []
+        found = []
+        for name, (kind, descriptor) in self._keyed.declared.items():
+            if self._is_new(self._head_uid, name):
+                found.append(declared_state(self._head_uid, name, kind, descriptor, self._key_type))
+        return found
+
+    def _new_operator_states(self) -> list[DeclaredState]:
+        return [
+            DeclaredState(uid, name, OPERATOR_STATE_KIND)
+            for uid, state in self._states.items()
+            for name in state.names()
+            if self._is_new(uid, name)
+        ]
+
+    def _is_new(self, uid: str, name: str) -> bool:
+        if (uid, name) in self._told:
+            return False
+        self._told.add((uid, name))
+        return True
