@@ -32,6 +32,8 @@ class BufferKind(IntEnum):
     REPORT = 3
     #: nothing but a call: an epoch without data
     HEARTBEAT = 4
+    #: a channel's header and body, as another query of the job has stored them
+    CHANNEL = 5
 
 
 class BufferHeader(NamedTuple):

@@ -59,6 +59,6 @@ def sum_up(
 def _ended(job: JobDescriptor, vertex: int, tasks: tuple[TaskReport, ...]) -> bool:
     ended = {split for task in tasks if task.vertex == vertex for split in task.ended_splits}
     source = job.vertex(vertex).source
-    if isinstance(source, GeneratedSource):
+    if isinstance(source, GeneratedSource) and WHOLE_SOURCE not in ended:
         return len(ended) >= source.splits
     return WHOLE_SOURCE in ended

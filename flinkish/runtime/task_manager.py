@@ -186,12 +186,20 @@ class TaskManager:
     # ------------------------------------------------------------------ sources
 
     def run_source(
-        self, vertex: int, subtask: int, batches: Iterable[SplitBatch], part: int, stamp: EpochStamp
+        self,
+        vertex: int,
+        subtask: int,
+        batches: Iterable[SplitBatch],
+        part: int,
+        stamp: EpochStamp,
+        *,
+        drain: bool = False,
     ) -> Iterator[list[Row]]:
-        """A source's share of an epoch, read by this worker."""
+        """A source's share of an epoch, read by this worker. ``drain``: the end of the whole source is announced, also
+        if the splits of this subtask have ended before."""
         descriptor = self.job.vertex(vertex)
         subtask %= descriptor.parallelism
-        task = self._take_source(descriptor, subtask, stamp)
+        task = self._take_source(descriptor, subtask, stamp, drain)
         try:
             yield from task.run(batches, part, stamp)
         except GeneratorExit:
@@ -205,10 +213,12 @@ class TaskManager:
         self._sources[(vertex, subtask)] = task
         passed(Phase.SOURCES_READ, vertex=vertex, subtask=subtask, epoch=stamp.epoch)
 
-    def _take_source(self, descriptor: VertexDescriptor, subtask: int, stamp: EpochStamp) -> SourceTask:
+    def _take_source(
+        self, descriptor: VertexDescriptor, subtask: int, stamp: EpochStamp, drain: bool = False
+    ) -> SourceTask:
         """The task that this worker holds; a new one when that has closed in this very epoch, which is run again."""
         task = self._sources.pop((descriptor.id, subtask), None)
-        if task is None or task.closed_in is not None and task.closed_in >= stamp.epoch:
+        if task is None or task.closed_in is not None and (drain or task.closed_in >= stamp.epoch):
             return SourceTask(self.job, descriptor, subtask)
         return task
 

@@ -47,6 +47,8 @@ class PlanOptions:
     start_offsets: dict[int, str] = field(default_factory=dict)
     #: directory with the rows of a savepoint to take in, or None
     restore_rows: str | None = None
+    #: no source is read any more, generated ones included; ``end_of_input`` ends them all
+    drain: bool = False
 
 
 def build_plan(
@@ -58,7 +60,7 @@ def build_plan(
         for vertex_id, source in sorted(sources.items())
     ]
     if options.control:
-        inputs.append(control_rows(spark, deployment, options.end_of_input))
+        inputs.append(control_rows(spark, deployment, options.end_of_input, options.drain))
     if options.restore_rows is not None:
         # the whole directory is one file source: taken in by the first epoch, never again
         inputs.append(spark.readStream.schema(ROW_SCHEMA).parquet(options.restore_rows))

@@ -80,17 +80,15 @@ def read_state(spark: Any, checkpoint: str, epoch: int, levels: int, kinds: Chan
     """The rows of all levels as of an epoch, as a DataFrame; None for a job without levels."""
     frame = None
     for operator in range(levels):
-        stored = (
-            spark.read.format("statestore")
-            .option("operatorId", operator)
-            .option("batchId", epoch)
-            .load(checkpoint)
-            .selectExpr("value.*")
-        )
-        columns = _header_and_body(stored)
-        level = columns.mapInArrow(BodyToRows(kinds), SAVEPOINT_SCHEMA)
+        level = stored_channels(spark, checkpoint, epoch, operator).mapInArrow(BodyToRows(kinds), SAVEPOINT_SCHEMA)
         frame = level if frame is None else frame.unionByName(level)
     return frame
+
+
+def stored_channels(spark: Any, checkpoint: str, batch: int, operator: int) -> Any:
+    """(header, body) of the channels of one level (from 0) as of a batch, as a DataFrame."""
+    stored = spark.read.format("statestore").option("operatorId", operator).option("batchId", batch).load(checkpoint)
+    return _header_and_body(stored.selectExpr("value.*"))
 
 
 def _header_and_body(stored: Any) -> Any:

@@ -121,17 +121,23 @@ class QueryAttempt:
 
     def _run_queries(self) -> None:
         deployment = deploy(self.job, self.partitions, self.location.first_epoch)
-        announced = self.directory.read("end-of-input.json") is not None
-        self._base = keep_tick_size(self.directory, self.job, self._base)
-        check_sources(self.job, self.sources, self.directory, self._base)
-        for run in plan_runs(self.job, self.sources, self._settings, self._base, announced):
-            control = keep_heartbeat(self.directory, self.job.name, run.options.control)
-            run = replace(run, options=replace(run.options, control=control))
+        for run in self._runs():
             if run.announces_end:
                 self.directory.write("end-of-input.json", {"announced": True})
             self._run_query(run, deployment)
             if self._stop.is_set():
                 return
+
+    def _runs(self) -> list[QueryRun]:
+        """The runs still to be made."""
+        announced = self.directory.read("end-of-input.json") is not None
+        self._base = keep_tick_size(self.directory, self.job, self._base)
+        check_sources(self.job, self.sources, self.directory, self._base)
+        runs = []
+        for run in plan_runs(self.job, self.sources, self._settings, self._base, announced):
+            control = keep_heartbeat(self.directory, self.job.name, run.options.control)
+            runs.append(replace(run, options=replace(run.options, control=control)))
+        return runs
 
     def _run_query(self, run: QueryRun, deployment: Deployment) -> None:
         where = f"job '{self.job.name}', directory {self.directory.path}"

@@ -1,0 +1,87 @@
+"""The query of a drain: one epoch, in which every source ends."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
+from flinkish.jobmanager.attempt.query_attempt import AttemptObserver, AttemptPlan, QueryAttempt
+from flinkish.jobmanager.attempt.remote_reports import STOP_FILE
+from flinkish.jobmanager.attempt.run_plan import QueryRun
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.query_log import QueryLog
+from flinkish.jobmanager.drain.marker import QUERY_NAME, DrainMarker, has_moved, state_rows
+from flinkish.jobmanager.settings import DriverSettings
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.phases import Phase, passed
+from flinkish.spark.addressing import partitions_of
+from flinkish.spark.failures import translate
+from flinkish.spark.moved_state import write_moved_state
+from flinkish.spark.plan import PlanOptions
+from flinkish.spark.worker import deploy
+
+
+class DrainAttempt(QueryAttempt):
+    """An attempt to end a drain that has begun. Nothing but a failure stops it."""
+
+    def __init__(
+        self,
+        spark: Any,
+        plan: AttemptPlan,
+        settings: DriverSettings,
+        directory: JobDirectory,
+        observer: AttemptObserver,
+        marker: DrainMarker,
+    ) -> None:
+        self._marker = marker
+        rows = state_rows(directory) if marker.levels else None
+        options = PlanOptions(control=True, end_of_input=True, drain=True, restore_rows=rows)
+        drained = replace(plan, sources={}, base=options)
+        super().__init__(spark, drained, settings, directory, observer, threading.Event())
+
+    def before_epoch(self, epoch: int) -> None:
+        """The drain has one epoch only."""
+        if epoch > self._marker.drain_epoch:
+            raise StopQuery
+        super().before_epoch(epoch)
+
+    def run(self) -> None:
+        """Run the epoch, unless an earlier attempt has committed it."""
+        _move(self.spark, self.job, self.directory, self._marker)
+        self.move_to(self.directory.query_location())
+        # the stop that the drain began with is not meant for its query
+        self.directory.delete(STOP_FILE)
+        if not self._is_committed():
+            super().run()
+        passed(Phase.DRAIN_DONE, epoch=self._marker.drain_epoch)
+
+    def _runs(self) -> list[QueryRun]:
+        return [QueryRun(self._base, available_now=True)]
+
+    def _is_committed(self) -> bool:
+        return bool(QueryLog(self.location.path).committed())
+
+    def committed_epoch(self) -> int | None:
+        """The drain's epoch, once it is committed."""
+        return self._marker.drain_epoch if self._is_committed() else None
+
+    def positions(self, epoch: int) -> dict[str, str]:
+        """Sources stand where they stood before the drain, which reads nothing."""
+        return dict(self._marker.positions)
+
+
+def _move(spark: Any, job: JobDescriptor, directory: JobDirectory, marker: DrainMarker) -> None:
+    """The drain's query becomes the job's: its state is the one after the last ordinary epoch."""
+    if has_moved(directory):
+        return
+    query = marker.query
+    try:
+        deployment = deploy(job, partitions_of(job))
+        batch = marker.epoch - query.first_epoch
+        write_moved_state(spark, deployment, query.path, batch, marker.levels, state_rows(directory))
+    except Exception as error:
+        raise translate(error, f"job '{job.name}', directory {directory.path}") from error
+    passed(Phase.DRAIN_PREPARED, epoch=marker.epoch)
+    directory.move_query(QUERY_NAME, marker.drain_epoch)

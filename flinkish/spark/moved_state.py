@@ -1,0 +1,70 @@
+"""Channels as one query of a job has stored them, handed to the first epoch of its next query.
+
+Unlike the rows of a savepoint this is the stored form itself: header (watermarks, idleness, progress of each origin)
+and body, for the same channels. So the next query goes on exactly where the other one stood.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, encode
+from flinkish.runtime.channel_header import ChannelHeader
+from flinkish.runtime.task import Row
+from flinkish.spark.rows import ROW_SCHEMA, to_arrow
+from flinkish.spark.state_reader import stored_channels
+from flinkish.spark.worker import Deployment, failures_marked
+
+
+@dataclass(frozen=True)
+class StoredToBuffers:
+    """Stored channels -> a CHANNEL buffer for each."""
+
+    deployment: Deployment
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One partition of the state of a level."""
+        with failures_marked():
+            for batch in batches:
+                yield from to_arrow(self._rows(batch), self.deployment.book(), 1)
+
+    def _rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
+        for data, body in zip(batch.column("header").to_pylist(), batch.column("body").to_pylist()):
+            stored = ChannelHeader.decode(data, f"job '{self.deployment.job().name}'")
+            header = BufferHeader(BufferKind.CHANNEL, stored.vertex, stored.channel, 0, "", 0, 0, 0)
+            yield stored.vertex, stored.channel, encode(header, pickle.dumps((data, body), protocol=5))
+
+
+def write_moved_state(spark: Any, deployment: Deployment, checkpoint: str, batch: int, levels: int, path: str) -> None:
+    """Write the state of a query's batch as rows that the first epoch of another query takes in."""
+    frame = None
+    for level in range(levels):
+        rows = stored_channels(spark, checkpoint, batch, level).mapInArrow(StoredToBuffers(deployment), ROW_SCHEMA)
+        frame = rows if frame is None else frame.unionByName(rows)
+    if frame is not None:
+        frame.coalesce(deployment.partitions).write.mode("overwrite").parquet(path)
+
+
+class MovedIn(NamedTuple):
+    """What a channel begins with: stored form (None: nothing), and the epoch's other buffers."""
+
+    header: bytes | None
+    body: bytes | None
+    buffers: Iterable[Buffer]
+
+
+def moved_in(buffers: Iterable[Buffer]) -> MovedIn:
+    """Look for stored state among the buffers of a channel that has none of its own."""
+    header = body = None
+    others = []
+    for buffer in buffers:
+        if buffer.header.kind is BufferKind.CHANNEL:
+            header, body = pickle.loads(buffer.payload)
+        else:
+            others.append(buffer)
+    return MovedIn(header, body, others)
