@@ -70,7 +70,11 @@ class Job:
             configuration.set_string(key, value)
         return StreamExecutionEnvironment.get_execution_environment(configuration)
 
-    def run(
+    def run(self, **parts: Any) -> None:
+        """One run with these parts in place of the right ones, to its end or its failure."""
+        self.build(**parts).execute("shop")
+
+    def build(
         self,
         source: Source | None = None,
         to_pair: Callable[[Any], Any] = pair,
@@ -80,15 +84,15 @@ class Job:
         settings: dict[str, str] | None = None,
         sink: Any = None,
         after: Callable[[Any], Any] = same,
-    ) -> None:
-        """One run, to its end or its failure."""
+    ) -> StreamExecutionEnvironment:
+        """The environment with the program."""
         env = self.environment(settings)
         given = source or DataGeneratorSource(event, COUNT, records_per_epoch=PER_EPOCH)
         events = env.from_source(given, WatermarkStrategy.no_watermarks(), "events").uid("events")
         pairs = events.map(to_pair, output_type=pair_type).uid(uids[0])
         counts = pairs.key_by(key).sum(1).uid(uids[1]).map(after).uid("after")
         counts.sink_to(sink or CollectSink(self._name)).uid("sink")
-        env.execute("shop")
+        return env
 
     @staticmethod
     def expected(totals: dict[Any, int] | None = None) -> list[tuple[Any, int]]:

@@ -38,7 +38,8 @@ def test_a_topic_with_another_id_was_made_anew() -> None:
 def test_records_before_behind_and_without_their_partition_are_gone() -> None:
     offsets = {("a", 0): 5, ("a", 1): 5, ("a", 2): 5, ("b", 0): 5}
     assert gone(offsets, {("a", 0): (5, 5), ("a", 1): (8, 9), ("a", 2): (0, 3)}) == [
-        "records of topic 'a', partition 1 were deleted before they were read: offsets 5 to 7 (the first one there is 8)",
+        "records of topic 'a', partition 1 were deleted before they were read: offsets 5 to 7 "
+        "(the first one there is 8)",
         "topic 'a', partition 2 ends before offset 3, but the job has read up to offset 5: records were taken away",
         "topic 'b', partition 0 is not there any more; the job has read it up to offset 5",
     ]
