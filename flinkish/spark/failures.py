@@ -54,6 +54,20 @@ _KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         "restore the job from its last savepoint",
     ),
     (
+        r"No space left on device|Disk quota exceeded",
+        OperationError,
+        "no space left on a disk",
+        "make space (at the job directory, Spark's scratch directories or the sinks), then start the same job again: "
+        "it goes on from the last committed epoch",
+    ),
+    (
+        r"Read-only file system|Permission denied|Operation not permitted|AccessDenied|Mkdirs failed|"
+        r"Cannot create directory|Not a directory|ParentNotDirectoryException|FileAlreadyExistsException",
+        OperationError,
+        "a directory cannot be written",
+        "let this user write there, then start the same job again: it goes on from the last committed epoch",
+    ),
+    (
         r"Python worker (exited unexpectedly|failed to connect back)|ExecutorLostFailure|"
         r"Job aborted due to stage failure: Task .* lost",
         RetryableError,

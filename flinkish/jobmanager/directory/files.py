@@ -10,6 +10,7 @@ import uuid
 from typing import Any
 
 from flinkish.jobmanager.directory.job_directory import local_path
+from flinkish.jobmanager.directory.storage_errors import storage_error, storage_errors
 
 
 def absolute(path: str) -> str:
@@ -46,22 +47,25 @@ def read_bytes(path: str) -> bytes | None:
             return bytes(stream.read())
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise storage_error(error, "read", path) from error
 
 
 def write_bytes(path: str, data: bytes) -> None:
     """Write a file and the directories above it; nobody ever sees a part of it."""
     filesystem, root = _place(path)
     parent, name = posixpath.split(root)
-    filesystem.create_dir(parent, recursive=True)
     temporary = posixpath.join(parent, f".{name}.{uuid.uuid4().hex}")
-    try:
-        with filesystem.open_output_stream(temporary) as stream:
-            stream.write(data)
-        filesystem.move(temporary, root)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            filesystem.delete_file(temporary)
-        raise
+    with storage_errors("write", path):
+        filesystem.create_dir(parent, recursive=True)
+        try:
+            with filesystem.open_output_stream(temporary) as stream:
+                stream.write(data)
+            filesystem.move(temporary, root)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                filesystem.delete_file(temporary)
+            raise
 
 
 def is_directory(path: str) -> bool:
