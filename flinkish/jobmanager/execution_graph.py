@@ -1,0 +1,281 @@
+"""The execution graph: vertices, their subtasks, and of each the executions, one per attempt of the job.
+
+Rule: it knows only what tasks report. The driver hears of an epoch when the epoch is done, so that an execution is
+RUNNING from its first epoch on; where it runs is as of the last epoch in which it had something to do, for Spark places
+tasks anew in each.
+
+Any thread may ask; epochs, starts and ends are told by one thread at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from flinkish.errors import FlinkishError
+from flinkish.jobmanager.description import (
+    ExecutionDescription,
+    OperatorDescription,
+    SubtaskDescription,
+    VertexDescription,
+)
+from flinkish.jobmanager.lifecycle.execution import EXECUTION_TRANSITIONS, ExecutionState
+from flinkish.jobmanager.lifecycle.state_machine import StateMachine
+from flinkish.jobmanager.lifecycle.story import Story, shortened
+from flinkish.runtime.clock import Clock, SystemClock
+from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
+from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.report import TaskPlace, TaskReport
+
+_S = ExecutionState
+
+#: States of a vertex, the one that says most first: that of any of its executions is that of the vertex.
+_PRECEDENCE = (
+    _S.FAILED,
+    _S.CANCELING,
+    _S.CANCELED,
+    _S.RECONCILING,
+    _S.RUNNING,
+    _S.INITIALIZING,
+    _S.DEPLOYING,
+    _S.SCHEDULED,
+    _S.CREATED,
+    _S.FINISHED,
+)
+
+
+class Execution:
+    """One attempt of one subtask."""
+
+    #: Events of an execution are few; the bound is for safety.
+    MAX_EVENTS = 16
+
+    def __init__(self, vertex: VertexDescriptor, subtask: int, attempt: int, clock: Clock) -> None:
+        self.vertex = vertex
+        self.subtask = subtask
+        self.attempt = attempt
+        self.name = vertex.task_name(subtask)
+        self.machine = StateMachine(
+            EXECUTION_TRANSITIONS, f"task '{self.name}', attempt {attempt}", Story(self.MAX_EVENTS), clock
+        )
+        self.failure: str | None = None
+        self._place: TaskPlace | None = None
+        self._channels: dict[int, str] = {}
+        self._state_bytes: dict[int, int] = {}
+        self._watermarks: dict[int, int] = {}
+        self._unfinished = {channel.number for channel in vertex.channels() if channel.subtask == subtask}
+        self._splits: dict[str, None] = {}
+        self._records_in = self._records_out = 0
+        self._epochs: tuple[int, int] | None = None
+        self._metrics: dict[str, float] = {}
+
+    def begin(self) -> None:
+        """The first epoch is over: the subtask works, whether there was something for it to do or not."""
+        if self.machine.try_to(_S.INITIALIZING, "the first epoch has been planned"):
+            self.machine.to(_S.RUNNING, "the first epoch is done")
+
+    def take(self, report: TaskReport, epoch: int) -> None:
+        """What the task says of one of its channels."""
+        self._epochs = (self._epochs[0] if self._epochs else epoch, epoch)
+        self._records_in += report.records_in
+        self._records_out += report.records_out
+        self._metrics = report.metrics
+        self._splits.update(dict.fromkeys(report.splits))
+        if report.watermark_ms is not None:
+            self._watermarks[report.channel] = report.watermark_ms
+        if report.state_bytes:
+            # 0: the state is as it was
+            self._state_bytes[report.channel] = report.state_bytes
+        if report.place is not None:
+            self._place = report.place
+            self._channels[report.channel] = report.place.executor
+        if report.finished:
+            self._unfinished.discard(report.channel)
+            if not self._unfinished:
+                self.machine.try_to(_S.FINISHED, f"all input has ended in epoch {epoch}")
+
+    def fail(self, failure: str) -> None:
+        """It is this one that failed the attempt."""
+        self.failure = failure
+        self.machine.try_to(_S.FAILED, failure)
+
+    def cancel(self, cause: str) -> None:
+        """The attempt is over."""
+        if self.machine.may(_S.CANCELING):
+            self.machine.to(_S.CANCELING, cause)
+        self.machine.try_to(_S.CANCELED, cause)
+
+    def describe(self) -> ExecutionDescription:
+        """As of now."""
+        place = self._place
+        first, last = self._epochs or (None, None)
+        return ExecutionDescription(
+            attempt=self.attempt,
+            state=self.machine.state.name,
+            times_ms=self.machine.times_ms,
+            host=place.host if place else None,
+            executor=place.executor if place else None,
+            stage=place.stage if place else None,
+            partition=place.partition if place else None,
+            task_attempt=place.attempt if place else None,
+            task_id=place.task if place else None,
+            pid=place.pid if place else None,
+            channels=dict(sorted(self._channels.items())),
+            splits=tuple(sorted(self._splits)),
+            records_in=self._records_in,
+            records_out=self._records_out,
+            watermark_ms=min(self._watermarks.values(), default=None),
+            state_bytes=sum(self._state_bytes.values()),
+            first_epoch=first,
+            last_epoch=last,
+            metrics=dict(self._metrics),
+            failure=self.failure,
+        )
+
+
+class ExecutionGraph:
+    """The executions of a job.
+
+    Args:
+        job: the job graph.
+        clock: of the transitions.
+        ended: hears of each execution that has come to its end, in the thread that told the graph.
+    """
+
+    #: Earlier attempts of a subtask that are kept in mind.
+    MAX_EARLIER = 16
+
+    def __init__(
+        self,
+        job: JobDescriptor,
+        clock: Clock | None = None,
+        ended: Callable[[Execution], None] = lambda execution: None,
+    ) -> None:
+        self._job = job
+        self._clock = clock or SystemClock()
+        self._ended = ended
+        self._lock = threading.RLock()
+        self._current: dict[tuple[int, int], Execution] = {}
+        self._earlier: dict[tuple[int, int], deque[ExecutionDescription]] = {}
+        self._told: set[tuple[int, int]] = set()
+        self._begun = False
+
+    # ------------------------------------------------------------------ what happens
+
+    def attempt_started(self, attempt: int) -> None:
+        """The job begins to run, for the first time or again."""
+        with self._lock:
+            self._told.clear()
+            self._begun = False
+            for vertex in self._job.vertices:
+                for subtask in range(vertex.parallelism):
+                    self._renew(vertex, subtask, attempt)
+
+    def _renew(self, vertex: VertexDescriptor, subtask: int, attempt: int) -> None:
+        place = (vertex.id, subtask)
+        before = self._current.get(place)
+        if before is not None:
+            kept = self._earlier.setdefault(place, deque(maxlen=self.MAX_EARLIER))
+            kept.append(before.describe())
+        execution = self._current[place] = Execution(vertex, subtask, attempt, self._clock)
+        execution.machine.to(_S.SCHEDULED, f"attempt {attempt} of the job")
+
+    def query_started(self) -> None:
+        """Spark has taken on the query."""
+        with self._lock:
+            for execution in self._current.values():
+                execution.machine.try_to(_S.DEPLOYING, "the query has started")
+
+    def epoch_done(self, report: EpochReport) -> None:
+        """An epoch has come to its end."""
+        with self._lock:
+            self._begin()
+            for task in report.tasks:
+                self._current[task.vertex, task.subtask].take(task, report.epoch)
+            if report.end_of_input:
+                for execution in self._current.values():
+                    if execution.vertex.level == 0:
+                        execution.machine.try_to(_S.FINISHED, f"all input has ended in epoch {report.epoch}")
+            self._tell()
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            for execution in self._current.values():
+                execution.begin()
+
+    def attempt_failed(self, failure: FlinkishError) -> None:
+        """All that ran has come to its end: the task that the failure names by failing."""
+        text = shortened(f"{type(failure).__name__}: {failure.message}")
+        with self._lock:
+            for execution in self._current.values():
+                if execution.name == failure.task:
+                    execution.fail(text)
+            for execution in self._current.values():
+                execution.cancel(text)
+            self._tell()
+
+    def job_done(self, finished: bool, cause: str) -> None:
+        """The job has ended: with ``finished`` all tasks have, else they are cancelled."""
+        with self._lock:
+            for execution in self._current.values():
+                if finished:
+                    # of an input that had nothing, no task has reported
+                    execution.begin()
+                    execution.machine.try_to(_S.FINISHED, cause)
+                execution.cancel(cause)
+            self._tell()
+
+    def _tell(self) -> None:
+        for place, execution in self._current.items():
+            if execution.machine.terminal and place not in self._told:
+                self._told.add(place)
+                self._ended(execution)
+
+    # ------------------------------------------------------------------ what can be asked
+
+    def channels_of_executors(self) -> dict[str, set[tuple[int, int]]]:
+        """Executor -> the channels (vertex, channel) that it has held last."""
+        found: dict[str, set[tuple[int, int]]] = {}
+        with self._lock:
+            for (vertex, _), execution in self._current.items():
+                for channel, executor in execution.describe().channels.items():
+                    found.setdefault(executor, set()).add((vertex, channel))
+        return found
+
+    def describe(self) -> tuple[VertexDescription, ...]:
+        """All vertices as of now."""
+        with self._lock:
+            return tuple(self._describe(vertex) for vertex in self._job.vertices)
+
+    def _describe(self, vertex: VertexDescriptor) -> VertexDescription:
+        subtasks = tuple(self._subtasks(vertex))
+        current = [subtask.current for subtask in subtasks]
+        states = {execution.state for execution in current}
+        watermarks = [execution.watermark_ms for execution in current if execution.watermark_ms is not None]
+        return VertexDescription(
+            id=vertex.id,
+            uid=vertex.head.uid,
+            name=vertex.name,
+            level=vertex.level,
+            parallelism=vertex.parallelism,
+            max_parallelism=vertex.max_parallelism,
+            keyed=vertex.keyed,
+            operators=tuple(OperatorDescription(op.uid, op.name, op.uid_given) for op in vertex.operators),
+            inputs=tuple(sorted({edge.vertex for edge in vertex.inputs})),
+            state=next((state.name for state in _PRECEDENCE if state.name in states), _S.CREATED.name),
+            subtasks=subtasks,
+            records_in=sum(execution.records_in for execution in current),
+            records_out=sum(execution.records_out for execution in current),
+            watermark_ms=min(watermarks, default=None),
+            state_bytes=sum(execution.state_bytes for execution in current),
+        )
+
+    def _subtasks(self, vertex: VertexDescriptor) -> Iterator[SubtaskDescription]:
+        for subtask in range(vertex.parallelism):
+            place = (vertex.id, subtask)
+            execution = self._current.get(place)
+            if execution is not None:
+                earlier = tuple(self._earlier.get(place, ()))
+                yield SubtaskDescription(subtask, execution.name, execution.describe(), earlier)

@@ -1,0 +1,79 @@
+"""The history's Delta tables, and what bounds them.
+
+* Rows older than the retention go when a table is compacted.
+* A table is compacted into one file when it has more than `MAX_FILES`, looked at with the first batch of a driver and
+  then with every `LOOK_EVERY`-th: there are never more files than the sum of both.
+* Files that are replaced are deleted by the next compaction at least an hour later; Delta deletes log files of more
+  than a day ago by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+from collections import Counter
+from typing import Any
+
+from flinkish.jobmanager.history.tables import TABLES, Row
+from flinkish.runtime.clock import Clock, SystemClock
+
+_LOG = logging.getLogger("flinkish.history")
+
+#: More files than that are made one.
+MAX_FILES = 20
+#: So many batches lie between two looks at the number of files.
+LOOK_EVERY = 10
+
+_PROPERTIES = {
+    "delta.deletedFileRetentionDuration": "interval 1 hours",
+    "delta.logRetentionDuration": "interval 1 days",
+}
+
+
+def history_path(job_dir: str, table: str) -> str:
+    """Where a table of the history lies."""
+    return posixpath.join(job_dir, "history", table)
+
+
+class DeltaTables:
+    """The tables of one job directory.
+
+    Args:
+        spark: writes them.
+        job_dir: the job's directory.
+        retention_ms: age at which rows are deleted; 0: never.
+    """
+
+    def __init__(self, spark: Any, job_dir: str, retention_ms: int, clock: Clock | None = None) -> None:
+        self._spark = spark
+        self._job_dir = job_dir
+        self._retention_ms = retention_ms
+        self._clock = clock or SystemClock()
+        self._batches: Counter[str] = Counter()
+
+    def append(self, table: str, rows: list[Row]) -> None:
+        """Write rows, in one commit of one file. Raises whatever Spark raises."""
+        path = history_path(self._job_dir, table)
+        frame = self._spark.createDataFrame(rows, TABLES[table]).coalesce(1)
+        writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
+        writer.options(**_PROPERTIES).save(path)
+        self._batches[table] += 1
+        if self._batches[table] % LOOK_EVERY == 1:
+            self._tidy_up(path)
+
+    def _tidy_up(self, path: str) -> None:
+        try:
+            frame = self._spark.read.format("delta").load(path)
+            if len(frame.inputFiles()) > MAX_FILES:
+                self.compact(path)
+        except Exception as error:
+            # another driver may write at the same time; the rows themselves are safe
+            _LOG.info("history table %s is not compacted this time: %s", path, str(error).strip().splitlines()[:1])
+
+    def compact(self, path: str) -> None:
+        """One file of the rows that are young enough; delete the files that were replaced long enough ago."""
+        frame = self._spark.read.format("delta").load(path)
+        if self._retention_ms:
+            frame = frame.where(f"time_ms >= {self._clock.now_ms() - self._retention_ms}")
+        frame.coalesce(1).write.format("delta").mode("overwrite").save(path)
+        self._spark.sql(f"VACUUM delta.`{path.replace('`', '``')}`")

@@ -1,0 +1,82 @@
+"""The tables of the history: their columns, and the rows that descriptions become.
+
+Rule: every row says of which job, which driver and which attempt it is, and when it happened (``time_ms``); a table may
+get new columns at its end, but none is renamed or changes its type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.jobmanager.description import CheckpointDescription, ExceptionDescription, ExecutionDescription
+from flinkish.jobmanager.lifecycle.story import Event
+
+Row = tuple[Any, ...]
+
+_ALL = "job_id string, job_name string, driver string, attempt int, time_ms bigint"
+
+#: Table -> its columns, as SQL has them.
+TABLES: dict[str, str] = {
+    "jobs": f"{_ALL}, number bigint, before string, status string, cause string",
+    "executions": (
+        f"{_ALL}, vertex int, uid string, task string, subtask int, state string, start_time_ms bigint, host string,"
+        " executor string, stage int, partition int, task_attempt int, task_id bigint, pid int, channels array<int>,"
+        " splits array<string>, records_in bigint, records_out bigint, watermark_ms bigint, state_bytes bigint,"
+        " first_epoch bigint, last_epoch bigint, metrics map<string, double>, failure string"
+    ),
+    "exceptions": (
+        f"{_ALL}, class string, who string, retryable boolean, message string, what string, place string,"
+        " task string, epoch bigint, traceback string, restart_delay_ms bigint"
+    ),
+    "checkpoints": (
+        f"{_ALL}, id bigint, epoch bigint, status string, trigger_time_ms bigint, duration_ms bigint,"
+        " is_savepoint boolean, incremental boolean, path string, rows_written bigint, state_bytes map<string, bigint>,"
+        " offsets map<string, string>, watermarks map<string, bigint>, failure_reason string"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Makes the rows of one job in one driver."""
+
+    job_id: str
+    job_name: str
+    driver: str
+
+    def _all(self, attempt: int, time_ms: int) -> Row:
+        return self.job_id, self.job_name, self.driver, attempt, time_ms
+
+    def job(self, event: Event, attempt: int) -> Row:
+        """Of ``jobs``."""
+        return *self._all(attempt, event.time_ms), event.number, event.before or None, event.after, event.cause
+
+    def execution(self, vertex: int, uid: str, task: str, subtask: int, end: ExecutionDescription) -> Row:
+        """Of ``executions``."""
+        started = end.times_ms.get("SCHEDULED")
+        return (
+            *self._all(end.attempt, end.times_ms[end.state]),
+            *(vertex, uid, task, subtask, end.state, started),
+            *(end.host, end.executor, end.stage, end.partition, end.task_attempt, end.task_id, end.pid),
+            *(list(end.channels), list(end.splits), end.records_in, end.records_out, end.watermark_ms),
+            *(end.state_bytes, end.first_epoch, end.last_epoch),
+            *({name: float(value) for name, value in end.metrics.items()}, end.failure),
+        )
+
+    def exception(self, error: ExceptionDescription) -> Row:
+        """Of ``exceptions``."""
+        return (
+            *self._all(error.attempt, error.time_ms),
+            *(error.error_class, error.who, error.retryable, error.message, error.what, error.place, error.task),
+            *(error.epoch, error.traceback, error.restart_delay_ms),
+        )
+
+    def checkpoint(self, one: CheckpointDescription, attempt: int) -> Row:
+        """Of ``checkpoints``."""
+        return (
+            *self._all(attempt, one.trigger_time_ms + (one.duration_ms or 0)),
+            *(one.id, one.epoch, one.status, one.trigger_time_ms, one.duration_ms, one.is_savepoint, one.incremental),
+            *(one.path, one.rows_written, dict(one.state_bytes), dict(one.offsets), dict(one.watermarks)),
+            one.failure_reason,
+        )

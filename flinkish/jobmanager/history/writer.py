@@ -1,0 +1,126 @@
+"""Collects rows of the history and writes them from a thread of its own.
+
+Rule: memory is bounded and nobody waits. Rows that could not be written are tried again with the next ones; when there
+is no room for more, the oldest go, and the warning says how many.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict, deque
+from typing import Protocol
+
+from flinkish.jobmanager.description import CheckpointDescription, ExceptionDescription, ExecutionDescription
+from flinkish.jobmanager.history.tables import Row, Rows
+from flinkish.jobmanager.lifecycle.story import Event
+
+_LOG = logging.getLogger("flinkish.history")
+
+
+class HistoryStore(Protocol):
+    """Where rows end up."""
+
+    def append(self, table: str, rows: list[Row]) -> None:
+        """Write rows; may take its time, may raise whatever it likes."""
+
+
+class HistoryWriter:
+    """A `History` that writes every ``interval_s`` seconds, if there is anything, and at the end."""
+
+    #: Rows that wait to be written.
+    MAX_ROWS = 100_000
+    #: The end of a job waits for its history no longer than so many seconds.
+    CLOSE_TIMEOUT_S = 60.0
+
+    def __init__(self, rows: Rows, store: HistoryStore, interval_s: float) -> None:
+        self._rows = rows
+        self._store = store
+        self._interval_s = interval_s
+        self._waiting: deque[tuple[str, Row]] = deque()
+        self._dropped = 0
+        self._attempt = 0
+        self._failing = False
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # ------------------------------------------------------------------ what is told
+
+    def status(self, event: Event, attempt: int) -> None:
+        """The job has gone from status to status."""
+        self._attempt = attempt
+        self._add("jobs", self._rows.job(event, attempt))
+
+    def execution(self, vertex: int, uid: str, task: str, subtask: int, end: ExecutionDescription) -> None:
+        """An execution has come to its end."""
+        self._add("executions", self._rows.execution(vertex, uid, task, subtask, end))
+
+    def exception(self, description: ExceptionDescription) -> None:
+        """The job has failed, or got over a failure."""
+        self._add("exceptions", self._rows.exception(description))
+
+    def checkpoint(self, description: CheckpointDescription) -> None:
+        """A checkpoint or savepoint has completed or failed."""
+        self._add("checkpoints", self._rows.checkpoint(description, self._attempt))
+
+    def _add(self, table: str, row: Row) -> None:
+        with self._lock:
+            if len(self._waiting) >= self.MAX_ROWS:
+                self._waiting.popleft()
+                self._dropped += 1
+            self._waiting.append((table, row))
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._work, name="flinkish-history", daemon=True)
+                self._thread.start()
+
+    # ------------------------------------------------------------------ the thread
+
+    def _work(self) -> None:
+        while not self._closed.wait(self._interval_s):
+            self.flush()
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what waits. Called by one thread at a time."""
+        with self._lock:
+            taken, self._waiting = self._waiting, deque()
+            dropped, self._dropped = self._dropped, 0
+        if dropped:
+            _LOG.warning("history of %s: %d rows were dropped for want of room", self._rows.job_name, dropped)
+        tables: dict[str, list[Row]] = defaultdict(list)
+        for table, row in taken:
+            tables[table].append(row)
+        for table, rows in tables.items():
+            self._write(table, rows)
+
+    def _write(self, table: str, rows: list[Row]) -> None:
+        try:
+            self._store.append(table, rows)
+        except Exception as error:
+            # once, not every minute
+            if not self._failing:
+                text = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+                _LOG.warning("history of %s cannot be written, the job goes on: %s", self._rows.job_name, text)
+            self._failing = True
+            self._put_back(table, rows)
+        else:
+            self._failing = False
+
+    def _put_back(self, table: str, rows: list[Row]) -> None:
+        with self._lock:
+            room = self.MAX_ROWS - len(self._waiting)
+            kept = rows[max(len(rows) - room, 0) :]
+            self._dropped += len(rows) - len(kept)
+            self._waiting.extendleft((table, row) for row in reversed(kept))
+
+    def close(self) -> None:
+        """Write what is left, and be done."""
+        self._closed.set()
+        thread = self._thread
+        if thread is None:
+            return
+        thread.join(self.CLOSE_TIMEOUT_S)
+        left = len(self._waiting)
+        if thread.is_alive() or left:
+            _LOG.warning("history of %s: the last %d rows or more are not written", self._rows.job_name, left)

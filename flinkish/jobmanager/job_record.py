@@ -1,0 +1,256 @@
+"""Follows a job at work and can say at any time all there is to say of it.
+
+Rule: what is kept is bounded, and nothing here holds up an epoch. The history hears of everything at the moment at which
+it is over.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from flinkish.common.job_status import JobStatus
+from flinkish.errors import FlinkishError, OperationError, ProgramError, RetryableError, UserCodeError
+from flinkish.jobmanager.description import (
+    AttemptDescription,
+    CheckpointDescription,
+    CheckpointsDescription,
+    DriverDescription,
+    ExceptionDescription,
+    JobDescription,
+)
+from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph
+from flinkish.jobmanager.job_run import JobObserver, JobRun
+from flinkish.jobmanager.lifecycle.story import Event
+from flinkish.runtime.clock import Clock, SystemClock
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.epoch_report import EpochReport
+
+#: In place of a value that may be a secret, as Flink shows it.
+HIDDEN = "******"
+
+#: Parts of keys whose values Flink hides (GlobalConfiguration).
+_SECRET = (
+    "password",
+    "secret",
+    "fs.azure.account.key",
+    "apikey",
+    "api-key",
+    "auth-params",
+    "service-key",
+    "token",
+    "basic-auth",
+    "jaas.config",
+    "http-headers",
+)
+
+
+def this_driver(token: str = "") -> DriverDescription:
+    """This process."""
+    return DriverDescription(socket.gethostname(), os.getpid(), token)
+
+
+def who_must_act(error: FlinkishError) -> str:
+    """In words."""
+    if isinstance(error, ProgramError):
+        return "the author of the job"
+    if isinstance(error, OperationError):
+        return "the operator of the cluster"
+    return "nobody" if isinstance(error, RetryableError) else "the makers of flinkish"
+
+
+def hide_secrets(configuration: dict[str, str]) -> dict[str, str]:
+    """The configuration as it can be shown."""
+    return {
+        key: HIDDEN if any(part in key.lower() for part in _SECRET) else value
+        for key, value in sorted(configuration.items())
+    }
+
+
+class JobRecord(JobObserver):
+    """Of one run.
+
+    Args:
+        run: what is followed; the record must be the first of its observers.
+        job: the job graph.
+        plan: Flink's plan JSON.
+        directory: the job's directory; None: a temporary one, or none.
+        driver: whose hands it is in.
+        attempt_number: of the running attempt, counted over all drivers of the job.
+    """
+
+    #: Attempts and exceptions that are kept in mind.
+    MAX_KEPT = 100
+
+    def __init__(
+        self,
+        run: JobRun,
+        job: JobDescriptor,
+        plan: dict[str, Any],
+        directory: str | None,
+        driver: DriverDescription,
+        attempt_number: Callable[[], int] = lambda: 0,
+        clock: Clock | None = None,
+    ) -> None:
+        self._run = run
+        self._job = job
+        self._plan = plan
+        self._directory = directory
+        self._driver = driver
+        self._number = attempt_number
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._attempts: deque[AttemptDescription] = deque(maxlen=self.MAX_KEPT)
+        self._exceptions: deque[ExceptionDescription] = deque(maxlen=self.MAX_KEPT)
+        self._epochs = self._in = self._out = self._restarts = 0
+        self._watermark_ms: int | None = None
+        self.graph = ExecutionGraph(job, self._clock, self._execution_ended)
+        for event in run.life.story.events:
+            run.history.status(event, self._number())
+
+    # ------------------------------------------------------------------ what happens
+
+    def status_changed(self, event: Event) -> None:
+        """The job has gone from status to status."""
+        self._run.history.status(event, self._number())
+
+    def attempt_started(self, attempt: int) -> None:
+        """The job has begun to run, for the first time or again."""
+        number = self._number()
+        self.graph.attempt_started(number)
+        with self._lock:
+            self._restarts = attempt
+            self._attempts.append(AttemptDescription(number, self._clock.now_ms()))
+
+    def query_started(self) -> None:
+        """Spark has taken on a query of the running attempt."""
+        self.graph.query_started()
+
+    def epoch_done(self, report: EpochReport) -> None:
+        """An epoch has been committed by the sinks."""
+        self.graph.epoch_done(report)
+        with self._lock:
+            self._epochs += 1
+            self._in += report.records_in
+            self._out += report.records_out
+            self._watermark_ms = report.watermark_ms
+            first = self._attempts[-1].first_epoch
+            self._change(first_epoch=report.epoch if first is None else first, last_epoch=report.epoch)
+
+    def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
+        """An attempt has failed."""
+        self.graph.attempt_failed(failure)
+        described = self._exception(failure, restart_delay_ms)
+        with self._lock:
+            if self._attempts[-1].end_time_ms is None:
+                text = f"{described.error_class}: {described.message}"
+                self._change(end_time_ms=described.time_ms, state="FAILED", failure=text)
+            self._exceptions.append(described)
+        self._run.history.exception(described)
+
+    def job_done(self, status: JobStatus) -> None:
+        """The job has ended."""
+        self.graph.job_done(status is JobStatus.FINISHED, f"the job is {status.name}")
+        with self._lock:
+            if self._attempts and self._attempts[-1].end_time_ms is None:
+                state = "FINISHED" if status is JobStatus.FINISHED else "CANCELED"
+                self._change(end_time_ms=self._clock.now_ms(), state=state)
+
+    def _change(self, **changes: Any) -> None:
+        self._attempts[-1] = replace(self._attempts[-1], **changes)
+
+    def _execution_ended(self, execution: Execution) -> None:
+        vertex = execution.vertex
+        end = execution.describe()
+        self._run.history.execution(vertex.id, vertex.head.uid, execution.name, execution.subtask, end)
+
+    def _exception(self, failure: FlinkishError, restart_delay_ms: int | None) -> ExceptionDescription:
+        return ExceptionDescription(
+            time_ms=self._clock.now_ms(),
+            attempt=self._number(),
+            error_class=type(failure).__name__,
+            who=who_must_act(failure),
+            retryable=failure.retryable,
+            message=failure.message,
+            what=failure.what,
+            where=failure.where,
+            expected=failure.expected,
+            hint=failure.hint,
+            task=failure.task or None,
+            epoch=failure.epoch,
+            place=failure.place or None,
+            traceback=failure.user_traceback if isinstance(failure, UserCodeError) else None,
+            restart_delay_ms=restart_delay_ms,
+        )
+
+    # ------------------------------------------------------------------ what can be said
+
+    def describe(self) -> JobDescription:
+        """The job as of now."""
+        life = self._run.life
+        times = life.times_ms
+        end_ms = times[life.state.name] if life.terminal else None
+        with self._lock:
+            attempts, exceptions = tuple(self._attempts), tuple(self._exceptions)
+            metrics = self._metrics((end_ms or self._clock.now_ms()) - times["INITIALIZING"])
+        return JobDescription(
+            id=self._job.job_id,
+            name=self._job.name,
+            status=life.state.name,
+            start_time_ms=times["INITIALIZING"],
+            end_time_ms=end_ms,
+            times_ms=times,
+            plan=self._plan,
+            vertices=self.graph.describe(),
+            attempts=attempts,
+            checkpoints=describe_checkpoints(self._run.checkpoints.describe() if self._run.checkpoints else ()),
+            metrics=metrics,
+            exceptions=exceptions,
+            configuration=hide_secrets(self._job.settings.configuration),
+            story=life.story.events,
+            directory=self._directory,
+            driver=self._driver,
+        )
+
+    def _metrics(self, duration_ms: int) -> dict[str, float]:
+        found: dict[str, float] = {
+            "epochs": self._epochs,
+            "records_in": self._in,
+            "records_out": self._out,
+            "restarts": self._restarts,
+            "duration_ms": duration_ms,
+        }
+        last = self._run.last_epoch
+        if last is not None:
+            found["last_epoch"] = last
+        if self._watermark_ms is not None:
+            found["watermark_ms"] = self._watermark_ms
+        return found
+
+
+def describe_checkpoints(all_of_them: tuple[CheckpointDescription, ...]) -> CheckpointsDescription:
+    """Counted, and the latest of each kind. Oldest first."""
+    counts = Counter(checkpoint.status for checkpoint in all_of_them)
+    savepoints = [checkpoint for checkpoint in all_of_them if checkpoint.is_savepoint]
+    counts["savepoints"] = len(savepoints)
+
+    def latest(status: str, is_savepoint: bool | None) -> CheckpointDescription | None:
+        found = [
+            checkpoint
+            for checkpoint in all_of_them
+            if checkpoint.status == status and is_savepoint in (None, checkpoint.is_savepoint)
+        ]
+        return found[-1] if found else None
+
+    return CheckpointsDescription(
+        counts=dict(counts),
+        latest_completed=latest("COMPLETED", False),
+        latest_savepoint=latest("COMPLETED", True),
+        latest_failed=latest("FAILED", None),
+        history=all_of_them,
+    )
