@@ -133,20 +133,20 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         """Run the job until it ends. The program is then empty: the next ``execute`` runs what is written after it.
 
         SIGTERM and SIGINT end the job after the running epoch, as ``JobClient.cancel`` does (if this is the main
-        thread); a second SIGINT raises KeyboardInterrupt.
+        thread), and the driver exits with 143 at the program's end; a second SIGINT raises KeyboardInterrupt.
 
         Raises:
             ProgramError: the program is wrong; or user code failed (UserCodeError).
             FlinkishError: what else the job failed with.
         """
-        from flinkish.jobmanager.signals import stop_on_signals
-
-        client = self._submit(job_name)
-        with stop_on_signals(client.run):
-            return client.get_job_execution_result().result()
+        return self._submit(job_name).get_job_execution_result().result()
 
     def execute_async(self, job_name: str = DEFAULT_JOB_NAME) -> JobClient:
-        """Start the job and go on. The program is then empty, as after ``execute``."""
+        """Start the job and go on. The program is then empty, as after ``execute``.
+
+        SIGTERM and SIGINT end all jobs of the program while it waits for the result of one of them
+        (``get_job_execution_result().result()``), as they do in ``execute``.
+        """
         return self._submit(job_name)
 
     def get_execution_plan(self) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from flinkish.common.completable_future import CompletableFuture
@@ -12,11 +14,26 @@ from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FencedError, FlinkishError, InternalError
+from flinkish.jobmanager import live_jobs
+from flinkish.jobmanager.checkpoints.no_checkpoints import Checkpoints, NoCheckpoints
+from flinkish.jobmanager.directory.storage_errors import storage_error
 from flinkish.jobmanager.history.history import History, NoHistory
 from flinkish.jobmanager.lifecycle.job import JOB_TRANSITIONS
 from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.lifecycle.story import Event
+from flinkish.jobmanager.restart.decision import Restarts
+from flinkish.jobmanager.restart.strategy import NoRestart
+from flinkish.jobmanager.signals import stop_on_signals
 from flinkish.runtime.epoch_report import EpochReport
+
+
+class JobResult(CompletableFuture[JobExecutionResult]):
+    """The end of a job. Signals that come while the main thread waits for it stop all jobs of the process."""
+
+    def result(self, timeout: float | None = None) -> JobExecutionResult:
+        """Wait for the end. KeyboardInterrupt at the second SIGINT."""
+        with stop_on_signals(live_jobs.running):
+            return super().result(timeout)
 
 
 class JobObserver:
@@ -61,13 +78,23 @@ class JobRun:
     transitions.
     """
 
-    def __init__(self, job_id: JobID, name: str, life: StateMachine[JobStatus] | None = None) -> None:
+    def __init__(
+        self,
+        job_id: JobID,
+        name: str,
+        life: StateMachine[JobStatus] | None = None,
+        restarts: Restarts | None = None,
+    ) -> None:
         self.job_id = job_id
         self.name = name
+        self.restarts = restarts or Restarts(NoRestart())
+        #: how long the job has to end after a SIGTERM
+        self.shutdown_timeout_s = 60.0
         self.life = life or new_life(name)
-        self.result: CompletableFuture[JobExecutionResult] = CompletableFuture()
+        self.result: CompletableFuture[JobExecutionResult] = JobResult()
         self.observers: list[JobObserver] = []
         self.history: History = NoHistory()
+        self.checkpoints: Checkpoints = NoCheckpoints()
         self.reports: list[EpochReport] = []
         self.last_epoch: int | None = None
         self._attempts = -1
@@ -95,6 +122,7 @@ class JobRun:
         if taking_over:
             self.life.to(JobStatus.RECONCILING, taking_over)
         self._attempt_started()
+        live_jobs.started(self)
         self._thread.start()
 
     def request_stop(self, end: JobStatus = JobStatus.CANCELED, cause: str = "asked for") -> None:
@@ -114,6 +142,17 @@ class JobRun:
         """Change what the job is to end as when it stops, as long as it has not."""
         self._end_as = end
 
+    def stop_from_outside(self, cause: str) -> None:
+        """End after the running epoch, because somebody outside of the program (a signal) asks for it."""
+        live_jobs.asked_from_outside(self)
+        self.request_stop(cause=cause)
+
+    def unfinished(self) -> str | None:
+        """What the job is at, for who cannot wait any longer; None when it has ended."""
+        if not self._thread.is_alive():
+            return None
+        return "its first epoch" if self.last_epoch is None else f"what follows epoch {self.last_epoch}"
+
     def wait(self, timeout_s: float | None = None) -> None:
         """Until the job has ended."""
         self._thread.join(timeout_s)
@@ -124,6 +163,8 @@ class JobRun:
             self._work()
         except FlinkishError as error:
             self._fail(error)
+        except OSError as error:
+            self._fail(storage_error(error, "go on with", f"job '{self.name}'"))
         except BaseException as error:
             wrapped = InternalError(
                 f"{type(error).__name__}: {error}", where=f"job '{self.name}'", hint="please report this"
@@ -161,12 +202,40 @@ class JobRun:
     def _end(self, error: FlinkishError | None, started: float = 0.0) -> None:
         for observer in self.observers:
             observer.job_done(self.status)
+        live_jobs.ended(self, self.status)
         self.history.close()
         if error is not None:
             self.result.complete_exceptionally(error)
         else:
             runtime_ms = int((time.monotonic() - started) * 1000)
             self.result.complete(JobExecutionResult(self.job_id, runtime_ms))
+
+    def _run_attempts(self, run_attempt: Callable[[bool], None]) -> None:
+        """Attempts, one after the other, until one gets to its end, a stop is asked for, or a failure is final.
+
+        ``run_attempt(again)`` runs one; it raises only FlinkishErrors of what may go wrong in a job.
+        """
+        again = False
+        while True:
+            try:
+                return run_attempt(again)
+            except FlinkishError as error:
+                # what fails while it is being stopped is not begun anew
+                delay_ms = None if self._stop.is_set() else self.restarts.delay_after(error)
+                self._attempt_failed(error, delay_ms)
+                if delay_ms is None:
+                    raise
+                self._tell(f"attempt {self.restarts.made} {self.restarts.line(error, delay_ms)}")
+                if self._stop.wait(delay_ms / 1000):
+                    return
+            again = True
+
+    def _tell(self, text: str) -> None:
+        with suppress(OSError, ValueError):
+            # a new line: on a terminal the line of progress may stand there half drawn
+            begin = "\n" if sys.stderr.isatty() else ""
+            sys.stderr.write(f"{begin}{self.name}: {text}\n")
+            sys.stderr.flush()
 
     def _attempt_started(self) -> None:
         self._attempts += 1
@@ -208,15 +277,24 @@ class JobRun:
 class MiniClusterRun(JobRun):
     """A run without Spark."""
 
-    def __init__(self, job_id: JobID, name: str, make_cluster: Callable[[], Any]) -> None:
-        super().__init__(job_id, name)
+    def __init__(
+        self, job_id: JobID, name: str, make_cluster: Callable[[], Any], restarts: Restarts | None = None
+    ) -> None:
+        super().__init__(job_id, name, restarts=restarts)
         self._make_cluster = make_cluster
 
     def _work(self) -> None:
+        # one cluster: it keeps the state of the last epoch, and opens functions anew after a failure
         cluster = self._make_cluster()
-        self.query_started()
-        try:
+
+        def run_attempt(again: bool) -> None:
+            if again:
+                self._attempt_started()
+            self.query_started()
             while not cluster.store.finished and not self._stop.is_set():
                 self.epoch_done(cluster.run_epoch())
+
+        try:
+            self._run_attempts(run_attempt)
         finally:
             cluster.dispose()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import ConfigurationError, FlinkishError, OperationError
+from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.job_run import JobObserver
 
@@ -42,10 +43,12 @@ def _savepoint(client: RunClient, request: dict[str, Any]) -> Any:
 
 
 def _stop(client: RunClient, request: dict[str, Any]) -> Any:
+    live_jobs.asked_from_outside(client.run)
     return client.stop_with_savepoint(bool(request.get("drain")), request.get("directory")).result()
 
 
 def _cancel(client: RunClient, request: dict[str, Any]) -> Any:
+    live_jobs.asked_from_outside(client.run)
     client.cancel().result()
     return None
 

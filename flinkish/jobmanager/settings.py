@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import checkpointing, core, execution, flinkish, state
 from flinkish.common.time import Duration
+from flinkish.jobmanager.checkpoints.settings import CheckpointSettings, checkpoint_settings
 from flinkish.runtime.deployment import JobSettings
 
 
@@ -23,6 +24,9 @@ class DriverSettings:
     savepoint: str | None
     savepoint_directory: str | None
     ignore_unclaimed_state: bool
+    takeover: str = "refuse"
+    shutdown_timeout_s: float = 60.0
+    checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
 
 
 def _ms(duration: Duration) -> int:
@@ -59,4 +63,7 @@ def driver_settings(configuration: Configuration) -> DriverSettings:
         savepoint=configuration.get(execution.STATE_RECOVERY_PATH),
         savepoint_directory=configuration.get(checkpointing.SAVEPOINT_DIRECTORY),
         ignore_unclaimed_state=configuration.get(execution.STATE_RECOVERY_IGNORE_UNCLAIMED_STATE),
+        takeover=configuration.get(flinkish.JOB_TAKEOVER),
+        shutdown_timeout_s=_ms(configuration.get(flinkish.SHUTDOWN_TIMEOUT)) / 1000,
+        checkpoints=checkpoint_settings(configuration),
     )

@@ -1,8 +1,14 @@
-"""SIGTERM and SIGINT end a job that a program waits for, after the running epoch.
+"""SIGTERM and SIGINT end the jobs of a program that waits for one, after their running epochs.
 
-Rule: a signal asks, it does not tear down. The epoch that runs is finished and committed, ``execute`` returns as for a
-job that was cancelled, and the program goes on (and so exits with 0 unless it chooses otherwise). Who cannot wait sends
-SIGINT a second time: KeyboardInterrupt, in the midst of the epoch, which is replayed when the job is started again.
+Rule: a signal asks, it does not tear down. The epoch that runs is finished and committed, a last checkpoint is taken if
+checkpoints are on, the wait for the job returns as for one that was cancelled, and the program goes on; the driver then
+exits with 143 (`exit_codes`). Who cannot wait sends SIGINT a second time: KeyboardInterrupt, in the midst of the epoch,
+which is replayed when the job is started again. After SIGTERM the jobs have ``flinkish.shutdown.timeout``: a supervisor
+kills what does not end by itself, and then nobody learns what was not finished.
+
+Signals are looked at while the main thread waits for the result of a job (``execute``, ``result()``); at any other time
+they do what the program, or Python, has set up: SIGTERM ends the process like kill -9 does, which costs no more than a
+replay of the epoch.
 
 PySpark keeps the JVM from seeing the terminal's SIGINT, and flinkish's launcher makes the Python driver the process
 that is signalled. A SIGTERM to the whole process group reaches the JVM too and ends the job like kill -9 does.
@@ -13,10 +19,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Protocol
+
+from flinkish.exit_codes import ExitCode
 
 _STDERR = 2
 
@@ -25,14 +34,21 @@ class Stoppable(Protocol):
     """What can be asked to end: a `JobRun`."""
 
     name: str
+    shutdown_timeout_s: float
 
-    def request_stop(self) -> None:
+    def stop_from_outside(self, cause: str) -> None:
         """End after the running epoch."""
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Until it has ended."""
+
+    def unfinished(self) -> str | None:
+        """What it is at; None when it has ended."""
 
 
 @contextmanager
-def stop_on_signals(run: Stoppable) -> Iterator[None]:
-    """Within the block SIGTERM and SIGINT ask ``run`` to stop; afterwards the handlers are those of before.
+def stop_on_signals(jobs: Callable[[], Sequence[Stoppable]]) -> Iterator[None]:
+    """Within the block SIGTERM and SIGINT ask ``jobs()`` to stop; afterwards the handlers are those of before.
 
     Python gives signals to the main thread only: in any other thread nothing is changed.
 
@@ -42,7 +58,7 @@ def stop_on_signals(run: Stoppable) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    asked = _Handler(run)
+    asked = _Handler(jobs)
     before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
@@ -55,20 +71,42 @@ def stop_on_signals(run: Stoppable) -> Iterator[None]:
 class _Handler:
     """Counts interrupts."""
 
-    def __init__(self, run: Stoppable) -> None:
-        self._run = run
+    def __init__(self, jobs: Callable[[], Sequence[Stoppable]]) -> None:
+        self._jobs = jobs
         self._interrupts = 0
-        self._announced = False
+        self._announced: set[str] = set()
+        self._watched = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self._interrupts += number == signal.SIGINT
         if self._interrupts > 1:
             raise KeyboardInterrupt
-        if not self._announced:
-            self._announced = True
-            name = signal.Signals(number).name
-            _say(f"\nflinkish: {name}: job '{self._run.name}' ends after the running epoch (Ctrl-C again: at once)\n")
-        self._run.request_stop()
+        name, jobs = signal.Signals(number).name, list(self._jobs())
+        for job in jobs:
+            if job.name not in self._announced:
+                self._announced.add(job.name)
+                _say(f"\nflinkish: {name}: job '{job.name}' ends after the running epoch (Ctrl-C again: at once)\n")
+            job.stop_from_outside(name)
+        if number == signal.SIGTERM and not self._watched:
+            self._watched = True
+            threading.Thread(target=end_in_time, args=(jobs,), name="flinkish-shutdown", daemon=True).start()
+
+
+def end_in_time(jobs: Sequence[Stoppable]) -> None:
+    """Returns when the jobs have ended; ends the process when their time is over."""
+    timeout_s = max((job.shutdown_timeout_s for job in jobs), default=0.0)
+    deadline = time.monotonic() + timeout_s
+    for job in jobs:
+        job.wait(max(deadline - time.monotonic(), 0))
+    left = [(job.name, doing) for job in jobs if (doing := job.unfinished()) is not None]
+    if not left:
+        return
+    for name, doing in left:
+        _say(
+            f"flinkish: job '{name}' has not ended within {timeout_s:g} s (flinkish.shutdown.timeout): {doing} was not "
+            "finished; started again, the job goes on from its last committed epoch\n"
+        )
+    os._exit(ExitCode.FAILED_FOR_NOW)
 
 
 def _say(text: str) -> None:

@@ -14,9 +14,11 @@ from flinkish.errors import FlinkishError, SavepointError
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.attempt.remote_reports import STOP_FILE
 from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.ownership import take_ownership
 from flinkish.jobmanager.job_run import JobRun
-from flinkish.jobmanager.restart.strategy import NoRestart, RestartStrategy
+from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.settings import DriverSettings
+from flinkish.spark.failures import translate
 
 #: Where the job directory says that a bounded job has got to its end.
 FINISHED_FILE = "finished.json"
@@ -33,15 +35,15 @@ class SparkRun(JobRun):
         settings: DriverSettings,
         directory: JobDirectory,
         temporary: bool,
-        restarts: RestartStrategy | None = None,
+        restarts: Restarts | None = None,
     ) -> None:
-        super().__init__(JobID.from_hex_string(plan.job.job_id), plan.job.name)
+        super().__init__(JobID.from_hex_string(plan.job.job_id), plan.job.name, restarts=restarts)
+        self.shutdown_timeout_s = settings.shutdown_timeout_s
         self.spark = spark
         self.directory = directory
         self.settings = settings
         self._next_plan = next_plan
         self._temporary = temporary
-        self._restarts: RestartStrategy = restarts or NoRestart()
         self.attempt = self._make_attempt(plan)
         #: None: too late to ask
         self._at_end: list[Callable[[BaseException | None], None]] | None = []
@@ -54,30 +56,39 @@ class SparkRun(JobRun):
     def _work(self) -> None:
         try:
             if self.directory.read(FINISHED_FILE) is None:
-                self._run_attempts()
+                self._run_attempts(self._run_attempt)
+                self._remember_end()
             self._keep_promises(None)
         except BaseException as error:
             self._keep_promises(error)
             raise
         finally:
+            self.checkpoints.close(delete=self._needs_no_checkpoints())
             self.directory.release()
             if self._temporary:
                 shutil.rmtree(self.directory.path, ignore_errors=True)
 
-    def _run_attempts(self) -> None:
-        while True:
-            try:
-                self.attempt.run()
-                break
-            except FlinkishError as error:
-                delay_ms = self._restarts.delay_after(error)
-                self._attempt_failed(error, delay_ms)
-                if delay_ms is None:
-                    raise
-                if self._stop.wait(delay_ms / 1000):
-                    return
-            self.attempt = self._make_attempt(self._next_plan())
-            self._attempt_started()
+    def _run_attempt(self, again: bool) -> None:
+        try:
+            if again:
+                self.attempt = self._make_attempt(self._next_plan())
+                self._attempt_started()
+            self.attempt.run()
+        except FlinkishError:
+            raise
+        except Exception as error:
+            raise translate(error, f"job '{self.name}', directory {self.directory.path}") from error
+
+    def _needs_no_checkpoints(self) -> bool:
+        """Whether nobody will go on with the job: it is cancelled and they are not to be kept then, or it is done.
+
+        A job that has failed, or that was stopped, can be started again in its directory.
+        """
+        if self._stop.is_set():
+            return self._end_as is JobStatus.CANCELED and not self.settings.checkpoints.retain_on_cancellation
+        return self.directory.read(FINISHED_FILE) is not None
+
+    def _remember_end(self) -> None:
         bounded = all(source.bounded for source in self.attempt.sources.values())
         if bounded and not self._stop.is_set():
             self.directory.write(FINISHED_FILE, {"job_id": self.job_id.to_hex_string(), "last_epoch": self.last_epoch})
@@ -120,11 +131,14 @@ class SparkRun(JobRun):
         self.attempt.wake()
 
 
-def prepare_directory(settings: DriverSettings, name: str) -> tuple[JobDirectory, bool]:
-    """The job's directory, claimed; True when it is a temporary one."""
+def prepare_directory(spark: Any, settings: DriverSettings, name: str) -> tuple[JobDirectory, bool]:
+    """The job's directory, claimed; True when it is a temporary one, which nobody else can know."""
     temporary = settings.job_dir is None
     path = tempfile.mkdtemp(prefix="flinkish-") if settings.job_dir is None else settings.job_dir
     directory = JobDirectory(path)
-    directory.claim(name)
+    if temporary:
+        directory.claim(name)
+    else:
+        take_ownership(spark, directory, name, settings.takeover)
     directory.delete(STOP_FILE)
     return directory, temporary

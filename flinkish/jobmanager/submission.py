@@ -13,6 +13,8 @@ from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.job_run import JobRun, MiniClusterRun
+from flinkish.jobmanager.restart.decision import Restarts
+from flinkish.jobmanager.restart.from_configuration import from_configuration
 from flinkish.jobmanager.settings import driver_settings, job_settings
 
 _MINICLUSTER = "minicluster"
@@ -53,7 +55,7 @@ def _minicluster_run(generator: JobGraphGenerator, configuration: Configuration,
 
     job_id = JobID()
     job = generator.generate(job_id.to_hex_string(), name)
-    run = MiniClusterRun(job_id, name, lambda: MiniCluster(job))
+    run = MiniClusterRun(job_id, name, lambda: MiniCluster(job), Restarts(from_configuration(configuration)))
     run.observers.append(progress_for(driver_settings(configuration).progress, job))
     return run
 
@@ -62,16 +64,18 @@ def _spark_run(
     generator: JobGraphGenerator, configuration: Configuration, name: str, python_files: list[str], session: Any
 ) -> JobRun:
     from flinkish.jobmanager.attempt.preparation import Preparation
+    from flinkish.jobmanager.checkpoints.checkpoint_taker import attach_checkpoints
     from flinkish.jobmanager.progress import progress_for
     from flinkish.jobmanager.requests import RequestDesk
+    from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
     from flinkish.jobmanager.spark_run import SparkRun, prepare_directory
     from flinkish.spark.session import get_session
 
-    settings = driver_settings(configuration)
+    settings, restarts = driver_settings(configuration), Restarts(from_configuration(configuration))
     spark = session if session is not None else get_session(configuration, name)
     for path in python_files:
         spark.addArtifacts(path, pyfile=True)
-    directory, temporary = prepare_directory(settings, name)
+    directory, temporary = prepare_directory(spark, settings, name)
     try:
         preparation = Preparation(spark, generator, name, settings, directory)
         plan = preparation.next_plan()
@@ -80,8 +84,10 @@ def _spark_run(
         if temporary:
             shutil.rmtree(directory.path, ignore_errors=True)
         raise
-    run = SparkRun(spark, plan, preparation.next_plan, settings, directory, temporary)
+    run = SparkRun(spark, plan, preparation.next_plan, settings, directory, temporary, restarts)
     run.observers.append(progress_for(settings.progress, plan.job))
+    attach_checkpoints(run)
+    run.observers.append(StateCatalog(directory))
     if not temporary:
         run.observers.append(RequestDesk(RunClient(run), directory))
     atexit.register(directory.release)

@@ -27,17 +27,18 @@ ALLOWED: dict[str, set[str]] = {
     "graph": _RUNTIME,
     "minicluster": _RUNTIME | {"graph"},
     "spark": _RUNTIME | {"graph"},
-    "jobmanager": _API - {"jobmanager"},
+    "jobmanager": (_API | {"exit_codes"}) - {"jobmanager"},
     "datastream": _API | {"metrics"},
     # beside the engine: programs, and what starts them
     "examples": _API | {"datastream"},
-    "launch": set(),
+    "exit_codes": set(),
+    "launch": {"exit_codes"},
     "commands": {"jobmanager"},
     "cli": {"launch", "commands"},
 }
 
 #: Packages that know nothing of Spark, whenever their modules are imported and whatever they do later.
-PURE = ("errors", "common", "formats", "core", "metrics", "runtime", "graph", "minicluster")
+PURE = ("errors", "exit_codes", "common", "formats", "core", "metrics", "runtime", "graph", "minicluster")
 SPARKS = {"pyspark", "pandas", "delta"}
 
 #: The same of parts of the JobManager: what they import of flinkish is pure too.

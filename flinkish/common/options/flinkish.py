@@ -14,6 +14,17 @@ JOB_DIR: ConfigOption[str | None] = (
     )
 )
 
+JOB_TAKEOVER: ConfigOption[str] = (
+    ConfigOptions.key("flinkish.job.takeover")
+    .string_type()
+    .default_value("refuse")
+    .with_description(
+        "What a driver does that finds a living one on its job directory: refuse (end, naming it) or newest (take the "
+        "job over; the other one stops)."
+    )
+    .with_choices("refuse", "newest")
+)
+
 EPOCH_MAX_RECORDS_PER_SOURCE: ConfigOption[int] = (
     ConfigOptions.key("flinkish.epoch.max-records-per-source")
     .long_type()
@@ -54,6 +65,16 @@ BUFFER_MAX_RECORDS: ConfigOption[int] = (
     .int_type()
     .default_value(20_000)
     .with_description("Most records in one buffer between two tasks.")
+)
+
+SHUTDOWN_TIMEOUT: ConfigOption[Duration] = (
+    ConfigOptions.key("flinkish.shutdown.timeout")
+    .duration_type()
+    .default_value(Duration.of_seconds(60))
+    .with_description(
+        "How long the job has to end after SIGTERM: the running epoch, and the last checkpoint. When it is over, the "
+        "process ends with exit code 75, and what was not finished is replayed by the next start."
+    )
 )
 
 PROGRESS: ConfigOption[str] = (

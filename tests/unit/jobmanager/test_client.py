@@ -57,7 +57,7 @@ class Run(SparkRun):
         self.done_at_status: bool | None = None
         self.observers.append(Watcher(self))
 
-    def _run_attempts(self) -> None:
+    def _run_attempt(self, again: bool) -> None:
         assert self._stop.wait(TIMEOUT_S)
         if self._failure is not None:
             raise self._failure

@@ -1,0 +1,53 @@
+"""With what a driver exits, so that a supervisor knows what to do.
+
+====  ========================================================================  ===========================
+code  meaning                                                                   what a supervisor should do
+====  ========================================================================  ===========================
+0     the program has come to its end; with ``available-now``: all there was    nothing; the next run when due
+1     it failed, and would fail again (bad program, bad configuration,          tell somebody
+      incompatible state), as any Python program that fails
+2     it was not started: the command line is wrong                             tell somebody
+75    it failed, and may get further if it is started again as it is            start it again
+77    another driver has taken over the job                                     leave it alone
+143   stopped or cancelled on request from outside (signal, operator)           leave it alone
+====  ========================================================================  ===========================
+
+75 is EX_TEMPFAIL of sysexits.h; 143 is what a shell makes of a process that SIGTERM ended (128 + 15). A program that
+calls ``sys.exit`` itself exits with what it says.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from flinkish.errors import FencedError, FlinkishError
+
+
+class ExitCode(IntEnum):
+    """The codes."""
+
+    FINISHED = 0
+    FAILED = 1
+    BAD_COMMAND_LINE = 2
+    FAILED_FOR_NOW = 75
+    FENCED = 77
+    STOPPED = 143
+
+
+def exit_code_of(failure: BaseException | None, stopped: bool = False) -> ExitCode:
+    """The code of a program.
+
+    Args:
+        failure: what the program ended with, if with an exception.
+        stopped: one of its jobs ended because somebody outside asked for it.
+
+    >>> exit_code_of(None), exit_code_of(FencedError("another driver")), exit_code_of(KeyError("user"))
+    (<ExitCode.FINISHED: 0>, <ExitCode.FENCED: 77>, <ExitCode.FAILED: 1>)
+    """
+    if failure is None:
+        return ExitCode.STOPPED if stopped else ExitCode.FINISHED
+    if isinstance(failure, FencedError):
+        return ExitCode.FENCED
+    if isinstance(failure, FlinkishError) and failure.retryable:
+        return ExitCode.FAILED_FOR_NOW
+    return ExitCode.FAILED

@@ -1,0 +1,117 @@
+"""Restarts end to end, in the minicluster: the job goes on with its state, in functions that are opened anew."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from flinkish.common import JobStatus, RestartStrategies
+from flinkish.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
+from flinkish.errors import InvalidKeyError, UserCodeError
+from flinkish.jobmanager import live_jobs
+from tests.support.programs import new_environment
+
+OPENED: list[int] = []
+FAILURES: list[int] = []
+
+
+class FailsSometimes(MapFunction):
+    """Fails at a number as often as FAILURES says it."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        OPENED.append(runtime_context.get_index_of_this_subtask())
+
+    def map(self, value: int) -> int:
+        if value in FAILURES:
+            FAILURES.remove(value)
+            raise OSError(f"the server is away at {value}")
+        return value
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    OPENED.clear()
+    FAILURES.clear()
+
+
+def environment(**settings: str) -> StreamExecutionEnvironment:
+    env = new_environment()
+    env.set_parallelism(1)
+    for key, value in {"flinkish.epoch.max-records-per-source": "2", **settings}.items():
+        env._configuration.set_string(key.replace("__", "."), value)
+    return env
+
+
+def sums(env: StreamExecutionEnvironment) -> Any:
+    """The running sum of 1 to 6."""
+    numbers = env.from_collection([1, 2, 3, 4, 5, 6]).map(FailsSometimes())
+    return numbers.key_by(lambda number: 0).reduce(lambda left, right: left + right)
+
+
+def test_a_job_that_fails_is_restarted_and_goes_on_where_it_was(capfd: pytest.CaptureFixture[str]) -> None:
+    FAILURES[:] = [4, 5, 5]
+    env = environment()
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 1))
+    with sums(env).execute_and_collect("sums") as results:
+        assert list(results) == [1, 3, 6, 10, 15, 21]
+    assert len(OPENED) == 4
+    lines = [line for line in capfd.readouterr().err.splitlines() if "attempt" in line]
+    assert [line.partition(" [")[0] for line in lines] == [
+        f"sums: attempt {n} failed: UserCodeError: OSError in user code: the server is away at {value}"
+        for n, value in ((1, 4), (2, 5), (3, 5))
+    ]
+    assert lines[2].endswith("; restart in 0.001 s (3 of 3)")
+
+
+def test_after_the_last_restart_the_failure_is_the_programs(capfd: pytest.CaptureFixture[str]) -> None:
+    FAILURES[:] = [4, 4, 4]
+    env = environment()
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(2, 1))
+    sums(env).print()
+    with pytest.raises(UserCodeError, match="not started again, after 2 restarts: the restart strategy allows no more"):
+        env.execute()
+    assert len(OPENED) == 3
+
+
+def test_without_checkpoints_a_job_is_not_restarted() -> None:
+    FAILURES[:] = [4]
+    env = environment()
+    sums(env).print()
+    with pytest.raises(UserCodeError) as caught:
+        env.execute()
+    assert "started again" not in str(caught.value)
+
+
+def test_with_checkpoints_it_is() -> None:
+    FAILURES[:] = [4]
+    env = environment(**{"restart-strategy.exponential-delay.initial-backoff": "1 ms"})
+    env.enable_checkpointing(1_000)
+    with sums(env).execute_and_collect() as results:
+        assert list(results) == [1, 3, 6, 10, 15, 21]
+
+
+def test_a_failure_that_does_not_go_away_by_itself_is_not_retried() -> None:
+    env = environment()
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(5, 1))
+    numbers = env.from_collection([1, 2, 3]).map(FailsSometimes())
+    numbers.key_by(lambda number: float("nan")).reduce(max).print()
+    with pytest.raises(InvalidKeyError, match="not started again, after 0 restarts: InvalidKeyError does not go away"):
+        env.execute()
+    assert len(OPENED) == 1
+
+
+def test_a_stop_during_the_delay_ends_the_job() -> None:
+    FAILURES[:] = [4]
+    env = environment()
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1, 600_000))
+    sums(env).print()
+    client = env.execute_async()
+    restarting = threading.Event()
+    while client.get_job_status().result() is not JobStatus.RESTARTING:
+        restarting.wait(0.01)
+    client.cancel().result()
+    client.get_job_execution_result().result()
+    assert client.get_job_status().result() is JobStatus.CANCELED
+    assert not live_jobs.stopped_from_outside(), "the program itself has asked for it"
