@@ -53,7 +53,7 @@ class Checkout:
         ignored = shutil.ignore_patterns("__pycache__")
         for package in ("", "launch"):
             (self.path / "flinkish" / package).mkdir(exist_ok=True)
-        for name in ("__init__.py", "errors.py"):
+        for name in ("__init__.py", "errors.py", "exit_codes.py"):
             shutil.copy(CHECKOUT / "flinkish" / name, self.path / "flinkish")
         shutil.copytree(CHECKOUT / "flinkish/launch", self.path / "flinkish/launch", ignore=ignored, dirs_exist_ok=True)
         defaults = self.path / "conf/spark-defaults.conf"
@@ -192,6 +192,45 @@ def test_a_signal_reaches_the_job_which_ends_as_it_likes(checkout: Checkout, num
     assert process.returncode == 5
 
 
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("raise KeyError('user')", 1),
+        ("import flinkish.errors as e; raise e.ProgramError('wrong')", 1),
+        ("import flinkish.errors as e; raise e.UserCodeError('wrong', user_traceback='')", 75),
+        ("import flinkish.errors as e; raise e.OperationError('the disk is full')", 75),
+        ("import flinkish.errors as e; raise e.RetryableError('lost')", 75),
+        ("import flinkish.errors as e; raise e.FencedError('another driver')", 77),
+        ("import flinkish.errors as e; raise e.IncompatibleJobError('another program')", 1),
+        ("raise KeyboardInterrupt", 130),
+        ("this is no Python", 1),
+        ("import sys; sys.exit()", 0),
+    ],
+)
+def test_a_supervisor_sees_by_the_exit_code_what_a_failure_asks_for(
+    checkout: Checkout, program: str, code: int
+) -> None:
+    result = checkout.submit(checkout.job(f"print('here')\n\n{program}\n"))
+    assert result.returncode == code
+    assert "driver.py" not in result.stderr
+    assert ('job.py", line 3' in result.stderr) == (code != 0)
+
+
+def test_a_job_is_what_python_would_run(checkout: Checkout) -> None:
+    (checkout.path / "beside.py").write_text("NAME = 'beside'\n")
+    job = checkout.job(
+        "from __future__ import annotations\n"
+        "import beside, pickle, sys, __main__\n"
+        "class Click: pass\n"
+        "assert __main__.Click is Click and __name__ == '__main__'\n"
+        "assert type(pickle.loads(pickle.dumps(Click()))) is Click\n"
+        "print(sys.argv[1:], sys.argv[0] == __file__, sys.path[0] in __file__)\n"
+        "import atexit; atexit.register(lambda: print(__main__.Click.__name__))\n"
+    )
+    result = checkout.submit(job, "--x", "1")
+    assert result.stdout.splitlines() == ["['--x', '1'] True True", "Click"], result.stderr
+
+
 def test_options_before_the_dashes_are_the_jobs_and_those_after_are_sparks(checkout: Checkout) -> None:
     seen = checkout.report("--users", "a b", "-x", "--", "--master", "local[3]", "--conf", "spark.a=b c", "--verbose")
     assert seen["argv"] == ["--users", "a b", "-x"]
@@ -309,7 +348,13 @@ def test_all_checks_run_and_any_failure_is_the_commands(
     checkout.python(STUB_PYTHON)
     result = checkout.run("run-tests.sh", STUB_RUFF_CODE=ruff, STUB_PYTEST_CODE=tests)
     assert result.returncode == expected
-    steps = ["pip", "-m ruff check .", "-m ruff format --check .", "-m mypy --strict flinkish", "-m pytest -n 2 --dist loadgroup"]
+    steps = [
+        "pip",
+        "-m ruff check .",
+        "-m ruff format --check .",
+        "-m mypy --strict flinkish",
+        "-m pytest -n 2 --dist loadgroup",
+    ]
     assert checkout.log.read_text().splitlines() == steps
     assert result.stdout.splitlines()[-1] == "1 passed"
     assert ("FAILED before the tests: 'ruff check .'" in result.stdout) == (ruff == "1")
