@@ -1,1 +1,1 @@
-"""Checkpoints: when they are taken, what they hold, how long they are kept."""
+"""Checkpoints: when one is taken, what it writes, what is kept of it and for how long."""

@@ -1,0 +1,66 @@
+"""What is known of the ends of the last epochs: watermarks and sizes of state, as the tasks have reported them."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, defaultdict
+from dataclasses import dataclass, field
+
+from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.epoch_report import EpochReport
+
+#: Epochs that are remembered: Spark commits an epoch soon after its sinks have.
+_EPOCHS = 32
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """The end of an epoch. Of channels that have not been heard of since the driver started nothing is known."""
+
+    epoch: int
+    #: uid of a vertex' head -> its lowest watermark
+    watermarks: dict[str, int] = field(default_factory=dict)
+    #: uid of a vertex' head -> bytes of its state, as the tasks hold it
+    state_bytes: dict[str, int] = field(default_factory=dict)
+
+
+class Barriers:
+    """Those of the last epochs."""
+
+    def __init__(self) -> None:
+        self._watermarks: dict[tuple[int, int], int] = {}
+        self._bytes: dict[tuple[int, int], int] = {}
+        self._ends: OrderedDict[int, Barrier] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def add(self, job: JobDescriptor, report: EpochReport) -> None:
+        """The sinks have committed an epoch."""
+        with self._lock:
+            for task in report.tasks:
+                if task.watermark_ms is not None:
+                    self._watermarks[task.vertex, task.channel] = task.watermark_ms
+                if task.state_bytes:
+                    self._bytes[task.vertex, task.channel] = task.state_bytes
+            self._ends[report.epoch] = Barrier(report.epoch, self._lowest(job), self._sizes(job))
+            while len(self._ends) > _EPOCHS:
+                self._ends.popitem(last=False)
+
+    def of(self, epoch: int) -> Barrier:
+        """The end of an epoch."""
+        with self._lock:
+            return self._ends.get(epoch, Barrier(epoch))
+
+    def _lowest(self, job: JobDescriptor) -> dict[str, int]:
+        lowest: dict[str, int] = {}
+        for (vertex, _), watermark_ms in self._watermarks.items():
+            if MIN_TIMESTAMP_MS < watermark_ms < MAX_WATERMARK_MS:
+                uid = job.vertex(vertex).head.uid
+                lowest[uid] = min(watermark_ms, lowest.get(uid, watermark_ms))
+        return lowest
+
+    def _sizes(self, job: JobDescriptor) -> dict[str, int]:
+        sizes: dict[str, int] = defaultdict(int)
+        for (vertex, _), size in self._bytes.items():
+            sizes[job.vertex(vertex).head.uid] += size
+        return dict(sizes)

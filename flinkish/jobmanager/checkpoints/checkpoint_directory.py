@@ -1,0 +1,78 @@
+"""Where the checkpoints of a job are, and which of them are whole.
+
+    <checkpoints>/counter.json           the last number that was given to a checkpoint
+    <checkpoints>/state/                 Delta: the state of the last completed checkpoint; older ones are its versions
+    <checkpoints>/chk-17/manifest.json   written last: without it there is no checkpoint 17
+
+Rule: a number is given once, whatever becomes of the checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+
+from flinkish.jobmanager.directory.files import absolute, child_names, delete_directory, read_bytes, write_bytes
+from flinkish.jobmanager.savepoints.manifest import MANIFEST, Manifest, read_manifest, write_manifest
+
+_CHECKPOINT = re.compile(r"chk-(\d+)")
+_COUNTER = "counter.json"
+
+
+class CheckpointDirectory:
+    """See the module."""
+
+    def __init__(self, path: str) -> None:
+        self.path = absolute(path)
+
+    @property
+    def table(self) -> str:
+        """Path of the Delta table."""
+        return posixpath.join(self.path, "state")
+
+    def checkpoint(self, number: int) -> str:
+        """Path of one checkpoint, for restores."""
+        return posixpath.join(self.path, f"chk-{number}")
+
+    def next_id(self) -> int:
+        """A number that no checkpoint of the job has had."""
+        data = read_bytes(posixpath.join(self.path, _COUNTER))
+        try:
+            counted = 0 if data is None else int(json.loads(data)["last"])
+        except (ValueError, KeyError, TypeError):
+            # damaged: numbers only have to go up
+            counted = 0
+        number = max([counted, *self._ids()]) + 1
+        write_bytes(posixpath.join(self.path, _COUNTER), json.dumps({"last": number}).encode())
+        return number
+
+    def _ids(self) -> list[int]:
+        found = (_CHECKPOINT.fullmatch(name) for name in child_names(self.path))
+        return sorted(int(match.group(1)) for match in found if match)
+
+    def completed(self) -> list[int]:
+        """The numbers of the checkpoints that are whole, rising."""
+        return [number for number in self._ids() if MANIFEST in child_names(self.checkpoint(number))]
+
+    def write(self, number: int, manifest: Manifest) -> None:
+        """From now on the checkpoint is whole."""
+        write_manifest(self.checkpoint(number), manifest)
+
+    def read(self, number: int) -> Manifest:
+        """The manifest of a checkpoint. SavepointError when it is damaged or there is none."""
+        return read_manifest(self.checkpoint(number))
+
+    def drop_but(self, retained: int) -> list[int]:
+        """Delete all but the last ones; returns those that are left. What never became whole goes as well."""
+        left = self.completed()[-retained:]
+        for number in self._ids():
+            if number not in left and (not left or number < left[-1]):
+                delete_directory(self.checkpoint(number))
+        return left
+
+    def delete(self) -> None:
+        """Delete all checkpoints. Numbers go on nevertheless."""
+        for number in self._ids():
+            delete_directory(self.checkpoint(number))
+        delete_directory(self.table)

@@ -1,0 +1,240 @@
+"""Takes the checkpoints of a run, in a thread of its own: no epoch waits for it.
+
+Rule: a checkpoint is of a committed epoch, and reads only what that epoch has left; so it neither sees nor disturbs the
+epochs that run meanwhile, and one that fails changes nothing. Too many failures in a row fail the attempt, as in Flink.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import threading
+import time
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from flinkish.errors import CheckpointError, FlinkishError
+from flinkish.jobmanager.checkpoints.barriers import Barriers
+from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
+from flinkish.jobmanager.checkpoints.checkpoint_writer import CheckpointWriter
+from flinkish.jobmanager.checkpoints.coordinator import CheckpointCoordinator
+from flinkish.jobmanager.checkpoints.settings import CheckpointSettings
+from flinkish.jobmanager.checkpoints.spark_jobs import own_session, tagged_jobs
+from flinkish.jobmanager.description import CheckpointDescription
+from flinkish.jobmanager.job_run import JobObserver
+from flinkish.runtime.clock import Clock
+from flinkish.runtime.epoch_report import EpochReport
+from flinkish.spark.failures import translate
+
+if TYPE_CHECKING:
+    from flinkish.jobmanager.attempt.query_attempt import QueryAttempt
+    from flinkish.jobmanager.spark_run import SparkRun
+
+_LOG = logging.getLogger(__name__)
+
+#: How often the state of an epoch is read anew, from a newer epoch: Spark deletes old versions when it likes.
+_TRIES = 3
+#: Longest sleep of the thread.
+_LOOK_MS = 1_000
+#: A thread that is closed gets so long to end.
+_CLOSE_S = 30.0
+
+
+def attach_checkpoints(run: SparkRun) -> None:
+    """Let a run have the checkpoints that its settings ask for."""
+    settings = run.settings.checkpoints
+    if not settings.enabled:
+        return
+    if settings.directory is not None:
+        path = posixpath.join(settings.directory, run.job_id.to_hex_string())
+    else:
+        path = posixpath.join(run.directory.path, "checkpoints")
+    taker = CheckpointTaker(run, settings, CheckpointDirectory(path))
+    run.checkpoints = taker
+    run.observers.append(taker)
+
+
+class CheckpointTaker(JobObserver):
+    """See the module."""
+
+    def __init__(
+        self, run: SparkRun, settings: CheckpointSettings, directory: CheckpointDirectory, clock: Clock | None = None
+    ) -> None:
+        self._run = run
+        self._settings = settings
+        self.directory = directory
+        self.coordinator = CheckpointCoordinator(
+            settings, f"job '{run.name}'", directory.next_id, clock, self._tell_history
+        )
+        self._barriers = Barriers()
+        self._wake = threading.Condition()
+        #: (attempt, its last committed epoch)
+        self._committed: tuple[QueryAttempt, int] | None = None
+        self._taken: int | None = None
+        self._asked = self._answered = 0
+        self._closed = False
+        self._give_up: str | None = None
+        self._tag = ""
+        self._session: Any = None
+        self._thread = threading.Thread(target=self._work, name=f"flinkish-checkpoints-{run.name}", daemon=True)
+
+    # ------------------------------------------------------------------ what the run tells
+
+    def attempt_started(self, attempt: int) -> None:
+        if not self._thread.is_alive() and not self._closed:
+            self._thread.start()
+
+    def epoch_done(self, report: EpochReport) -> None:
+        self._barriers.add(self._run.attempt.job, report)
+
+    def epoch_committed(self, epoch: int) -> None:
+        with self._wake:
+            self._committed = (self._run.attempt, epoch)
+            self._wake.notify_all()
+
+    def _tell_history(self, description: CheckpointDescription) -> None:
+        self._run.history.checkpoint(description)
+
+    # ------------------------------------------------------------------ what the run asks
+
+    def describe(self) -> tuple[CheckpointDescription, ...]:
+        """The last ones, oldest first, with the pending one."""
+        return self.coordinator.describe()
+
+    def take_last(self, timeout_s: float | None = None) -> str | None:
+        """A checkpoint of the last committed epoch; its path, None when there is none (`describe` says why)."""
+        epoch = self._run.attempt.committed_epoch()
+        if epoch is None or not self._thread.is_alive():
+            return self._path_of(epoch)
+        with self._wake:
+            self._committed = (self._run.attempt, epoch)
+            self._asked += 1
+            number = self._asked
+            self._wake.notify_all()
+            self._wake.wait_for(lambda: self._answered >= number or self._closed, timeout_s)
+        return self._path_of(epoch)
+
+    def _path_of(self, epoch: int | None) -> str | None:
+        for description in reversed(self.describe()):
+            if description.epoch == epoch and description.status == "COMPLETED":
+                return description.path
+        return None
+
+    def close(self, delete: bool = False) -> None:
+        """The job has ended. A checkpoint that is being taken is given up."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify_all()
+        self._abort("the job has ended")
+        if self._thread.is_alive():
+            self._thread.join(_CLOSE_S)
+        if delete:
+            self.directory.delete()
+
+    # ------------------------------------------------------------------ the thread
+
+    def _work(self) -> None:
+        while True:
+            with self._wake:
+                while not self._closed and self._next() is None:
+                    self._wake.wait(self._wait_ms() / 1000)
+                if self._closed:
+                    return
+                target, asked = self._next(), self._asked
+            if target is not None:
+                self._take(*target)
+            with self._wake:
+                self._answered = asked
+                self._wake.notify_all()
+
+    def _next(self) -> tuple[QueryAttempt, int] | None:
+        """What to take a checkpoint of now."""
+        if self._committed is None:
+            return None
+        if self._committed[1] == self._taken:
+            # nothing has happened since
+            self._answered = self._asked
+            self._wake.notify_all()
+            return None
+        due = self._asked > self._answered or self.coordinator.due_in_ms() == 0
+        return self._committed if due else None
+
+    def _wait_ms(self) -> int:
+        due_ms = self.coordinator.due_in_ms()
+        return _LOOK_MS if due_ms is None else max(1, min(due_ms, _LOOK_MS))
+
+    def _take(self, attempt: QueryAttempt, epoch: int) -> None:
+        """One checkpoint, from its trigger to its end."""
+        try:
+            pending = self.coordinator.trigger(epoch, self.directory.checkpoint)
+        except Exception as error:
+            self._failed_before(error)
+            return
+        self._give_up = None
+        self._tag = f"flinkish-checkpoint-{uuid.uuid4().hex}"
+        watch = threading.Timer(
+            self._settings.timeout_ms / 1000, self._abort, [f"it took longer than {self._settings.timeout_ms} ms"]
+        )
+        watch.daemon = True
+        watch.start()
+        try:
+            description = self._write(attempt, pending)
+        except Exception as error:
+            self._fail(error)
+        else:
+            self._taken = description.epoch
+            self.coordinator.update(description)
+            self.coordinator.complete()
+        finally:
+            watch.cancel()
+
+    def _failed_before(self, error: Exception) -> None:
+        """No number could be had: the storage is away. It is as a checkpoint that fails."""
+        _LOG.warning("job '%s': no checkpoint could be begun: %s", self._run.name, error)
+        time.sleep(_LOOK_MS / 1000)
+
+    def _write(self, attempt: QueryAttempt, pending: CheckpointDescription) -> CheckpointDescription:
+        self._session = self._session or own_session(self._run.spark)
+        writer = CheckpointWriter(self._session, self.directory, self._check)
+        with tagged_jobs(self._session, self._tag):
+            for left in reversed(range(_TRIES)):
+                try:
+                    done = writer.write(attempt, pending, self._barriers.of(pending.epoch))
+                except Exception:
+                    newer = self._committed
+                    self._check()
+                    if not left or newer is None or newer[1] <= pending.epoch:
+                        raise
+                    attempt, pending = newer[0], replace(pending, epoch=newer[1])
+                    self.coordinator.update(pending)
+                else:
+                    return done
+        raise AssertionError("unreachable")
+
+    def _check(self) -> None:
+        """Raises when the checkpoint must not go on."""
+        if self._give_up is not None:
+            raise CheckpointError(self._give_up, where=f"job '{self._run.name}'")
+        self._run.directory.check_owner(self._run.name)
+
+    def _abort(self, reason: str) -> None:
+        """Give the pending checkpoint up."""
+        if self.coordinator.pending is None:
+            return
+        self._give_up = self._give_up or reason
+        if self._session is not None:
+            try:
+                self._session.interruptTag(self._tag)
+            except Exception as error:
+                _LOG.warning("the Spark jobs of a checkpoint could not be cancelled: %s", error)
+
+    def _fail(self, error: Exception) -> None:
+        typed = translate(error, f"job '{self._run.name}'")
+        reason = self._give_up or f"{type(typed).__name__}: {typed}"
+        verdict = self.coordinator.fail(reason, counts=not self._closed)
+        _LOG.warning("job '%s': a checkpoint failed: %s", self._run.name, reason)
+        failure: FlinkishError | None = verdict
+        if failure is not None:
+            failure.__cause__ = error
+            self._run.attempt.fail(failure)

@@ -1,0 +1,54 @@
+"""What the configuration says of checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flinkish.common.configuration import Configuration
+from flinkish.common.options import checkpointing
+
+
+@dataclass(frozen=True)
+class CheckpointSettings:
+    """``interval_ms`` None: no checkpoints."""
+
+    interval_ms: int | None = None
+    timeout_ms: int = 600_000
+    min_pause_ms: int = 0
+    #: Accepted, and one in effect: all of a checkpoint is written by one Delta commit, and commits follow each other.
+    max_concurrent: int = 1
+    #: how many in a row may fail before the job does
+    tolerable_failures: int = 0
+    num_retained: int = 1
+    directory: str | None = None
+    incremental: bool = True
+    #: kept when the job is cancelled
+    retain_on_cancellation: bool = False
+
+    @property
+    def enabled(self) -> bool:
+        """Whether there are checkpoints."""
+        return self.interval_ms is not None
+
+    @property
+    def changelog(self) -> bool:
+        """Whether tasks must say what each epoch has changed."""
+        return self.enabled and self.incremental
+
+
+def checkpoint_settings(configuration: Configuration) -> CheckpointSettings:
+    """Reads ``execution.checkpointing.*``. Incremental unless the configuration says that it is not wanted."""
+    interval = configuration.get(checkpointing.INTERVAL)
+    retention = configuration.get(checkpointing.EXTERNALIZED_CHECKPOINT_RETENTION)
+    told = configuration.contains(checkpointing.INCREMENTAL)
+    return CheckpointSettings(
+        interval_ms=None if interval is None or interval.to_millis() <= 0 else interval.to_millis(),
+        timeout_ms=configuration.get(checkpointing.TIMEOUT).to_millis(),
+        min_pause_ms=configuration.get(checkpointing.MIN_PAUSE).to_millis(),
+        max_concurrent=configuration.get(checkpointing.MAX_CONCURRENT_CHECKPOINTS),
+        tolerable_failures=configuration.get(checkpointing.TOLERABLE_FAILED_CHECKPOINTS),
+        num_retained=max(1, configuration.get(checkpointing.NUM_RETAINED)),
+        directory=configuration.get(checkpointing.DIRECTORY),
+        incremental=configuration.get(checkpointing.INCREMENTAL) if told else True,
+        retain_on_cancellation=retention == "RETAIN_ON_CANCELLATION",
+    )

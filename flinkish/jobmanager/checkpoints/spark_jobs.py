@@ -1,0 +1,29 @@
+"""The Spark side of a checkpoint's thread: a session of its own, and jobs that can be told from the query's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from flinkish.spark.session import is_remote
+
+#: Scheduler pool of what must not hold up epochs; it matters where Spark schedules fairly.
+POOL = "flinkish-checkpoints"
+
+
+def own_session(spark: Any) -> Any:
+    """A session with settings of its own on the same cluster; the same one where that cannot be had."""
+    return spark if is_remote(spark) else spark.newSession()
+
+
+@contextmanager
+def tagged_jobs(session: Any, tag: str) -> Iterator[None]:
+    """All Spark jobs of this thread bear the tag, and give way to those of epochs."""
+    session.addTag(tag)
+    if not is_remote(session):
+        session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+    try:
+        yield
+    finally:
+        session.removeTag(tag)
