@@ -135,7 +135,7 @@ class Launch:
             spark_home = environment.get("SPARK_HOME") or _spark_home_of_pyspark()
             submit = os.path.join(spark_home, "bin", "spark-submit")
             os.execve(submit, [submit, *arguments, *program], environment)
-        os.execve(sys.executable, [sys.executable, *program], environment)
+        os.execve(sys.executable, [sys.executable, "-m", "flinkish.launch.driver", *program], environment)
 
 
 def _spark_home_of_pyspark() -> str:

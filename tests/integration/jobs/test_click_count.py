@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.examples.clicks import CLICK, clicks_of
+from flinkish.exit_codes import ExitCode
 from flinkish.formats.json import JsonRowSerializationSchema
 from tests.support.clicks import expected_counts, sqlite_rows
 from tests.support.kafka_broker import KafkaBroker
@@ -79,7 +80,8 @@ def test_sigterm_ends_an_unbounded_job_after_the_running_epoch_and_it_goes_on_wh
     with submit("click_count", *arguments, log_file=tmp_path / "first.log", settings=settings) as job:
         job.wait_for_line(r"^click-count: epoch \d", 200)
         os.kill(job.pid, signal.SIGTERM)
-        output = job.succeed(100)
+        assert job.wait(100) == ExitCode.STOPPED
+    output = job.output()
     assert "SIGTERM: job 'click-count' ends after the running epoch" in output
     read = int(re.search(r"canceled after .* records in ([\d,]+)", output)[1].replace(",", ""))  # type: ignore[index]
     assert 1_000 < read < 30_000, "it was in the midst of its work, and ended there"
@@ -95,5 +97,6 @@ def test_sigterm_ends_an_unbounded_job_after_the_running_epoch_and_it_goes_on_wh
         assert dict(postgres.query(uri, COUNTS)) == expected, job.output()
         # now it waits for data, and Ctrl-C (a signal to the whole process group) ends it at once
         os.killpg(job.pid, signal.SIGINT)
-        output = job.succeed(60)
+        assert job.wait(60) == ExitCode.STOPPED
+        output = job.output()
     assert f"records in {40_000 - read:,}" in output
