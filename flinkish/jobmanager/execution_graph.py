@@ -192,7 +192,9 @@ class ExecutionGraph:
         with self._lock:
             self._begin()
             for task in report.tasks:
-                self._current[task.vertex, task.subtask].take(task, report.epoch)
+                execution = self._current.get((task.vertex, task.subtask))
+                if execution is not None:
+                    execution.take(task, report.epoch)
             if report.end_of_input:
                 for execution in self._current.values():
                     if execution.vertex.level == 0:
@@ -210,6 +212,7 @@ class ExecutionGraph:
         text = shortened(f"{type(failure).__name__}: {failure.message}")
         with self._lock:
             for execution in self._current.values():
+                # by name: of two tasks of one name both are said to have failed
                 if execution.name == failure.task:
                     execution.fail(text)
             for execution in self._current.values():

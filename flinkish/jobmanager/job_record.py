@@ -1,7 +1,6 @@
 """Follows a job at work and can say at any time all there is to say of it.
 
-Rule: what is kept is bounded, and nothing here holds up an epoch. The history hears of everything at the moment at which
-it is over.
+Rule: what is kept is bounded, and nothing here holds up an epoch. The history hears of everything when it is over.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_execution_result import JobExecutionResult
@@ -25,6 +25,9 @@ from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.strategy import NoRestart
 from flinkish.jobmanager.signals import stop_on_signals
 from flinkish.runtime.epoch_report import EpochReport
+
+if TYPE_CHECKING:
+    from flinkish.jobmanager.job_record import JobRecord
 
 
 class JobResult(CompletableFuture[JobExecutionResult]):
@@ -94,10 +97,16 @@ class JobRun:
         self.result: CompletableFuture[JobExecutionResult] = JobResult()
         self.observers: list[JobObserver] = []
         self.history: History = NoHistory()
+        #: what can be said of the job, once it has been submitted
+        self.record: JobRecord | None = None
         self.checkpoints: Checkpoints = NoCheckpoints()
         self.reports: list[EpochReport] = []
         self.last_epoch: int | None = None
         self._attempts = -1
+        #: what earlier drivers have left, if they had begun the job
+        self.taken_over = ""
+        #: the last one that observers have heard of
+        self._told_failure: FlinkishError | None = None
         #: what the job is to end as, once a stop was asked for
         self._end_as = JobStatus.CANCELED
         self._stop = threading.Event()
@@ -113,14 +122,19 @@ class JobRun:
     TOLD_EVENTS = 10
 
     @property
+    def attempts(self) -> int:
+        """Number of the running attempt among those of this run, from 0 on."""
+        return max(self._attempts, 0)
+
+    @property
     def status(self) -> JobStatus:
         """The job's status as of now."""
         return self.life.state
 
-    def start(self, taking_over: str = "") -> None:
-        """Begin. ``taking_over``: what an earlier driver has left, if it was one that began the job."""
-        if taking_over:
-            self.life.to(JobStatus.RECONCILING, taking_over)
+    def start(self) -> None:
+        """Begin."""
+        if self.taken_over:
+            self.life.to(JobStatus.RECONCILING, self.taken_over)
         self._attempt_started()
         live_jobs.started(self)
         self._thread.start()
@@ -180,12 +194,14 @@ class JobRun:
 
     def _fail(self, error: FlinkishError) -> None:
         """The end of a job that has failed; of one that another driver has taken over only this driver's part ends."""
+        if error is not self._told_failure:
+            self._attempt_failed(error, None)
         cause = describe(error)
         if isinstance(error, FencedError):
             self.life.to(JobStatus.SUSPENDED, cause)
         else:
             self.life.try_to(JobStatus.FAILING, cause)
-            self.life.to(JobStatus.FAILED, cause)
+            self.life.to(JobStatus.FAILED, "it is not started again")
         error.story = error.story or self.life.story.tail(self.TOLD_EVENTS)
         self._end(error)
 
@@ -243,6 +259,7 @@ class JobRun:
             observer.attempt_started(self._attempts)
 
     def _attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
+        self._told_failure = failure
         if restart_delay_ms is not None and self.status is not JobStatus.CANCELLING:
             self.life.try_to(JobStatus.FAILING, describe(failure))
             self.life.try_to(JobStatus.RESTARTING, f"restart number {self._attempts + 1} in {restart_delay_ms} ms")

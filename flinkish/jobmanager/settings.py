@@ -24,8 +24,15 @@ class DriverSettings:
     savepoint: str | None
     savepoint_directory: str | None
     ignore_unclaimed_state: bool
+    #: NO_CLAIM, CLAIM, LEGACY
+    claim_mode: str
+    #: only say what a restore would take over
+    dry_run: bool
     takeover: str = "refuse"
     shutdown_timeout_s: float = 60.0
+    history_enabled: bool = False
+    history_interval_ms: int = 60_000
+    history_retention_ms: int = 0
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
 
 
@@ -63,7 +70,12 @@ def driver_settings(configuration: Configuration) -> DriverSettings:
         savepoint=configuration.get(execution.STATE_RECOVERY_PATH),
         savepoint_directory=configuration.get(checkpointing.SAVEPOINT_DIRECTORY),
         ignore_unclaimed_state=configuration.get(execution.STATE_RECOVERY_IGNORE_UNCLAIMED_STATE),
+        claim_mode=configuration.get(execution.STATE_RECOVERY_CLAIM_MODE),
+        dry_run=configuration.get(execution.STATE_RECOVERY_DRY_RUN),
         takeover=configuration.get(flinkish.JOB_TAKEOVER),
         shutdown_timeout_s=_ms(configuration.get(flinkish.SHUTDOWN_TIMEOUT)) / 1000,
+        history_enabled=configuration.get(flinkish.HISTORY_ENABLED),
+        history_interval_ms=_ms(configuration.get(flinkish.HISTORY_INTERVAL)),
+        history_retention_ms=_ms(configuration.get(flinkish.HISTORY_RETENTION)),
         checkpoints=checkpoint_settings(configuration),
     )

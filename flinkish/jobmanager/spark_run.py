@@ -10,13 +10,18 @@ from typing import Any
 
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import FlinkishError, SavepointError
+from flinkish.errors import FinalOperationError, FlinkishError, SavepointError
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.attempt.remote_reports import STOP_FILE
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.ownership import take_ownership
+from flinkish.jobmanager.drain.attempt import DrainAttempt
+from flinkish.jobmanager.drain.marker import DrainMarker
+from flinkish.jobmanager.drain.procedure import begin_drain
 from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.restart.decision import Restarts
+from flinkish.jobmanager.savepoints.savepoint import take_savepoint
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.spark.failures import translate
 
@@ -36,8 +41,12 @@ class SparkRun(JobRun):
         directory: JobDirectory,
         temporary: bool,
         restarts: Restarts | None = None,
+        life: StateMachine[JobStatus] | None = None,
     ) -> None:
-        super().__init__(JobID.from_hex_string(plan.job.job_id), plan.job.name, restarts=restarts)
+        super().__init__(JobID.from_hex_string(plan.job.job_id), plan.job.name, life, restarts)
+        if plan.job.attempt:
+            times = f"{plan.job.attempt} time{'s'[: plan.job.attempt != 1]}"
+            self.taken_over = f"earlier drivers have started it {times} in {directory.path}"
         self.shutdown_timeout_s = settings.shutdown_timeout_s
         self.spark = spark
         self.directory = directory
@@ -45,10 +54,20 @@ class SparkRun(JobRun):
         self._next_plan = next_plan
         self._temporary = temporary
         self.attempt = self._make_attempt(plan)
+        #: what the last attempt has failed with, in the midst of an epoch
+        self._failure: FlinkishError | None = None
         #: None: too late to ask
         self._at_end: list[Callable[[BaseException | None], None]] | None = []
+        #: the savepoint directory of a drain that was asked for, in a list of one
+        self._drain_to: list[str | None] = []
+        #: the savepoint that a drain has ended with
+        self.drained_savepoint: str | None = None
 
     def _make_attempt(self, plan: AttemptPlan) -> QueryAttempt:
+        self._plan = plan
+        marker = DrainMarker.read(self.directory)
+        if marker is not None:
+            return DrainAttempt(self.spark, plan, self.settings, self.directory, self, marker)
         return QueryAttempt(self.spark, plan, self.settings, self.directory, self, self._stop)
 
     # ------------------------------------------------------------------ the thread
@@ -57,8 +76,10 @@ class SparkRun(JobRun):
         try:
             if self.directory.read(FINISHED_FILE) is None:
                 self._run_attempts(self._run_attempt)
+                self._drain_if_asked()
                 self._remember_end()
-            self._keep_promises(None)
+            # a stop that came between two attempts has no epoch at whose end everything stands
+            self._keep_promises(self._failure)
         except BaseException as error:
             self._keep_promises(error)
             raise
@@ -74,10 +95,13 @@ class SparkRun(JobRun):
                 self.attempt = self._make_attempt(self._next_plan())
                 self._attempt_started()
             self.attempt.run()
-        except FlinkishError:
+            self._failure = None
+        except FlinkishError as error:
+            self._failure = error
             raise
         except Exception as error:
-            raise translate(error, f"job '{self.name}', directory {self.directory.path}") from error
+            self._failure = translate(error, f"job '{self.name}', directory {self.directory.path}")
+            raise self._failure from error
 
     def _needs_no_checkpoints(self) -> bool:
         """Whether nobody will go on with the job: it is cancelled and they are not to be kept then, or it is done.
@@ -88,10 +112,23 @@ class SparkRun(JobRun):
             return self._end_as is JobStatus.CANCELED and not self.settings.checkpoints.retain_on_cancellation
         return self.directory.read(FINISHED_FILE) is not None
 
+    def _drain_if_asked(self) -> None:
+        if self._drain_to and self._failure is None and not self.attempt.ended:
+            begin_drain(self.attempt, self.directory, self._drain_to[0])
+            self.attempt = self._make_attempt(self._plan)
+            self._run_attempts(self._run_attempt)
+
     def _remember_end(self) -> None:
+        """Write down that the job has got to its end, if it has."""
+        end: dict[str, Any] = {"job_id": self.job_id.to_hex_string(), "last_epoch": self.last_epoch}
         bounded = all(source.bounded for source in self.attempt.sources.values())
-        if bounded and not self._stop.is_set():
-            self.directory.write(FINISHED_FILE, {"job_id": self.job_id.to_hex_string(), "last_epoch": self.last_epoch})
+        if isinstance(self.attempt, DrainAttempt):
+            self.drained_savepoint = take_savepoint(self, self.attempt.savepoint_directory)
+            self.end_as(JobStatus.FINISHED)
+            end["savepoint"] = self.drained_savepoint
+        elif not bounded or self._stop.is_set() and not self.attempt.ended:
+            return
+        self.directory.write(FINISHED_FILE, end)
 
     def _keep_promises(self, failure: BaseException | None) -> None:
         """What was asked for the end of the job, while the directory is still there and still its own."""
@@ -100,17 +137,32 @@ class SparkRun(JobRun):
         for at_end in promised:
             at_end(failure)
 
-    def stop_and(self, at_end: Callable[[BaseException | None], None]) -> None:
-        """End (FINISHED) after the running epoch, then call this with what the job failed with, if it did.
+    def stop_and(
+        self, at_end: Callable[[BaseException | None], None], end: JobStatus, drain_to: list[str | None] | None = None
+    ) -> None:
+        """End after the running epoch, then call this with what the job failed with, if it did.
 
         It is called while the job still holds its directory: :meth:`wait` for the end.
+
+        Args:
+            at_end: what to do then.
+            end: what the job then is: FINISHED or CANCELED.
+            drain_to: the directory (None: the default one) of the savepoint that follows after event time has gone to
+                its end; no list: without that.
+
+        Raises:
+            FinalOperationError: the job has ended before.
         """
-        self.request_stop(JobStatus.FINISHED, "stop with savepoint")
         with self._lock:
-            if self._at_end is not None:
-                self._at_end.append(at_end)
-                return
-        at_end(None)
+            if self._at_end is None:
+                raise FinalOperationError(
+                    f"the job has ended ({self.status.name}): it cannot be stopped",
+                    where=f"job '{self.name}'",
+                    expected="a running job",
+                )
+            self._at_end.append(at_end)
+            self._drain_to = drain_to or self._drain_to
+        self.request_stop(end, "stop with savepoint")
 
     def savepoint_directory(self) -> str:
         """Where savepoints go if nobody says it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import shutil
 from typing import Any
 
@@ -10,9 +11,12 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.job_id import JobID
 from flinkish.common.options import execution
 from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.graph.plan_json import plan_json
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.jobmanager.client import RunClient
-from flinkish.jobmanager.job_run import JobRun, MiniClusterRun
+from flinkish.jobmanager.job_manager import JobManager
+from flinkish.jobmanager.job_record import JobRecord, this_driver
+from flinkish.jobmanager.job_run import JobRun, MiniClusterRun, new_life
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.from_configuration import from_configuration
 from flinkish.jobmanager.settings import driver_settings, job_settings
@@ -40,34 +44,46 @@ def submit(
         session: the Spark session to run in; the active one, or a local one, when there is none.
     """
     configuration.validate()
-    generator = JobGraphGenerator(graph, job_settings(configuration), chaining)
+    generator, plan = JobGraphGenerator(graph, job_settings(configuration), chaining), json.loads(plan_json(graph))
     if configuration.get(execution.TARGET) == _MINICLUSTER:
-        run = _minicluster_run(generator, configuration, job_name)
+        run = _minicluster_run(generator, configuration, job_name, plan)
     else:
-        run = _spark_run(generator, configuration, job_name, python_files or [], session)
+        run = _spark_run(generator, configuration, job_name, plan, python_files or [], session)
+    client = JobManager.get().register(run)
     run.start()
-    return RunClient(run)
+    return client
 
 
-def _minicluster_run(generator: JobGraphGenerator, configuration: Configuration, name: str) -> JobRun:
+def _minicluster_run(
+    generator: JobGraphGenerator, configuration: Configuration, name: str, plan: dict[str, Any]
+) -> JobRun:
     from flinkish.jobmanager.progress import progress_for
     from flinkish.minicluster import MiniCluster
 
     job_id = JobID()
     job = generator.generate(job_id.to_hex_string(), name)
     run = MiniClusterRun(job_id, name, lambda: MiniCluster(job), Restarts(from_configuration(configuration)))
+    run.record = JobRecord(run, job, plan, None, this_driver(), lambda: run.attempts)
+    run.observers.append(run.record)
     run.observers.append(progress_for(driver_settings(configuration).progress, job))
     return run
 
 
 def _spark_run(
-    generator: JobGraphGenerator, configuration: Configuration, name: str, python_files: list[str], session: Any
+    generator: JobGraphGenerator,
+    configuration: Configuration,
+    name: str,
+    json_plan: dict[str, Any],
+    python_files: list[str],
+    session: Any,
 ) -> JobRun:
     from flinkish.jobmanager.attempt.preparation import Preparation
     from flinkish.jobmanager.checkpoints.checkpoint_taker import attach_checkpoints
+    from flinkish.jobmanager.history import delta_history
     from flinkish.jobmanager.progress import progress_for
     from flinkish.jobmanager.requests import RequestDesk
     from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
+    from flinkish.jobmanager.savepoints.uids import warn_of_missing_uids
     from flinkish.jobmanager.spark_run import SparkRun, prepare_directory
     from flinkish.spark.session import get_session
 
@@ -75,6 +91,7 @@ def _spark_run(
     spark = session if session is not None else get_session(configuration, name)
     for path in python_files:
         spark.addArtifacts(path, pyfile=True)
+    life = new_life(name)
     directory, temporary = prepare_directory(spark, settings, name)
     try:
         preparation = Preparation(spark, generator, name, settings, directory)
@@ -84,10 +101,18 @@ def _spark_run(
         if temporary:
             shutil.rmtree(directory.path, ignore_errors=True)
         raise
-    run = SparkRun(spark, plan, preparation.next_plan, settings, directory, temporary, restarts)
+    run = SparkRun(spark, plan, preparation.next_plan, settings, directory, temporary, restarts, life)
+    if not temporary and settings.history_enabled:
+        run.history = delta_history(spark, plan.job, directory, settings)
+    place = None if temporary else directory.path
+    run.record = JobRecord(
+        run, plan.job, json_plan, place, this_driver(directory.token), lambda: run.attempt.job.attempt
+    )
+    run.observers.append(run.record)
     run.observers.append(progress_for(settings.progress, plan.job))
     attach_checkpoints(run)
     run.observers.append(StateCatalog(directory))
+    warn_of_missing_uids(plan.job)
     if not temporary:
         run.observers.append(RequestDesk(RunClient(run), directory))
     atexit.register(directory.release)

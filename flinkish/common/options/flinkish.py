@@ -84,3 +84,27 @@ PROGRESS: ConfigOption[str] = (
     .with_description("Show a line of progress: auto (if the job runs in the foreground), always, never.")
     .with_choices("auto", "always", "never")
 )
+
+HISTORY_ENABLED: ConfigOption[bool] = (
+    ConfigOptions.key("flinkish.history.enabled")
+    .boolean_type()
+    .default_value(True)
+    .with_description(
+        "Keep the history of the job in Delta tables below its directory: history/jobs, executions, exceptions and "
+        "checkpoints."
+    )
+)
+
+HISTORY_INTERVAL: ConfigOption[Duration] = (
+    ConfigOptions.key("flinkish.history.interval")
+    .duration_type()
+    .default_value(Duration.of_seconds(60))
+    .with_description("How often the history is written, if there is anything to write; besides at the job's end.")
+)
+
+HISTORY_RETENTION: ConfigOption[Duration] = (
+    ConfigOptions.key("flinkish.history.retention")
+    .duration_type()
+    .default_value(Duration.of_days(30))
+    .with_description("Age at which rows of the history are deleted, when its tables are compacted; 0 ms: never.")
+)

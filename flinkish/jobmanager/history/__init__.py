@@ -1,1 +1,22 @@
-"""The history of a job as Delta tables, which outlive the driver."""
+"""What is kept of a job when its driver is gone: the Delta tables jobs, executions, exceptions and checkpoints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.history.delta_tables import DeltaTables
+from flinkish.jobmanager.history.history import History
+from flinkish.jobmanager.history.tables import Rows
+from flinkish.jobmanager.history.writer import HistoryWriter
+from flinkish.jobmanager.settings import DriverSettings
+from flinkish.runtime.deployment import JobDescriptor
+
+__all__ = ["History", "delta_history"]
+
+
+def delta_history(spark: Any, job: JobDescriptor, directory: JobDirectory, settings: DriverSettings) -> HistoryWriter:
+    """The history of a job in its directory."""
+    tables = DeltaTables(spark, directory.path, settings.history_retention_ms)
+    rows = Rows(job.job_id, job.name, directory.token)
+    return HistoryWriter(rows, tables, settings.history_interval_ms / 1000)

@@ -27,6 +27,7 @@ def settings(job_dir: Path | str | None = None, **more: Any) -> Configuration:
         "parallelism.default": "2",
         "pipeline.max-parallelism": "4",
         "flinkish.progress": "never",
+        "flinkish.history.enabled": "false",
         **{key.replace("__", ".").replace("_", "-"): str(value) for key, value in more.items()},
     }
     if job_dir is not None:

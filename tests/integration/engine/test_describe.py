@@ -1,0 +1,171 @@
+"""What can be said of a job on Spark while it runs and afterwards: tasks, executors, failures, story, history."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from flinkish.common.job_status import JobStatus
+from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.errors import UserCodeError
+from flinkish.jobmanager.client import RunClient
+from flinkish.jobmanager.description import JobDescription
+from flinkish.jobmanager.job_manager import JobManager
+from tests.integration.engine.collecting import Collected, by_field, collecting, environment
+
+TIMEOUT_S = 120
+
+HISTORY = {"flinkish__history__enabled": "true", "flinkish__history__interval": "1 h"}
+
+
+def eventually(condition: Callable[[], Any]) -> Any:
+    """The first value that is true."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not (value := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return value
+
+
+def counting(
+    collected: Collected, name: str, records: int | None, job_dir: Path | None = None, **more: Any
+) -> RunClient:
+    """Start counts of seven keys; without ``records`` until somebody stops it."""
+    env = environment(job_dir, **more)
+    source = DataGeneratorSource(lambda i: (i % 7, i * 1000), records, records_per_epoch=20, splits=2)
+    numbers = env.from_source(source, by_field(1), "numbers").uid("numbers")
+    counts = numbers.map(lambda e: (e[0], 1)).key_by(lambda e: e[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
+    counts.uid("counts").sink_to(collected.sink(name)).uid(name)
+    client = env.execute_async(name)
+    assert isinstance(client, RunClient)
+    return client
+
+
+def epochs(client: RunClient) -> float:
+    return client.describe().metrics["epochs"]
+
+
+def rows(spark: SparkSession, job_dir: Path, table: str, columns: str, order: str = "time_ms, number") -> list[Any]:
+    query = f"SELECT {columns} FROM delta.`{job_dir / 'history' / table}` ORDER BY {order}"
+    return [tuple(row) for row in spark.sql(query).collect()]
+
+
+def test_a_running_job_is_described_with_the_tasks_that_spark_runs_for_it(spark: SparkSession) -> None:
+    with collecting() as collected:
+        client = counting(collected, "described", None)
+        eventually(lambda: epochs(client) >= 3)
+        job = client.describe()
+        assert JobManager.get().describe_job(client.get_job_id()).id == job.id
+        client.cancel().result(TIMEOUT_S)
+    assert (job.name, job.status, job.directory) == ("described", "RUNNING", None)
+    assert [(v.uid, v.state, v.parallelism, v.inputs) for v in job.vertices] == [
+        ("numbers", "RUNNING", 2, ()),
+        ("counts", "RUNNING", 2, (0,)),
+    ]
+    source, counts = job.vertices
+    assert source.records_in == job.metrics["records_in"] >= 60
+    assert counts.records_in == counts.records_out == job.metrics["records_out"]
+    assert counts.state_bytes > 0
+    check_places(spark, job)
+    assert {channel for subtask in counts.subtasks for channel in subtask.current.channels} == {0, 1, 2, 3}
+    assert [node["pact"] for node in job.plan["nodes"]] == ["Data Source", "Operator", "Operator", "Data Sink"]
+    assert job.configuration["parallelism.default"] == "2"
+
+
+def check_places(spark: SparkSession, job: JobDescription) -> None:
+    """With a local master the driver is the executor; the stages are those that Spark knows."""
+    stages = set()
+    for vertex in job.vertices:
+        for subtask in vertex.subtasks:
+            execution = subtask.current
+            assert (execution.executor, execution.host, execution.attempt) == ("driver", job.driver.host, 0)
+            assert execution.pid not in (None, job.driver.pid)
+            assert list(execution.times_ms) == ["CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING", "RUNNING"]
+            assert set(execution.channels.values()) == {"driver"}
+            stages.add(execution.stage)
+    assert len(stages) == len(job.vertices)
+    known = spark.sparkContext.statusTracker()
+    assert all(known.getStageInfo(stage) is not None for stage in stages)
+
+
+def test_two_jobs_in_one_driver_cancel_one_and_the_other_goes_on(spark: SparkSession) -> None:
+    with collecting() as collected:
+        first, second = counting(collected, "first", None), counting(collected, "second", None)
+        eventually(lambda: epochs(first) >= 2 and epochs(second) >= 2)
+        assert [c.describe().name for c in JobManager.get().jobs()] == ["first", "second"]
+        first.cancel().result(TIMEOUT_S)
+        seen = epochs(second)
+        eventually(lambda: epochs(second) >= seen + 3)
+        statuses = {job.name: job.status for job in JobManager.get().describe().jobs}
+        assert (statuses["first"], statuses["second"]) == ("CANCELED", "RUNNING")
+        assert JobManager.get().job(first.get_job_id()) is None
+        second.cancel().result(TIMEOUT_S)
+        assert first.describe().vertices[0].subtasks[0].current.state == "CANCELED"
+
+
+def test_the_history_of_a_job_is_read_with_sql_when_it_has_ended(spark: SparkSession, tmp_path: Path) -> None:
+    with collecting() as collected:
+        client = counting(collected, "kept", 100, tmp_path, **HISTORY)
+        client.get_job_execution_result().result(TIMEOUT_S)
+        told = [(event.before or None, event.after) for event in client.describe().story]
+        again = counting(collected, "kept", 100, tmp_path, **HISTORY)
+        again.get_job_execution_result().result(TIMEOUT_S)
+    steps = ["INITIALIZING", "CREATED", "RUNNING", "FINISHED"]
+    assert told == list(zip([None, *steps], steps))
+    drivers = dict.fromkeys(rows(spark, tmp_path, "jobs", "job_id, job_name, driver"))
+    assert [(job, name) for job, name, _ in drivers] == [(client.get_job_id().to_hex_string(), "kept")] * 2
+    history = rows(spark, tmp_path, "jobs", "attempt, number, status")
+    assert history[:4] == [(0, number, status) for number, status in enumerate(steps)]
+    assert [status for _, _, status in history[4:]] == ["INITIALIZING", "CREATED", "RECONCILING", "FINISHED"]
+    ends = rows(
+        spark,
+        tmp_path,
+        "executions",
+        "attempt, uid, subtask, state, executor, channels, records_in",
+        "attempt, uid, subtask",
+    )[:4]
+    assert [end[1:5] for end in ends] == [
+        (uid, subtask, "FINISHED", "driver") for uid in ("counts", "numbers") for subtask in (0, 1)
+    ]
+    assert sorted(channel for end in ends[:2] for channel in end[5]) == [0, 1, 2, 3]
+    assert sum(end[6] for end in ends[:2]) == sum(end[6] for end in ends[2:]) == 100
+
+
+def test_a_failed_job_tells_what_failed_where_and_its_story(spark: SparkSession, tmp_path: Path) -> None:
+    def refuse(value: Any) -> Any:
+        if value == 3:
+            raise ValueError("three is not allowed")
+        return value
+
+    env = environment(tmp_path, **HISTORY)
+    with collecting() as collected:
+        numbers = env.from_collection([1, 2, 3, 4]).key_by(lambda v: v % 2).map(refuse).uid("refuser")
+        numbers.sink_to(collected.sink("refused"))
+        client = env.execute_async("refusing")
+        assert isinstance(client, RunClient)
+        with pytest.raises(UserCodeError, match="three is not allowed") as raised:
+            client.get_job_execution_result().result(TIMEOUT_S)
+    assert "job 'refusing': FAILING -> FAILED" in str(raised.value)
+    assert client.story() in str(raised.value)
+    job = client.describe()
+    assert (job.status, [attempt.state for attempt in job.attempts]) == ("FAILED", ["FAILED"])
+    (error,) = job.exceptions
+    assert (error.error_class, error.who, error.epoch) == ("UserCodeError", "the author of the job", 0)
+    assert error.place is not None
+    assert error.place.startswith(f"executor driver on {job.driver.host}, stage ")
+    assert error.traceback is not None
+    assert error.traceback.endswith("ValueError: three is not allowed\n")
+    failed = [s for v in job.vertices for s in v.subtasks if s.current.state == "FAILED"]
+    assert [subtask.name for subtask in failed] == [error.task]
+    assert {s.current.state for v in job.vertices for s in v.subtasks} == {"FAILED", "CANCELED"}
+    columns = "class, who, task, epoch, restart_delay_ms, attempt"
+    assert rows(spark, tmp_path, "exceptions", columns, "time_ms") == [
+        ("UserCodeError", "the author of the job", error.task, 0, None, 0)
+    ]
+    assert rows(spark, tmp_path, "executions", "task", "time_ms, uid")[0] is not None
+    assert JobManager.get().describe_job(job.id).status == JobStatus.FAILED.name
