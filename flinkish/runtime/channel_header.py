@@ -41,6 +41,8 @@ class ChannelHeader:
     origins: dict[str, OriginProgress] = field(default_factory=dict)
     next_event_timer_ms: int | None = None
     next_processing_timer_ms: int | None = None
+    #: of the channel's last epoch; it never goes back, whatever the clock does
+    processing_time_ms: int = 0
     #: operator uid -> what `StreamOperator.save_channel` gave
     saved: dict[str, Any] = field(default_factory=dict)
 

@@ -170,7 +170,8 @@ class ChannelTask(Task):
     def assign(
         self, channel: Channel, header: ChannelHeader, load_body: Callable[[], bytes | None], stamp: EpochStamp
     ) -> None:
-        """The next channel. Nothing is decoded yet."""
+        """The next channel. Nothing is decoded yet. Its time stands still where the clock went back."""
+        stamp = EpochStamp(stamp.epoch, max(stamp.time_ms, header.processing_time_ms))
         gate = InputGate(
             self.vertex.inputs, header.origins, header.watermark_ms, header.idle, stamp.time_ms, self.subtask
         )
@@ -257,6 +258,7 @@ class ChannelTask(Task):
             origins=share.gate.progress(),
             next_event_timer_ms=event_timer,
             next_processing_timer_ms=processing_timer,
+            processing_time_ms=share.stamp.time_ms,
             saved=saved,
         )
         result = ChannelResult(after, body, written)
