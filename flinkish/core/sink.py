@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.core.fence import NO_FENCE, Fence
 
 
 class Guarantee(Enum):
@@ -44,6 +45,8 @@ class CommitContext:
     parallelism: int
     #: the last epoch of the job
     end_of_input: bool = False
+    #: to be asked once more right before what cannot be undone; ``commit`` is called after it was asked
+    fence: Fence = NO_FENCE
 
 
 class Sink(ABC):

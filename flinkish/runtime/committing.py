@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.core.sink import CommitContext, WriterSink
 from flinkish.runtime.buffer import Buffer
 from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor
@@ -57,25 +58,32 @@ def batches_in_order(buffers: Iterable[Buffer]) -> Iterator[list[Any]]:
 
 
 def commit_buffers(
-    job: JobDescriptor, buffers: Iterable[Buffer], epoch: int, end_of_input: bool = False
+    job: JobDescriptor, buffers: Iterable[Buffer], epoch: int, end_of_input: bool = False, fence: Fence = NO_FENCE
 ) -> list[CommitReport]:
-    """Commit what belongs to writer sinks, one commit per (sink, subtask)."""
+    """Commit what belongs to writer sinks, one commit per (sink, subtask), each while the fence lets it."""
     by_target: dict[tuple[int, int], list[Buffer]] = defaultdict(list)
     for buffer in buffers:
         by_target[sink_of(buffer.header.vertex), buffer.header.channel].append(buffer)
     return [
-        _commit(job, job.sink(sink), subtask, by_target[sink, subtask], epoch, end_of_input)
+        _commit(job, job.sink(sink), subtask, by_target[sink, subtask], epoch, end_of_input, fence)
         for sink, subtask in sorted(by_target)
     ]
 
 
 def _commit(
-    job: JobDescriptor, sink: SinkDescriptor, subtask: int, buffers: list[Buffer], epoch: int, end: bool
+    job: JobDescriptor,
+    sink: SinkDescriptor,
+    subtask: int,
+    buffers: list[Buffer],
+    epoch: int,
+    end: bool,
+    fence: Fence,
 ) -> CommitReport:
     assert isinstance(sink.sink, WriterSink)
     stamp = EpochStamp(epoch, decode_committables(buffers[0].payload)[0])
-    context = commit_context(job, sink, subtask, stamp, end)
+    context = commit_context(job, sink, subtask, stamp, end, fence)
     passed(Phase.SINK_PREPARED, sink=sink.uid, subtask=subtask, epoch=stamp.epoch)
+    fence.check()
     try:
         records = sink.sink.create_committer().commit(batches_in_order(buffers), context)
     except Exception as error:
@@ -85,7 +93,12 @@ def _commit(
 
 
 def commit_context(
-    job: JobDescriptor, sink: SinkDescriptor, subtask: int, stamp: EpochStamp, end: bool = False
+    job: JobDescriptor,
+    sink: SinkDescriptor,
+    subtask: int,
+    stamp: EpochStamp,
+    end: bool = False,
+    fence: Fence = NO_FENCE,
 ) -> CommitContext:
     """What a sink is told about one share of the output."""
     return CommitContext(
@@ -98,4 +111,5 @@ def commit_context(
         subtask=subtask,
         parallelism=sink.parallelism,
         end_of_input=end,
+        fence=fence,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -50,6 +51,7 @@ class CommitFunction:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One Spark partition of the epoch's output."""
         with failures_marked():
+            self.deployment.check_fence()
             manager = self.deployment.task_manager()
             buffers: list[Buffer] = []
             rows: list[tuple[int, int, bytes]] = []
@@ -60,7 +62,7 @@ class CommitFunction:
                         buffers.append(decode(data))
                     elif not self._is_frame_sink(manager.job, vertex):
                         rows.append((vertex, channel, data))
-            for report in commit_buffers(manager.job, buffers, self.epoch):
+            for report in commit_buffers(manager.job, buffers, self.epoch, fence=self.deployment.fence):
                 rows.append((_COMMIT_REPORT, 0, report.encode()))
             yield from to_arrow(rows, self.deployment.book(), manager.job.levels + 1)
 
@@ -107,7 +109,7 @@ class EpochRunner:
 
     deployment: Deployment
 
-    def run(self, frame: Any, epoch: int, commit: DriverCommit = commit_buffers) -> EpochReport:
+    def run(self, frame: Any, epoch: int, commit: DriverCommit | None = None) -> EpochReport:
         """Run one epoch to its end. ``commit`` gets what belongs to sinks that commit in the driver."""
         job = self.deployment.job()
         frame_sinks = [sink for sink in job.sinks if isinstance(sink.sink, DataFrameSink)]
@@ -115,7 +117,7 @@ class EpochRunner:
             frame = frame.persist()
         try:
             table = self._act(frame, epoch, job)
-            report = self._deliver(table, epoch, job, commit)
+            report = self._deliver(table, epoch, job, commit or partial(commit_buffers, fence=self.deployment.fence))
             for sink in frame_sinks:
                 self._write_frame(frame, sink, report)
         finally:
@@ -158,8 +160,10 @@ class EpochRunner:
         job = self.deployment.job()
         rows = frame.where(f"vertex = {sink_vertex(sink.id)}").select("buffer")
         records = rows.mapInArrow(DecodeFunction(sink.input_type), _ddl(sink.input_type))
-        context = commit_context(job, sink, 0, EpochStamp(report.epoch, report.time_ms), report.end_of_input)
+        stamp = EpochStamp(report.epoch, report.time_ms)
+        context = commit_context(job, sink, 0, stamp, report.end_of_input, self.deployment.fence)
         passed(Phase.SINK_PREPARED, sink=sink.uid, subtask=0, epoch=report.epoch)
+        self.deployment.fence.check()
         try:
             sink.sink.write_frame(records, context)
         except Exception as error:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark import TaskContext
 
+from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.pickling import use_fallback
@@ -69,11 +70,21 @@ class Deployment:
     blob: bytes
     #: number of the query's batch 0 among the epochs of the job
     first_epoch: int = 0
+    #: of the driver that sent it; stays the same as long as the driver lives, as plans must
+    fence: Fence = NO_FENCE
 
     @cached_property
     def version(self) -> str:
         """Tells programs apart that run as the same attempt of a copied job directory."""
         return f"{self.attempt}-{zlib.crc32(self.blob):08x}"
+
+    def check_fence(self) -> None:
+        """FencedError if the driver has lost the job. Asks once per Spark task."""
+        context = TaskContext.get()
+        task = None if context is None else context.taskAttemptId()
+        if task is None or _checked.get(self.job_id) != task:
+            self.fence.check()
+            _checked[self.job_id] = task
 
     def task_manager(self) -> TaskManager:
         """This worker's TaskManager for the job."""
@@ -110,16 +121,20 @@ def _prepare_worker() -> None:
     gc.set_threshold(GC_THRESHOLD, 20, 20)
 
 
+#: job -> Spark task that has asked the fence
+_checked: dict[str, int | None] = {}
 _books: dict[tuple[str, str], AddressBook] = {}
 
 
-def deploy(job: JobDescriptor, partitions: int, first_epoch: int = 0) -> Deployment:
+def deploy(
+    job: JobDescriptor, partitions: int, first_epoch: int = 0, fence: Fence = NO_FENCE
+) -> Deployment:
     """Pickle a job graph. UnserializableFunctionError names the operator that cannot travel."""
     try:
         blob = _cloudpickled(job)
     except Exception as error:
         raise _unserializable(job, error) from error
-    return Deployment(job.job_id, job.attempt, partitions, blob, first_epoch)
+    return Deployment(job.job_id, job.attempt, partitions, blob, first_epoch, fence)
 
 
 def _cloudpickled(value: object) -> bytes:

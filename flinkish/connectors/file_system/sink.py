@@ -122,6 +122,7 @@ class _FileCommitter(Committer):
                 for content, count in parts:
                     stream.write(content)
                     records += count
+            context.fence.check()
             system.move(unfinished, f"{folder}/{name}")
         except OSError as error:
             raise ConnectionFailedError(

@@ -76,6 +76,12 @@ class JdbcCommitter(Committer):
             database.rollback()
             return 0
         database.write(self._statement, rows, self._options.batch_size)
+        try:
+            # a driver that was paused in here must not commit when it wakes up
+            context.fence.check()
+        except BaseException:
+            database.rollback()
+            raise
         database.commit()
         return len(rows)
 

@@ -147,6 +147,8 @@ class KafkaTransactionCommitter(KafkaCommitter):
             marker = kafka.TopicPartition(topic, 0, context.epoch + 1)
             group = cluster.group_metadata()
             producer.send_offsets_to_transaction([marker], group, REQUEST_TIMEOUT_S)
+            # a newer driver's producer has fenced this one off, unless it has not begun yet
+            context.fence.check()
             producer.commit_transaction(FLUSH_TIMEOUT_S)
         _producers().pop(self._key(context), None)
         return records

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.jobmanager.attempt.epoch_listeners import STOP_MARK, EpochListener, StopQuery, listener_of
-from flinkish.jobmanager.attempt.remote_reports import far_side
+from flinkish.jobmanager.attempt.remote_reports import FarSide, far_side
 from flinkish.runtime.phases import Phase, passed
 from flinkish.spark.failures import translate
 from flinkish.spark.sink_stage import EpochRunner
@@ -36,7 +36,7 @@ class EpochFunction:
             # typed here, where the error itself is known: Spark hands on only its text
             typed = translate(error, f"epoch {epoch}")
             if listener is None:
-                far_side(self.job_dir, self.token, self.deployment.job().name).failed(typed)
+                self._far_side().failed(typed)
             with failures_marked():
                 raise typed from error
 
@@ -46,8 +46,11 @@ class EpochFunction:
         listener.after_epoch(EpochRunner(self.deployment).run(frame, epoch))
 
     def _run_apart(self, frame: Any, epoch: int) -> None:
-        far = far_side(self.job_dir, self.token, self.deployment.job().name)
+        far = self._far_side()
         far.before_epoch()
         announce_batch(frame.sparkSession, self.deployment, epoch - self.deployment.first_epoch)
         passed(Phase.PLANNED, epoch=epoch)
         far.after_epoch(EpochRunner(self.deployment).run(frame, epoch, far.keep))
+
+    def _far_side(self) -> FarSide:
+        return far_side(self.job_dir, self.token, self.deployment.job().name, self.deployment.fence)

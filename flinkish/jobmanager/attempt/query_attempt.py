@@ -7,21 +7,25 @@ made it; it knows the job's directory, but neither the job's state nor its other
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from flinkish.core.source import DataFrameSource, GeneratedSource, Source
-from flinkish.errors import FlinkishError, SavepointError
+from flinkish.errors import FencedError, FlinkishError
 from flinkish.jobmanager.attempt import epoch_listeners
+from flinkish.jobmanager.attempt.clock_watch import ClockWatch
 from flinkish.jobmanager.attempt.epoch_function import EpochFunction
 from flinkish.jobmanager.attempt.epoch_listeners import STOP_MARK, StopQuery
 from flinkish.jobmanager.attempt.query_inputs import keep_heartbeat, keep_tick_size, position_after
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
 from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs
 from flinkish.jobmanager.attempt.source_checks import check_sources
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.free_space import with_free_space
+from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
+from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
@@ -32,11 +36,14 @@ from flinkish.spark.plan import PlanOptions, build_plan, first_tick
 from flinkish.spark.session import is_remote, query_settings, settings_in_force
 from flinkish.spark.worker import Deployment, deploy
 
+_log = logging.getLogger("flinkish.jobmanager")
+
 #: How often the driver looks whether the query has ended, in seconds.
 _POLL_S = 0.02
 #: The same where each look is a request to a server.
 _REMOTE_POLL_S = 0.1
-_RENEW_S = 10.0
+#: How often the driver looks whether it still owns the job while no epoch runs, in seconds.
+_CHECK_OWNER_S = 1.0
 
 
 class AttemptObserver(Protocol):
@@ -77,7 +84,6 @@ class QueryAttempt:
         self.job = plan.job
         self.sources = plan.sources
         self.directory = directory
-        self.location = directory.query_location()
         self.partitions = partitions_of(plan.job)
         #: the input has ended
         self.ended = False
@@ -86,16 +92,26 @@ class QueryAttempt:
         self._options = plan.base
         self._observer = observer
         self._stop = stop
+        #: what the attempt must fail with, for a reason outside of its query
+        self._failure: FlinkishError | None = None
         self._query: Any = None
-        self._reported = self._committed = self.location.first_epoch - 1
+        self.move_to(directory.query_location())
         self._commits = threading.Lock()
+        self._clock_watch = ClockWatch()
+        #: the query waits for the times of its epochs; and the clock went back while it ran
+        self._waits = self._set_back = False
         self._inbox = Inbox(directory, plan.job) if is_remote(spark) else None
+
+    def move_to(self, location: QueryLocation) -> None:
+        """Run the query there; not while it runs elsewhere."""
+        self.location = location
+        self._reported = self._committed = location.first_epoch - 1
 
     # ------------------------------------------------------------------ called by the query, for each epoch
 
     def before_epoch(self, epoch: int) -> None:
         """The last moment at which an epoch can be kept from happening."""
-        if self._stop.is_set() or self.ended:
+        if self._stop.is_set() or self.ended or self._failure is not None:
             raise StopQuery
         self.directory.check_owner(self.job.name)
 
@@ -116,11 +132,26 @@ class QueryAttempt:
         epoch_listeners.register(self.job.job_id, self)
         try:
             self._run_queries()
+        except Exception as error:
+            # a newer driver takes the query's files away: whatever then fails here, that is why
+            fenced = error if isinstance(error, FencedError) else self._fenced()
+            if fenced is not None:
+                raise fenced from error
+            raise
         finally:
             epoch_listeners.unregister(self.job.job_id)
 
+    def _fenced(self) -> FencedError | None:
+        try:
+            self.directory.check_owner(self.job.name)
+        except FencedError as fenced:
+            return fenced
+        except FlinkishError:
+            return None
+        return None
+
     def _run_queries(self) -> None:
-        deployment = deploy(self.job, self.partitions, self.location.first_epoch)
+        deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence)
         for run in self._runs():
             if run.announces_end:
                 self.directory.write("end-of-input.json", {"announced": True})
@@ -140,20 +171,29 @@ class QueryAttempt:
         return runs
 
     def _run_query(self, run: QueryRun, deployment: Deployment) -> None:
+        self._run_once(run, deployment)
+        while self._set_back and not self._stop.is_set() and not self.ended:
+            self._set_back = False
+            self._run_once(run, deployment)
+
+    def _run_once(self, run: QueryRun, deployment: Deployment) -> None:
         where = f"job '{self.job.name}', directory {self.directory.path}"
         self.directory.delete(END_FILE)
+        self._waits = run.interval_ms > 0 and not run.available_now
         try:
             self._query = self._start(run, deployment)
             self._observer.query_started()
             self._follow(self._query)
         except Exception as error:
             if not self._was_stopped(error):
-                raise translate(error, where) from error
+                raise with_free_space(translate(error, where), self.directory) from error
             # a query is stopped between two epochs: all that were reported are committed
             self._take_reports(None)
         finally:
             if self._query is not None and self._query.isActive:
                 self._query.stop()
+        if self._failure is not None:
+            raise self._failure
 
     def _was_stopped(self, error: Exception) -> bool:
         """Whether a query ended on purpose. Raises the error that the other process has left, if there is one."""
@@ -185,18 +225,31 @@ class QueryAttempt:
             return writer.start()
 
     def _follow(self, query: Any) -> None:
-        renewed = time.monotonic()
+        checked = time.monotonic()
         while query.isActive:
-            if self._stop.is_set():
+            if self._stop.is_set() or self._failure is not None or self._set_back:
                 self._stop_idle(query)
             if self._may_have_committed():
                 self._look_for_commits(query)
-            if time.monotonic() - renewed > _RENEW_S:
-                self.directory.renew(self.job.name)
-                renewed = time.monotonic()
+            if time.monotonic() - checked > _CHECK_OWNER_S:
+                self.directory.check_owner(self.job.name)
+                self._look_at_clock()
+                checked = time.monotonic()
             query.awaitTermination(_REMOTE_POLL_S if self._inbox else _POLL_S)
         query.awaitTermination()
         self._look_for_commits(query)
+
+    def _look_at_clock(self) -> None:
+        """A query that waits for a time must be started again when the clock was set back."""
+        back_ms = self._clock_watch.set_back_ms()
+        if back_ms:
+            self._set_back = self._waits
+            _log.warning(
+                "job '%s': the clock was set back by %.1f s; the job goes on, its processing time stands still until "
+                "the clock has caught up",
+                self.job.name,
+                back_ms / 1000,
+            )
 
     def _stop_idle(self, query: Any) -> None:
         """A query that waits for data is stopped at once; one that works ends before its next epoch."""
@@ -233,24 +286,30 @@ class QueryAttempt:
     # ------------------------------------------------------------------ what a savepoint needs
 
     def committed_epoch(self) -> int | None:
-        """The last epoch that Spark has committed."""
+        """The last epoch that Spark has committed; None also while an epoch that an earlier attempt has planned, and
+        sinks may have, is still to be run again: then there is no epoch at whose end everything stands."""
         if self._query is not None:
             self._look_for_commits(self._query)
-        return self._committed if self._committed >= self.location.first_epoch else None
+        return self._committed if self._committed >= self.location.first_epoch else self._committed_before()
+
+    def _committed_before(self) -> int | None:
+        """The last epoch of earlier attempts, if nothing has been planned behind it."""
+        log = QueryLog(self.location.path)
+        planned, committed = log.planned(), log.committed()
+        whole = bool(committed) and planned[-1:] == committed[-1:]
+        return self.location.first_epoch + committed[-1] if whole else None
 
     def end_offsets(self, epoch: int) -> list[str]:
         """Where each source of the plan stood after an epoch, as Spark writes it."""
-        for progress in reversed(self._query.recentProgress):
+        for progress in reversed(self._query.recentProgress if self._query is not None else []):
             batch = int(progress["batchId"]) + self.location.first_epoch
             # the one that follows begins where this one ended, also when it has nothing to read
             if batch in (epoch, epoch + 1):
                 edge = "endOffset" if batch == epoch else "startOffset"
                 return [_offset_text(source[edge]) for source in progress["sources"]]
-        raise SavepointError(
-            f"the source positions of epoch {epoch} are not known any more",
-            where=f"job '{self.job.name}'",
-            hint="trigger the savepoint again",
-        )
+        # nothing has happened in this attempt
+        ends = QueryLog(self.location.path).positions(epoch - self.location.first_epoch)
+        return [_offset_text(end) for end in ends]
 
     def positions(self, epoch: int) -> dict[str, str]:
         """Source uid -> where it stood after an epoch."""
@@ -263,6 +322,11 @@ class QueryAttempt:
             elif isinstance(source, GeneratedSource):
                 found[uid] = position_after(source, ends[index], first_tick(self.job, vertex, self._options))
         return found
+
+    def fail(self, failure: FlinkishError) -> None:
+        """End after the running epoch and fail with this, whatever the query says."""
+        self._failure = self._failure or failure
+        self.wake()
 
     def wake(self) -> None:
         """A stop was asked for: tell the process that runs epochs, if it is another one."""

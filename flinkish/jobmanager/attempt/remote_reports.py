@@ -13,6 +13,7 @@ import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.errors import FencedError, FlinkishError, OperationError
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -39,8 +40,9 @@ def report_file(epoch: int) -> str:
 class FarSide:
     """The process that runs ``foreachBatch``. One per query, for all its epochs."""
 
-    def __init__(self, job_dir: str, token: str, job_name: str) -> None:
+    def __init__(self, job_dir: str, token: str, job_name: str, fence: Fence = NO_FENCE) -> None:
         self._directory = JobDirectory(job_dir, token)
+        self._directory.fence = fence
         self._token = token
         self._job_name = job_name
         self._ended = False
@@ -92,11 +94,11 @@ class FarSide:
 _far_sides: dict[tuple[str, str], FarSide] = {}
 
 
-def far_side(job_dir: str, token: str, job_name: str) -> FarSide:
+def far_side(job_dir: str, token: str, job_name: str, fence: Fence = NO_FENCE) -> FarSide:
     """This process's far side of a job, kept from epoch to epoch."""
     found = _far_sides.get((job_dir, token))
     if found is None:
-        found = _far_sides[job_dir, token] = FarSide(job_dir, token, job_name)
+        found = _far_sides[job_dir, token] = FarSide(job_dir, token, job_name, fence)
     return found
 
 
@@ -117,7 +119,7 @@ class Inbox:
             if value is None:
                 continue
             report, buffers = pickle.loads(base64.b64decode(value["report"]))
-            yield self._committed(report, commit_buffers(self._job, map(decode, buffers), epoch))
+            yield self._committed(report, self._commit(map(decode, buffers), epoch))
             self._directory.delete(name)
 
     def end(self) -> FlinkishError | bool:
@@ -129,6 +131,9 @@ class Inbox:
             return True
         error = pickle.loads(base64.b64decode(value["error"]))
         return error if isinstance(error, FlinkishError) else False
+
+    def _commit(self, buffers: Iterable[Buffer], epoch: int) -> list[CommitReport]:
+        return commit_buffers(self._job, buffers, epoch, fence=self._directory.fence)
 
     def _committed(self, report: EpochReport, commits: list[CommitReport]) -> EpochReport:
         sink_records = dict(report.sink_records)

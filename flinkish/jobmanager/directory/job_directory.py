@@ -3,7 +3,8 @@
     <job dir>/spark/            checkpoint of the streaming query
     <job dir>/query-location.json  where that is instead, once the query has been replaced by another one
     <job dir>/job.json          the stateful structure of the program that wrote it
-    <job dir>/owner.json        the driver that owns it (fencing)
+    <job dir>/owner.json        the driver that owns it, and a sign that it lives
+    <job dir>/fencing/          Delta: the claims of all drivers, which decide who may write (fencing.py)
     <job dir>/end-of-input.json from which epoch on the sources' end is announced
     <job dir>/finished.json     the job has ended
     <job dir>/restore/          rows of the savepoint that the job began with
@@ -17,19 +18,20 @@ import contextlib
 import json
 import os
 import posixpath
-import socket
-import time
+import threading
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from flinkish.core.fence import NO_FENCE, Fence, NoFence
 from flinkish.core.source import GeneratedSource
 from flinkish.errors import FencedError, IncompatibleJobError, OperationError
+from flinkish.jobmanager.directory.owner import SILENCE_S, Life, entry, given_back, life_of, watch
+from flinkish.jobmanager.directory.storage_errors import storage_error, storage_errors
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 
-#: An owner on another host that has not renewed its claim for so long is taken for dead.
-OWNER_TIMEOUT_S = 60
+#: Says where the query's checkpoint is; query_move.py knows of one more entry, ``moved_from``.
+QUERY_FILE = "query-location.json"
 
 #: Version of the files in the directory.
 FORMAT_VERSION = 1
@@ -62,31 +64,31 @@ class JobDirectory:
         self.is_local = local is not None
         if local is not None:
             local = os.path.abspath(local)
-            try:
+            with storage_errors("create the job directory", local):
                 os.makedirs(local, exist_ok=True)
-            except OSError as error:
-                raise OperationError(
-                    f"the job directory cannot be created: {error}",
-                    where=path,
-                    hint="check the path and its permissions",
-                ) from error
             self.path = local
             self._fs: Any = fs.LocalFileSystem()
             self._root = local
         else:
             self.path = path
             self._fs, self._root = fs.FileSystem.from_uri(path)
-            self._fs.create_dir(self._root, recursive=True)
+            with storage_errors("create the job directory", path):
+                self._fs.create_dir(self._root, recursive=True)
         self._token = token or uuid.uuid4().hex
+        #: the claim that keeps other drivers out; of a temporary directory nobody else knows
+        self.fence: Fence = NO_FENCE
+        self._renewals = 0
+        #: this driver has given the directory back
+        self.released = threading.Event()
 
     def query_location(self) -> QueryLocation:
         """Where the query keeps its own checkpoint."""
-        kept = self.read("query-location.json") or {"name": "spark", "first_epoch": 0}
+        kept = self.read(QUERY_FILE) or {"name": "spark", "first_epoch": 0}
         return QueryLocation(posixpath.join(self.path, str(kept["name"])), int(kept["first_epoch"]))
 
     def move_query(self, name: str, first_epoch: int) -> None:
         """From now on the query is another one, below ``name``; its epochs are numbered from ``first_epoch`` on."""
-        self.write("query-location.json", {"name": name, "first_epoch": first_epoch})
+        self.write(QUERY_FILE, {"name": name, "first_epoch": first_epoch})
 
     @property
     def restore_rows(self) -> str:
@@ -94,6 +96,10 @@ class JobDirectory:
         return posixpath.join(self.path, "restore")
 
     # ------------------------------------------------------------------ files
+
+    def storage(self) -> tuple[Any, str]:
+        """The file system (pyarrow) and the directory's path in it."""
+        return self._fs, self._root
 
     def _file(self, name: str) -> str:
         return posixpath.join(self._root, name)
@@ -105,6 +111,8 @@ class JobDirectory:
                 data = stream.read()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise storage_error(error, "read", posixpath.join(self.path, name)) from error
         try:
             value = json.loads(data)
         except ValueError as error:
@@ -116,14 +124,22 @@ class JobDirectory:
         return dict(value)
 
     def write(self, name: str, value: dict[str, Any]) -> None:
-        """Write a JSON file, whole or not at all."""
+        """Write a JSON file, whole or not at all. FencedError when the directory is no longer this driver's."""
         temporary = self._file(f".{name}.{self._token}")
-        with self._fs.open_output_stream(temporary) as stream:
-            stream.write(json.dumps({"version": FORMAT_VERSION, **value}, indent=1).encode())
-        self._fs.move(temporary, self._file(name))
+        with storage_errors("write", posixpath.join(self.path, name)):
+            try:
+                with self._fs.open_output_stream(temporary) as stream:
+                    stream.write(json.dumps({"version": FORMAT_VERSION, **value}, indent=1).encode())
+                self.fence.check()
+                self._fs.move(temporary, self._file(name))
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self._fs.delete_file(temporary)
+                raise
 
     def delete(self, name: str) -> None:
-        """Delete a file if it is there."""
+        """Delete a file if it is there. FencedError when the directory is no longer this driver's."""
+        self.fence.check()
         with contextlib.suppress(FileNotFoundError):
             self._fs.delete_file(self._file(name))
 
@@ -141,47 +157,45 @@ class JobDirectory:
         """What tells this owner of the directory from all others."""
         return self._token
 
-    def claim(self, job_name: str) -> None:
-        """Become the one driver of this directory. FencedError when another one is alive."""
-        owner = self.read("owner.json")
-        if owner is not None and self._alive(owner):
+    def claim(self, job_name: str, silence_s: float = SILENCE_S) -> None:
+        """Become the owner by the files alone, without the fencing table. FencedError when another one is alive."""
+        self.refuse_if_owned(job_name, silence_s)
+        self.write_owner()
+
+    def refuse_if_owned(self, job_name: str, silence_s: float = SILENCE_S) -> Life:
+        """FencedError when the owner is alive; else what is known of it. Waits for so long for an owner on another
+        machine to show that it is."""
+        life = self.owner_life()
+        if life is Life.SILENT:
+            life = watch(lambda: self.read("owner.json"), silence_s)
+        if life is Life.ALIVE:
+            owner = self.read("owner.json") or {}
             raise FencedError(
-                f"another driver (process {owner['pid']} on {owner['host']}) runs a job in this directory",
+                f"another driver (process {owner.get('pid')} on {owner.get('host')}) runs a job in this directory",
                 where=f"job '{job_name}', directory {self.path}",
                 expected="one driver per job directory",
                 hint="stop the other driver, or give this job a directory of its own (flinkish.job.dir)",
             )
-        self._write_owner()
-        time.sleep(0.02)
-        self.check_owner(job_name)
+        return life
 
-    def _write_owner(self) -> None:
-        self.write(
-            "owner.json",
-            {
-                "token": self._token,
-                "host": socket.gethostname(),
-                "pid": os.getpid(),
-                "started": _process_start(os.getpid()),
-                "renewed_s": time.time(),
-            },
-        )
+    def owner_life(self) -> Life:
+        """What can be known, without waiting, of the driver that owns the directory."""
+        return life_of(self.read("owner.json"))
 
     def has_living_owner(self) -> bool:
-        """Whether a driver runs a job here, as far as can be seen from this host."""
-        owner = self.read("owner.json")
-        return owner is not None and self._alive(owner)
+        """Whether a driver runs a job here, as far as can be seen from this machine."""
+        return self.owner_life() is not Life.GONE
 
-    @staticmethod
-    def _alive(owner: dict[str, Any]) -> bool:
-        if owner.get("released"):
-            return False
-        if owner["host"] != socket.gethostname():
-            return time.time() - float(owner["renewed_s"]) < OWNER_TIMEOUT_S
-        return _process_start(int(owner["pid"])) == owner.get("started") is not None
+    def write_owner(self) -> None:
+        """Say that this driver owns the directory and lives."""
+        self._renewals += 1
+        self.write("owner.json", entry(self._token, self.fence.token, self._renewals))
 
     def check_owner(self, job_name: str) -> None:
         """FencedError when somebody else has claimed the directory since. Called before each commit."""
+        if not isinstance(self.fence, NoFence):
+            self.fence.check()
+            return
         owner = self.read("owner.json")
         if owner is not None and owner["token"] != self._token:
             raise FencedError(
@@ -191,15 +205,18 @@ class JobDirectory:
             )
 
     def renew(self, job_name: str) -> None:
-        """Show other hosts that this driver lives. FencedError when the directory is no longer its own."""
+        """Show other machines that this driver lives. FencedError when the directory is no longer its own."""
         self.check_owner(job_name)
-        self._write_owner()
+        self.write_owner()
 
     def release(self) -> None:
-        """Give the directory back."""
-        owner = self.read("owner.json")
-        if owner is not None and owner["token"] == self._token:
-            self.write("owner.json", {**owner, "released": True})
+        """Give the directory back. Where that cannot be written, this process knows it at least."""
+        self.released.set()
+        given_back(self._token)
+        with contextlib.suppress(OperationError):
+            owner = self.read("owner.json")
+            if owner is not None and owner["token"] == self._token:
+                self.write("owner.json", {**owner, "released": True})
 
     # ------------------------------------------------------------------ what wrote it
 
@@ -278,25 +295,3 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     if not found and before["partitions"] != now["partitions"]:
         found.append(f"the number of subtasks was {before['partitions']} and is {now['partitions']}")
     return found
-
-
-def _process_start(pid: int) -> str | None:
-    """When a process of this host was started, so that a reused pid is not mistaken for it; None: there is none."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except (OSError, IndexError):
-        return _process_exists(pid)
-    return None if fields[0] == "Z" else fields[19]
-
-
-def _process_exists(pid: int) -> str | None:
-    """Without /proc all that can be told is whether the pid is in use."""
-    if os.path.isdir("/proc/self"):
-        return None
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except OSError:
-        return "unknown"
-    return "unknown"

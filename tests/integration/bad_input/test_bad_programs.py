@@ -23,6 +23,7 @@ from flinkish.errors import (
     UnserializableFunctionError,
     UserCodeError,
 )
+from flinkish.jobmanager.directory.fencing import Claim, claim
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from tests.integration.bad_input.job import PER_EPOCH, Job, pair
 
@@ -151,21 +152,24 @@ def test_a_second_driver_is_refused_and_the_first_one_is_named(job: Job) -> None
     check_goes_on(job)
 
 
-def test_a_driver_that_another_one_has_taken_over_commits_nothing_more(job: Job) -> None:
+def test_a_driver_that_another_one_has_taken_over_commits_nothing_more(spark: SparkSession, job: Job) -> None:
     other = JobDirectory(str(job.directory))
 
     def take_over(rows: list[Any]) -> None:
         """Called in the driver when the next epoch is delivered."""
         job.rows.extend(rows)
         if len(job.rows) == 3 * PER_EPOCH:
-            other.write("owner.json", {**(other.read("owner.json") or {}), "token": other.token})
+            claim(spark, other.path, Claim.of_this_process(other.token, "shop"))
 
     job.collect(take_over)
     with pytest.raises(FencedError) as caught:
         job.run()
+    assert f"the driver of process {os.getpid()} on {socket.gethostname()} (since " in str(caught.value)
     assert "has taken over this job directory" in str(caught.value)
     assert len(job.rows) == 3 * PER_EPOCH
     job.collect(job.rows.extend)
+    # the loser leaves owner.json alone; the winner gives the directory back
+    other.write("owner.json", {**(other.read("owner.json") or {}), "token": other.token})
     other.release()
     job.run()
     # that epoch had reached the sink, but Spark had not committed it: a sink that remembers nothing gets it again

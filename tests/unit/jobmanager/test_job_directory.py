@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from typing import Any
 import pytest
 
 from flinkish.errors import FencedError, OperationError
-from flinkish.jobmanager.directory.job_directory import OWNER_TIMEOUT_S, JobDirectory, local_path
+from flinkish.jobmanager.directory.job_directory import JobDirectory, local_path
+from flinkish.jobmanager.directory.owner import Life
 
 
 def owner(folder: Path) -> dict[str, Any]:
@@ -22,7 +24,8 @@ def owner(folder: Path) -> dict[str, Any]:
 
 
 def set_owner(folder: Path, **changes: Any) -> None:
-    (folder / "owner.json").write_text(json.dumps({**owner(folder), **changes}))
+    (folder / "owner.new").write_text(json.dumps({**owner(folder), **changes}))
+    (folder / "owner.new").rename(folder / "owner.json")
 
 
 def test_a_directory_is_made_and_claimed(tmp_path: Path) -> None:
@@ -75,11 +78,35 @@ def test_a_process_that_only_has_the_same_number_is_not_the_owner(tmp_path: Path
 
 def test_an_owner_on_another_host_is_alive_as_long_as_it_renews_its_claim(tmp_path: Path) -> None:
     JobDirectory(str(tmp_path)).claim("shop")
-    set_owner(tmp_path, host="elsewhere")
+    # its clock is an hour behind: that says nothing
+    set_owner(tmp_path, host="elsewhere", renewed_s=time.time() - 3600)
+
+    def renew() -> None:
+        set_owner(tmp_path, renewals=2)
+
+    threading.Timer(0.3, renew).start()
     with pytest.raises(FencedError, match="on elsewhere"):
-        JobDirectory(str(tmp_path)).claim("shop")
-    set_owner(tmp_path, renewed_s=time.time() - OWNER_TIMEOUT_S - 1)
+        JobDirectory(str(tmp_path)).claim("shop", silence_s=10)
+
+
+@pytest.mark.parametrize("changes", [{"host": "elsewhere"}, {"machine": "another boot/pid:[1]"}])
+def test_an_owner_on_another_machine_that_is_silent_while_watched_is_dead(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
     JobDirectory(str(tmp_path)).claim("shop")
+    # its clock is an hour ahead: that says nothing
+    set_owner(tmp_path, **changes, renewed_s=time.time() + 3600)
+    heir = JobDirectory(str(tmp_path))
+    assert heir.refuse_if_owned("shop", silence_s=0.3) is Life.SILENT
+    heir.claim("shop", silence_s=0.3)
+    assert owner(tmp_path)["token"] == heir.token
+
+
+def test_an_owner_on_another_machine_that_gives_the_directory_back_while_watched_is_gone(tmp_path: Path) -> None:
+    JobDirectory(str(tmp_path)).claim("shop")
+    set_owner(tmp_path, host="elsewhere")
+    threading.Timer(0.3, set_owner, (tmp_path,), {"released": True}).start()
+    assert JobDirectory(str(tmp_path)).refuse_if_owned("shop", silence_s=10) is Life.GONE
 
 
 def test_a_driver_that_was_taken_over_learns_it_and_does_not_take_the_directory_back(tmp_path: Path) -> None:

@@ -1,0 +1,118 @@
+"""Who owns a job directory, as its file owner.json says, and whether that driver is alive.
+
+Rule: clocks are never compared. A process of this machine is alive if the system knows it; one of another machine if
+its claim is renewed while one watches. A wrong guess is unkind, never harmful: what keeps a driver from writing is the
+fencing table (`fencing.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+#: A driver renews its claim so often, in seconds.
+RENEW_S = 10.0
+
+#: An owner on another machine that has not renewed its claim while it was watched for so long is taken for dead.
+SILENCE_S = 35.0
+
+_POLL_S = 0.25
+
+
+class Life(Enum):
+    """What can be known of an owner."""
+
+    GONE = "gave the directory back, or its process has ended"
+    ALIVE = "is alive"
+    SILENT = "is on another machine"
+
+
+def entry(token: str, fencing_token: int, renewals: int) -> dict[str, Any]:
+    """The content of owner.json of this process."""
+    return {
+        "token": token,
+        "fencing_token": fencing_token,
+        "host": socket.gethostname(),
+        "machine": machine(),
+        "pid": os.getpid(),
+        "started": process_start(os.getpid()),
+        "renewals": renewals,
+        "renewed_s": time.time(),
+    }
+
+
+#: Tokens of owners of this process that gave their directory back, whether that could be written there or not.
+_given_back: set[str] = set()
+
+
+def given_back(token: str) -> None:
+    """This process' owner with that token works no more."""
+    _given_back.add(token)
+
+
+def life_of(owner: dict[str, Any] | None) -> Life:
+    """What can be told without waiting. ``owner``: the content of owner.json; None: there is none."""
+    if owner is None or owner.get("released") or owner["token"] in _given_back:
+        return Life.GONE
+    if owner["host"] != socket.gethostname() or owner.get("machine", machine()) != machine():
+        return Life.SILENT
+    there = process_start(int(owner["pid"])) == owner.get("started") is not None
+    return Life.ALIVE if there else Life.GONE
+
+
+def watch(read: Callable[[], dict[str, Any] | None], silence_s: float = SILENCE_S) -> Life:
+    """Look at an owner on another machine until its claim is renewed (ALIVE) or given back (GONE), or for so long that
+    it would have been (SILENT). ``read``: gives the content of owner.json."""
+    first = read()
+    deadline = time.monotonic() + silence_s
+    while True:
+        now = read()
+        life = life_of(now)
+        if life is not Life.SILENT:
+            return life
+        if _mark(now) != _mark(first):
+            return Life.ALIVE
+        if time.monotonic() >= deadline:
+            return Life.SILENT
+        time.sleep(min(_POLL_S, silence_s))
+
+
+def _mark(owner: dict[str, Any] | None) -> Any:
+    return None if owner is None else (owner["token"], owner.get("renewals"), owner.get("renewed_s"))
+
+
+def machine() -> str:
+    """What process ids of one kind are unique in: a boot of a host, and a container. Names of hosts are not enough, a
+    container that is started anew has the old one's."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def process_start(pid: int) -> str | None:
+    """When a process of this machine was started, so that a reused pid is not mistaken for it; None: there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return _process_exists(pid)
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _process_exists(pid: int) -> str | None:
+    """Without /proc all that can be told is whether the pid is in use."""
+    if os.path.isdir("/proc/self"):
+        return None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        return "unknown"
+    return "unknown"

@@ -1,0 +1,82 @@
+"""How a driver becomes the owner of a job directory that others may know, and shows that it is.
+
+Rule: first the claim, then anything else. Whatever the predecessor does after the claim is refused by its own checks;
+what it was in the midst of goes into a place that nobody reads any more, because the query is moved away from it
+(`query_move.py`) unless the predecessor is known to have ended.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from flinkish.errors import FencedError, FlinkishError
+from flinkish.jobmanager.directory.fencing import Claim, claim
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.owner import RENEW_S, SILENCE_S, Life
+from flinkish.jobmanager.directory.query_move import finish_move, move_query_away
+
+#: Values of ``flinkish.job.takeover``.
+REFUSE, NEWEST = "refuse", "newest"
+
+
+def take_ownership(
+    spark: Any, directory: JobDirectory, job_name: str, takeover: str, silence_s: float = SILENCE_S
+) -> None:
+    """Claim the directory, and renew the claim until it is released.
+
+    Args:
+        spark: the session that writes the claim.
+        directory: gets the fence.
+        job_name: for messages.
+        takeover: ``refuse``: only if no living driver owns it; ``newest``: whoever owns it.
+        silence_s: how long an owner on another machine is watched, with ``refuse``.
+
+    Raises:
+        FencedError: another driver owns it, or has claimed it in the same moment and later.
+    """
+    if takeover == REFUSE:
+        life = directory.refuse_if_owned(job_name, silence_s)
+    else:
+        life = directory.owner_life()
+    directory.fence = claim(spark, directory.path, Claim.of_this_process(directory.token, job_name))
+    directory.write_owner()
+    finish_move(directory)
+    if life is not Life.GONE:
+        move_query_away(directory)
+    directory.check_owner(job_name)
+    Renewal(directory, job_name).start()
+
+
+class Renewal:
+    """Renews a claim in the background as long as this driver lives and owns the directory: also while a savepoint is
+    restored or a restart is waited for."""
+
+    def __init__(self, directory: JobDirectory, job_name: str, interval_s: float = RENEW_S) -> None:
+        self._directory = directory
+        self._job_name = job_name
+        self._interval_s = interval_s
+
+    def start(self) -> None:
+        """Begin."""
+        threading.Thread(target=self._run, name=f"flinkish-owner-{self._job_name}", daemon=True).start()
+
+    def _run(self) -> None:
+        while not self._directory.released.wait(self._interval_s):
+            try:
+                self._directory.renew(self._job_name)
+            except FlinkishError:
+                # the job's own thread finds out in its own way, and says it
+                if self._lost():
+                    return
+            except OSError:
+                continue
+
+    def _lost(self) -> bool:
+        try:
+            self._directory.check_owner(self._job_name)
+        except FencedError:
+            return True
+        except FlinkishError:
+            return False
+        return False

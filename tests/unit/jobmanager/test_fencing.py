@@ -1,0 +1,209 @@
+"""Who owns a job: the newest claim in the log of the fencing table, whatever else lies there."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.errors import FencedError, OperationError
+from flinkish.jobmanager.directory import fencing
+from flinkish.jobmanager.directory.fencing import Claim, DeltaFence, FencingLog, last_claim
+
+
+class Table:
+    """A fencing table's log, written as Delta writes it."""
+
+    def __init__(self, job_dir: Path) -> None:
+        self.path = job_dir / "fencing"
+        self.log = self.path / "_delta_log"
+        self.log.mkdir(parents=True)
+
+    def commit(self, claim: Claim | None = None, **info: Any) -> int:
+        version = 1 + max((int(file.stem) for file in self.log.glob("*.json")), default=-1)
+        if claim is not None:
+            info["userMetadata"] = json.dumps(claim.__dict__)
+        lines = [json.dumps({"commitInfo": {"operation": "WRITE", **info}}), json.dumps({"add": {"path": "part-0"}})]
+        (self.log / f"{version:020d}.json").write_text("\n".join(lines) + "\n")
+        return version
+
+    def claim(self, owner: str) -> DeltaFence:
+        token = self.commit(claim_of(owner))
+        return DeltaFence(FencingLog(str(self.path)), token, owner, "shop")
+
+    def forget(self, *versions: int) -> None:
+        for version in versions:
+            (self.log / f"{version:020d}.json").unlink()
+
+    def checkpoint(self, version: int) -> None:
+        (self.log / f"{version:020d}.checkpoint.parquet").write_text("")
+
+
+def claim_of(owner: str) -> Claim:
+    return Claim(owner, "shop", f"host-{owner}", 17, "2026-01-01 00:00:00+00:00")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Table(tmp_path)
+
+
+def assert_fenced(fence: DeltaFence) -> str:
+    with pytest.raises(FencedError) as caught:
+        fence.check()
+    return str(caught.value)
+
+
+def test_the_only_driver_is_not_fenced(table: Table) -> None:
+    fence = table.claim("a")
+    fence.check()
+    fence.check()
+    assert fence.token == 0
+
+
+def test_the_loser_is_told_who_has_won_and_since_when(table: Table) -> None:
+    old = table.claim("a")
+    new = table.claim("b")
+    message = assert_fenced(old)
+    assert "the driver of process 17 on host-b (since 2026-01-01 00:00:00+00:00) has taken over" in message
+    assert "its fencing token is 1, that of this driver 0" in message
+    assert f"[job 'shop', directory {table.path.parent}]" in message
+    new.check()
+    assert old.token < new.token
+
+
+def test_of_several_newer_drivers_the_last_one_is_named(table: Table) -> None:
+    old = table.claim("a")
+    table.claim("b")
+    table.commit(operation="OPTIMIZE")
+    table.claim("c")
+    table.commit(operation="OPTIMIZE")
+    assert "on host-c" in assert_fenced(old)
+
+
+def test_in_whatever_order_drivers_claim_and_look_one_is_left_and_it_is_the_newest(tmp_path: Path) -> None:
+    for seed in range(200):
+        dice = random.Random(seed)
+        table = Table(tmp_path / str(seed))
+        fences: list[DeltaFence] = []
+        alive: set[int] = set()
+        while len(fences) < 4 or dice.random() < 0.8:
+            if len(fences) < 4 and dice.random() < 0.4:
+                fences.append(table.claim(str(len(fences))))
+                alive.add(len(fences) - 1)
+                continue
+            for number in dice.sample(sorted(alive), min(len(alive), 1)):
+                try:
+                    fences[number].check()
+                except FencedError:
+                    alive.discard(number)
+                else:
+                    assert number == len(fences) - 1, "only the newest passes"
+        for number in alive - {len(fences) - 1}:
+            assert_fenced(fences[number])
+        fences[-1].check()
+
+
+def test_commits_that_are_no_claims_fence_nobody(table: Table) -> None:
+    fence = table.claim("a")
+    table.commit(operation="OPTIMIZE")
+    table.commit(operation="VACUUM START", userMetadata="nightly")
+    fence.check()
+    fence.check()
+    table.claim("b")
+    assert_fenced(fence)
+
+
+def test_a_driver_that_was_paused_until_the_log_was_cleaned_is_fenced(table: Table) -> None:
+    fence = table.claim("a")
+    for owner in "bcd":
+        table.claim(owner)
+    table.checkpoint(2)
+    table.forget(0, 1)
+    assert "on host-d" in assert_fenced(fence)
+
+
+def test_a_driver_that_finds_only_a_checkpoint_of_later_versions_is_fenced(table: Table) -> None:
+    fence = table.claim("a")
+    for owner in "bc":
+        table.claim(owner)
+    table.checkpoint(2)
+    table.forget(0, 1, 2)
+    assert "another driver has taken over" in assert_fenced(fence)
+
+
+def test_the_newest_driver_survives_a_cleaned_log(table: Table) -> None:
+    table.claim("a")
+    fence = table.claim("b")
+    table.checkpoint(1)
+    table.forget(0, 1)
+    fence.check()
+    (table.log / f"{2:020d}.json").write_text(
+        json.dumps({"commitInfo": {"userMetadata": json.dumps(claim_of("c").__dict__)}}) + "\n"
+    )
+    assert "on host-c" in assert_fenced(fence)
+
+
+def test_a_table_that_is_gone_or_put_back_stops_the_driver_and_is_named(table: Table) -> None:
+    table.claim("a")
+    fence = table.claim("b")
+    table.forget(1)
+    with pytest.raises(OperationError, match="has lost this driver's claim") as caught:
+        fence.check()
+    assert not isinstance(caught.value, FencedError)
+    shutil.rmtree(table.path)
+    with pytest.raises(OperationError, match="has lost this driver's claim"):
+        fence.check()
+
+
+def test_a_fence_works_in_another_process(table: Table) -> None:
+    fence = pickle.loads(pickle.dumps(table.claim("a")))
+    fence.check()
+    table.claim("b")
+    assert_fenced(fence)
+
+
+def test_a_check_reads_no_file_and_lists_nothing(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    for owner in "abcdefghijkl":
+        fence = table.claim(owner)
+    monkeypatch.setattr(FencingLog, "versions", None)
+    monkeypatch.setattr(FencingLog, "claim", None)
+    fence.check()
+
+
+def test_the_last_claim_can_be_looked_up(table: Table, tmp_path: Path) -> None:
+    assert last_claim(str(tmp_path)) is None
+    table.claim("a")
+    table.claim("b")
+    table.commit(operation="OPTIMIZE")
+    assert last_claim(str(tmp_path)) == (1, claim_of("b"))
+
+
+def test_two_that_create_the_table_at_once_both_get_a_version(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def append(spark: Any, path: str, mine: Claim) -> None:
+        tried.append(mine.owner)
+        if len(tried) == 1:
+            table.claim("other")
+            raise RuntimeError("[DELTA_CONCURRENT_WRITE] io.delta.exceptions.ConcurrentWriteException")
+        table.commit(mine)
+
+    monkeypatch.setattr(fencing, "_append", append)
+    fence = fencing.claim(None, str(table.path.parent), claim_of("mine"))
+    assert (fence.token, tried) == (1, ["mine", "mine"])
+
+
+def test_who_is_overtaken_while_he_claims_notices_at_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    def append(spark: Any, path: str, mine: Claim) -> None:
+        table.commit(mine)
+        table.claim("quicker")
+
+    monkeypatch.setattr(fencing, "_append", append)
+    with pytest.raises(FencedError, match="on host-quicker"):
+        fencing.claim(None, str(table.path.parent), claim_of("mine"))
