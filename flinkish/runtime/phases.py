@@ -1,4 +1,4 @@
-"""The named steps of an epoch, of a savepoint and of a restore, and the one hook they all pass through.
+"""The named steps of an epoch, a savepoint, a restore, a drain and a fallback, and the one hook they all pass through.
 
 Tests fail, kill or pause the process at any phase: ``FLINKISH_FAULT`` holds an import path ``module:function`` that is
 called with (phase, details) in every process of the job. A test fails if a phase has no such case.
@@ -27,11 +27,17 @@ class Phase(Enum):
     SINK_COMMITTED = "sink committed"
     METADATA_COMMITTED = "metadata committed"
     CLEANED_UP = "cleaned up"
+    CHECKPOINT_READ = "checkpoint read"
+    CHECKPOINT_WRITTEN = "checkpoint written"
+    CHECKPOINT_COMPLETED = "checkpoint completed"
     SAVEPOINT_READ = "savepoint read"
     SAVEPOINT_WRITTEN = "savepoint written"
     SAVEPOINT_COMPLETED = "savepoint completed"
     RESTORE_PREPARED = "restore prepared"
     RESTORE_APPLIED = "restore applied"
+    DRAIN_BEGUN = "drain begun"
+    DRAIN_PREPARED = "drain prepared"
+    DRAIN_DONE = "drain done"
 
 
 Hook = Callable[[Phase, dict[str, Any]], None]

@@ -41,6 +41,11 @@ class DrainAttempt(QueryAttempt):
         drained = replace(plan, sources={}, base=options)
         super().__init__(spark, drained, settings, directory, observer, threading.Event())
 
+    @property
+    def savepoint_directory(self) -> str | None:
+        """Where the final savepoint goes; None: where the job's savepoints go."""
+        return self._marker.savepoint_directory
+
     def before_epoch(self, epoch: int) -> None:
         """The drain has one epoch only."""
         if epoch > self._marker.drain_epoch:
@@ -76,7 +81,7 @@ def _move(spark: Any, job: JobDescriptor, directory: JobDirectory, marker: Drain
     """The drain's query becomes the job's: its state is the one after the last ordinary epoch."""
     if has_moved(directory):
         return
-    query = marker.query
+    query = directory.query_location()
     try:
         deployment = deploy(job, partitions_of(job))
         batch = marker.epoch - query.first_epoch

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 from dataclasses import asdict, dataclass
 
-from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
+from flinkish.jobmanager.directory.job_directory import JobDirectory
 
 _FILE = "drain.json"
 
@@ -23,9 +23,6 @@ class DrainMarker:
 
     #: the last ordinary epoch
     epoch: int
-    #: the query that ran it
-    query_path: str
-    query_first_epoch: int
     #: source uid -> where it stood after that epoch
     positions: dict[str, str]
     #: where the final savepoint goes; None: where the job's savepoints go
@@ -37,11 +34,6 @@ class DrainMarker:
     def drain_epoch(self) -> int:
         """The epoch in which event time ends."""
         return self.epoch + 1
-
-    @property
-    def query(self) -> QueryLocation:
-        """The query whose state is drained."""
-        return QueryLocation(self.query_path, self.query_first_epoch)
 
     def write(self, directory: JobDirectory) -> None:
         """From now on the job is being drained."""
@@ -64,4 +56,5 @@ def state_rows(directory: JobDirectory) -> str:
 
 def has_moved(directory: JobDirectory) -> bool:
     """Whether the state is there and the drain's query is the job's."""
-    return posixpath.basename(directory.query_location().path) == QUERY_NAME
+    # a newer driver may have renamed it
+    return posixpath.basename(directory.query_location().path).startswith(QUERY_NAME)

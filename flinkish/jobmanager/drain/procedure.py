@@ -1,0 +1,38 @@
+"""The steps around a drain's epoch: it begins behind the last ordinary epoch and ends with the final savepoint.
+
+    stop -> last ordinary epoch E committed, query ended
+         -> drain.json                   from here on it can only be drained
+         -> drain-state/, the job's query is spark-drain      (`drain.attempt`)
+         -> epoch E + 1: every source ends, windows and timers fire, sinks commit
+         -> savepoint of E + 1, with the positions of E
+         -> finished.json
+
+A driver that dies leaves a directory in which the next one ends the drain from the step that was reached.
+"""
+
+from __future__ import annotations
+
+from flinkish.errors import SavepointError
+from flinkish.jobmanager.attempt.query_attempt import QueryAttempt
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.drain.marker import DrainMarker
+from flinkish.runtime.phases import Phase, passed
+
+
+def begin_drain(attempt: QueryAttempt, directory: JobDirectory, savepoint_directory: str | None) -> DrainMarker:
+    """Write down that the job, which has stopped, is to be drained.
+
+    Raises:
+        SavepointError: there is no epoch at whose end everything stands.
+    """
+    epoch = attempt.committed_epoch()
+    if epoch is None:
+        raise SavepointError(
+            "the job cannot be drained: no epoch has been committed yet",
+            where=f"job '{attempt.job.name}'",
+            hint="start the job again and try it after its first epoch",
+        )
+    marker = DrainMarker(epoch, attempt.positions(epoch), savepoint_directory, attempt.job.levels)
+    marker.write(directory)
+    passed(Phase.DRAIN_BEGUN, epoch=epoch)
+    return marker
