@@ -7,7 +7,7 @@ numbered from 1 in the order in which they were written, so that the same progra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,8 @@ class Program:
     def __init__(self) -> None:
         self._roots: list[StreamNode] = []
         self._count = 0
+        #: (uid, state name) -> function
+        self.migrations: dict[tuple[str, str], Callable[[Any], Any]] = {}
 
     def add(
         self,
@@ -46,6 +48,7 @@ class Program:
     def clear(self) -> None:
         """Begin the next job. Streams made so far can still be built upon."""
         self._roots.clear()
+        self.migrations.clear()
 
     def stream_graph(self, configuration: Configuration, default_parallelism: int) -> StreamGraph:
         """A copy of the operators, ready to be submitted.
@@ -58,6 +61,7 @@ class Program:
             configuration.get(core.MAX_PARALLELISM),
             generate_uids=configuration.get(core.AUTO_GENERATE_UIDS),
         )
+        graph.migrations.update(self.migrations)
         copies: dict[int, StreamNode] = {}
         for node in sorted(_with_upstream(self._roots), key=lambda node: node.id):
             taps = [[replace(tap, node=copies[tap.node.id]) for tap in taps] for taps in node.taps]

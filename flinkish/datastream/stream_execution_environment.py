@@ -7,7 +7,7 @@ program gives; every setter writes into it, and keys that nobody knows are refus
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.config_file import load_yaml
@@ -173,6 +173,22 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return [
             path.strip() for path in (self._configuration.get(python_options.FILES) or "").split(",") if path.strip()
         ]
+
+    def register_state_migration(self, uid: str, state_name: str, function: Callable[[Any], Any]) -> None:
+        """Change each value of a state while it is restored from a savepoint, e.g. when its type has changed. Not in
+        PyFlink.
+
+        ``function``: old value -> new value. Of list state: old list -> new list; of map state it gets, and gives, the
+        value of each map key; of aggregating state the accumulator. It must give the same for the same value, and has
+        no effect when nothing is restored.
+
+        Example::
+
+            env.register_state_migration("counts", "n", lambda n: (n, 0))
+        """
+        if not callable(function):
+            raise TypeError(f"the migration is {function!r}; expected a function")
+        self._program.migrations[(uid, state_name)] = function
 
     # --- the inside ---------------------------------------------------------------------------------------------
 

@@ -8,8 +8,9 @@ stage. Sinks are the ends of chains; their committing halves are numbered apart.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from flinkish.core.source import DataFrameSource, GeneratedSource, RecordDecoder, Source
 from flinkish.errors import ProgramError
@@ -90,6 +91,10 @@ class JobGraphGenerator:
     def sources(self) -> dict[int, Source]:
         """Vertex -> the source as the program has it (what travels to workers may be only its decoder)."""
         return {self._vertex_ids[chain[0].id]: chain[0].source for chain in self._chains if chain[0].source is not None}
+
+    def migrations(self) -> dict[tuple[str, str], Callable[[Any], Any]]:
+        """(uid, state name) -> what becomes of each of its values when it is restored from a savepoint."""
+        return dict(self._graph.migrations)
 
     # ------------------------------------------------------------------ analysis
 

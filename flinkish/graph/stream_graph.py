@@ -111,6 +111,8 @@ class StreamGraph:
         self.default_max_parallelism = default_max_parallelism
         self.generate_uids = generate_uids
         self.nodes: list[StreamNode] = []
+        #: (uid, state name) -> what becomes of each of its values when it is restored from a savepoint
+        self.migrations: dict[tuple[str, str], Callable[[Any], Any]] = {}
 
     def add(self, node: StreamNode) -> StreamNode:
         """Another operator."""

@@ -63,7 +63,9 @@ def build_plan(
         inputs.append(control_rows(spark, deployment, options.end_of_input, options.drain))
     if options.restore_rows is not None:
         # the whole directory is one file source: taken in by the first epoch, never again
-        inputs.append(spark.readStream.schema(ROW_SCHEMA).parquet(options.restore_rows))
+        rows = spark.readStream.schema(ROW_SCHEMA).parquet(options.restore_rows)
+        # those without a channel tell of the savepoint, not to the job
+        inputs.append(rows.where("vertex >= 0"))
     if not inputs:
         raise InternalError("a job without sources", hint="please report this")
     frame = reduce(lambda left, right: left.unionByName(right), inputs)

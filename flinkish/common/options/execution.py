@@ -65,6 +65,16 @@ STATE_RECOVERY_IGNORE_UNCLAIMED_STATE: ConfigOption[bool] = (
     .with_deprecated_keys("execution.savepoint.ignore-unclaimed-state")
 )
 
+STATE_RECOVERY_DRY_RUN: ConfigOption[bool] = (
+    ConfigOptions.key("execution.state-recovery.dry-run")
+    .boolean_type()
+    .default_value(False)
+    .with_description(
+        "Print what a start from the savepoint would take over, and end: with exit code 0 if all of it, else 1. "
+        "Not in Flink."
+    )
+)
+
 STATE_RECOVERY_FROM_LOCAL: ConfigOption[bool] = (
     ConfigOptions.key("execution.state-recovery.from-local")
     .boolean_type()

@@ -10,7 +10,7 @@ from flinkish.common.job_id import JobID
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.savepoints.restore import prepare_restore, restored_watermarks
+from flinkish.jobmanager.savepoints.restore import RestoredProgram, prepare_restore, restored_watermarks
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.spark.addressing import partitions_of
 
@@ -36,7 +36,8 @@ class Preparation:
         attempts = directory.read("attempts.json") or {"attempts": 0}
         directory.write("attempts.json", {"attempts": attempts["attempts"] + 1})
         job = replace(job, attempt=attempts["attempts"])
-        base = prepare_restore(self._spark, job, sources, self._settings, directory, first_run)
+        program = RestoredProgram(job, sources, self._generator.migrations())
+        base = prepare_restore(self._spark, program, self._settings, directory, first_run)
         # only now: a start that fails while it restores is a first run again when it is repeated
         directory.remember_structure(job, partitions_of(job))
         job = replace(job, restored_watermarks=restored_watermarks(job, directory))

@@ -35,14 +35,23 @@ class TableVersion:
     version: int | None = None
 
 
+@dataclass(frozen=True, order=True)
+class StateContents:
+    """What the table holds of one state; ``digest``: the sum of its rows' hashes, whatever their order."""
+
+    uid: str
+    state: str
+    kind: str
+    rows: int
+    digest: str = ""
+
+
 @dataclass(frozen=True)
 class TableContents:
-    """What the table held when it was written, to tell damage from edits: Delta's version of it then, and rows and
-    digests (sums of row hashes) by ``uid/state``."""
+    """What the table held when it was written, in Delta's version of it then: to tell damage from edits."""
 
     version: int
-    rows: dict[str, int]
-    digests: dict[str, int]
+    states: tuple[StateContents, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,12 +156,15 @@ def _damaged(what: str, path: str) -> SavepointError:
 
 def _manifest(content: dict[str, Any]) -> Manifest:
     contents = content["contents"]
+    if contents is not None:
+        states = tuple(StateContents(**state) for state in contents["states"])
+        contents = TableContents(contents["version"], states)
     return Manifest(
         **{
             **content,
             "operators": tuple(content["operators"]),
             "states": tuple(DeclaredState.from_json(state) for state in content["states"]),
             "state": TableVersion(**content["state"]),
-            "contents": None if contents is None else TableContents(**contents),
+            "contents": contents,
         }
     )

@@ -1,120 +1,172 @@
-"""Starts a job from a savepoint: its rows, re-hashed for the new parallelism, become buffers that the first epoch takes
-in before any data; its sources begin where they stood."""
+"""Starts a job from a savepoint or checkpoint: its rows, re-hashed for the new parallelism, become buffers that the
+first epoch takes in before any data; its sources begin where they stood.
+
+Rule: either everything is compatible and taken over, or the job is refused with the whole report and its directory is
+as it was. A directory that a job has begun in goes on from its own state, whatever savepoint it began with.
+"""
 
 from __future__ import annotations
 
-import pickle
-from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
-from flinkish.core.source import DataFrameSource, Source
+from flinkish.core.source import DataFrameSource, GeneratedSource, Source
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.attempt.query_inputs import first_ticks
+from flinkish.jobmanager.directory.files import absolute, delete_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport, ProgramOutline, compare
 from flinkish.jobmanager.savepoints.manifest import Manifest, read_manifest
+from flinkish.jobmanager.savepoints.program_states import find_program_states, with_changes
+from flinkish.jobmanager.savepoints.restore_rows import Migrations, RowsToBuffers, looked_at, written_to
+from flinkish.jobmanager.savepoints.state_catalog import read_states, write_states
+from flinkish.jobmanager.savepoints.state_table import (
+    check_contents,
+    check_unique,
+    count_states,
+    is_edited,
+    open_table,
+    reading,
+)
+from flinkish.jobmanager.savepoints.uids import stateful_without_uid
 from flinkish.jobmanager.settings import DriverSettings
-from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.key_groups import key_group_of
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.state.body_codec import StateRow
-from flinkish.runtime.state.restore import OPERATOR_STATE_KIND
-from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow, from_savepoint_row, from_text
-from flinkish.runtime.task import Row
-from flinkish.spark.addressing import AddressBook, partitions_of
-from flinkish.spark.failures import translate
+from flinkish.runtime.state.savepoint_rows import WATERMARK, from_text
+from flinkish.spark.addressing import partitions_of
 from flinkish.spark.plan import PlanOptions
-from flinkish.spark.rows import ROW_SCHEMA, to_arrow
-from flinkish.spark.worker import Deployment, deploy, failures_marked
+from flinkish.spark.worker import deploy
 
-_BATCH_ROWS = 20_000
+_FILE = "restored.json"
 
 
 @dataclass(frozen=True)
-class RowsToBuffers:
-    """Rows of a savepoint -> STATE buffers for the channels of the new job."""
+class RestoredProgram:
+    """What is to be started from a savepoint."""
 
-    deployment: Deployment
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One partition of the savepoint's table."""
-        with failures_marked():
-            job = self.deployment.job()
-            book = AddressBook(job, self.deployment.partitions)
-            for batch in batches:
-                yield from to_arrow(self._buffers(job, batch), book, 1)
-
-    def _buffers(self, job: JobDescriptor, batch: pa.RecordBatch) -> Iterator[Row]:
-        by_channel: dict[tuple[int, int], list[tuple[str, StateRow]]] = defaultdict(list)
-        places = _places(job)
-        for values in zip(*(column.to_pylist() for column in batch.columns)):
-            saved = SavepointRow(*values)
-            if saved.kind == WATERMARK or saved.uid not in places:
-                continue
-            uid, row = from_savepoint_row(saved)
-            by_channel[_channel(job, places[uid], row)].append((uid, row))
-        for (vertex, channel), rows in by_channel.items():
-            for start in range(0, len(rows), _BATCH_ROWS):
-                payload = pickle.dumps(rows[start : start + _BATCH_ROWS], protocol=5)
-                header = BufferHeader(BufferKind.STATE, vertex, channel, 0, "", 0, 0, len(rows))
-                yield vertex, channel, encode(header, payload)
-
-
-def _places(job: JobDescriptor) -> dict[str, int]:
-    """Operator uid -> vertex."""
-    return {d.uid: vertex.id for vertex in job.vertices if vertex.level > 0 for d in vertex.operators}
-
-
-def _channel(job: JobDescriptor, vertex_id: int, row: StateRow) -> tuple[int, int]:
-    vertex = job.vertex(vertex_id)
-    if row.kind == OPERATOR_STATE_KIND:
-        subtask = int(row.key) % vertex.parallelism
-        return vertex_id, (vertex.max_parallelism + subtask) if vertex.keyed else subtask
-    return vertex_id, key_group_of(row.key, vertex.max_parallelism)
+    job: JobDescriptor
+    sources: dict[int, Source]
+    migrations: Migrations = field(default_factory=dict)
 
 
 def prepare_restore(
-    spark: Any,
-    job: JobDescriptor,
-    sources: dict[int, Source],
-    settings: DriverSettings,
-    directory: JobDirectory,
-    first_run: bool,
+    spark: Any, program: RestoredProgram, settings: DriverSettings, directory: JobDirectory, first_run: bool
 ) -> PlanOptions:
-    """What the query must know of the savepoint. A directory that a job has begun in goes on from its own state."""
-    remembered = directory.read("restored.json")
-    if remembered is not None:
-        return _options(job, sources, directory, remembered)
-    if settings.savepoint is None or not first_run:
-        return PlanOptions()
-    manifest = read_manifest(settings.savepoint)
-    where = f"job '{job.name}', savepoint {settings.savepoint}"
-    table = _open(spark, manifest, settings.savepoint, where)
-    _check_operators(job, table, settings, where)
-    deployment = deploy(job, partitions_of(job))
-    try:
-        rows = table.mapInArrow(RowsToBuffers(deployment), ROW_SCHEMA)
-        rows.coalesce(4).write.mode("overwrite").parquet(directory.restore_rows)
-    except Exception as error:
-        raise translate(error, where) from error
-    passed(Phase.RESTORE_PREPARED, savepoint=settings.savepoint)
+    """What the query must know of the savepoint that the job begins, or began, with."""
+    remembered = directory.read(_FILE)
+    if not first_run:
+        _check_same_savepoint(program.job, settings, directory, remembered)
+    elif settings.savepoint is not None:
+        # also when an earlier start got no further than this: perhaps with another parallelism
+        remembered = _restore(spark, program, settings, settings.savepoint, directory)
+    elif settings.savepoint is None and remembered is not None:
+        directory.delete(_FILE)
+        remembered = None
+    return PlanOptions() if remembered is None else _options(program, directory, remembered)
+
+
+def _check_same_savepoint(
+    job: JobDescriptor, settings: DriverSettings, directory: JobDirectory, remembered: dict[str, Any] | None
+) -> None:
+    """The same command line again is a restart. Another savepoint cannot be meant."""
+    began_with = None if remembered is None else str(remembered["savepoint"])
+    if settings.savepoint is None or settings.savepoint == began_with:
+        return
+    beginning = "without a savepoint" if began_with is None else f"with the savepoint {began_with}"
+    raise SavepointError(
+        f"the job in this directory has begun {beginning} and has state of its own by now: it cannot be started "
+        f"from {settings.savepoint}",
+        where=f"job '{job.name}', directory {directory.path}",
+        expected="a new job directory for each start from a savepoint",
+        hint="name another flinkish.job.dir, or leave out -s / --fromSavepoint to go on from the job's own state",
+    )
+
+
+def _restore(
+    spark: Any, program: RestoredProgram, settings: DriverSettings, savepoint: str, directory: JobDirectory
+) -> dict[str, Any]:
+    manifest = read_manifest(savepoint)
+    report, watermarks = _take_over(spark, program, settings, savepoint, manifest, directory.restore_rows)
+    if not report.compatible:
+        delete_directory(directory.restore_rows)
+        raise _incompatible(report, program.job)
+    passed(Phase.RESTORE_PREPARED, savepoint=savepoint)
+    uids = {descriptor.uid for vertex in program.job.vertices for descriptor in vertex.operators}
+    known = {(state.uid, state.name): state for state in (*manifest.states, *read_states(directory))}
+    write_states(directory, tuple(state for state in known.values() if state.uid in uids))
     remembered = {
-        "savepoint": settings.savepoint,
+        "savepoint": savepoint,
+        "path": absolute(savepoint),
+        "claim_mode": settings.claim_mode,
         "sources": manifest.sources,
-        "watermarks": _watermarks(table),
+        "watermarks": {**manifest.watermarks, **watermarks},
     }
-    directory.write("restored.json", remembered)
-    passed(Phase.RESTORE_APPLIED, savepoint=settings.savepoint)
-    return _options(job, sources, directory, remembered)
+    directory.write(_FILE, remembered)
+    passed(Phase.RESTORE_APPLIED, savepoint=savepoint)
+    return remembered
 
 
-def _options(
-    job: JobDescriptor, sources: dict[int, Source], directory: JobDirectory, remembered: dict[str, Any]
-) -> PlanOptions:
+def _take_over(
+    spark: Any,
+    program: RestoredProgram,
+    settings: DriverSettings,
+    savepoint: str,
+    manifest: Manifest,
+    target: str | None,
+) -> tuple[CompatibilityReport, dict[str, int]]:
+    """Compare, and write the rows for the first epoch below ``target``, if one is given; the watermarks of vertices."""
+    job = program.job
+    where = f"job '{job.name}', savepoint {absolute(savepoint)}"
+    deployment = deploy(job, partitions_of(job))
+    states = with_changes(find_program_states(spark, deployment), manifest.states)
+    with reading(spark, where):
+        edited = is_edited(manifest, savepoint)
+        table = open_table(spark, manifest, savepoint)
+        if edited or manifest.contents is None:
+            check_unique(table, where)
+        else:
+            check_contents(manifest, savepoint, count_states(table))
+        as_written = manifest.epoch is not None and not edited
+        convert = RowsToBuffers(deployment, states, program.migrations, not as_written, target is not None)
+        found = looked_at(table, convert) if target is None else written_to(target, spark, table, convert)
+        watermarks = _watermarks(table)
+    outline = outline_of(program)
+    allowed = settings.ignore_unclaimed_state
+    return compare(savepoint, edited, found, manifest.sources, outline, states, allowed), watermarks
+
+
+def compatibility_of(
+    spark: Any, program: RestoredProgram, settings: DriverSettings, savepoint: str
+) -> CompatibilityReport:
+    """What a start from the savepoint would take over; nothing is written."""
+    return _take_over(spark, program, settings, savepoint, read_manifest(savepoint), None)[0]
+
+
+def outline_of(program: RestoredProgram) -> ProgramOutline:
+    """The uids of a program."""
+    job = program.job
+    positioned = (DataFrameSource, GeneratedSource)
+    return ProgramOutline(
+        job.name,
+        frozenset(descriptor.uid for vertex in job.vertices for descriptor in vertex.operators),
+        frozenset(
+            job.vertex(vertex).head.uid for vertex, source in program.sources.items() if isinstance(source, positioned)
+        ),
+        stateful_without_uid(job),
+    )
+
+
+def _incompatible(report: CompatibilityReport, job: JobDescriptor) -> SavepointError:
+    return SavepointError(
+        "; ".join(report.problems),
+        where=f"job '{job.name}', savepoint {report.savepoint}",
+        expected="a program that can take in all of the savepoint",
+        hint="; ".join(report.hints) + "\n\n" + report.text(),
+    )
+
+
+def _options(program: RestoredProgram, directory: JobDirectory, remembered: dict[str, Any]) -> PlanOptions:
+    job, sources = program.job, program.sources
     offsets = {
         vertex.id: remembered["sources"][vertex.head.uid]
         for vertex in job.vertices
@@ -135,33 +187,5 @@ def _watermarks(table: Any) -> dict[str, int]:
 
 def restored_watermarks(job: JobDescriptor, directory: JobDirectory) -> dict[int, int]:
     """Vertex -> the watermark that its channels begin with, in a directory that began with a savepoint."""
-    watermarks = (directory.read("restored.json") or {}).get("watermarks", {})
+    watermarks = (directory.read(_FILE) or {}).get("watermarks", {})
     return {vertex.id: watermarks[vertex.head.uid] for vertex in job.vertices if vertex.head.uid in watermarks}
-
-
-def _open(spark: Any, manifest: Manifest, savepoint: str, where: str) -> Any:
-    reader = spark.read.format("delta")
-    if manifest.state.version is not None:
-        reader = reader.option("versionAsOf", manifest.state.version)
-    try:
-        table = reader.load(manifest.table_path(savepoint))
-        return table.select(*SavepointRow._fields)
-    except Exception as error:
-        raise SavepointError(
-            f"the state of the savepoint cannot be read: {translate(error, where).what}",
-            where=where,
-            expected="a Delta table with the columns " + ", ".join(SavepointRow._fields),
-        ) from error
-
-
-def _check_operators(job: JobDescriptor, table: Any, settings: DriverSettings, where: str) -> None:
-    uids = {row["uid"] for row in table.select("uid").distinct().collect()}
-    unknown = sorted(uids - set(_places(job)))
-    if unknown and not settings.ignore_unclaimed_state:
-        raise SavepointError(
-            f"the savepoint holds state of operators that the program does not have: {', '.join(unknown)}",
-            where=where,
-            expected="an operator with that uid",
-            hint="give the operator its old uid, or allow the state to be dropped "
-            "(execution.state-recovery.ignore-unclaimed-state: true)",
-        )

@@ -5,14 +5,20 @@ from __future__ import annotations
 import posixpath
 import time
 import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.files import absolute
 from flinkish.jobmanager.savepoints.manifest import Manifest, write_manifest
-from flinkish.jobmanager.spark_run import SparkRun
+from flinkish.jobmanager.savepoints.state_catalog import read_states
+from flinkish.jobmanager.savepoints.state_table import written_contents
 from flinkish.runtime.phases import Phase, passed
 from flinkish.spark.failures import translate
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, ChannelKinds, read_state
+
+if TYPE_CHECKING:
+    from flinkish.jobmanager.spark_run import SparkRun
 
 
 def state_table(savepoint: str) -> str:
@@ -41,9 +47,11 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
         passed(Phase.SAVEPOINT_READ, epoch=epoch)
         rows.write.format("delta").save(state_table(path))
         passed(Phase.SAVEPOINT_WRITTEN, epoch=epoch)
+        contents = written_contents(run.spark, state_table(path))
     except Exception as error:
         raise translate(error, where) from error
-    write_manifest(path, _manifest(run, epoch, positions))
+    manifest = replace(_manifest(run, epoch, positions), contents=contents, states=read_states(run.directory))
+    write_manifest(path, manifest)
     passed(Phase.SAVEPOINT_COMPLETED, epoch=epoch)
     return path
 

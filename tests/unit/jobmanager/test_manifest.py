@@ -11,6 +11,7 @@ from flinkish.jobmanager.directory.files import joined
 from flinkish.jobmanager.savepoints.manifest import (
     MANIFEST,
     Manifest,
+    StateContents,
     TableContents,
     TableVersion,
     read_manifest,
@@ -28,7 +29,7 @@ FULL = Manifest(
     watermarks={"counts": -5},
     states=(DeclaredState("counts", "n", "value", "BIGINT", None, "STRING"),),
     state=TableVersion("../state", 42),
-    contents=TableContents(42, {"counts/n": 2}, {"counts/n": 2**70}),
+    contents=TableContents(42, (StateContents("counts", "n", "value", 2, str(-(2**70))),)),
 )
 
 

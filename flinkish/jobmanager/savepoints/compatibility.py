@@ -1,0 +1,193 @@
+"""What would become of each state of a savepoint if a program were started from it. Pure: values in, a report out.
+
+Per operator uid and state name:
+
+    RESTORED      the program takes it in
+    NEW           the program asks for it, the savepoint has none: it begins empty
+    DROPPED       the operator with that uid is gone; only if dropping is allowed
+    INCOMPATIBLE  another kind, rows that are no values, or values that the declared type cannot hold
+    UNKNOWN       restored; whether its type fits shows when the job runs, since the operator could not be opened
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from flinkish.runtime.state.body_codec import TIMERS_PREFIX
+from flinkish.runtime.state.savepoint_rows import WATERMARK
+from flinkish.runtime.state.stored_values import ProgramStates, StoredState
+
+#: Name under which the position of a source is shown.
+POSITION = "(position)"
+
+
+class StateStatus(Enum):
+    """See the module."""
+
+    RESTORED = "restored"
+    NEW = "new"
+    DROPPED = "dropped"
+    INCOMPATIBLE = "incompatible"
+    UNKNOWN = "unknown until run"
+
+
+@dataclass(frozen=True)
+class StateCompatibility:
+    """One state of one operator. ``rows``: in the savepoint."""
+
+    uid: str
+    state: str
+    kind: str
+    status: StateStatus
+    rows: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class CompatibilityReport:
+    """A savepoint and a program, compared. ``edited``: somebody has changed the savepoint's table."""
+
+    savepoint: str
+    job_name: str
+    edited: bool
+    states: tuple[StateCompatibility, ...]
+    #: stateful operators of the program whose uid was made up
+    without_uid: tuple[str, ...] = ()
+    #: whether state of operators that are gone may be dropped
+    allow_non_restored_state: bool = False
+
+    def of(self, status: StateStatus) -> tuple[StateCompatibility, ...]:
+        """The states with that status."""
+        return tuple(state for state in self.states if state.status is status)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why the program cannot be started from the savepoint; empty: it can."""
+        found = []
+        if self.without_uid:
+            found.append("stateful operators of the program have no uid: " + ", ".join(self.without_uid))
+        dropped = sorted({state.uid for state in self.of(StateStatus.DROPPED)})
+        if dropped and not self.allow_non_restored_state:
+            found.append(f"the savepoint holds state of operators that the program does not have: {', '.join(dropped)}")
+        for state in self.of(StateStatus.INCOMPATIBLE):
+            found.append(f"uid {state.uid}, state {state.state}: {state.reason}")
+        return tuple(found)
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What to do about the problems."""
+        found = []
+        if self.without_uid:
+            found.append("give each of them the uid(...) that it has in the savepoint, or a new one")
+        if self.of(StateStatus.DROPPED) and not self.allow_non_restored_state:
+            found.append(
+                "give the operator its old uid, or allow the state to be dropped (-n / --allowNonRestoredState, "
+                "execution.state-recovery.ignore-unclaimed-state: true)"
+            )
+        if self.of(StateStatus.INCOMPATIBLE):
+            found.append(
+                "declare the state as it was, change its values with env.register_state_migration(uid, state, "
+                "function), mend the rows in the savepoint's table, or give the new state a name of its own"
+            )
+        return tuple(found)
+
+    @property
+    def compatible(self) -> bool:
+        """Whether the program can be started from the savepoint."""
+        return not self.problems
+
+    def text(self) -> str:
+        """The report for people."""
+        verdict = "compatible" if self.compatible else "NOT compatible"
+        edited = ", edited" if self.edited else ""
+        lines = [f"savepoint {self.savepoint}{edited}", f"job '{self.job_name}': {verdict}"]
+        header = ("uid", "state", "kind", "rows", "status")
+        rows = [(s.uid, s.state, s.kind, str(s.rows), s.status.value) for s in self.states]
+        widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+        for row, reason in zip([header, *rows], ["", *(state.reason for state in self.states)]):
+            cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths))
+            lines.append(f"  {cells}  {reason}".rstrip())
+        lines += [f"problem: {problem}" for problem in self.problems]
+        lines += [f"to do: {hint}" for hint in self.hints]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class ProgramOutline:
+    """The uids of a program: of operators, of sources that have positions, and what its stateful operators lack."""
+
+    job_name: str
+    operators: frozenset[str]
+    sources: frozenset[str]
+    without_uid: tuple[str, ...] = ()
+
+
+def compare(
+    savepoint: str,
+    edited: bool,
+    stored: Iterable[StoredState],
+    positions: Iterable[str],
+    outline: ProgramOutline,
+    program: ProgramStates,
+    allow_non_restored_state: bool,
+) -> CompatibilityReport:
+    """The report. ``stored``: what the rows were found to be; ``positions``: uids of the savepoint's sources."""
+    states = [_compare_state(state, outline, program) for state in stored if state.state != WATERMARK]
+    states += _new_states(states, program)
+    states += _compare_sources(frozenset(positions), outline)
+    return CompatibilityReport(
+        savepoint,
+        outline.job_name,
+        edited,
+        tuple(sorted(states, key=lambda state: (state.uid, state.state))),
+        outline.without_uid,
+        allow_non_restored_state,
+    )
+
+
+def _compare_state(stored: StoredState, outline: ProgramOutline, program: ProgramStates) -> StateCompatibility:
+    def result(status: StateStatus, reason: str = "") -> StateCompatibility:
+        return StateCompatibility(stored.uid, stored.state, stored.kind, status, stored.rows, reason)
+
+    if stored.uid not in outline.operators:
+        return result(StateStatus.DROPPED, "the program has no operator with that uid")
+    wanted = program.of(stored.uid, stored.state)
+    if wanted is not None and wanted.kind != stored.kind:
+        return result(StateStatus.INCOMPATIBLE, f"it is {stored.kind} state, the program declares {wanted.kind} state")
+    if stored.bad_rows:
+        return result(StateStatus.INCOMPATIBLE, f"{stored.bad_rows} of {stored.rows} rows; {stored.problem}")
+    if stored.uid in program.unknown:
+        return result(StateStatus.UNKNOWN, program.unknown[stored.uid])
+    if wanted is None and program.states.get(stored.uid) and not _is_internal(stored.state):
+        return result(StateStatus.RESTORED, "kept; the operator did not ask for it when it was opened")
+    return result(StateStatus.RESTORED)
+
+
+def _is_internal(name: str) -> bool:
+    """Timers, and what the engine itself keeps (contents of windows, times of expiry)."""
+    return name.startswith(TIMERS_PREFIX) or name.startswith("__")
+
+
+def _new_states(found: list[StateCompatibility], program: ProgramStates) -> list[StateCompatibility]:
+    known = {(state.uid, state.state) for state in found}
+    return [
+        StateCompatibility(uid, name, state.kind, StateStatus.NEW)
+        for uid, named in program.states.items()
+        for name, state in named.items()
+        if (uid, name) not in known
+    ]
+
+
+def _compare_sources(positions: frozenset[str], outline: ProgramOutline) -> list[StateCompatibility]:
+    found = []
+    for uid in sorted(positions | outline.sources):
+        if uid not in outline.sources:
+            status, reason = StateStatus.DROPPED, "the program has no source with that uid"
+        elif uid not in positions:
+            status, reason = StateStatus.NEW, "the source begins at its beginning"
+        else:
+            status, reason = StateStatus.RESTORED, ""
+        found.append(StateCompatibility(uid, POSITION, "source", status, int(uid in positions), reason))
+    return found

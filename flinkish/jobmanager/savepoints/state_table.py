@@ -1,0 +1,144 @@
+"""The Delta table of a savepoint or checkpoint: opened, counted, and compared with what was written.
+
+Rule: a table that differs from what was written is either one that somebody has edited (Delta knows a newer version of
+it) or a damaged one, and that is never read.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from flinkish.errors import FlinkishError, SavepointError
+from flinkish.jobmanager.directory.files import child_names
+from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents
+from flinkish.runtime.state.body_codec import TIMERS_PREFIX
+from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow
+from flinkish.spark.failures import translate
+from flinkish.spark.session import settings_in_force
+
+COLUMNS = SavepointRow._fields
+
+#: Parquet's pages carry checksums (parquet-mr writes them unless told otherwise); readers look at them only if asked.
+_VERIFY_PAGES = {"parquet.page.verify-checksum.enabled": "true"}
+
+#: Of the text of a map's entry: {"$tuple": [key, value]} as flinkish writes it, or [key, value].
+_MAP_KEY = r"coalesce(get_json_object(value, '$[\'$tuple\'][0]'), get_json_object(value, '$[0]'))"
+
+_VERSION_FILE = re.compile(r"(\d{20})\.json")
+
+
+@contextmanager
+def reading(spark: Any, where: str) -> Iterator[None]:
+    """Whatever goes wrong while a savepoint's table is read is a SavepointError; damage of its files is noticed."""
+    try:
+        with settings_in_force(spark, _VERIFY_PAGES):
+            yield
+    except Exception as error:
+        if isinstance(error, FlinkishError) and not isinstance(error.__cause__, Exception):
+            raise
+        typed = translate(error, where)
+        raise SavepointError(
+            f"the state of the savepoint cannot be read: {typed.what}",
+            where=where,
+            expected="an undamaged Delta table with the columns " + ", ".join(COLUMNS),
+            hint="copy the table from a backup, or use another savepoint or checkpoint",
+        ) from error
+
+
+def open_table(spark: Any, manifest: Manifest, directory: str) -> Any:
+    """The rows as a DataFrame."""
+    reader = spark.read.format("delta")
+    if manifest.state.version is not None:
+        reader = reader.option("versionAsOf", manifest.state.version)
+    return reader.load(manifest.table_path(directory)).select(*COLUMNS)
+
+
+def newest_version(table: str) -> int | None:
+    """The number of the newest version in a table's log; None: there is no log."""
+    found = (_VERSION_FILE.fullmatch(name) for name in child_names(posixpath.join(table, "_delta_log")))
+    return max((int(match.group(1)) for match in found if match), default=None)
+
+
+def count_states(table: Any) -> tuple[StateContents, ...]:
+    """What there is in a DataFrame of rows, in one pass."""
+    from pyspark.sql import functions as f
+
+    digest = f.sum(f.xxhash64(*COLUMNS).cast("decimal(38,0)")).cast("string")
+    counted = table.groupBy("uid", "state", "kind").agg(f.count("*").alias("rows"), digest.alias("digest"))
+    found = (
+        StateContents(str(r["uid"]), str(r["state"]), str(r["kind"]), r["rows"], r["digest"]) for r in counted.collect()
+    )
+    return tuple(sorted(found))
+
+
+def written_contents(spark: Any, table: str) -> TableContents:
+    """What a table that was just written holds, as the manifest keeps it."""
+    version = newest_version(table)
+    frame = spark.read.format("delta").option("versionAsOf", version).load(table).select(*COLUMNS)
+    return TableContents(version or 0, count_states(frame))
+
+
+def is_edited(manifest: Manifest, directory: str) -> bool:
+    """Whether the table was changed after it was written. SavepointError when its log is not whole."""
+    if manifest.contents is None or manifest.state.version is not None:
+        return False
+    table = manifest.table_path(directory)
+    version = newest_version(table)
+    if version is None or version < manifest.contents.version:
+        name = f"{manifest.contents.version:020}.json"
+        raise SavepointError(
+            "the log of the savepoint's table is not complete",
+            where=posixpath.join(table, "_delta_log", name),
+            expected=f"version {manifest.contents.version}, which was there when the savepoint was written",
+            hint="copy the table from a backup, or use another savepoint",
+        )
+    return version > manifest.contents.version
+
+
+def check_contents(manifest: Manifest, directory: str, found: tuple[StateContents, ...]) -> None:
+    """Compare what a table that nobody has edited holds with what was written. SavepointError says what differs."""
+    if manifest.contents is None or found == manifest.contents.states:
+        return
+    before = {(state.uid, state.state, state.kind): state for state in manifest.contents.states}
+    now = {(state.uid, state.state, state.kind): state for state in found}
+    differences = [
+        f"uid {key[0]}, state {key[1]}: {_rows(now.get(key))}, written were {_rows(before.get(key))}"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key)
+    ]
+    raise SavepointError(
+        "the savepoint's table does not hold what was written: " + "; ".join(differences[:5]),
+        where=manifest.table_path(directory),
+        expected="the rows as they were written, or edited in a transaction of Delta",
+        hint="copy the table from a backup, or use another savepoint",
+    )
+
+
+def _rows(state: StateContents | None) -> str:
+    return "no row" if state is None else f"{state.rows} rows (digest {state.digest})"
+
+
+def check_unique(table: Any, where: str) -> None:
+    """An edited table may hold an entry twice. SavepointError names it."""
+    rows = table.where(f"NOT startswith(state, '{TIMERS_PREFIX}') AND kind <> '{WATERMARK}'").selectExpr(
+        "uid",
+        "state",
+        "key",
+        "coalesce(namespace, 'null') AS namespace",
+        f"CASE WHEN kind = 'map' THEN {_MAP_KEY} END AS entry",
+    )
+    doubled = rows.groupBy(*rows.columns).count().where("count > 1").take(1)
+    if doubled:
+        row = doubled[0]
+        entry_text = "" if row["entry"] is None else f", map key {row['entry']}"
+        raise SavepointError(
+            f"there are {row['count']} rows for uid {row['uid']}, state {row['state']}, key {row['key']}, "
+            f"namespace {row['namespace']}{entry_text}",
+            where=where,
+            expected="one row per entry of state",
+            hint="delete all but one of them in the savepoint's table",
+        )

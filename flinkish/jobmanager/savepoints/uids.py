@@ -1,0 +1,37 @@
+"""Stateful operators that the program gives no uid.
+
+Rule: a made-up uid depends on the operator's place in the program, so after a change of the program it may be the uid
+of another operator. State is never given to an operator by such a uid: a warning when the job is submitted, an error
+when it is restored from a savepoint.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from flinkish.runtime.deployment import JobDescriptor
+
+_LOG = logging.getLogger(__name__)
+
+
+def stateful_without_uid(job: JobDescriptor) -> tuple[str, ...]:
+    """The names of the operators that have state or a position in their input, and no uid of their own."""
+    found = []
+    for vertex in job.vertices:
+        for place, descriptor in enumerate(vertex.operators):
+            stateful = place == 0 and (vertex.keyed or vertex.level == 0) or descriptor.factory.has_subtask_state
+            if stateful and not descriptor.uid_given:
+                found.append(f"'{descriptor.name}' ({descriptor.uid})")
+    return tuple(found)
+
+
+def warn_of_missing_uids(job: JobDescriptor) -> None:
+    """At submit."""
+    names = stateful_without_uid(job)
+    if names:
+        _LOG.warning(
+            "job '%s': stateful operators without a uid: %s; the job cannot be restored from its savepoints "
+            "until each of them has one: call uid(...) on them",
+            job.name,
+            ", ".join(names),
+        )

@@ -1,0 +1,162 @@
+"""Whether a program can take in the state that a savepoint holds, row by row; and changing it on the way.
+
+Rule: nothing is decided by the declared types alone. Each stored value is decoded, changed by the migration if there is
+one, and shown to the type that the program declares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.core.time_domain import TimeDomain
+from flinkish.errors import FlinkishError, SavepointError, TypeMismatchError
+from flinkish.runtime.state.body_codec import TIMERS_PREFIX, StateRow
+from flinkish.runtime.state.restore import OPERATOR_STATE_KIND
+from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
+
+#: Changes a stored value: old value -> new value.
+Migration = Callable[[Any], Any]
+
+KINDS = ("value", "list", "map", "reducing", "aggregating", OPERATOR_STATE_KIND)
+
+
+@dataclass(frozen=True)
+class ProgramState:
+    """A state as the program asks for it. Types are None when only the engine itself knows the state."""
+
+    kind: str
+    map_key_type: TypeInformation | None = None
+    value_type: TypeInformation | None = None
+    #: the type is another one than when the rows were written (or it is not known which it was)
+    type_changed: bool = False
+
+
+@dataclass(frozen=True)
+class ProgramStates:
+    """What a program asks for: uid -> state name -> state; and, by uid, why that could not be found out."""
+
+    states: dict[str, dict[str, ProgramState]] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+
+    def of(self, uid: str, name: str) -> ProgramState | None:
+        """One state."""
+        return self.states.get(uid, {}).get(name)
+
+
+@dataclass
+class StoredState:
+    """What was found of one stored state."""
+
+    uid: str
+    state: str
+    kind: str
+    rows: int = 0
+    bad_rows: int = 0
+    #: of the first bad row
+    problem: str = ""
+
+    def add(self, other: StoredState) -> None:
+        """Put together what two tasks have found."""
+        self.rows += other.rows
+        self.bad_rows += other.bad_rows
+        self.problem = self.problem or other.problem
+
+
+class RowReader:
+    """Rows of a savepoint -> rows of state for the program. Bad rows are counted, and the first one described."""
+
+    def __init__(self, program: ProgramStates, migrations: dict[tuple[str, str], Migration], convert: bool) -> None:
+        """``convert``: rows were edited or made elsewhere: their values become what the declared type makes of them
+        (a JSON list under a TUPLE becomes a tuple)."""
+        self.found: dict[tuple[str, str, str], StoredState] = {}
+        self._program = program
+        self._migrations = migrations
+        self._convert = convert
+
+    def read(self, saved: SavepointRow) -> StateRow | None:
+        """The row; None for a bad one."""
+        key = (str(saved.uid), str(saved.state), str(saved.kind))
+        found = self.found.get(key)
+        if found is None:
+            found = self.found[key] = StoredState(*key)
+        found.rows += 1
+        try:
+            return self._read(saved)
+        except FlinkishError as error:
+            found.bad_rows += 1
+            found.problem = found.problem or f"the row of key {str(saved.key)[:100]}: {error.what}"
+            return None
+
+    def _read(self, saved: SavepointRow) -> StateRow:
+        if saved.namespace is None:  # left out by an INSERT
+            saved = saved._replace(namespace="null")
+        _, row = from_savepoint_row(saved)
+        _check_shape(row)
+        migration = self._migrations.get((saved.uid, saved.state))
+        if migration is not None:
+            row = row._replace(value=_migrated(row, migration))
+        state = self._program.of(saved.uid, saved.state)
+        if state is None or state.kind != row.kind or state.value_type is None:
+            return row
+        value = _as_declared(row, state)
+        return row._replace(value=value) if self._convert or state.type_changed else row
+
+
+def _check_shape(row: StateRow) -> None:
+    """What the engine needs of a row, whatever its types."""
+    if row.state.startswith(TIMERS_PREFIX):
+        if row.kind not in TimeDomain.__members__ or type(row.value) is not int:
+            raise SavepointError(f"{row.value!r} is no timestamp of a timer ({row.kind})")
+    elif row.kind not in KINDS:
+        raise SavepointError(f"{row.kind!r} is no kind of state", expected=", ".join(KINDS))
+    elif row.kind == "map" and not (type(row.value) is tuple and len(row.value) == 2):
+        raise SavepointError(f"{row.value!r} is no entry of a map", expected='{"$tuple": [map key, value]}')
+    elif row.kind == "list" and type(row.value) is not list:
+        raise SavepointError(f"{row.value!r} is no list", expected="[...]")
+    elif row.kind == OPERATOR_STATE_KIND and type(row.key) is not int:
+        raise SavepointError(f"{row.key!r} is no number of a subtask")
+    try:
+        hash(row.key)
+    except TypeError as error:
+        raise SavepointError(
+            f"{row.key!r} cannot be a key: {error}", expected='{"$tuple": [...]} for tuples'
+        ) from error
+
+
+def _migrated(row: StateRow, migration: Migration) -> Any:
+    try:
+        if row.kind == "map":
+            return row.value[0], migration(row.value[1])
+        return migration(row.value)
+    except Exception as error:
+        raise SavepointError(f"the migration raised {type(error).__name__}: {error}") from error
+
+
+def _as_declared(row: StateRow, state: ProgramState) -> Any:
+    """The value as the declared type has it. TypeMismatchError when it has not."""
+    if row.kind == "map":
+        key = _converted(row.value[0], state.map_key_type, state.type_changed)
+        return key, _converted(row.value[1], state.value_type, state.type_changed)
+    if row.kind == "list":
+        return [_converted(item, state.value_type, state.type_changed) for item in row.value]
+    return _converted(row.value, state.value_type, state.type_changed)
+
+
+def _converted(value: Any, declared: TypeInformation | None, type_changed: bool) -> Any:
+    if declared is None or value is None:
+        return value
+    converted = declared.convert(value)
+    if type_changed and _is_lost(value, converted):
+        raise TypeMismatchError(f"{value!r} would become {converted!r}", expected=f"a {declared}")
+    return converted
+
+
+def _is_lost(value: Any, converted: Any) -> bool:
+    """Numbers wrap in a smaller type, as in Java; a rounded fraction is no loss."""
+    if type(value) is int:
+        return bool(converted != value)
+    return type(value) is float and math.isfinite(value) and not math.isfinite(converted)
