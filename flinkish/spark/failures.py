@@ -11,20 +11,34 @@ from flinkish.errors import (
     FencedError,
     FinalOperationError,
     FlinkishError,
+    IncompatibleJobError,
+    InternalError,
     OperationError,
+    ProgramError,
     RetryableError,
+    SparkLostError,
 )
 from flinkish.spark.worker import typed_failure
 
 _LENGTH = 600
 
-#: (pattern in the text, class, what happened, what to do)
+#: What Python raises where its code is wrong: in the driver that is flinkish's code (user code is wrapped before).
+_BUGS = (AssertionError, AttributeError, LookupError, NameError, TypeError)
+
+#: (pattern in the text, class, what happened, what to do); the first that is found counts
 _KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
     (
         r"No module named '?flinkish",
         EnvironmentVersionError,
         "the Python of Spark's workers (or, under Spark Connect, of its server) has no flinkish",
         "install flinkish there in this version, or put it on their PYTHONPATH",
+    ),
+    (
+        r"Py4JNetworkError|Answer from Java side is empty|stopped SparkContext|SparkContext (has been|was) shut ?down|"
+        r"SESSION_(CLOSED|CHANGED|NOT_FOUND)",
+        SparkLostError,
+        "Spark has gone: its JVM or its server has ended, or the session was stopped",
+        "start the same job again in a new driver; it goes on from the last committed epoch",
     ),
     (
         r"KAFKA_DATA_LOSS|OffsetOutOfRange|offsets? .* (are|is|was) (lost|changed)|Some data may have been lost",
@@ -45,6 +59,13 @@ _KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         FencedError,
         "another query writes to this job directory",
         "stop the other driver, or give this job a directory of its own",
+    ),
+    (
+        r"STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STATE_STORE_INVALID_CONFIG_AFTER_RESTART|"
+        r"sources in the checkpoint offsets and now there are",
+        IncompatibleJobError,
+        "the query does not fit what it has kept in the job directory",
+        "take a savepoint with the old program and start the new one from it (-s) elsewhere, or undo the change",
     ),
     (
         r"CANNOT_LOAD_STATE_STORE|state store.*(corrupt|does not exist)|"
@@ -74,6 +95,46 @@ _KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         "a Python worker or an executor was lost",
         "start the same job again; it goes on from the last committed epoch",
     ),
+    (
+        r"OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY",
+        OperationError,
+        "Spark has run out of memory",
+        "give the driver and the executors more (spark.driver.memory, spark.executor.memory), or take smaller epochs "
+        "(flinkish.epoch.max-records-per-source); then start the same job again",
+    ),
+    (
+        r"DELTA_SOURCE_TABLE_IGNORE_CHANGES|DELTA_SOURCE_IGNORE_DELETE|DELTA_VERSIONS_NOT_CONTIGUOUS|"
+        r"DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE",
+        FinalOperationError,
+        "a Delta table that the job reads was changed in a way that a stream cannot follow",
+        "start a new job from the table as it is now",
+    ),
+    (
+        r"DELTA_CONCURRENT_|Concurrent(Append|Write|DeleteRead|Transaction)Exception|DELTA_SCHEMA_CHANGED|"
+        r"MetadataChangedException",
+        RetryableError,
+        "a Delta table was changed by somebody else meanwhile",
+        "start the same job again",
+    ),
+    (
+        r"Connection (refused|reset|timed out)|ConnectException|SocketTimeoutException|UnknownHostException|"
+        r"NoRouteToHostException|Broken pipe",
+        ConnectionFailedError,
+        "a connection could not be made, or was lost",
+        "check the server and the network; then start the same job again",
+    ),
+    (
+        r"PATH_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND|DELTA_(TABLE|PATH)_(NOT_FOUND|DOES_NOT_EXIST)|FileNotFoundException",
+        OperationError,
+        "a path or a table that the job reads is not there",
+        "check its name, or make it; then start the same job again",
+    ),
+    (
+        r"^(AnalysisException|ParseException): ",
+        ProgramError,
+        "Spark refuses the query",
+        "correct the program's DataFrames and their schemas",
+    ),
 )
 
 
@@ -90,7 +151,10 @@ def translate(error: BaseException, where: str) -> FlinkishError:
             translated = kind(f"{what}: {_first_lines(text)}", where=where, hint=hint)
             break
     else:
-        translated = OperationError(f"the Spark query failed: {_first_lines(text)}", where=where)
+        if isinstance(error, _BUGS):
+            translated = InternalError(_first_lines(text), where=where, hint="please report this")
+        else:
+            translated = OperationError(f"the Spark query failed: {_first_lines(text)}", where=where)
     translated.__cause__ = error
     return translated
 

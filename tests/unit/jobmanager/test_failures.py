@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import AnalysisException
 
 from flinkish.errors import (
     ConnectionFailedError,
@@ -11,9 +13,13 @@ from flinkish.errors import (
     FencedError,
     FinalOperationError,
     FlinkishError,
+    IncompatibleJobError,
+    InternalError,
     InvalidKeyError,
     OperationError,
+    ProgramError,
     RetryableError,
+    SparkLostError,
     UserCodeError,
 )
 from flinkish.spark.failures import translate
@@ -59,6 +65,18 @@ def test_the_traceback_of_user_code_stays_first() -> None:
         ("Error reading delta file /x/3.delta", CorruptStateError, "stored state cannot be read"),
         ("Python worker exited unexpectedly (crashed)", RetryableError, "a Python worker or an executor was lost"),
         ("ModuleNotFoundError: No module named 'flinkish'", EnvironmentVersionError, "has no flinkish"),
+        ("Answer from Java side is empty", SparkLostError, "Spark has gone"),
+        ("Job 3 cancelled because SparkContext was shut down", SparkLostError, "Spark has gone"),
+        ("java.lang.OutOfMemoryError: Java heap space", OperationError, "Spark has run out of memory"),
+        (
+            "There are [1] sources in the checkpoint offsets and now there are [2] sources requested by the query",
+            IncompatibleJobError,
+            "the query does not fit",
+        ),
+        ("[DELTA_SCHEMA_CHANGED] Detected schema change", RetryableError, "changed by somebody else"),
+        ("[DELTA_SOURCE_TABLE_IGNORE_CHANGES] data update", FinalOperationError, "that a stream cannot follow"),
+        ("java.net.ConnectException: Connection refused", ConnectionFailedError, "a connection could not be made"),
+        ("[PATH_NOT_FOUND] Path does not exist: file:/in", OperationError, "is not there"),
         ("something else", OperationError, "the Spark query failed"),
     ],
 )
@@ -68,6 +86,20 @@ def test_failures_of_spark_are_told_apart(text: str, kind: type[FlinkishError], 
     assert type(translated) is kind
     assert said in str(translated) and text in str(translated) and WHERE in str(translated)
     assert translated.__cause__ is raised
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (AnalysisException("a column is ambiguous"), ProgramError),
+        (Py4JNetworkError("An error occurred while trying to connect to the Java server"), SparkLostError),
+        (AttributeError("'NoneType' object has no attribute 'x'"), InternalError),
+        (OSError(28, "No space left on device"), OperationError),
+        (ValueError("something else"), OperationError),
+    ],
+)
+def test_failures_of_the_driver_are_told_apart_by_their_type(error: Exception, kind: type[FlinkishError]) -> None:
+    assert type(translate(error, WHERE)) is kind
 
 
 def test_a_stack_of_the_jvm_does_not_fill_the_message() -> None:
