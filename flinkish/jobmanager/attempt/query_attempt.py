@@ -299,8 +299,8 @@ class QueryAttempt:
         whole = bool(committed) and planned[-1:] == committed[-1:]
         return self.location.first_epoch + committed[-1] if whole else None
 
-    def end_offsets(self, epoch: int) -> list[str]:
-        """Where each source of the plan stood after an epoch, as Spark writes it."""
+    def end_offsets(self, epoch: int) -> list[str | None]:
+        """Where each source of the plan stood after an epoch, as Spark writes it; None: it had nothing to read yet."""
         for progress in reversed(self._query.recentProgress if self._query is not None else []):
             batch = int(progress["batchId"]) + self.location.first_epoch
             # the one that follows begins where this one ended, also when it has nothing to read
@@ -312,15 +312,17 @@ class QueryAttempt:
         return [_offset_text(end) for end in ends]
 
     def positions(self, epoch: int) -> dict[str, str]:
-        """Source uid -> where it stood after an epoch."""
+        """Source uid -> where it stood after an epoch. Not of a source that has had nothing to read yet."""
         ends = self.end_offsets(epoch)
         found: dict[str, str] = {}
         for index, (vertex, source) in enumerate(sorted(self.sources.items())):
-            uid = self.job.vertex(vertex).head.uid
+            uid, end = self.job.vertex(vertex).head.uid, ends[index]
+            if end is None:
+                continue
             if isinstance(source, DataFrameSource):
-                found[uid] = source.position(self.spark, ends[index], self.location.path, index)
+                found[uid] = source.position(self.spark, end, self.location.path, index)
             elif isinstance(source, GeneratedSource):
-                found[uid] = position_after(source, ends[index], first_tick(self.job, vertex, self._options))
+                found[uid] = position_after(source, end, first_tick(self.job, vertex, self._options))
         return found
 
     def fail(self, failure: FlinkishError) -> None:
@@ -334,5 +336,7 @@ class QueryAttempt:
             self.directory.write(STOP_FILE, {"stop": True})
 
 
-def _offset_text(offset: Any) -> str:
+def _offset_text(offset: Any) -> str | None:
+    if offset is None or offset == "null":
+        return None
     return offset if isinstance(offset, str) else json.dumps(offset)
