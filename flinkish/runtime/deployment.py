@@ -20,6 +20,9 @@ from flinkish.runtime.partitioners import Partitioner
 #: Vertex number of rows that carry a task's report.
 REPORT_VERTEX = -1
 
+#: Vertex number of rows that carry what an epoch has changed in a channel's state (below those of all sinks).
+CHANGELOG_VERTEX = -(2**30)
+
 
 class ChannelKind(Enum):
     """What a channel stands for."""
@@ -174,6 +177,8 @@ class JobSettings:
     auto_watermark_interval_ms: int = 200
     job_parameters: dict[str, str] = field(default_factory=dict)
     configuration: dict[str, str] = field(default_factory=dict)
+    #: tasks say what each epoch changes in their state, for incremental checkpoints
+    changelog: bool = False
 
 
 @dataclass(frozen=True)

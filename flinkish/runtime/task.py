@@ -11,19 +11,27 @@ import os
 import pickle
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS
 from flinkish.errors import InternalError
 from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, encode
 from flinkish.runtime.channel_header import ChannelHeader
-from flinkish.runtime.deployment import REPORT_VERTEX, Channel, ChannelKind, JobDescriptor, VertexDescriptor
+from flinkish.runtime.deployment import (
+    CHANGELOG_VERTEX,
+    REPORT_VERTEX,
+    Channel,
+    ChannelKind,
+    JobDescriptor,
+    VertexDescriptor,
+)
 from flinkish.runtime.input_gate import InputGate, Records, Step, WatermarkStep, origin_name
 from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.operator_chain import OperatorChain
 from flinkish.runtime.operators.sink_writer import SinkWriterOperator, encode_committables
 from flinkish.runtime.report import TaskPlace, TaskReport
+from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
 from flinkish.runtime.state.declarations import DeclarationsOfTask
 from flinkish.runtime.state.heap_keyed_state_backend import NO_KEY_GROUP, HeapKeyedStateBackend
 from flinkish.runtime.state.operator_state import decode_operator_states, encode_operator_states
@@ -159,6 +167,10 @@ class ChannelTask(Task):
         self._opened = False
         self._share: _Share | None = None
         self._subtask_state_token: bytes | None = None
+        #: of the running epoch and channel, for the changelog
+        self._changes: list[Change] = []
+        if self.keyed_state is not None:
+            self.keyed_state.recording, self.keyed_state.uid = job.settings.changelog, vertex.head.uid
         self._declarations = DeclarationsOfTask(vertex.head.uid, vertex.key_type, self.keyed_state, self.chain.states)
 
     @property
@@ -171,7 +183,7 @@ class ChannelTask(Task):
         self, channel: Channel, header: ChannelHeader, load_body: Callable[[], bytes | None], stamp: EpochStamp
     ) -> None:
         """The next channel. Nothing is decoded yet. Its time stands still where the clock went back."""
-        stamp = EpochStamp(stamp.epoch, max(stamp.time_ms, header.processing_time_ms))
+        stamp = replace(stamp, time_ms=max(stamp.time_ms, header.processing_time_ms))
         gate = InputGate(
             self.vertex.inputs, header.origins, header.watermark_ms, header.idle, stamp.time_ms, self.subtask
         )
@@ -263,15 +275,31 @@ class ChannelTask(Task):
         )
         result = ChannelResult(after, body, written)
         self._report(self._report_of(share, result))
+        if self.job.settings.changelog:
+            self._log_changes(share, result)
         return result
+
+    def _log_changes(self, share: _Share, result: ChannelResult) -> None:
+        """Tell what the epoch has changed in the channel."""
+        changes, self._changes = self._changes, []
+        if result.header.watermark_ms != share.header.watermark_ms:
+            number = share.channel.number
+            changes.append(watermark_change(self.vertex.head.uid, number, result.header.watermark_ms))
+        if changes:
+            self._rows.append((CHANGELOG_VERTEX, self.subtask, encode_changes(share.stamp.epoch, changes)))
 
     def _snapshot(self, share: _Share) -> tuple[int | None, int | None, bytes | None, bool]:
         if share.channel.kind is ChannelKind.KEY_GROUP and self.keyed_state is not None:
             self._check_operator_state()
             event_timer, processing_timer = self.keyed_state.next_timer_ms()
             written = self.keyed_state.changed() or bool(share.restored)
-            return event_timer, processing_timer, self.keyed_state.snapshot() if written else None, written
+            body = self.keyed_state.snapshot() if written else None
+            self._changes = self.keyed_state.take_changes()
+            return event_timer, processing_timer, body, written
         if share.restored or any(state.changed for state in self.chain.states.values()):
+            if self.job.settings.changelog:
+                for uid, state in self.chain.states.items():
+                    self._changes.extend(operator_changes(uid, share.channel.number, state))
             return None, None, encode_operator_states(self.chain.states), True
         return None, None, None, False
 

@@ -11,7 +11,7 @@ partition.
 from __future__ import annotations
 
 from flinkish.runtime.committing import is_sink_vertex
-from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor
+from flinkish.runtime.deployment import CHANGELOG_VERTEX, REPORT_VERTEX, JobDescriptor
 
 _MASK = 0xFFFFFFFF
 
@@ -92,6 +92,8 @@ class AddressBook:
         """Rows in transit already go to the partition where they will be needed."""
         if vertex == REPORT_VERTEX:
             return 0
+        if vertex == CHANGELOG_VERTEX:
+            return channel % self._partitions
         if is_sink_vertex(vertex):
             return channel % self._partitions
         return self._job.vertex(vertex).channel(channel).subtask % self._partitions

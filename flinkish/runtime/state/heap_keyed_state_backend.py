@@ -19,6 +19,7 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import InternalError, StateAccessError
 from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.state.body_codec import decode_body, encode_body
+from flinkish.runtime.state.changelog import Change, keyed_changes
 from flinkish.runtime.state.keyed_state_backend import VOID_NAMESPACE, KeyedStateBackend
 from flinkish.runtime.state.state_handles import (
     NO_KEY,
@@ -78,6 +79,10 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         #: of the states that user code has asked for
         self._descriptors: dict[str, StateDescriptor] = {}
         self._policies: dict[str, TtlPolicy] = {}
+        #: whether `take_changes` will be asked for; ``uid``: of the operator, for the changes
+        self.recording = False
+        self.uid = ""
+        self._recorded: list[Change] = []
 
     def activate(self, key_group: int, load: Callable[[], bytes | None]) -> None:
         self.key_group = key_group
@@ -149,6 +154,8 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         if group is None:
             return self._loaded_body()
         self._purge(group)
+        if self.recording:
+            self._recorded = list(keyed_changes(self.uid, group.tables, group.timers))
         body = encode_body(group.tables, group.timers, self._where())
         for table in group.tables.values():
             table.forget_changes()
@@ -156,6 +163,11 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         for queue in group.timers.values():
             queue.forget_changes()
         return body
+
+    def take_changes(self) -> list[Change]:
+        """What the last `snapshot` has written that was not in the one before; only while ``recording``."""
+        changes, self._recorded = self._recorded, []
+        return changes
 
     def _purge(self, group: _KeyGroup) -> None:
         """Remove what is expired, and the times of states that no longer expire: they would be wrong later."""

@@ -20,7 +20,7 @@ class OperatorState:
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
-        self._changed = False
+        self._changed: set[str] = set()
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value, or ``default``."""
@@ -29,21 +29,25 @@ class OperatorState:
     def put(self, name: str, value: Any) -> None:
         """Set the value; it is written at the next barrier."""
         self._values[name] = value
-        self._changed = True
+        self._changed.add(name)
 
     def remove(self, name: str) -> None:
         """Forget the value."""
         if self._values.pop(name, None) is not None:
-            self._changed = True
+            self._changed.add(name)
 
     def touch(self) -> None:
         """Say that a value was changed in place."""
-        self._changed = True
+        self._changed.update(self._values)
 
     @property
     def changed(self) -> bool:
         """Whether there is something to write."""
-        return self._changed
+        return bool(self._changed)
+
+    def changed_names(self) -> list[str]:
+        """What there is to write: names of values that were set, changed or removed."""
+        return sorted(self._changed)
 
     def names(self) -> list[str]:
         """Names of all values."""
@@ -52,11 +56,11 @@ class OperatorState:
     def restore(self, values: dict[str, Any]) -> None:
         """Take in what an earlier barrier wrote."""
         self._values = dict(values)
-        self._changed = False
+        self._changed = set()
 
     def snapshot(self) -> dict[str, Any]:
         """All values, as of now."""
-        self._changed = False
+        self._changed = set()
         return dict(self._values)
 
 

@@ -38,7 +38,8 @@ class TimerQueue:
     __slots__ = ("_changed", "_event", "_processing")
 
     def __init__(self) -> None:
-        self._changed: set[_Entry] = set()
+        #: (domain, timestamp) -> what came or went there
+        self._changed: dict[tuple[TimeDomain, int], set[_Entry]] = {}
         self._event = _DomainTimers()
         self._processing = _DomainTimers()
 
@@ -49,7 +50,7 @@ class TimerQueue:
         if entry in bucket:
             return False
         bucket[entry] = None
-        self._changed.add(entry)
+        self._mark(domain, timestamp_ms).add(entry)
         return True
 
     def register_all(
@@ -62,7 +63,7 @@ class TimerQueue:
         bucket = self._domain(domain).bucket(timestamp_ms)
         fresh = dict.fromkeys(entry for entry in entries if entry not in bucket) if bucket else entries
         bucket.update(fresh)
-        self._changed.update(fresh)
+        self._mark(domain, timestamp_ms).update(fresh)
 
     def delete(self, domain: TimeDomain, timestamp_ms: int, key: Any, namespace: Hashable = None) -> bool:
         """Forget a timer; False if there is none."""
@@ -71,7 +72,7 @@ class TimerQueue:
         if not bucket or entry not in bucket:
             return False
         del bucket[entry]
-        self._changed.add(entry)
+        self._mark(domain, timestamp_ms).add(entry)
         return True
 
     def next(self, domain: TimeDomain) -> int | None:
@@ -84,7 +85,7 @@ class TimerQueue:
         timers = self._domain(domain)
         while (timestamp_ms := timers.first()) is not None and timestamp_ms <= upto_ms:
             entry = timers.pop(timestamp_ms)
-            self._changed.add(entry)
+            self._mark(domain, timestamp_ms).add(entry)
             namespace, key = entry
             yield timestamp_ms, key, namespace
 
@@ -94,15 +95,30 @@ class TimerQueue:
     @property
     def changed(self) -> bool:
         """Whether a timer came or went since `forget_changes`."""
-        return bool(self._changed)
+        return any(self._changed.values())
 
     def changed_keys(self) -> set[_Entry]:
         """{(namespace, key)} whose timers changed since `forget_changes`."""
-        return set(self._changed)
+        return set[_Entry]().union(*self._changed.values())
+
+    def changed_timers(self) -> Iterator[tuple[TimeDomain, int, Hashable, Any, bool]]:
+        """(domain, timestamp, namespace, key, whether it is there now) of the timers that changed since
+        `forget_changes`."""
+        for (domain, timestamp_ms), entries in self._changed.items():
+            bucket = self._domain(domain).buckets.get(timestamp_ms, {})
+            for entry in entries:
+                yield domain, timestamp_ms, *entry, entry in bucket
 
     def forget_changes(self) -> None:
         """The changes are written."""
-        self._changed = set()
+        self._changed = {}
+
+    def _mark(self, domain: TimeDomain, timestamp_ms: int) -> set[_Entry]:
+        """The changed entries of a timestamp."""
+        changed = self._changed.get((domain, timestamp_ms))
+        if changed is None:
+            changed = self._changed[domain, timestamp_ms] = set()
+        return changed
 
     def runs(self, domain: TimeDomain) -> list[TimerRun]:
         """All timers of a domain in firing order, joined where timestamp and namespace are the same."""

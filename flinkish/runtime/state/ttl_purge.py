@@ -16,10 +16,11 @@ def purge_expired(state: StateTable, times: StateTable, policy: TtlPolicy) -> No
         for key, accessed_ms in list(accessed.items()):
             if key not in values:
                 times.remove(namespace, key)
-            elif state.kind == "map":
-                _purge_map(values[key], accessed_ms, policy)
-            elif state.kind == "list":
-                _purge_list(values[key], accessed_ms, policy)
+            elif state.kind in ("map", "list"):
+                purge = _purge_map if state.kind == "map" else _purge_list
+                if purge(values[key], accessed_ms, policy):
+                    state.mark(namespace, key)
+                    times.mark(namespace, key)
             elif policy.expired(accessed_ms):
                 _remove(state, times, namespace, key)
             if state.kind in ("map", "list") and key in values and not values[key]:
@@ -31,17 +32,23 @@ def _remove(state: StateTable, times: StateTable, namespace: Hashable, key: Any)
     times.remove(namespace, key)
 
 
-def _purge_map(entries: dict[Any, Any], accessed: dict[Any, int], policy: TtlPolicy) -> None:
+def _purge_map(entries: dict[Any, Any], accessed: dict[Any, int], policy: TtlPolicy) -> bool:
+    """Whether there was something to purge."""
+    before = len(accessed)
     for entry, accessed_ms in list(accessed.items()):
         if entry not in entries:
             del accessed[entry]
         elif policy.expired(accessed_ms):
             del entries[entry], accessed[entry]
+    return len(accessed) < before
 
 
-def _purge_list(elements: list[Any], accessed: list[int], policy: TtlPolicy) -> None:
-    if any(map(policy.expired, accessed)):
+def _purge_list(elements: list[Any], accessed: list[int], policy: TtlPolicy) -> bool:
+    """Whether there was something to purge."""
+    expired = any(map(policy.expired, accessed))
+    if expired:
         # elements behind the end of the times have none yet: they stay
         kept = [(element, time) for element, time in zip(elements, accessed, strict=False) if not policy.expired(time)]
         elements[: len(accessed)] = [element for element, _ in kept]
         accessed[:] = [time for _, time in kept]
+    return expired

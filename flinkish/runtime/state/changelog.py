@@ -1,0 +1,103 @@
+"""What an epoch has changed in the state of a channel, entry by entry: what incremental checkpoints are made of.
+
+Rule: the changes of an epoch, applied to the rows of the epoch before, give the rows of the epoch, however state
+was changed: written, cleared, expired, timers that fired or were deleted, watermarks. A change says all rows that its
+entry has now (none: it is gone); so only the last one of an entry counts, and applying it twice does no harm.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.errors import CorruptStateError
+from flinkish.runtime.pickling import dumps
+from flinkish.runtime.state.body_codec import TIMERS_PREFIX, StateRow
+from flinkish.runtime.state.operator_state import OperatorState
+from flinkish.runtime.state.restore import OPERATOR_STATE_KIND
+from flinkish.runtime.state.savepoint_rows import WATERMARK
+from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.state.timer_queue import TimerQueue
+
+#: Version of the encoded form.
+FORMAT_VERSION = 1
+
+
+class Change(NamedTuple):
+    """One entry, as it is at the end of an epoch. Each timer is an entry of its own, told apart by ``timer_ms``."""
+
+    uid: str
+    state: str
+    kind: str
+    namespace: Hashable
+    key: Any
+    timer_ms: int | None
+    #: of its rows
+    values: tuple[Any, ...]
+
+    def rows(self) -> Iterator[StateRow]:
+        """The rows that the entry has now."""
+        for value in self.values:
+            yield StateRow(self.state, self.kind, self.namespace, self.key, value)
+
+
+def keyed_changes(uid: str, tables: dict[str, StateTable], timers: dict[str, TimerQueue]) -> Iterator[Change]:
+    """The changes of a key group since they were forgotten last."""
+    for name, table in tables.items():
+        for namespace, key in table.changed_keys():
+            values = table.existing(namespace)
+            present = values is not None and key in values
+            yield Change(
+                uid, name, table.kind, namespace, key, None, _row_values(table.kind, values[key]) if present else ()
+            )
+    for service, queue in timers.items():
+        for domain, timestamp_ms, namespace, key, present in queue.changed_timers():
+            state = TIMERS_PREFIX + service
+            yield Change(uid, state, domain.name, namespace, key, timestamp_ms, (timestamp_ms,) if present else ())
+
+
+def _row_values(kind: str, value: Any) -> tuple[Any, ...]:
+    return tuple(value.items()) if kind == "map" else (value,)
+
+
+def operator_changes(uid: str, channel: int, state: OperatorState) -> Iterator[Change]:
+    """The changes of one operator's state on a subtask channel."""
+    for name in state.changed_names():
+        values = (state.get(name),) if name in state.names() else ()
+        yield Change(uid, name, OPERATOR_STATE_KIND, None, channel, None, values)
+
+
+def watermark_change(uid: str, channel: int, watermark_ms: int) -> Change:
+    """A channel's new watermark."""
+    told = MIN_TIMESTAMP_MS < watermark_ms < MAX_WATERMARK_MS
+    return Change(uid, WATERMARK, WATERMARK, None, channel, None, (watermark_ms,) if told else ())
+
+
+def encode_changes(epoch: int, changes: Iterable[Change]) -> bytes:
+    """The form in which the changes of one channel travel."""
+    return dumps((FORMAT_VERSION, epoch, [tuple(change) for change in changes]))
+
+
+def decode_changes(data: bytes, where: str = "") -> tuple[int, list[Change]]:
+    """(epoch, its changes). CorruptStateError when it is something else."""
+    try:
+        version, epoch, changes = pickle.loads(data)
+        if version != FORMAT_VERSION:
+            raise ValueError(f"format version {version}")
+        return epoch, [Change(*change) for change in changes]
+    except Exception as error:
+        raise CorruptStateError(
+            f"the changes of an epoch cannot be decoded: {error}", where=where, hint="take a full checkpoint"
+        ) from error
+
+
+def apply_changes(rows: dict[tuple[Any, ...], tuple[StateRow, ...]], changes: Iterable[Change]) -> None:
+    """Change rows, held by entry, in place: what a checkpoint does with a table."""
+    for change in changes:
+        entry = (change.uid, change.state, change.namespace, change.key, change.kind, change.timer_ms)
+        if change.values:
+            rows[entry] = tuple(change.rows())
+        else:
+            rows.pop(entry, None)

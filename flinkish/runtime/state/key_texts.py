@@ -1,0 +1,44 @@
+"""Under which texts an entry of state may be found in a table: the text of its key, and those of keys that are equal.
+
+Python's ``1``, ``True`` and ``1.0`` are one key, but three texts; and equal objects need not have the same pickle. So
+an incremental checkpoint deletes under all texts of a key, and is not possible where they cannot be listed.
+"""
+
+from __future__ import annotations
+
+import datetime
+from itertools import product
+from typing import Any
+
+from flinkish.runtime.state.savepoint_rows import to_text
+
+#: A tuple of many zeros and ones has too many twins.
+_MAX_TEXTS = 16
+
+#: Equal values of these types have the same text, and no value of another type is equal to them.
+_PLAIN = {str, bytes, type(None), datetime.date}
+
+
+def key_texts(key: Any) -> list[str] | None:
+    """All texts of keys and namespaces that equal this one; None: not to be told.
+
+    >>> key_texts("a"), key_texts(1), key_texts(2.0)
+    (['"a"'], ['1', 'true'], None)
+    """
+    twins = _twins(key)
+    return None if twins is None else [to_text(twin) for twin in twins]
+
+
+def _twins(key: Any) -> list[Any] | None:
+    kind = type(key)
+    if kind in _PLAIN:
+        return [key]
+    if kind is int or kind is bool:
+        return [int(key), bool(key)] if key in (0, 1) else [key]
+    if kind is not tuple:
+        return None
+    twins = [_twins(item) for item in key]
+    if any(item is None for item in twins):
+        return None
+    combined = [tuple(items) for items in product(*(item or [] for item in twins))]
+    return combined if len(combined) <= _MAX_TEXTS else None

@@ -1,0 +1,123 @@
+"""The changelog of a job: what each epoch has changed in its state, written by the executors, read by checkpoints.
+
+    <job dir>/changelog/epoch=17/part-0.parquet    column ``changes``: one value per channel
+
+Rule: the files of an epoch are written before Spark commits it, and a replay writes them again under the same names. So
+the changelog of a committed epoch is whole, and that of one that is not committed is never read.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flinkish.runtime.state.changelog import Change, decode_changes
+from flinkish.runtime.state.key_texts import key_texts
+from flinkish.runtime.state.savepoint_rows import to_savepoint_row
+from flinkish.spark.worker import failures_marked
+
+_FILE_SCHEMA = pa.schema([("changes", pa.binary())])
+
+#: Of the rows that `ChangesToRows` gives. ``slot`` tells the timers of one key apart; ``marker`` rows stand for the
+#: entry itself, whatever it had before; a row without ``uid`` says that a key has more texts than can be told.
+STAGED_SCHEMA = (
+    "epoch long, uid string, state string, kind string, key string, namespace string, value string, slot string, "
+    "marker boolean"
+)
+_STAGED_ARROW = pa.schema(
+    [("epoch", pa.int64())]
+    + [(name, pa.string()) for name in ("uid", "state", "kind", "key", "namespace", "value", "slot")]
+    + [("marker", pa.bool_())]
+)
+_BATCH_ROWS = 10_000
+
+_Staged = tuple[int, str | None, str, str, str, str, str | None, str, bool]
+
+
+def changelog_directory(job_dir: str) -> str:
+    """Directory of a job's changelog."""
+    return posixpath.join(job_dir, "changelog")
+
+
+def epoch_directory(changelog: str, epoch: int) -> str:
+    """Directory of the files of one epoch."""
+    return posixpath.join(changelog, f"epoch={epoch}")
+
+
+def write_changes(changelog: str, epoch: int, partition: int, changes: list[bytes]) -> None:
+    """Write what one Spark partition has of an epoch's changes, in place of what an earlier try has written."""
+    filesystem, root = _place(epoch_directory(changelog, epoch))
+    path = posixpath.join(root, f"part-{partition}.parquet")
+    if not changes:
+        with suppress(FileNotFoundError):
+            filesystem.delete_file(path)
+        return
+    filesystem.create_dir(root, recursive=True)
+    temporary = posixpath.join(root, f".part-{partition}.{uuid.uuid4().hex}")
+    table = pa.table({"changes": pa.array(changes, pa.binary())}, schema=_FILE_SCHEMA)
+    with filesystem.open_output_stream(temporary) as stream:
+        # pickles do not repeat each other, and dictionaries of them would only cost
+        pq.write_table(table, stream, use_dictionary=False, write_statistics=False)
+    filesystem.move(temporary, path)
+
+
+def _place(path: str) -> tuple[Any, str]:
+    from pyarrow import fs
+
+    if "://" in path:
+        filesystem, root = fs.FileSystem.from_uri(path)
+        return filesystem, root
+    return fs.LocalFileSystem(), os.path.abspath(path)
+
+
+@dataclass(frozen=True)
+class ChangesToRows:
+    """Changes -> rows of a savepoint, with the markers under which the rows before them are found."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One Spark partition of the changelog."""
+        with failures_marked():
+            share: list[_Staged] = []
+            for batch in batches:
+                for data in batch.column("changes").to_pylist():
+                    epoch, changes = decode_changes(data)
+                    for change in changes:
+                        share.extend(_staged(epoch, change))
+                        if len(share) >= _BATCH_ROWS:
+                            yield _batch(share)
+                            share = []
+            if share:
+                yield _batch(share)
+
+
+def _staged(epoch: int, change: Change) -> Iterator[_Staged]:
+    keys, namespaces = key_texts(change.key), key_texts(change.namespace)
+    if keys is None or namespaces is None:
+        yield (epoch, None, change.state, change.kind, repr(change.key)[:200], "", None, "", True)
+        return
+    timer = None if change.timer_ms is None else str(change.timer_ms)
+    slot = "" if timer is None else f"{change.kind}/{timer}"
+    for key in keys:
+        for namespace in namespaces:
+            yield (epoch, change.uid, change.state, change.kind, key, namespace, timer, slot, True)
+    for row in change.rows():
+        yield (epoch, *to_savepoint_row(change.uid, row), slot, False)
+
+
+def _batch(share: list[_Staged]) -> pa.RecordBatch:
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*share), _STAGED_ARROW)]
+    return pa.RecordBatch.from_arrays(columns, schema=_STAGED_ARROW)
+
+
+def staged_rows(spark: Any, changelog: str, epochs: list[int]) -> Any:
+    """The rows of the changes of these epochs, as a DataFrame of `STAGED_SCHEMA`."""
+    paths = [epoch_directory(changelog, epoch) for epoch in epochs]
+    return spark.read.schema("changes binary").parquet(*paths).mapInArrow(ChangesToRows(), STAGED_SCHEMA)
