@@ -61,6 +61,7 @@ class Job:
         values = {
             "flinkish.job.dir": str(self.directory),
             "flinkish.progress": "never",
+            "flinkish.history.enabled": "false",
             "parallelism.default": "2",
             "pipeline.max-parallelism": "2",
             **(settings or {}),
