@@ -7,6 +7,7 @@ import platform
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -147,9 +148,21 @@ def query_settings(state_backend: str, partitions: int, batch_size: int, local_f
     return settings
 
 
+#: Queries of several jobs are started one after the other: settings belong to the whole session.
+_starting = threading.RLock()
+
+
 @contextmanager
 def settings_in_force(spark: Any, settings: dict[str, str]) -> Iterator[None]:
-    """Set them while a query is being started: Spark copies the session's settings at that moment."""
+    """Set them while a query is being started: Spark copies the session's settings at that moment.
+
+    One thread at a time: another one would start its query with these, and put back what it found.
+    """
+    with _starting:
+        yield from _set_for_a_while(spark, settings)
+
+
+def _set_for_a_while(spark: Any, settings: dict[str, str]) -> Iterator[None]:
     before = {key: spark.conf.get(key, None) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)

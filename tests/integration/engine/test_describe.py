@@ -73,7 +73,8 @@ def test_a_running_job_is_described_with_the_tasks_that_spark_runs_for_it(spark:
     assert counts.state_bytes > 0
     check_places(spark, job)
     assert {channel for subtask in counts.subtasks for channel in subtask.current.channels} == {0, 1, 2, 3}
-    assert [node["pact"] for node in job.plan["nodes"]] == ["Data Source", "Operator", "Operator", "Data Sink"]
+    pacts = [node["pact"] for node in job.plan["nodes"]]
+    assert (pacts[0], pacts[-1], set(pacts[1:-1])) == ("Data Source", "Data Sink", {"Operator"})
     assert job.configuration["parallelism.default"] == "2"
 
 
@@ -87,6 +88,7 @@ def check_places(spark: SparkSession, job: JobDescription) -> None:
             assert execution.pid not in (None, job.driver.pid)
             assert list(execution.times_ms) == ["CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING", "RUNNING"]
             assert set(execution.channels.values()) == {"driver"}
+            assert execution.stage is not None
             stages.add(execution.stage)
     assert len(stages) == len(job.vertices)
     known = spark.sparkContext.statusTracker()
