@@ -93,6 +93,8 @@ class JobRun:
         self.restarts = restarts or Restarts(NoRestart())
         #: how long the job has to end after a SIGTERM
         self.shutdown_timeout_s = 60.0
+        #: what is done once there are no more epochs
+        self.doing = ""
         self.life = life or new_life(name)
         self.result: CompletableFuture[JobExecutionResult] = JobResult()
         self.observers: list[JobObserver] = []
@@ -157,14 +159,19 @@ class JobRun:
         self._end_as = end
 
     def stop_from_outside(self, cause: str) -> None:
-        """End after the running epoch, because somebody outside of the program (a signal) asks for it."""
+        """End after the running epoch, because somebody outside of the program (a signal) asks for it.
+
+        The job is not cancelled: started again, it goes on.
+        """
         live_jobs.asked_from_outside(self)
-        self.request_stop(cause=cause)
+        self.request_stop(JobStatus.SUSPENDED, cause)
 
     def unfinished(self) -> str | None:
         """What the job is at, for who cannot wait any longer; None when it has ended."""
         if not self._thread.is_alive():
             return None
+        if self.doing:
+            return self.doing
         return "its first epoch" if self.last_epoch is None else f"what follows epoch {self.last_epoch}"
 
     def wait(self, timeout_s: float | None = None) -> None:

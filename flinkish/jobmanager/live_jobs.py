@@ -34,7 +34,7 @@ def ended(run: JobRun, status: JobStatus) -> None:
             _running.remove(run)
         asked = id(run) in _asked_to_stop
         _asked_to_stop.discard(id(run))
-        _stopped = _stopped or (asked and status in (JobStatus.CANCELED, JobStatus.FINISHED))
+        _stopped = _stopped or (asked and status is not JobStatus.FAILED)
 
 
 def running() -> list[JobRun]:

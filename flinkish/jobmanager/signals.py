@@ -3,8 +3,11 @@
 Rule: a signal asks, it does not tear down. The epoch that runs is finished and committed, a last checkpoint is taken if
 checkpoints are on, the wait for the job returns as for one that was cancelled, and the program goes on; the driver then
 exits with 143 (`exit_codes`). Who cannot wait sends SIGINT a second time: KeyboardInterrupt, in the midst of the epoch,
-which is replayed when the job is started again. After SIGTERM the jobs have ``flinkish.shutdown.timeout``: a supervisor
-kills what does not end by itself, and then nobody learns what was not finished.
+which is replayed when the job is started again. The jobs are then SUSPENDED, not cancelled: started again, they go on,
+and their checkpoints are kept.
+
+After SIGTERM the jobs have ``flinkish.shutdown.timeout``; then the process ends itself and says what was not finished,
+which nobody would learn from a supervisor that kills it.
 
 Signals are looked at while the main thread waits for the result of a job (``execute``, ``result()``); at any other time
 they do what the program, or Python, has set up: SIGTERM ends the process like kill -9 does, which costs no more than a

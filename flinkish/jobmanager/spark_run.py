@@ -77,6 +77,7 @@ class SparkRun(JobRun):
             if self.directory.read(FINISHED_FILE) is None:
                 self._run_attempts(self._run_attempt)
                 self._drain_if_asked()
+                self._take_last_checkpoint()
                 self._remember_end()
             # a stop that came between two attempts has no epoch at whose end everything stands
             self._keep_promises(self._failure)
@@ -111,6 +112,19 @@ class SparkRun(JobRun):
         if self._stop.is_set():
             return self._end_as is JobStatus.CANCELED and not self.settings.checkpoints.retain_on_cancellation
         return self.directory.read(FINISHED_FILE) is not None
+
+    def _take_last_checkpoint(self) -> None:
+        """Of a job that will go on: a signal has stopped it, or it has worked through all there was."""
+        suspended = self._stop.is_set() and self._end_as is JobStatus.SUSPENDED
+        up_to_date = not self._stop.is_set() and not self.attempt.ended
+        if not (suspended or up_to_date):
+            return
+        self.doing = "the last checkpoint"
+        path = self.checkpoints.take_last()
+        if path is None and self.settings.checkpoints.enabled and self.attempt.committed_epoch() is not None:
+            self._tell(
+                "no last checkpoint was taken (the log says why); the job goes on from its directory all the same"
+            )
 
     def _drain_if_asked(self) -> None:
         if self._drain_to and self._failure is None and not self.attempt.ended:

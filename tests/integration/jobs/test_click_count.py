@@ -83,7 +83,7 @@ def test_sigterm_ends_an_unbounded_job_after_the_running_epoch_and_it_goes_on_wh
         assert job.wait(100) == ExitCode.STOPPED
     output = job.output()
     assert "SIGTERM: job 'click-count' ends after the running epoch" in output
-    read = int(re.search(r"canceled after .* records in ([\d,]+)", output)[1].replace(",", ""))  # type: ignore[index]
+    read = int(re.search(r"suspended after .* records in ([\d,]+)", output)[1].replace(",", ""))  # type: ignore[index]
     assert 1_000 < read < 30_000, "it was in the midst of its work, and ended there"
     # what the last epoch has read is in the database: the epoch was finished, and the next one had not begun
     rows = postgres.query(uri, "SELECT SUM(clicks) FROM click_counts")
