@@ -1,7 +1,8 @@
 """One fault at a named phase, in whatever process: the hook that FLINKISH_FAULT names.
 
 A plan is a JSON file whose path the environment holds: which phase, from which epoch on, and whether to raise or to
-kill the process -9. A fault happens once; a file beside the plan remembers that it did.
+kill the process -9, or to wait there until the test, which may pause all processes of the job meanwhile, lets it go on.
+A fault happens once; a file beside the plan remembers that it did.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,8 @@ def environment(plan: Path) -> dict[str, str]:
 
 
 def plan_fault(plan: Path, phase: Phase, how: str, epoch: int = 0, pid: int | None = None) -> None:
-    """From now on the next process that passes the phase in this epoch or later fails. ``how``: raise or kill; ``pid``:
+    """From now on the next process that passes the phase in this epoch or later fails. ``how``: raise, kill or
+    wait; ``pid``:
     only that process."""
     happened(plan, forget=True)
     hidden = plan.with_suffix(".new")
@@ -53,6 +56,16 @@ def happened(plan: Path, forget: bool = False) -> bool:
     return there
 
 
+def go_on(plan: Path) -> None:
+    """Who waits at a phase need not wait any more."""
+    plan.with_suffix(".go_on").write_text("")
+
+
+def _wait(path: Path) -> None:
+    while not path.with_suffix(".go_on").exists():
+        time.sleep(0.005)
+
+
 def hook(phase: Phase, details: dict[str, Any]) -> None:
     """Called by every process at every phase."""
     path = os.environ.get(PLAN_VARIABLE)
@@ -72,4 +85,7 @@ def hook(phase: Phase, details: dict[str, Any]) -> None:
         return
     if plan["how"] == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if plan["how"] == "wait":
+        _wait(Path(path))
+        return
     raise InjectedFault(f"injected at {phase.value}")

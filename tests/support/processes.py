@@ -169,6 +169,23 @@ class ProcessGroup:
         psutil.wait_procs(rest, timeout=10)
         self._dismiss_watcher()
 
+    def pause(self) -> None:
+        """SIGSTOP: the command and all its descendants stand still, as on a machine that is suspended."""
+        for process in self._all():
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
+
+    def resume(self) -> None:
+        """SIGCONT: they go on as if no time had passed."""
+        for process in reversed(self._all()):
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
+
+    def _all(self) -> list[psutil.Process]:
+        with suppress(psutil.NoSuchProcess):
+            return [psutil.Process(self.pid), *self.descendants()]
+        return []
+
     def __enter__(self) -> ProcessGroup:
         return self
 

@@ -105,6 +105,7 @@ def main(options: dict[str, Any]) -> None:
     else:
         start_session(scratch, options.get("master", "local[2]"))
     more = {"execution__state_recovery__path": options["restore"]} if "restore" in options else {}
+    more.update(options.get("settings", {}))
     env = build(folder, options.get("job", "job"), options.get("delta", False), options.get("slow_s", 0), **more)
     client = env.execute_async("counting")
     print("started", flush=True)

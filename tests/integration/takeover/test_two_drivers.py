@@ -1,0 +1,36 @@
+"""Of two drivers on one job directory one works; the other one ends, says who has won, and writes nothing more.
+
+A hundred trials at random: ``python -m tests.integration.takeover.two_drivers --trials 100``, or ``--slow``.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from flinkish.runtime.phases import Phase
+from tests.integration.takeover.two_drivers import Pause, random_pause, refused, taken_over
+
+
+@pytest.mark.parametrize(
+    "pause",
+    [Pause(Phase.SINK_PREPARED), Pause(Phase.STATE_WRITTEN, epoch=3), Pause(None)],
+    ids=str,
+)
+def test_a_driver_that_was_taken_over_writes_nothing_more_and_ends_by_its_own_code(
+    spark: SparkSession, tmp_path: Path, pause: Pause
+) -> None:
+    taken_over(tmp_path, pause)
+
+
+def test_a_second_driver_is_refused_and_does_no_harm_to_the_first(spark: SparkSession, tmp_path: Path) -> None:
+    refused(tmp_path, Pause(Phase.PLANNED))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(20))
+def test_wherever_the_older_driver_was_paused(spark: SparkSession, tmp_path: Path, number: int) -> None:
+    taken_over(tmp_path, random_pause(random.Random(number)))

@@ -1,0 +1,257 @@
+"""Two drivers on one job directory: trials that show that the older one writes nothing once the newer one has begun.
+
+    python -m tests.integration.takeover.two_drivers --trials 100 [--seed 7] [--folder DIR]
+
+A trial: the older driver, a process of its own, is paused whole (SIGSTOP to driver, JVM and Python workers) at a named
+phase of a random epoch, or a random moment later. A newer driver takes the job over and works it off. Then
+the older one is continued. What must hold is said by `Trial.check`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import sqlite3
+import sys
+import tempfile
+import time
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flinkish.errors import FencedError
+from flinkish.exit_codes import ExitCode
+from flinkish.jobmanager.directory.fencing import last_claim
+from flinkish.runtime.phases import Phase
+from tests.integration.engine import counting_job
+from tests.integration.engine.counting_job import build, expected, in_database, make_tables, windows_expected
+from tests.support import faults
+from tests.support.processes import REPOSITORY, ProcessGroup, python_path
+
+TIMEOUT_S = 240
+
+#: Where an epoch of the older driver can be when it is paused.
+PHASES = [
+    Phase.PLANNED,
+    Phase.SOURCES_READ,
+    Phase.LEVEL_PROCESSED,
+    Phase.STATE_WRITTEN,
+    Phase.SINK_PREPARED,
+    Phase.SINK_COMMITTED,
+    Phase.METADATA_COMMITTED,
+    Phase.CLEANED_UP,
+]
+
+#: Files that drivers write for people and to show that they live; nothing is decided by them.
+NOT_OF_THE_JOB = ("owner.json", "history/")
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Where the older driver is paused; ``phase`` None: nowhere, it is at work when the newer one comes."""
+
+    phase: Phase | None
+    epoch: int = 2
+    #: so long after the phase, in seconds
+    later_s: float = 0.0
+
+    def __str__(self) -> str:
+        if self.phase is None:
+            return "while it works"
+        later = f" and {self.later_s * 1000:.0f} ms" if self.later_s else ""
+        return f"at {self.phase.value}{later} of epoch {self.epoch}"
+
+
+class Trial:
+    """One trial in a folder of its own."""
+
+    def __init__(self, folder: Path, pause: Pause) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        make_tables(folder)
+        self.folder = folder
+        self.pause = pause
+        self._plan = folder / "plan.json"
+        if pause.phase is not None:
+            faults.plan_fault(self._plan, pause.phase, "wait", epoch=pause.epoch)
+        options = {"folder": str(folder), "delta": True, "slow_s": 0.3 if pause.phase is None else 0}
+        environment = {"PYTHONPATH": python_path(), "PYTHONUNBUFFERED": "1", "PYSPARK_PYTHON": sys.executable}
+        command = [
+            sys.executable,
+            "-m",
+            "flinkish.launch.driver",
+            str(Path(counting_job.__file__)),
+            json.dumps(options),
+        ]
+        self.old = ProcessGroup(command, folder / "old.log", {**environment, **faults.environment(self._plan)})
+
+    # ------------------------------------------------------------------ steps
+
+    def pause_old(self) -> None:
+        """Wait for the moment, then pause the older driver."""
+        if self.pause.phase is None:
+            self.old.wait_for_line(r"epochs [1-9]", TIMEOUT_S)
+            return
+        self.old.wait_for(lambda: faults.happened(self._plan), TIMEOUT_S, f"the phase {self.pause.phase.value}")
+        if self.pause.later_s:
+            faults.go_on(self._plan)
+            time.sleep(self.pause.later_s)
+        self.old.pause()
+        faults.go_on(self._plan)
+        # a paused process keeps the lock of SQLite's one writer, and no other can tell it from one that is slow
+        while self._locked():
+            self.old.resume()
+            time.sleep(0.01)
+            self.old.pause()
+
+    def _locked(self) -> bool:
+        with closing(sqlite3.connect(self.folder / "out.db", timeout=0.2, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("ROLLBACK")
+            except sqlite3.OperationalError:
+                return True
+        return False
+
+    def run_new(self, takeover: str) -> None:
+        """The newer driver, in this process, works the job off."""
+        build(self.folder, delta=True, flinkish__job__takeover=takeover).execute("counting")
+
+    def check_refused(self) -> None:
+        """A newer driver that may not take over ends at once and names the one that is there."""
+        try:
+            self.run_new("refuse")
+        except FencedError as error:
+            assert f"another driver (process {self.old.pid} on {socket.gethostname()})" in str(error), error
+        else:
+            raise AssertionError("a second driver was not refused")
+
+    def check(self) -> None:
+        """The newer driver has come to the end: the results are right, and stay as they are, file by file, when the
+        older one is continued; that ends with its own code and names the winner."""
+        self.check_results()
+        before = self.listing()
+        claimed = last_claim(str(self.folder / "job"))
+        assert claimed is not None
+        self.old.resume()
+        status = self.old.wait(TIMEOUT_S)
+        output = self.old.output()
+        assert status == ExitCode.FENCED, f"it ended with {status}:\n{output[-4000:]}"
+        winner = (
+            rf"the driver of process {os.getpid()} on {re.escape(socket.gethostname())} \(since [^)]+\) has taken over"
+        )
+        assert re.search(winner, output), output[-4000:]
+        assert f"its fencing token is {claimed[0]}" in output, output[-4000:]
+        after = self.listing()
+        assert after == before, sorted(set(after) ^ set(before))
+        self.check_results()
+
+    def check_results(self) -> None:
+        """All three tables are right."""
+        assert in_database(self.folder) == expected()
+        assert in_database(self.folder, "windows") == windows_expected()
+        assert self._delta_rows() == expected()
+
+    def _delta_rows(self) -> list[tuple[int, int]]:
+        from pyspark.sql import SparkSession
+
+        table = SparkSession.Builder().getOrCreate().read.format("delta").load(str(self.folder / "table"))
+        return sorted((row["k"], row["n"]) for row in table.collect())
+
+    def listing(self) -> list[tuple[str, int, int]]:
+        """(path, size, time of the last change in ns) of all files of the job and of its Delta sink's log, and all rows
+        of the database with the epochs that wrote them."""
+        found = [entry for part in ("job", "table/_delta_log") for entry in self._files(part)]
+        with closing(sqlite3.connect(self.folder / "out.db")) as connection:
+            marks = connection.execute("SELECT sink_uid, subtask, epoch FROM flinkish_epochs").fetchall()
+        return sorted(found + [(f"{uid}/{subtask}", epoch, 0) for uid, subtask, epoch in marks])
+
+    def _files(self, part: str) -> list[tuple[str, int, int]]:
+        found = []
+        for path in (self.folder / part).rglob("*"):
+            name = str(path.relative_to(self.folder / part))
+            if path.is_file() and not name.startswith(NOT_OF_THE_JOB):
+                found.append((f"{part}/{name}", path.stat().st_size, path.stat().st_mtime_ns))
+        return found
+
+    def end(self) -> None:
+        """Nothing is left running."""
+        with suppress(Exception):
+            self.old.resume()
+        self.old.kill()
+
+
+def taken_over(folder: Path, pause: Pause) -> None:
+    """A whole trial: refused, then taken over."""
+    trial = Trial(folder, pause)
+    try:
+        trial.pause_old()
+        if pause.phase is not None:
+            trial.check_refused()
+        trial.run_new("newest")
+        trial.check()
+    finally:
+        trial.end()
+
+
+def refused(folder: Path, pause: Pause) -> None:
+    """A whole trial: the newer driver is refused, and has done no harm to the older one."""
+    trial = Trial(folder, pause)
+    try:
+        trial.pause_old()
+        trial.check_refused()
+        trial.old.resume()
+        trial.old.succeed(TIMEOUT_S)
+        trial.check_results()
+    finally:
+        trial.end()
+
+
+def random_pause(dice: random.Random) -> Pause:
+    """Any phase, and often some moment after it."""
+    later_s = dice.choice([0.0, dice.uniform(0, 0.02), dice.uniform(0, 0.3)])
+    return Pause(dice.choice(PHASES), dice.randrange(1, 6), later_s)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command. Returns how many trials failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--folder", type=Path, default=None, help="keeps what failed trials leave")
+    options = parser.parse_args(arguments)
+    from tests.support.spark_session import start_session
+
+    seed = options.seed if options.seed is not None else random.randrange(10**6)
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="two-drivers-"))
+    os.chdir(REPOSITORY)
+    spark = start_session(folder / "spark")
+    failed = 0
+    print(f"seed {seed}, folder {folder}", flush=True)
+    for number in range(options.trials):
+        failed += not _tried(folder / f"trial-{number}", random_pause(random.Random(seed * 1000 + number)), number)
+    spark.stop()
+    print(f"{options.trials} trials, {failed} failed", flush=True)
+    return failed
+
+
+def _tried(folder: Path, pause: Pause, number: int) -> bool:
+    began = time.monotonic()
+    run: Any = refused if number % 5 == 4 else taken_over
+    try:
+        run(folder, pause)
+    except Exception as error:
+        print(f"{number}: {run.__name__} {pause}: FAILED: {type(error).__name__}: {error}", flush=True)
+        return False
+    print(f"{number}: {run.__name__} {pause}: right ({time.monotonic() - began:.0f} s)", flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(), 100))
