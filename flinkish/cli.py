@@ -22,6 +22,9 @@ from flinkish.launch.__main__ import Launch
 from flinkish.launch.options import CommandLine
 
 _SAVEPOINT = "execution.state-recovery.path"
+_CLAIM_MODE = "execution.state-recovery.claim-mode"
+_IGNORE_UNCLAIMED = "execution.state-recovery.ignore-unclaimed-state"
+_DRY_RUN = "execution.state-recovery.dry-run"
 _PARALLELISM = "parallelism.default"
 
 
@@ -48,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command")
     add_commands(commands)
     run = commands.add_parser("run", help="run a program as a Spark driver")
-    run.add_argument("-s", "--fromSavepoint", metavar="PATH", help="savepoint to restore the job from")
+    _add_savepoint_options(run)
     run.add_argument("-p", "--parallelism", metavar="N", help="the default parallelism")
     run.add_argument(
         "-D", dest="properties", metavar="KEY=VALUE", action="append", default=[], help="a setting of the configuration"
@@ -62,11 +65,48 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_savepoint_options(run: argparse.ArgumentParser) -> None:
+    """As Flink's command line names them; the dry run is flinkish's own."""
+    run.add_argument(
+        "-s",
+        "--fromSavepoint",
+        "--from-savepoint",
+        metavar="PATH",
+        help="savepoint or retained checkpoint (.../chk-7) to restore the job from",
+    )
+    run.add_argument(
+        "-n",
+        "--allowNonRestoredState",
+        action="store_true",
+        help="drop state of the savepoint that belongs to operators that the program no longer has",
+    )
+    run.add_argument(
+        "-claim",
+        "--claimMode",
+        "-rm",
+        "--restoreMode",
+        choices=["NO_CLAIM", "CLAIM", "LEGACY"],
+        type=str.upper,
+        help="who owns the savepoint after the restore",
+    )
+    run.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only say what would be restored; exit code 0: all of it, 1: not possible",
+    )
+
+
 def _run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
     """Replaces this process by the program."""
     settings = dict(_property(text) for text in arguments.properties)
     if arguments.fromSavepoint is not None:
         settings[_SAVEPOINT] = arguments.fromSavepoint
+    if arguments.allowNonRestoredState:
+        settings[_IGNORE_UNCLAIMED] = "true"
+    if arguments.claimMode is not None:
+        settings[_CLAIM_MODE] = arguments.claimMode
+    if arguments.dry_run:
+        settings[_DRY_RUN] = "true"
     if arguments.parallelism is not None:
         settings[_PARALLELISM] = arguments.parallelism
     if not arguments.program:

@@ -45,6 +45,10 @@ def submit(
     """
     configuration.validate()
     generator, plan = JobGraphGenerator(graph, job_settings(configuration), chaining), json.loads(plan_json(graph))
+    if configuration.get(execution.STATE_RECOVERY_DRY_RUN):
+        from flinkish.jobmanager.savepoints.dry_run import end_with_report
+
+        end_with_report(graph, configuration, chaining, session, job_name)
     if configuration.get(execution.TARGET) == _MINICLUSTER:
         run = _minicluster_run(generator, configuration, job_name, plan)
     else:

@@ -29,6 +29,8 @@ ALLOWED: dict[str, set[str]] = {
     "spark": _RUNTIME | {"graph"},
     "jobmanager": (_API | {"exit_codes"}) - {"jobmanager"},
     "datastream": _API | {"metrics"},
+    # savepoints as DataFrames
+    "state": _API | {"datastream"},
     # beside the engine: programs, and what starts them
     "examples": _API | {"datastream"},
     "exit_codes": set(),

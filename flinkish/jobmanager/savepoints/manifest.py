@@ -67,7 +67,7 @@ class Manifest:
     operators: tuple[str, ...] = ()
     #: source uid -> position behind the last record of the epoch
     sources: dict[str, str] = field(default_factory=dict)
-    #: uid of a vertex' head -> its lowest watermark; rows of kind ``__watermark__`` say it too
+    #: operator uid -> watermark, for people; a restore goes by the rows of kind ``__watermark__``
     watermarks: dict[str, int] = field(default_factory=dict)
     states: tuple[DeclaredState, ...] = ()
     state: TableVersion = TableVersion()

@@ -7,6 +7,7 @@ as it was. A directory that a job has begun in goes on from its own state, whate
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,7 +54,7 @@ def prepare_restore(
     spark: Any, program: RestoredProgram, settings: DriverSettings, directory: JobDirectory, first_run: bool
 ) -> PlanOptions:
     """What the query must know of the savepoint that the job begins, or began, with."""
-    remembered = directory.read(_FILE)
+    remembered = read_restored(directory)
     if not first_run:
         _check_same_savepoint(program.job, settings, directory, remembered)
     elif settings.savepoint is not None:
@@ -65,11 +66,23 @@ def prepare_restore(
     return PlanOptions() if remembered is None else _options(program, directory, remembered)
 
 
+def restored_file(first_epoch: int) -> str:
+    """Name of the file that says what a query begins with. A query that takes the place of a damaged one has one of its
+    own, so that both are exchanged in one step: when the job's query becomes another one."""
+    return _FILE if first_epoch == 0 else f"restored-{first_epoch}.json"
+
+
+def read_restored(directory: JobDirectory) -> dict[str, Any] | None:
+    """What the job's query has begun with; None: with nothing."""
+    own = restored_file(directory.query_location().first_epoch)
+    return directory.read(own) or directory.read(_FILE)
+
+
 def _check_same_savepoint(
     job: JobDescriptor, settings: DriverSettings, directory: JobDirectory, remembered: dict[str, Any] | None
 ) -> None:
     """The same command line again is a restart. Another savepoint cannot be meant."""
-    began_with = None if remembered is None else str(remembered["savepoint"])
+    began_with = None if remembered is None else remembered["savepoint"]
     if settings.savepoint is None or settings.savepoint == began_with:
         return
     beginning = "without a savepoint" if began_with is None else f"with the savepoint {began_with}"
@@ -86,7 +99,7 @@ def _restore(
     spark: Any, program: RestoredProgram, settings: DriverSettings, savepoint: str, directory: JobDirectory
 ) -> dict[str, Any]:
     manifest = read_manifest(savepoint)
-    report, watermarks = _take_over(spark, program, settings, savepoint, manifest, directory.restore_rows)
+    report, watermarks = take_over(spark, program, settings, savepoint, manifest, directory.restore_rows)
     if not report.compatible:
         delete_directory(directory.restore_rows)
         raise _incompatible(report, program.job)
@@ -99,14 +112,14 @@ def _restore(
         "path": absolute(savepoint),
         "claim_mode": settings.claim_mode,
         "sources": manifest.sources,
-        "watermarks": {**manifest.watermarks, **watermarks},
+        "watermarks": watermarks,
     }
     directory.write(_FILE, remembered)
     passed(Phase.RESTORE_APPLIED, savepoint=savepoint)
     return remembered
 
 
-def _take_over(
+def take_over(
     spark: Any,
     program: RestoredProgram,
     settings: DriverSettings,
@@ -139,7 +152,7 @@ def compatibility_of(
     spark: Any, program: RestoredProgram, settings: DriverSettings, savepoint: str
 ) -> CompatibilityReport:
     """What a start from the savepoint would take over; nothing is written."""
-    return _take_over(spark, program, settings, savepoint, read_manifest(savepoint), None)[0]
+    return take_over(spark, program, settings, savepoint, read_manifest(savepoint), None)[0]
 
 
 def outline_of(program: RestoredProgram) -> ProgramOutline:
@@ -173,7 +186,9 @@ def _options(program: RestoredProgram, directory: JobDirectory, remembered: dict
         if isinstance(sources.get(vertex.id), DataFrameSource) and vertex.head.uid in remembered["sources"]
     }
     ticks = first_ticks(job, sources, remembered["sources"])
-    return PlanOptions(first_ticks=ticks, start_offsets=offsets, restore_rows=directory.restore_rows)
+    # a query that has taken the place of a damaged one has rows of its own
+    rows = posixpath.join(directory.path, remembered["rows"]) if "rows" in remembered else directory.restore_rows
+    return PlanOptions(first_ticks=ticks, start_offsets=offsets, restore_rows=rows)
 
 
 def _watermarks(table: Any) -> dict[str, int]:
@@ -187,5 +202,5 @@ def _watermarks(table: Any) -> dict[str, int]:
 
 def restored_watermarks(job: JobDescriptor, directory: JobDirectory) -> dict[int, int]:
     """Vertex -> the watermark that its channels begin with, in a directory that began with a savepoint."""
-    watermarks = (directory.read(_FILE) or {}).get("watermarks", {})
+    watermarks = (read_restored(directory) or {}).get("watermarks", {})
     return {vertex.id: watermarks[vertex.head.uid] for vertex in job.vertices if vertex.head.uid in watermarks}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from flinkish.errors import FlinkishError, SavepointError
+from flinkish.errors import CorruptStateError, FlinkishError, OperationError, SavepointError
 from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents
 from flinkish.runtime.state.body_codec import TIMERS_PREFIX
@@ -37,10 +37,12 @@ def reading(spark: Any, where: str) -> Iterator[None]:
     try:
         with settings_in_force(spark, _VERIFY_PAGES):
             yield
+    except FlinkishError:
+        raise
     except Exception as error:
-        if isinstance(error, FlinkishError) and not isinstance(error.__cause__, Exception):
-            raise
         typed = translate(error, where)
+        if type(typed) not in (OperationError, CorruptStateError):
+            raise typed from error
         raise SavepointError(
             f"the state of the savepoint cannot be read: {typed.what}",
             where=where,

@@ -95,7 +95,7 @@ class RowReader:
         if saved.namespace is None:  # left out by an INSERT
             saved = saved._replace(namespace="null")
         _, row = from_savepoint_row(saved)
-        _check_shape(row)
+        check_shape(row)
         migration = self._migrations.get((saved.uid, saved.state))
         if migration is not None:
             row = row._replace(value=_migrated(row, migration))
@@ -106,7 +106,7 @@ class RowReader:
         return row._replace(value=value) if self._convert or state.type_changed else row
 
 
-def _check_shape(row: StateRow) -> None:
+def check_shape(row: StateRow) -> None:
     """What the engine needs of a row, whatever its types."""
     if row.state.startswith(TIMERS_PREFIX):
         if row.kind not in TimeDomain.__members__ or type(row.value) is not int:

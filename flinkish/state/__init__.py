@@ -1,0 +1,20 @@
+"""``flinkish.state``: checkpoints and savepoints as DataFrames, savepoints made from DataFrames, and what a program
+would take over of one. Not in PyFlink (in Java it is the State Processor API)."""
+
+from __future__ import annotations
+
+from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport, StateCompatibility, StateStatus
+from flinkish.state.program import compatibility
+from flinkish.state.reading import StateDescription, list_states, read_state
+from flinkish.state.writing import write_savepoint
+
+__all__ = [
+    "CompatibilityReport",
+    "StateCompatibility",
+    "StateDescription",
+    "StateStatus",
+    "compatibility",
+    "list_states",
+    "read_state",
+    "write_savepoint",
+]

@@ -1,0 +1,125 @@
+"""Rows of a DataFrame with columns of any types become rows of a savepoint's table."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.types import Row
+from flinkish.errors import FlinkishError, SavepointError
+from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row, to_text
+from flinkish.runtime.state.stored_values import check_shape
+from flinkish.spark.worker import failures_marked
+
+_SCHEMA = pa.schema([(name, pa.string()) for name in SavepointRow._fields])
+
+
+@dataclass(frozen=True)
+class NativeToTexts:
+    """Runs in the workers. ``columns``: of the input, in order."""
+
+    columns: tuple[str, ...]
+    states: dict[tuple[str, str], TypeInformation]
+    texts: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One partition."""
+        with failures_marked():
+            for batch in batches:
+                types = {name: column.type for name, column in zip(self.columns, batch.columns)}
+                rows = []
+                for values in zip(*(column.to_pylist() for column in batch.columns)):
+                    rows.extend(self._checked(dict(zip(self.columns, values)), types))
+                if rows:
+                    arrays = [pa.array(column, pa.string()) for column in zip(*rows)]
+                    yield pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+    def _checked(self, row: dict[str, Any], types: dict[str, pa.DataType]) -> list[SavepointRow]:
+        try:
+            made = self._rows(row, types)
+            for saved in made:
+                check_shape(from_savepoint_row(saved)[1])
+            return made
+        except FlinkishError as error:
+            where = f"uid {row['uid']}, state {row['state']}, key {str(row['key'])[:100]}"
+            raise SavepointError(
+                f"a row cannot be one of a savepoint: {error.what}",
+                where=where,
+                expected=error.expected,
+                hint="mend the row in the DataFrame",
+            ) from error
+
+    def _rows(self, row: dict[str, Any], types: dict[str, pa.DataType]) -> list[SavepointRow]:
+        for name in ("uid", "state"):
+            if not isinstance(row[name], str) or not row[name]:
+                raise SavepointError(f"its {name} is {row[name]!r}", expected="a text")
+        kind = row.get("kind") or ("map" if row.get("map_key") is not None else "value")
+        namespace = row.get("namespace") or "null"
+        if self.texts:
+            return [self._text_row(row, kind, namespace)]
+        key = python_value(row["key"], types["key"], as_key=True)
+        if key is None:
+            raise SavepointError("its key is NULL", expected="a key")
+        declared = self.states.get((row["uid"], row["state"]))
+        return [
+            SavepointRow(row["uid"], row["state"], kind, to_text(key), namespace, to_text(value))
+            for value in _values(row, kind, types, declared)
+        ]
+
+    @staticmethod
+    def _text_row(row: dict[str, Any], kind: str, namespace: str) -> SavepointRow:
+        value = row["value"]
+        if kind == "map" and row.get("map_key") is not None:
+            value = f'{{"$tuple": [{row["map_key"]}, {value}]}}'
+        return SavepointRow(row["uid"], row["state"], kind, row["key"], namespace, value)
+
+
+def _values(
+    row: dict[str, Any], kind: str, types: dict[str, pa.DataType], declared: TypeInformation | None
+) -> list[Any]:
+    """The values of the rows that an input row stands for: one, or of a whole map one per entry."""
+
+    def typed(value: Any) -> Any:
+        return value if declared is None or value is None else declared.convert(value)
+
+    value = python_value(row["value"], types["value"])
+    if kind == "map" and row.get("map_key") is not None:
+        return [(python_value(row["map_key"], types["map_key"], as_key=True), typed(value))]
+    if value is None:
+        raise SavepointError("its value is NULL", expected="a value; leave out the row where there is none")
+    if kind == "map":
+        if not isinstance(value, dict):
+            raise SavepointError("it is of map state and has no map_key", expected="a map_key, or a map as value")
+        return [(key, typed(item)) for key, item in value.items()]
+    if kind == "list":
+        if not isinstance(value, list):
+            raise SavepointError(f"it is of list state and its value is {value!r}", expected="an array")
+        return [[typed(item) for item in value]]
+    return [typed(value)]
+
+
+def python_value(value: Any, arrow: pa.DataType, as_key: bool = False) -> Any:
+    """What user code would hold: structs are Rows, as a key tuples; timestamps have no zone and are UTC."""
+    if value is None:
+        return None
+    types = pa.types
+    if types.is_struct(arrow):
+        parts = [python_value(value[field.name], field.type, as_key) for field in arrow]
+        if as_key:
+            return tuple(parts)
+        row = Row(*parts)
+        row.set_field_names([field.name for field in arrow])
+        return row
+    if types.is_map(arrow):
+        return {python_value(k, arrow.key_type, True): python_value(v, arrow.item_type) for k, v in value}
+    if types.is_list(arrow) or types.is_large_list(arrow):
+        items = [python_value(item, arrow.value_type, as_key) for item in value]
+        return tuple(items) if as_key else items
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+    return value

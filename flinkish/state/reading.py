@@ -1,0 +1,114 @@
+"""Checkpoints and savepoints as DataFrames.
+
+Rule: a DataFrame has the types that the program declared; where it declared none, those that all texts have in common,
+or the texts as they are in the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flinkish.errors import SavepointError
+from flinkish.jobmanager.savepoints.manifest import Manifest, read_manifest
+from flinkish.jobmanager.savepoints.state_table import count_states, is_edited, open_table, reading
+from flinkish.runtime.state.body_codec import TIMERS_PREFIX
+from flinkish.runtime.state.declared_state import DeclaredState
+from flinkish.runtime.state.savepoint_rows import WATERMARK
+from flinkish.state.locating import session_of, snapshot_directory
+from flinkish.state.typed_rows import typed_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, order=True)
+class StateDescription:
+    """One state of one operator. Types: Spark's, as DDL text; None: not declared. ``rows`` 0: declared, but empty."""
+
+    uid: str
+    state: str
+    kind: str
+    rows: int
+    key_type: str | None = None
+    value_type: str | None = None
+    map_key_type: str | None = None
+
+
+def read_state(path: str, uid: str | None = None, state: str | None = None, spark: Any = None) -> DataFrame:
+    """The state of a savepoint, of a checkpoint, or of the latest checkpoint of a job directory.
+
+    Without ``state``: the rows as they are in the table, all columns text: uid, state, kind, key, namespace, value.
+    With ``uid`` and ``state``: key, namespace and value by their types; of list state the value is an array, of map
+    state there are map_key and map_value. ``namespace``: text of the window, NULL where there is none.
+
+    Example::
+
+        read_state("/savepoints/savepoint-1f", "counts", "n").where("value > 100").show()
+
+    Raises:
+        SavepointError: there is no such savepoint or state, or it is damaged.
+    """
+    session = session_of(spark)
+    directory = snapshot_directory(path)
+    manifest = read_manifest(directory)
+    where = f"savepoint {directory}"
+    with reading(session, where):
+        table: DataFrame = open_table(session, manifest, directory)
+        if uid is not None:
+            table = table.where(table["uid"] == uid)
+        if state is None:
+            return table
+        if uid is None:
+            raise SavepointError("a state needs the uid of its operator", where=where, expected="uid and state")
+        table = table.where(table["state"] == state)
+        typed: DataFrame = typed_rows(session, table, _declared(table, manifest, uid, state, where))
+        return typed
+
+
+def _declared(table: Any, manifest: Manifest, uid: str, state: str, where: str) -> DeclaredState:
+    """What is known of a state. SavepointError: nothing at all."""
+    declared = next((known for known in manifest.states if (known.uid, known.name) == (uid, state)), None)
+    found = table.select("kind").take(1)
+    if declared is None and not found:
+        raise SavepointError(
+            f"there is no state {state!r} of an operator with the uid {uid!r}",
+            where=where,
+            hint="flinkish.state.list_states(path) shows all",
+        )
+    if declared is None or (found and found[0]["kind"] != declared.kind):
+        key_type = next((known.key_type for known in manifest.states if known.uid == uid), None)
+        value_type = "BIGINT" if state.startswith(TIMERS_PREFIX) else None
+        return DeclaredState(uid, state, found[0]["kind"], value_type, None, key_type)
+    return declared
+
+
+def list_states(path: str, spark: Any = None) -> list[StateDescription]:
+    """All states of a savepoint or checkpoint, sorted; also those that are declared, but empty. Not the watermarks.
+
+    Raises:
+        SavepointError: there is no savepoint, or it is damaged.
+    """
+    directory = snapshot_directory(path)
+    manifest = read_manifest(directory)
+    if manifest.contents is not None and not is_edited(manifest, directory):
+        counted = manifest.contents.states
+    else:
+        session = session_of(spark)
+        with reading(session, f"savepoint {directory}"):
+            counted = count_states(open_table(session, manifest, directory))
+    declared = {(known.uid, known.name): known for known in manifest.states}
+    found = []
+    for entry in counted:
+        if entry.kind != WATERMARK:
+            known = declared.pop((entry.uid, entry.state), DeclaredState(entry.uid, entry.state, entry.kind))
+            found.append(_description(known, entry.kind, entry.rows))
+    return sorted([*found, *(_description(known, known.kind, 0) for known in declared.values())], key=_order)
+
+
+def _description(known: DeclaredState, kind: str, rows: int) -> StateDescription:
+    return StateDescription(known.uid, known.name, kind, rows, known.key_type, known.value_type, known.map_key_type)
+
+
+def _order(state: StateDescription) -> tuple[str, str]:
+    return state.uid, state.state

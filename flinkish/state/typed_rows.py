@@ -1,0 +1,132 @@
+"""Rows of one state, as texts, become rows of typed columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from flinkish.common.time import Instant
+from flinkish.errors import SavepointError
+from flinkish.runtime.state.body_codec import StateRow
+from flinkish.runtime.state.declared_state import DeclaredState
+from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row, to_text
+from flinkish.spark.worker import failures_marked
+
+#: What a text is, by its look: (pattern, type). The first that fits.
+_LOOKS = (('^"', "STRING"), ("^-?[0-9]{1,18}$", "BIGINT"), ("^(true|false)$", "BOOLEAN"), ("^-?[0-9.eE+-]+$", "DOUBLE"))
+
+
+def typed_rows(spark: Any, table: Any, state: DeclaredState) -> Any:
+    """The typed DataFrame of a DataFrame of rows of one state."""
+    key_type = state.key_type or _common_type(table, "key")
+    value_type = state.value_type
+    if value_type is None and state.kind not in ("map", "list"):
+        value_type = _common_type(table, "value")
+    if state.kind == "map":
+        values = f"map_key {state.map_key_type or 'STRING'}, map_value {value_type or 'STRING'}"
+    elif state.kind == "list":
+        values = f"value ARRAY<{value_type or 'STRING'}>"
+    else:
+        values = f"value {value_type or 'STRING'}"
+    schema = f"key {key_type or 'STRING'}, namespace STRING, {values}"
+    texts = frozenset(
+        name
+        for name, known in (("key", key_type), ("map_key", state.map_key_type), ("value", value_type))
+        if known is None
+    )
+    convert = TextsToTyped(state.kind, _arrow_schema(spark, schema), texts)
+    return table.mapInArrow(convert, schema)
+
+
+def _common_type(table: Any, column: str) -> str | None:
+    """The type that all texts of a column have; None: no one type."""
+    cases = " ".join(f"WHEN {column} RLIKE '{pattern}' THEN '{name}'" for pattern, name in _LOOKS)
+    looks = table.selectExpr(f"CASE {cases} ELSE '' END AS look").distinct().collect()
+    found = {row["look"] for row in looks}
+    if found == {"BIGINT", "DOUBLE"}:
+        return "DOUBLE"
+    return found.pop() or None if len(found) == 1 else None
+
+
+def _arrow_schema(spark: Any, ddl: str) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema: pa.Schema = to_arrow_schema(spark.createDataFrame([], ddl).schema, timezone="UTC")
+    return schema
+
+
+@dataclass(frozen=True)
+class TextsToTyped:
+    """Runs in the workers. ``texts``: columns that stay texts."""
+
+    kind: str
+    schema: pa.Schema
+    texts: frozenset[str]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One partition."""
+        with failures_marked():
+            for batch in batches:
+                rows = [
+                    self._row(SavepointRow(*values))
+                    for values in zip(*(column.to_pylist() for column in batch.columns))
+                ]
+                if rows:
+                    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows), self.schema)]
+                    yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _row(self, saved: SavepointRow) -> tuple[Any, ...]:
+        if saved.namespace is None:
+            saved = saved._replace(namespace="null")
+        _, row = from_savepoint_row(saved)
+        namespace = None if row.namespace is None else saved.namespace
+        try:
+            return self._value("key", row.key), namespace, *self._values(row)
+        except (TypeError, ValueError, ArithmeticError, pa.ArrowException) as error:
+            raise SavepointError(
+                f"the value {saved.value[:200]} does not fit the declared type: {error}",
+                where=f"uid {saved.uid}, state {saved.state}, key {saved.key[:100]}",
+                expected=str(self.schema.field(2).type),
+                hint="read the rows as texts (without the state's name), or mend the row",
+            ) from error
+
+    def _values(self, row: StateRow) -> tuple[Any, ...]:
+        if self.kind == "map":
+            key, value = row.value
+            return self._value("map_key", key), self._value("map_value", value, "value")
+        if self.kind == "list" and "value" in self.texts:
+            return ([to_text(item) for item in row.value],)
+        return (self._value("value", row.value),)
+
+    def _value(self, column: str, value: Any, text_name: str | None = None) -> Any:
+        if (text_name or column) in self.texts:
+            return to_text(value)
+        arrow = self.schema.field(column).type
+        plain = arrow_value(value, arrow)
+        pa.scalar(plain, arrow)  # here it is known which row it is
+        return plain
+
+
+def arrow_value(value: Any, arrow: pa.DataType) -> Any:
+    """A value of user code in the form that Arrow takes for a type."""
+    if value is None:
+        return None
+    types = pa.types
+    if types.is_struct(arrow):
+        parts = [value[field.name] for field in arrow] if isinstance(value, dict) else list(value)
+        return {field.name: arrow_value(part, field.type) for field, part in zip(arrow, parts, strict=True)}
+    if types.is_map(arrow):
+        return [(arrow_value(key, arrow.key_type), arrow_value(item, arrow.item_type)) for key, item in value.items()]
+    if types.is_list(arrow):
+        return [arrow_value(item, arrow.value_type) for item in value]
+    if types.is_decimal(arrow):
+        return Decimal(value).quantize(Decimal(1).scaleb(-arrow.scale))
+    if types.is_timestamp(arrow) and isinstance(value, Instant):
+        return value.seconds * 1_000_000 + value.nanos // 1_000
+    if types.is_floating(arrow):
+        return float(value)
+    return bytes(value) if types.is_binary(arrow) else value

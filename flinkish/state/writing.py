@@ -1,0 +1,124 @@
+"""A savepoint made from a DataFrame: state that a job begins with before its first run (bootstrapping)."""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.typeinfo.spark_ddl import spark_type
+from flinkish.errors import ProgramError, SavepointError
+from flinkish.jobmanager.directory.files import absolute, child_names, delete_directory
+from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableVersion, write_manifest
+from flinkish.jobmanager.savepoints.state_table import COLUMNS, check_unique, written_contents
+from flinkish.runtime.state.declared_state import DeclaredState
+from flinkish.spark.failures import translate
+from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
+from flinkish.state.native_rows import NativeToTexts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_REQUIRED = ("uid", "state", "key", "value")
+_OPTIONAL = ("kind", "namespace", "map_key")
+
+#: (uid, state name) -> type of its values (map: of the map's values; list: of the elements)
+StateTypes = Mapping[tuple[str, str], TypeInformation]
+
+
+def write_savepoint(
+    df: DataFrame | Sequence[DataFrame],
+    path: str,
+    *,
+    states: StateTypes | None = None,
+    texts: bool = False,
+    sources: Mapping[str, str] | None = None,
+    job_name: str = "",
+) -> str:
+    """Write a savepoint of the rows of a DataFrame, or of several (states whose values have different types); returns
+    its path. A job then starts from it with ``-s PATH``.
+
+    Args:
+        df: columns uid, state, key, value; optional: kind (value, list, map, reducing, aggregating; else ``map`` if
+            there is a map_key, ``value`` if not), map_key, namespace (text; NULL: none). Keys and values have the types
+            that the program uses: a string column holds strings, an array lists, a struct Rows with its field names (as
+            a key: tuples), a map column under kind ``map`` is a whole map state.
+        path: a new directory.
+        states: types of values: a struct under a TUPLE becomes a tuple; values are checked.
+        texts: key, map_key and value hold the texts of a savepoint's table instead (``"u42"`` with quotes).
+        sources: uid -> position, from another manifest. Other sources begin at their beginning.
+        job_name: for people.
+
+    Example::
+
+        rows = spark.createDataFrame([("counts", "n", "u42", 17)], "uid string, state string, key string, value long")
+        write_savepoint(rows, "/savepoints/initial")
+
+    Raises:
+        ProgramError: columns are missing or have no use.
+        SavepointError: the directory is not empty, or a row is wrong; names the row. Nothing is left behind then.
+    """
+    frames: list[Any] = list(df) if isinstance(df, Sequence) else [df]
+    for frame in frames:
+        _check_columns(frame.columns)
+    directory = absolute(str(path))
+    if child_names(directory):
+        raise SavepointError("the directory is not empty", where=directory, expected="a new directory")
+    table = posixpath.join(directory, TableVersion().table)
+    rows = reduce(lambda left, right: left.unionByName(right), (_rows(frame, states or {}, texts) for frame in frames))
+    spark = frames[0].sparkSession
+    try:
+        rows.write.format("delta").save(table)
+        contents = written_contents(spark, table)
+        check_unique(spark.read.format("delta").load(table), f"savepoint {directory}")
+    except BaseException as error:
+        delete_directory(directory)
+        if isinstance(error, Exception):
+            raise translate(error, f"savepoint {directory}") from error
+        raise
+    declared = tuple(_declared(state, states or {}, frames) for state in contents.states)
+    write_manifest(
+        directory,
+        Manifest(
+            job_id="",
+            job_name=job_name,
+            epoch=None,
+            time_ms=time.time_ns() // 1_000_000,
+            operators=tuple(sorted({state.uid for state in contents.states})),
+            sources=dict(sources or {}),
+            states=declared,
+            contents=contents,
+        ),
+    )
+    return directory
+
+
+def _check_columns(columns: Sequence[str]) -> None:
+    missing = [name for name in _REQUIRED if name not in columns]
+    unknown = [name for name in columns if name not in (*_REQUIRED, *_OPTIONAL)]
+    if missing or unknown:
+        raise ProgramError(
+            f"the DataFrame lacks the columns {missing}" if missing else f"nobody knows the columns {unknown}",
+            where=f"columns {list(columns)}",
+            expected=f"{', '.join(_REQUIRED)}; and, if needed, {', '.join(_OPTIONAL)}",
+            hint="rename or drop columns",
+        )
+
+
+def _rows(frame: DataFrame, states: StateTypes, texts: bool) -> DataFrame:
+    """As rows of a savepoint's table."""
+    names = tuple(name for name in (*_REQUIRED, *_OPTIONAL) if name in frame.columns)
+    convert = NativeToTexts(names, dict(states), texts)
+    return frame.select(*names).mapInArrow(convert, SAVEPOINT_SCHEMA).select(*COLUMNS)
+
+
+def _declared(state: StateContents, states: StateTypes, frames: Sequence[Any]) -> DeclaredState:
+    known = states.get((state.uid, state.state))
+    value_type = None if known is None else spark_type(known)
+    key_type = None
+    if len(frames) == 1 and known is None and state.kind not in ("map", "list"):
+        value_type = str(frames[0].schema["value"].dataType.simpleString()).upper()
+    return DeclaredState(state.uid, state.state, state.kind, value_type, None, key_type)
