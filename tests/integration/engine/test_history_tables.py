@@ -1,0 +1,37 @@
+"""The storage of the history is bounded: by age, by the number of files, and by how long deleted files are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from flinkish.jobmanager.history import delta_tables
+from flinkish.jobmanager.history.delta_tables import DeltaTables, history_path
+from flinkish.jobmanager.history.tables import Rows
+from flinkish.jobmanager.lifecycle.story import Event
+from flinkish.runtime.clock import ManualClock
+
+ROWS = Rows("ab" * 16, "clicks", "driver-1")
+
+
+def test_a_table_has_few_files_and_no_rows_that_are_too_old(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_tables, "MAX_FILES", 2)
+    monkeypatch.setattr(delta_tables, "LOOK_EVERY", 3)
+    clock = ManualClock()
+    tables = DeltaTables(spark, str(tmp_path), retention_ms=250, clock=clock)
+    path, most = history_path(str(tmp_path), "jobs"), 0
+    for number in range(7):
+        clock.advance(100)
+        tables.append("jobs", [ROWS.job(Event(clock.now_ms(), "job 'clicks'", "", "RUNNING", "", number), 0)])
+        most = max(most, len(spark.read.format("delta").load(path).inputFiles()))
+    assert most <= 2 + 3
+    kept = spark.sql(f"SELECT number FROM delta.`{path}` ORDER BY number").collect()
+    assert [row.number for row in kept] == [4, 5, 6]
+    assert len(spark.read.format("delta").load(path).inputFiles()) == 1
+    properties = spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first().properties
+    assert properties["delta.deletedFileRetentionDuration"] == "interval 1 hours"
+    assert properties["delta.logRetentionDuration"] == "interval 1 days"

@@ -1,0 +1,214 @@
+"""The execution graph follows the reports of tasks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from flinkish.errors import OperationError
+from flinkish.jobmanager.description import ExecutionDescription, VertexDescription
+from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph
+from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.deployment import InputDescriptor, JobDescriptor, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.report import TaskPlace, TaskReport
+
+FACTORY: Any = None
+
+SOURCE = VertexDescriptor(0, "Source: clicks", 0, (OperatorDescriptor("clicks", "clicks", FACTORY),), 2, 2)
+COUNTS = VertexDescriptor(
+    1,
+    "count",
+    1,
+    (OperatorDescriptor("count", "count", FACTORY, uid_given=True),),
+    2,
+    4,
+    (InputDescriptor(0, 0),),
+    keyed=True,
+)
+JOB = JobDescriptor("ab" * 16, "clicks", (SOURCE, COUNTS), ())
+
+
+def place(executor: str, partition: int, stage: int = 7) -> TaskPlace:
+    return TaskPlace(f"host-{executor}", executor, stage, partition, 0, 100 + partition, 4000 + partition)
+
+
+def source(subtask: int, records: int) -> TaskReport:
+    return TaskReport(0, subtask, subtask, records, records, splits=(str(subtask),), place=place("1", subtask))
+
+
+def counts(channel: int, executor: str = "1", **more: Any) -> TaskReport:
+    values = {"records_in": 3, "records_out": 3, "watermark_ms": 10 * channel, "state_bytes": 50, **more}
+    return TaskReport(1, channel, channel // 2, place=place(executor, channel // 2), **values)
+
+
+def epoch(number: int, *tasks: TaskReport, end: bool = False) -> EpochReport:
+    return EpochReport(number, 0, 0, 0, None, end, {}, tasks)
+
+
+class Graph:
+    """A graph with a clock, and the executions that it has told the end of."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(1_000)
+        self.ended: list[str] = []
+        self.graph = ExecutionGraph(JOB, self.clock, self._end)
+
+    def _end(self, execution: Execution) -> None:
+        self.ended.append(f"{execution.name} {execution.attempt} {execution.machine.state.name}")
+
+    def started(self, attempt: int = 0) -> Graph:
+        self.graph.attempt_started(attempt)
+        self.clock.advance(10)
+        self.graph.query_started()
+        self.clock.advance(10)
+        return self
+
+    def vertex(self, number: int) -> VertexDescription:
+        return self.graph.describe()[number]
+
+    def current(self, vertex: int, subtask: int) -> ExecutionDescription:
+        return self.vertex(vertex).subtasks[subtask].current
+
+
+def states(graph: Graph) -> list[str]:
+    return [subtask.current.state for vertex in graph.graph.describe() for subtask in vertex.subtasks]
+
+
+def test_executions_run_from_their_first_epoch_on_and_their_times_are_known() -> None:
+    graph = Graph().started()
+    assert states(graph) == ["DEPLOYING"] * 4
+    graph.graph.epoch_done(epoch(0, source(0, 5), counts(0)))
+    assert states(graph) == ["RUNNING"] * 4
+    assert graph.current(1, 1).times_ms == {
+        "CREATED": 1_000,
+        "SCHEDULED": 1_000,
+        "DEPLOYING": 1_010,
+        "INITIALIZING": 1_020,
+        "RUNNING": 1_020,
+    }
+    assert [vertex.state for vertex in graph.graph.describe()] == ["RUNNING", "RUNNING"]
+
+
+def test_an_execution_sums_up_what_its_channels_report() -> None:
+    graph = Graph().started()
+    graph.graph.epoch_done(epoch(3, source(0, 5), counts(0), counts(1)))
+    graph.graph.epoch_done(epoch(4, counts(1, state_bytes=70, metrics={"count.hits": 2}), counts(2, "2")))
+    first, vertex = graph.current(1, 0), graph.vertex(1)
+    assert (first.records_in, first.records_out, first.state_bytes, first.watermark_ms) == (9, 9, 120, 0)
+    assert (first.first_epoch, first.last_epoch, first.metrics) == (3, 4, {"count.hits": 2})
+    assert (first.host, first.executor, first.stage, first.partition) == ("host-1", "1", 7, 0)
+    assert (first.task_id, first.pid, first.task_attempt) == (100, 4000, 0)
+    assert (vertex.records_in, vertex.state_bytes, vertex.watermark_ms) == (12, 170, 0)
+    assert graph.current(0, 0).splits == ("0",)
+    assert (vertex.inputs, vertex.operators[0].uid_given) == ((0,), True)
+
+
+def test_state_that_was_not_written_again_is_as_large_as_it_was() -> None:
+    graph = Graph().started()
+    graph.graph.epoch_done(epoch(0, counts(0)))
+    graph.graph.epoch_done(epoch(1, counts(0, state_bytes=0)))
+    assert graph.current(1, 0).state_bytes == 50
+
+
+def test_the_graph_knows_which_executor_holds_which_channels() -> None:
+    graph = Graph().started()
+    graph.graph.epoch_done(epoch(0, source(0, 1), counts(0), counts(1), counts(2, "2"), counts(3, "2")))
+    assert graph.graph.channels_of_executors() == {"1": {(0, 0), (1, 0), (1, 1)}, "2": {(1, 2), (1, 3)}}
+    graph.graph.epoch_done(epoch(1, counts(0, "2"), counts(1, "2")))
+    assert graph.graph.channels_of_executors()["2"] == {(1, 0), (1, 1), (1, 2), (1, 3)}
+
+
+def test_the_task_that_the_failure_names_has_failed_and_the_others_are_cancelled() -> None:
+    graph = Graph().started()
+    graph.graph.epoch_done(epoch(0, source(0, 1)))
+    failure = OperationError("the disk is full")
+    failure.task = "count (2/2)"
+    graph.graph.attempt_failed(failure)
+    assert states(graph) == ["CANCELED", "CANCELED", "CANCELED", "FAILED"]
+    assert graph.current(1, 1).failure == "OperationError: the disk is full"
+    assert graph.current(1, 0).failure is None
+    assert graph.vertex(1).state == "FAILED"
+    assert sorted(graph.ended) == sorted(
+        f"{name} 0 {state}"
+        for name, state in [
+            ("Source: clicks (1/2)", "CANCELED"),
+            ("Source: clicks (2/2)", "CANCELED"),
+            ("count (1/2)", "CANCELED"),
+            ("count (2/2)", "FAILED"),
+        ]
+    )
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_failure_without_a_task_cancels_all_whatever_state_they_are_in(started: bool) -> None:
+    graph = Graph()
+    if started:
+        graph.started()
+    else:
+        graph.graph.attempt_started(0)
+    graph.graph.attempt_failed(OperationError("no connection"))
+    graph.graph.attempt_failed(OperationError("again, before anything was started"))
+    assert states(graph) == ["CANCELED"] * 4
+    assert len(graph.ended) == 4
+
+
+def test_a_restart_begins_new_executions_and_keeps_the_earlier_ones() -> None:
+    graph = Graph().started()
+    graph.graph.epoch_done(epoch(0, counts(0)))
+    graph.graph.attempt_failed(OperationError("gone"))
+    graph.started(attempt=1)
+    graph.graph.epoch_done(epoch(1, counts(0, records_in=8)))
+    subtask = graph.vertex(1).subtasks[0]
+    assert (subtask.current.attempt, subtask.current.state, subtask.current.records_in) == (1, "RUNNING", 8)
+    assert [(e.attempt, e.state, e.records_in) for e in subtask.earlier] == [(0, "CANCELED", 3)]
+
+
+def test_of_earlier_executions_the_last_ones_are_kept() -> None:
+    graph = Graph()
+    for attempt in range(ExecutionGraph.MAX_EARLIER + 5):
+        graph.graph.attempt_started(attempt)
+        graph.graph.attempt_failed(OperationError("gone"))
+    earlier = graph.vertex(0).subtasks[0].earlier
+    assert [execution.attempt for execution in earlier] == list(range(4, ExecutionGraph.MAX_EARLIER + 4))
+
+
+def test_a_subtask_has_finished_when_all_its_channels_have() -> None:
+    graph = Graph().started()
+    graph.graph.epoch_done(epoch(0, counts(0, finished=True)))
+    assert graph.current(1, 0).state == "RUNNING"
+    graph.graph.epoch_done(epoch(1, counts(1, finished=True)))
+    assert [graph.current(1, 0).state, graph.current(1, 1).state] == ["FINISHED", "RUNNING"]
+    assert graph.vertex(1).state == "RUNNING"
+    graph.graph.epoch_done(epoch(2, end=True))
+    assert [graph.current(0, subtask).state for subtask in (0, 1)] == ["FINISHED", "FINISHED"]
+
+
+def test_when_a_job_has_finished_so_have_the_tasks_that_had_nothing_to_do() -> None:
+    graph = Graph().started()
+    graph.graph.job_done(True, "the job is FINISHED")
+    assert states(graph) == ["FINISHED"] * 4
+
+
+def test_when_a_job_is_cancelled_its_tasks_are() -> None:
+    graph = Graph().started()
+    graph.graph.epoch_done(epoch(0, counts(0)))
+    graph.graph.job_done(False, "the job is CANCELED")
+    assert states(graph) == ["CANCELED"] * 4
+    assert "CANCELING" in graph.current(0, 0).times_ms
+    graph.graph.job_done(False, "again")
+    assert len(graph.ended) == 4
+
+
+def test_reports_of_tasks_that_the_graph_does_not_know_are_left_alone() -> None:
+    graph = Graph().started()
+    graph.graph.epoch_done(epoch(0, replace(counts(0), vertex=9)))
+    assert graph.current(1, 0).records_in == 0
+
+
+def test_without_spark_there_is_no_place() -> None:
+    graph = Graph().started()
+    graph.graph.epoch_done(epoch(0, replace(counts(0), place=None)))
+    assert (graph.current(1, 0).executor, graph.current(1, 0).channels) == (None, {})

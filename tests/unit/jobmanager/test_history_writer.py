@@ -1,0 +1,122 @@
+"""The history holds nobody up, loses nothing that there is room for, and never fails a job."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.jobmanager.description import CheckpointDescription, ExceptionDescription, ExecutionDescription
+from flinkish.jobmanager.history.tables import TABLES, Row, Rows
+from flinkish.jobmanager.history.writer import HistoryWriter
+from flinkish.jobmanager.lifecycle.story import Event
+
+ROWS = Rows("ab" * 16, "clicks", "driver-1")
+TIMEOUT_S = 30
+
+
+class Store:
+    """Keeps rows; does not when it is broken, and only lets one through that it was opened for."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, list[Row]] = {}
+        self.broken = False
+        self.open = threading.Event()
+        self.open.set()
+
+    def append(self, table: str, rows: list[Row]) -> None:
+        assert self.open.wait(TIMEOUT_S)
+        if self.broken:
+            raise OSError("the disk is full\nand a long trace")
+        self.tables.setdefault(table, []).extend(rows)
+
+
+def event(number: int) -> Event:
+    return Event(1000 + number, "job 'clicks'", "CREATED", "RUNNING", "it runs", number)
+
+
+def numbers(store: Store) -> list[Any]:
+    return [row[5] for row in store.tables.get("jobs", [])]
+
+
+def test_everything_is_written_at_the_end_at_the_latest() -> None:
+    store = Store()
+    writer = HistoryWriter(ROWS, store, 3600)
+    writer.status(event(0), 2)
+    writer.execution(1, "count", "count (1/2)", 0, ExecutionDescription(2, "FINISHED", {"FINISHED": 5}))
+    writer.exception(ExceptionDescription(7, 2, "OperationError", "the operator of the cluster", True, "no room"))
+    writer.checkpoint(CheckpointDescription(17, 40, "COMPLETED", 1000, duration_ms=50, watermarks={"count": 3}))
+    assert store.tables == {}
+    writer.close()
+    assert set(store.tables) == set(TABLES)
+    for table, rows in store.tables.items():
+        assert [row[:4] for row in rows] == [("ab" * 16, "clicks", "driver-1", 2)]
+        assert len(rows[0]) == TABLES[table].count(", ") + 1 - TABLES[table].count("map<string, ")
+
+
+def test_a_job_does_not_wait_for_a_slow_store() -> None:
+    store = Store()
+    store.open.clear()
+    writer = HistoryWriter(ROWS, store, 0.001)
+    for number in range(50):
+        writer.status(event(number), 0)
+    assert numbers(store) == []
+    store.open.set()
+    writer.close()
+    assert numbers(store) == list(range(50))
+
+
+def test_what_could_not_be_written_is_written_later_in_order_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    store = Store()
+    writer = HistoryWriter(ROWS, store, 3600)
+    store.broken = True
+    with caplog.at_level(logging.WARNING):
+        for number in range(3):
+            writer.status(event(number), 0)
+            writer.flush()
+    assert [record.message for record in caplog.records] == [
+        "history of clicks cannot be written, the job goes on: OSError: the disk is full"
+    ]
+    store.broken = False
+    writer.status(event(3), 0)
+    writer.close()
+    assert numbers(store) == [0, 1, 2, 3]
+
+
+def test_when_there_is_no_room_the_oldest_rows_go_and_the_warning_says_how_many(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HistoryWriter, "MAX_ROWS", 5)
+    store = Store()
+    writer = HistoryWriter(ROWS, store, 3600)
+    store.broken = True
+    for number in range(4):
+        writer.status(event(number), 0)
+    writer.flush()
+    for number in range(4, 7):
+        writer.status(event(number), 0)
+    store.broken = False
+    with caplog.at_level(logging.WARNING):
+        writer.close()
+    assert numbers(store) == [2, 3, 4, 5, 6]
+    assert caplog.records[-1].message == "history of clicks: 2 rows were dropped for want of room"
+
+
+def test_a_history_that_cannot_be_written_to_the_end_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    store = Store()
+    store.broken = True
+    writer = HistoryWriter(ROWS, store, 3600)
+    writer.status(event(0), 0)
+    with caplog.at_level(logging.WARNING):
+        writer.close()
+    assert caplog.records[-1].message == "history of clicks: the last 1 rows or more are not written"
+
+
+def test_a_history_that_nobody_told_anything_starts_no_thread(tmp_path: Path) -> None:
+    before = threading.active_count()
+    writer = HistoryWriter(ROWS, Store(), 0.01)
+    assert threading.active_count() == before
+    writer.close()

@@ -1,0 +1,168 @@
+"""The JobManager describes all jobs of a process: those at work, and the last ones that have ended."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from flinkish.common import Configuration
+from flinkish.common.job_status import JobStatus
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.errors import (
+    CheckpointError,
+    FencedError,
+    FinalOperationError,
+    FlinkishError,
+    InternalError,
+    UserCodeError,
+)
+from flinkish.jobmanager.client import RunClient
+from flinkish.jobmanager.description import CheckpointDescription
+from flinkish.jobmanager.job_manager import JobManager
+from flinkish.jobmanager.job_record import describe_checkpoints, hide_secrets, who_must_act
+
+TIMEOUT_S = 30
+
+
+@pytest.fixture(autouse=True)
+def manager(monkeypatch: pytest.MonkeyPatch) -> JobManager:
+    """One that knows no jobs of other tests."""
+    fresh = JobManager()
+    monkeypatch.setattr(JobManager, "_instance", fresh)
+    return fresh
+
+
+def submit(name: str, function: Any = lambda v: v, **more: str) -> RunClient:
+    configuration = Configuration()
+    for key, value in {
+        "execution.target": "minicluster",
+        "parallelism.default": "2",
+        "flinkish.progress": "never",
+        **{key.replace("__", ".").replace("_", "-"): value for key, value in more.items()},
+    }.items():
+        configuration.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.from_collection([1, 2, 3]).key_by(lambda v: v).map(function).uid("mapper").print()
+    client = env.execute_async(name)
+    assert isinstance(client, RunClient)
+    return client
+
+
+def test_a_job_that_has_ended_is_still_described(manager: JobManager) -> None:
+    client = submit("short")
+    client.get_job_execution_result().result(TIMEOUT_S)
+    client.run.wait(TIMEOUT_S)
+    job = manager.describe_job(client.get_job_id())
+    assert (job.status, job.name, manager.jobs(), manager.job(job.id)) == ("FINISHED", "short", (), None)
+    assert job.end_time_ms is not None
+    assert {s.current.state for v in job.vertices for s in v.subtasks} == {"FINISHED"}
+    assert job.metrics["records_in"] == 3
+    assert [event.after for event in job.story] == ["INITIALIZING", "CREATED", "RUNNING", "FINISHED"]
+    assert str(job).splitlines()[0] == f"job 'short' ({job.id}): FINISHED"
+    assert manager.describe().jobs == (job,)
+    assert json.loads(json.dumps(asdict(job)))["vertices"][1]["uid"] == "mapper"
+
+
+def test_a_job_at_work_is_found_by_its_id(manager: JobManager) -> None:
+    gate = threading.Event()
+
+    def wait(value: int) -> int:
+        assert gate.wait(TIMEOUT_S)
+        return value
+
+    client = submit("waiting", wait)
+    try:
+        found = manager.job(client.get_job_id())
+        assert found is not None
+        assert found.run is client.run
+        assert manager.jobs() == (found,)
+        assert manager.describe_job(client.get_job_id().to_hex_string()).status in ("CREATED", "RUNNING")
+    finally:
+        gate.set()
+    client.get_job_execution_result().result(TIMEOUT_S)
+
+
+def test_the_failure_of_a_job_is_described_and_carries_its_story(manager: JobManager) -> None:
+    def fail(value: int) -> int:
+        raise ValueError("no")
+
+    client = submit("failing", fail)
+    with pytest.raises(UserCodeError) as raised:
+        client.get_job_execution_result().result(TIMEOUT_S)
+    assert raised.value.story == client.story()
+    job = client.describe()
+    assert (job.status, job.attempts[0].state) == (JobStatus.FAILED.name, "FAILED")
+    assert [(e.error_class, e.retryable, e.restart_delay_ms, e.attempt) for e in job.exceptions] == [
+        ("UserCodeError", True, None, 0)
+    ]
+    assert "What had happened" not in job.exceptions[0].message
+
+
+def test_each_restart_is_an_attempt_of_its_own() -> None:
+    left = [2]
+
+    def fail_twice(value: int) -> int:
+        if left[0]:
+            left[0] -= 1
+            raise ValueError("not yet")
+        return value
+
+    more = {"restart_strategy__type": "fixed-delay", "restart_strategy__fixed_delay__delay": "1 ms"}
+    more["restart_strategy__fixed_delay__attempts"] = "5"
+    client = submit("restarting", fail_twice, **more)
+    client.get_job_execution_result().result(TIMEOUT_S)
+    job = client.describe()
+    assert [(a.number, a.state) for a in job.attempts] == [(0, "FAILED"), (1, "FAILED"), (2, "FINISHED")]
+    assert [event.after for event in job.story][2:] == [
+        *("RUNNING", "FAILING", "RESTARTING", "RUNNING", "FAILING", "RESTARTING", "RUNNING", "FINISHED")
+    ]
+    assert [exception.restart_delay_ms for exception in job.exceptions] == [1, 1]
+    assert job.metrics["restarts"] == 2
+    assert [[e.attempt for e in s.earlier] for s in job.vertices[1].subtasks] == [[0, 1], [0, 1]]
+
+
+def test_of_ended_jobs_the_last_ones_are_kept(manager: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobManager, "MAX_ENDED", 2)
+    for number in range(4):
+        client = submit(f"job {number}")
+        client.get_job_execution_result().result(TIMEOUT_S)
+        client.run.wait(TIMEOUT_S)
+    assert [job.name for job in manager.describe().jobs] == ["job 2", "job 3"]
+
+
+def test_a_job_that_nobody_knows_is_an_error(manager: JobManager) -> None:
+    with pytest.raises(FinalOperationError, match="this driver knows no job ffff"):
+        manager.describe_job("ffff")
+
+
+def test_what_may_be_a_secret_is_hidden() -> None:
+    shown = hide_secrets({"fs.s3a.Secret.key": "x", "a.password": "y", "pipeline.name": "z", "b.token": "t"})
+    assert shown == {"a.password": "******", "b.token": "******", "fs.s3a.Secret.key": "******", "pipeline.name": "z"}
+
+
+@pytest.mark.parametrize(
+    ("error", "who"),
+    [
+        (UserCodeError("x", user_traceback=""), "the author of the job"),
+        (FencedError("x"), "the operator of the cluster"),
+        (CheckpointError("x"), "nobody"),
+        (InternalError("x"), "the makers of flinkish"),
+    ],
+)
+def test_the_class_says_who_must_act(error: FlinkishError, who: str) -> None:
+    assert who_must_act(error) == who
+
+
+def test_checkpoints_are_counted_and_the_latest_of_each_kind_is_known() -> None:
+    done = CheckpointDescription(1, 5, "COMPLETED", 0)
+    failed = CheckpointDescription(2, 6, "FAILED", 10, failure_reason="too slow")
+    savepoint = CheckpointDescription(3, 7, "COMPLETED", 20, is_savepoint=True)
+    running = CheckpointDescription(4, 8, "PENDING", 30)
+    described = describe_checkpoints((done, failed, savepoint, running))
+    assert described.counts == {"COMPLETED": 2, "FAILED": 1, "PENDING": 1, "savepoints": 1}
+    assert (described.latest_completed, described.latest_savepoint) == (done, savepoint)
+    assert (described.latest_failed, described.history[-1]) == (failed, running)
