@@ -174,7 +174,10 @@ class CheckpointError(RetryableError):
 
 
 class CorruptStateError(RetryableError):
-    """Stored state cannot be decoded; the last checkpoint may still be good."""
+    """Stored state cannot be read or decoded; the last checkpoint may still be good. ``file``: the one that is damaged,
+    if it is known."""
+
+    file: str = ""
 
 
 class InternalError(FlinkishError):

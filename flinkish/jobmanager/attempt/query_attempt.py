@@ -25,7 +25,9 @@ from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs
 from flinkish.jobmanager.attempt.source_checks import check_sources
 from flinkish.jobmanager.directory.free_space import with_free_space
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
+from flinkish.jobmanager.directory.not_begun import forget_not_begun, remember_not_begun
 from flinkish.jobmanager.directory.query_log import QueryLog
+from flinkish.jobmanager.recovery.query_traces import check_query
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
@@ -101,6 +103,8 @@ class QueryAttempt:
         #: the query waits for the times of its epochs; and the clock went back while it ran
         self._waits = self._set_back = False
         self._inbox = Inbox(directory, plan.job) if is_remote(spark) else None
+        #: the last epoch that was planned before this attempt; and whether one has begun in it
+        self._planned_before, self._begun = -1, False
 
     def move_to(self, location: QueryLocation) -> None:
         """Run the query there; not while it runs elsewhere."""
@@ -112,8 +116,13 @@ class QueryAttempt:
     def before_epoch(self, epoch: int) -> None:
         """The last moment at which an epoch can be kept from happening."""
         if self._stop.is_set() or self.ended or self._failure is not None:
+            if epoch > self._planned_before:
+                remember_not_begun(self.directory, epoch)
             raise StopQuery
         self.directory.check_owner(self.job.name)
+        if not self._begun:
+            forget_not_begun(self.directory)
+            self._begun = True
 
     def after_epoch(self, report: EpochReport) -> None:
         """Only Spark's own commit is left."""
@@ -154,14 +163,16 @@ class QueryAttempt:
         deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence)
         for run in self._runs():
             if run.announces_end:
-                self.directory.write("end-of-input.json", {"announced": True})
+                self.directory.write("end-of-input.json", {"announced": True, "query": self.location.first_epoch})
             self._run_query(run, deployment)
             if self._stop.is_set():
                 return
 
     def _runs(self) -> list[QueryRun]:
         """The runs still to be made."""
-        announced = self.directory.read("end-of-input.json") is not None
+        self._planned_before = check_query(self.location)
+        # of this query: one that takes its place begins before the end again
+        announced = (self.directory.read("end-of-input.json") or {}).get("query") == self.location.first_epoch
         self._base = keep_tick_size(self.directory, self.job, self._base)
         check_sources(self.job, self.sources, self.directory, self._base)
         runs = []

@@ -17,6 +17,7 @@ from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.errors import FencedError, FlinkishError, OperationError
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.not_begun import forget_not_begun
 from flinkish.runtime.buffer import Buffer, decode, encode
 from flinkish.runtime.committing import CommitReport, commit_buffers
 from flinkish.runtime.deployment import JobDescriptor
@@ -60,6 +61,7 @@ class FarSide:
         if self._ended or self._directory.read(STOP_FILE) is not None:
             self._directory.write(END_FILE, {"token": self._token})
             raise StopQuery
+        forget_not_begun(self._directory)
         self._buffers = []
 
     def keep(self, job: JobDescriptor, buffers: Iterable[Buffer], epoch: int) -> list[CommitReport]:

@@ -63,8 +63,10 @@ class QueryLog:
 
 
 def _damaged(path: str, how: str) -> CorruptStateError:
-    return CorruptStateError(
+    error = CorruptStateError(
         f"the log of the query's batches is damaged: {path} is {how}",
         where=path,
         hint="restore the file from a copy, or restore the job from its last checkpoint or savepoint",
     )
+    error.file = path
+    return error

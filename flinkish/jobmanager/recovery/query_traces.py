@@ -1,0 +1,98 @@
+"""Reads what the names of a query's files say, and looks whether those that a query starts with can be read at all.
+
+Rule: what is missing or unreadable is told with its name before Spark is asked; some of it Spark would not notice, and
+begin an epoch anew that sinks know already.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Iterator
+
+from flinkish.errors import CorruptStateError
+from flinkish.jobmanager.directory.files import child_names, read_bytes
+from flinkish.jobmanager.directory.job_directory import QueryLocation
+from flinkish.jobmanager.directory.query_log import QueryLog
+from flinkish.jobmanager.recovery.decision import Traces
+
+_VERSION_OF_STATE = re.compile(r"(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|zip)")
+
+
+def read_traces(location: QueryLocation, not_begun: int | None = None) -> Traces:
+    """What there is of the query."""
+    log, first = QueryLog(location.path), location.first_epoch
+    # version n + 1 of the state is that after batch n
+    versions = list(_state_versions(location.path))
+    return Traces(
+        tuple(batch + first for batch in log.planned()),
+        tuple(batch + first for batch in log.committed()),
+        max(versions) - 1 + first if versions else None,
+        not_begun,
+    )
+
+
+def _state_versions(query: str) -> Iterator[int]:
+    state = posixpath.join(query, "state")
+    for operator in child_names(state):
+        for partition in child_names(posixpath.join(state, operator)):
+            if not partition.isdigit():
+                continue
+            for name in child_names(posixpath.join(state, operator, partition)):
+                found = _VERSION_OF_STATE.fullmatch(name)
+                if found is not None:
+                    yield int(found.group(1))
+
+
+def check_query(location: QueryLocation) -> int:
+    """Look at the files that a query begins with; returns the last epoch that was planned (``first_epoch - 1``: none).
+
+    Raises:
+        CorruptStateError: one is missing or cannot be read; names it.
+    """
+    traces = read_traces(location)
+    missing = traces.missing()
+    if missing is not None:
+        raise damaged(posixpath.join(location.path, "offsets", str(missing - location.first_epoch)), "missing")
+    if not traces.planned:
+        return location.first_epoch - 1
+    log = QueryLog(location.path)
+    log.positions(log.planned()[-1])
+    _check_metadata(posixpath.join(location.path, "metadata"))
+    if traces.committed:
+        _check_commit(posixpath.join(location.path, "commits", str(log.committed()[-1])))
+    return traces.planned[-1]
+
+
+def _check_metadata(path: str) -> None:
+    data = read_bytes(path)
+    if data is None:
+        raise damaged(path, "missing")
+    try:
+        whole = bool(json.loads(data)["id"])
+    except (ValueError, KeyError, TypeError):
+        whole = False
+    if not whole:
+        raise damaged(path, "not what Spark writes" if data else "empty")
+
+
+def _check_commit(path: str) -> None:
+    lines = (read_bytes(path) or b"").decode(errors="replace").split("\n")
+    try:
+        whole = lines[0].startswith("v") and isinstance(json.loads(lines[1]), dict)
+    except (ValueError, IndexError):
+        whole = False
+    if not whole:
+        raise damaged(path, "not what Spark writes" if lines != [""] else "empty")
+
+
+def damaged(path: str, how: str) -> CorruptStateError:
+    """The error for a file of a query."""
+    error = CorruptStateError(
+        f"the query's own checkpoint is damaged: {path} is {how}",
+        where=path,
+        hint="restore the file from a copy, or the job from its last checkpoint or savepoint",
+    )
+    error.file = path
+    return error

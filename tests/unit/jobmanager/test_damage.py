@@ -1,0 +1,68 @@
+"""What Spark 4.2 says of damaged files of a query, and what becomes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from flinkish.spark.damage import damage_in
+
+QUERY = "file:/data/job/spark"
+
+
+@pytest.mark.parametrize(
+    ("text", "file"),
+    [
+        (
+            "[STREAM_FAILED] Query [id = 9] terminated with exception: Failed to read log file "
+            f"{QUERY}/offsets/6. Incomplete log file SQLSTATE: XXKST",
+            "offsets/6",
+        ),
+        (
+            f"terminated with exception: Failed to read log file {QUERY}/commits/5. Incomplete log file in the offset "
+            "commit log SQLSTATE: XXKST",
+            "commits/5",
+        ),
+        (f"Checksum error: {QUERY}/offsets/6 at 512 exp: 1653590612 got: 186399702 SQLSTATE: XXKST", "offsets/6"),
+        (f"org.apache.hadoop.fs.ChecksumException: Checksum error: {QUERY}/metadata at 0 exp: -1 got: 2", "metadata"),
+        (
+            f"[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location {QUERY} is in an inconsistent state: "
+            "the metadata file is missing but offset and/or commit logs contain data.",
+            "metadata",
+        ),
+        (
+            "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS] An error occurred during loading state. "
+            f"Error reading delta file {QUERY}/state/0/0/6.delta of HDFSStateStoreProvider[...]: ...",
+            "state/0/0/6.delta",
+        ),
+        (
+            "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_STREAMING_STATE_FILE] An error occurred during loading state. Error "
+            f"reading streaming state file of {QUERY}/state/0/0/6.changelog does not exist. If the stream job",
+            "state/0/0/6.changelog",
+        ),
+        (
+            "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state. Caused by: "
+            f"org.apache.hadoop.fs.ChecksumException: Checksum error: {QUERY}/state/0/0/6.delta at 0 exp: 1 got: 2",
+            "state/0/0/6.delta",
+        ),
+    ],
+)
+def test_the_damaged_file_is_named(text: str, file: str) -> None:
+    error = damage_in(text)
+    assert error is not None
+    assert error.file == f"/data/job/spark/{file}"
+    assert error.file in str(error)
+
+
+def test_damage_without_the_name_of_the_file_tells_the_cause() -> None:
+    error = damage_in(
+        "SparkException: Exception thrown in awaitResult:\nCaused by: org.apache.spark.SparkException: "
+        "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.\nCaused by: "
+        "java.io.EOFException\n\tat java.base/java.io.DataInputStream"
+    )
+    assert error is not None
+    assert error.file == ""
+    assert "java.io.EOFException" in str(error)
+
+
+def test_what_is_no_damage_is_none() -> None:
+    assert damage_in("Job aborted due to stage failure: Task 0 lost") is None
