@@ -175,7 +175,8 @@ def _classified(error: Any, where: str) -> Exception:
     said = f"Kafka refused the records: {found.str()} ({found.name()})"
     if found.code() in (kafka.KafkaError.MSG_SIZE_TOO_LARGE, kafka.KafkaError.INVALID_RECORD):
         return ProgramError(said, where=where, hint="make the records smaller, or raise message.max.bytes")
-    if found.code() in (kafka.KafkaError._FENCED, kafka.KafkaError.INVALID_PRODUCER_EPOCH):
+    # a producer that was fenced off while it sent says only that it cannot go on
+    if found.code() in (kafka.KafkaError._FENCED, kafka.KafkaError._FATAL, kafka.KafkaError.INVALID_PRODUCER_EPOCH):
         return RetryableError(f"another committer of this subtask has taken over: {found.str()}", where=where)
     if found.code() in (
         kafka.KafkaError._TRANSPORT,

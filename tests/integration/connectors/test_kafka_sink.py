@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -15,7 +17,8 @@ from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
 from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema, KafkaTopicSelector
 from flinkish.connectors.kafka.sink import KafkaSink
 from flinkish.core.sink import CommitContext, Guarantee
-from flinkish.errors import ConfigurationError, ConnectionFailedError, OperationError
+from flinkish.errors import ConfigurationError, ConnectionFailedError, FencedError, OperationError, RetryableError
+from tests.support.fences import FallingFence
 from tests.support.kafka_broker import KafkaBroker
 
 _numbers = count()
@@ -89,6 +92,35 @@ def test_exactly_once_shows_nothing_of_a_committer_that_died_in_the_middle(kafka
     new_worker()
     assert deliver(sink, ["a", "b"], 0) == 2
     assert values_in(kafka, topic) == ["a", "b"]
+
+
+def test_an_older_driver_that_wakes_up_in_the_middle_of_an_epoch_commits_nothing(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    sink = sink_to(kafka.bootstrap_servers, topic)
+
+    def paused() -> Iterator[list[Any]]:
+        yield [(topic, None, b"a", 0)]
+        # meanwhile, in another process (thread: it has producers of its own), the newer driver runs the same epoch
+        with ThreadPoolExecutor(1) as newer:
+            assert newer.submit(deliver, sink, ["a", "b"], 0).result() == 2
+        yield [(topic, None, b"b", 0)]
+
+    # without any help of a fence: the transactional id alone
+    with pytest.raises(RetryableError, match="another committer of this subtask has taken over"):
+        sink.create_committer().commit(paused(), context(sink, 0))
+    assert values_in(kafka, topic) == ["a", "b"]
+
+
+def test_a_driver_that_was_taken_over_before_the_newer_one_got_to_the_sink_commits_nothing(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    sink = sink_to(kafka.bootstrap_servers, topic)
+    batch = [(topic, None, b"a", 0)]
+    with pytest.raises(FencedError):
+        sink.create_committer().commit(iter([batch]), replace(context(sink, 0), fence=FallingFence()))
+    assert deliver(sink, ["a"], 0) == 1
+    assert values_in(kafka, topic) == ["a"]
 
 
 def test_topics_keys_and_timestamps_are_as_the_program_says(kafka: KafkaBroker, topic: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from flinkish.connectors.file_system.sink import FileSink
 from flinkish.connectors.file_system.sink_options import BucketAssigner, OutputFileConfig, RollingPolicy
 from flinkish.connectors.file_system.stream_format import StreamFormat
 from flinkish.core.sink import CommitContext
-from flinkish.errors import ConnectionFailedError, ProgramError
+from flinkish.errors import ConnectionFailedError, FencedError, ProgramError
+from tests.support.fences import FallingFence
 
 
 def context(epoch: int = 0, subtask: int = 0) -> CommitContext:
@@ -39,6 +41,15 @@ def deliver(sink: FileSink, values: list[Any], epoch: int = 0, subtask: int = 0)
 
 def files(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_a_driver_that_is_taken_over_while_it_writes_a_file_shows_nothing_of_it(tmp_path: Path) -> None:
+    sink = builder(tmp_path).build()
+    deliver(sink, ["a"])
+    fenced = replace(context(1), fence=FallingFence())
+    with pytest.raises(FencedError):
+        sink.create_committer().commit(iter([[(b"b\n", 1)]]), fenced)
+    assert list(files(tmp_path).values()) == ["a\n"]
 
 
 def test_an_epoch_is_one_file_however_often_it_is_delivered(tmp_path: Path) -> None:

@@ -16,8 +16,10 @@ from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
+from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.core.sink import CommitContext
-from flinkish.errors import ConnectionFailedError, ProgramError, RetryableError, TypeMismatchError
+from flinkish.errors import ConnectionFailedError, FencedError, ProgramError, RetryableError, TypeMismatchError
+from tests.support.fences import FallingFence
 
 ROW = Types.ROW_NAMED(["page", "n"], [Types.STRING(), Types.LONG()])
 INSERT = "INSERT INTO counts VALUES (?, ?)"
@@ -38,11 +40,13 @@ def no_retry() -> JdbcExecutionOptions:
     return JdbcExecutionOptions.builder().with_max_retries(0).build()
 
 
-def deliver(sink: JdbcSink, values: list[Any], epoch: int, subtask: int = 0, job_id: str = "job") -> int:
+def deliver(
+    sink: JdbcSink, values: list[Any], epoch: int, subtask: int = 0, job_id: str = "job", fence: Fence = NO_FENCE
+) -> int:
     writer = sink.create_writer()
     writer.open(subtask, 2)
     batches = [writer.write(values[:1], None), writer.write(values[1:], None), writer.prepare_commit()]
-    context = CommitContext(job_id, "shop", "sink", "sink", epoch, 1_000, subtask, 2)
+    context = CommitContext(job_id, "shop", "sink", "sink", epoch, 1_000, subtask, 2, fence=fence)
     return sink.create_committer().commit(iter(batches), context)
 
 
@@ -56,6 +60,29 @@ def test_an_epoch_that_is_delivered_again_changes_nothing(tmp_path: Path, databa
     assert deliver(sink, [("c", 3)], 5) == 1
     assert rows(database) == [("a", 1), ("b", 2), ("c", 3)]
     assert database.execute("SELECT * FROM flinkish_epochs").fetchall() == [("job", "sink", 0, 5)]
+
+
+def test_a_driver_that_is_taken_over_within_the_transaction_writes_neither_rows_nor_marker(
+    tmp_path: Path, database: sqlite3.Connection
+) -> None:
+    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
+    deliver(sink, [("a", 1)], 0)
+    with pytest.raises(FencedError):
+        deliver(sink, [("b", 2)], 1, fence=FallingFence())
+    # nothing is left open either: the newer driver is not kept waiting
+    assert deliver(sink, [("c", 3)], 1) == 1
+    assert rows(database) == [("a", 1), ("c", 3)]
+
+
+def test_an_older_driver_that_comes_late_with_an_epoch_finds_it_done(
+    tmp_path: Path, database: sqlite3.Connection
+) -> None:
+    """Between its last look at the fence and its commit: an epoch's number stands for the same records, whoever runs
+    it, so that the marker is all it takes."""
+    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
+    assert deliver(sink, [("a", 1)], 4) == 1
+    assert deliver(sink, [("a", 1)], 4, fence=FallingFence(passes=1)) == 0
+    assert rows(database) == [("a", 1)]
 
 
 def test_markers_of_subtasks_and_jobs_are_apart(tmp_path: Path, database: sqlite3.Connection) -> None:
