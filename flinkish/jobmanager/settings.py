@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass, field
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import checkpointing, core, execution, flinkish, state
 from flinkish.common.time import Duration
 from flinkish.jobmanager.checkpoints.settings import CheckpointSettings, checkpoint_settings
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.recovery.decision import Fallback
 from flinkish.runtime.deployment import JobSettings
 
 
@@ -34,6 +37,7 @@ class DriverSettings:
     history_interval_ms: int = 60_000
     history_retention_ms: int = 0
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
+    fallback: Fallback = Fallback.EXACT
 
 
 def _ms(duration: Duration) -> int:
@@ -50,6 +54,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         auto_watermark_interval_ms=_ms(configuration.get(core.AUTO_WATERMARK_INTERVAL)),
         job_parameters=_job_parameters(configuration),
         configuration=configuration.to_dict(),
+        changelog=checkpoint_settings(configuration).changelog,
     )
 
 
@@ -78,4 +83,12 @@ def driver_settings(configuration: Configuration) -> DriverSettings:
         history_interval_ms=_ms(configuration.get(flinkish.HISTORY_INTERVAL)),
         history_retention_ms=_ms(configuration.get(flinkish.HISTORY_RETENTION)),
         checkpoints=checkpoint_settings(configuration),
+        fallback=Fallback(configuration.get(flinkish.RECOVERY_FALLBACK)),
     )
+
+
+def checkpoints_path(settings: DriverSettings, directory: JobDirectory, job_id: str) -> str:
+    """Where the checkpoints of a job are."""
+    if settings.checkpoints.directory is not None:
+        return posixpath.join(settings.checkpoints.directory, job_id)
+    return posixpath.join(directory.path, "checkpoints")

@@ -10,7 +10,7 @@ from typing import Any
 
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import FinalOperationError, FlinkishError, SavepointError
+from flinkish.errors import CorruptStateError, FinalOperationError, FlinkishError, SavepointError
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.attempt.remote_reports import STOP_FILE
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -56,6 +56,8 @@ class SparkRun(JobRun):
         self.attempt = self._make_attempt(plan)
         #: what the last attempt has failed with, in the midst of an epoch
         self._failure: FlinkishError | None = None
+        #: lets the next attempt begin with the last checkpoint in Delta, and says what was done
+        self.fall_back: Callable[[CorruptStateError], str] | None = None
         #: None: too late to ask
         self._at_end: list[Callable[[BaseException | None], None]] | None = []
         #: the savepoint directory of a drain that was asked for, in a list of one
@@ -95,7 +97,7 @@ class SparkRun(JobRun):
             if again:
                 self.attempt = self._make_attempt(self._next_plan())
                 self._attempt_started()
-            self.attempt.run()
+            self._run_or_fall_back()
             self._failure = None
         except FlinkishError as error:
             self._failure = error
@@ -103,6 +105,21 @@ class SparkRun(JobRun):
         except Exception as error:
             self._failure = translate(error, f"job '{self.name}', directory {self.directory.path}")
             raise self._failure from error
+
+    def _run_or_fall_back(self) -> None:
+        """Run the attempt; when the query's own checkpoint is damaged, another one from the last checkpoint in Delta."""
+        while True:
+            try:
+                return self.attempt.run()
+            except CorruptStateError as error:
+                if self.fall_back is None:
+                    raise
+                # told to whoever keeps the exceptions of the job
+                error.hint = self.fall_back(error)
+                self._attempt_failed(error, 0)
+                self._tell(error.hint)
+            self.attempt = self._make_attempt(self._next_plan())
+            self._attempt_started()
 
     def _needs_no_checkpoints(self) -> bool:
         """Whether nobody will go on with the job: it is cancelled and they are not to be kept then, or it is done.

@@ -108,6 +108,7 @@ def _spark_run(
     run = SparkRun(spark, plan, preparation.next_plan, settings, directory, temporary, restarts, life)
     if not temporary and settings.history_enabled:
         run.history = delta_history(spark, plan.job, directory, settings)
+    run.fall_back = preparation.fall_back
     place = None if temporary else directory.path
     run.record = JobRecord(
         run, plan.job, json_plan, place, this_driver(directory.token), lambda: run.attempt.job.attempt

@@ -38,6 +38,8 @@ class Phase(Enum):
     DRAIN_BEGUN = "drain begun"
     DRAIN_PREPARED = "drain prepared"
     DRAIN_DONE = "drain done"
+    FALLBACK_PREPARED = "fallback prepared"
+    FALLBACK_DONE = "fallback done"
 
 
 Hook = Callable[[Phase, dict[str, Any]], None]

@@ -18,6 +18,7 @@ from flinkish.errors import (
     RetryableError,
     SparkLostError,
 )
+from flinkish.spark.damage import damage_in
 from flinkish.spark.worker import typed_failure
 
 _LENGTH = 600
@@ -146,6 +147,10 @@ def translate(error: BaseException, where: str) -> FlinkishError:
     typed = typed_failure(text)
     if typed is not None:
         return _located(typed, where)
+    damage = damage_in(text)
+    if damage is not None:
+        damage.__cause__ = error
+        return _located(damage, where)
     for pattern, kind, what, hint in _KNOWN:
         if re.search(pattern, text, re.DOTALL):
             translated = kind(f"{what}: {_first_lines(text)}", where=where, hint=hint)

@@ -108,3 +108,15 @@ HISTORY_RETENTION: ConfigOption[Duration] = (
     .default_value(Duration.of_days(30))
     .with_description("Age at which rows of the history are deleted, when its tables are compacted; 0 ms: never.")
 )
+
+RECOVERY_FALLBACK: ConfigOption[str] = (
+    ConfigOptions.key("flinkish.recovery.fallback")
+    .string_type()
+    .default_value("exact")
+    .with_description(
+        "What to do when Spark's own checkpoint of the query is damaged. exact: go back to the last completed "
+        "checkpoint if no epoch has begun behind it, else refuse. replay: go back in any case; sinks that are not "
+        "idempotent see the records of the repeated epochs again. never: refuse."
+    )
+    .with_choices("exact", "replay", "never")
+)

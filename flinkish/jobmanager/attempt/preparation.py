@@ -7,11 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.common.job_id import JobID
+from flinkish.core.source import Source
+from flinkish.errors import CorruptStateError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan
+from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.recovery.fallback import QueryFallback
 from flinkish.jobmanager.savepoints.restore import RestoredProgram, prepare_restore, restored_watermarks
-from flinkish.jobmanager.settings import DriverSettings
+from flinkish.jobmanager.settings import DriverSettings, checkpoints_path
+from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.addressing import partitions_of
 
 
@@ -36,9 +41,24 @@ class Preparation:
         attempts = directory.read("attempts.json") or {"attempts": 0}
         directory.write("attempts.json", {"attempts": attempts["attempts"] + 1})
         job = replace(job, attempt=attempts["attempts"])
-        program = RestoredProgram(job, sources, self._generator.migrations())
+        program = self._program(job, sources)
         base = prepare_restore(self._spark, program, self._settings, directory, first_run)
         # only now: a start that fails while it restores is a first run again when it is repeated
         directory.remember_structure(job, partitions_of(job))
         job = replace(job, restored_watermarks=restored_watermarks(job, directory))
         return AttemptPlan(job, sources, base)
+
+    def _program(self, job: JobDescriptor, sources: dict[int, Source]) -> RestoredProgram:
+        return RestoredProgram(job, sources, self._generator.migrations())
+
+    def fall_back(self, error: CorruptStateError) -> str:
+        """Spark's own checkpoint of the query is damaged: let the next attempt begin with the last one in Delta. Says
+        what was done.
+
+        Raises:
+            FinalOperationError: that is not possible, or not allowed.
+        """
+        job = self._generator.generate(self._job_id, self._name)
+        checkpoints = CheckpointDirectory(checkpoints_path(self._settings, self._directory, self._job_id))
+        recovery = QueryFallback(self._spark, self._settings, self._directory, checkpoints)
+        return recovery.recover(self._program(job, self._generator.sources()), error)

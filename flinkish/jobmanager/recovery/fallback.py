@@ -1,0 +1,165 @@
+"""Back to the last completed checkpoint in Delta, because Spark's own checkpoint of the query cannot be used.
+
+Rule: a new query takes the place of the damaged one in one step (``query-location.json``); before it nothing of the job
+has changed, after it the damaged files are not looked at any more. They stay where they are, for whoever wants to know.
+
+    <job dir>/restore-<first epoch>/          the checkpoint's rows
+    <job dir>/restored-<first epoch>.json     positions and watermarks of the checkpoint
+    <job dir>/query-location.json             spark-<first epoch>, whose epochs go on behind all that was ever planned
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.errors import CorruptStateError, FinalOperationError, FlinkishError
+from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
+from flinkish.jobmanager.directory.files import delete_directory
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.not_begun import epoch_not_begun
+from flinkish.jobmanager.drain.marker import DrainMarker
+from flinkish.jobmanager.recovery.decision import Candidate, Decision, Traces, decide
+from flinkish.jobmanager.recovery.query_traces import read_traces
+from flinkish.jobmanager.savepoints.manifest import read_manifest
+from flinkish.jobmanager.savepoints.restore import RestoredProgram, read_restored, restored_file, take_over
+from flinkish.jobmanager.settings import DriverSettings
+from flinkish.runtime.phases import Phase, passed
+
+
+@dataclass(frozen=True)
+class QueryFallback:
+    """Of one job."""
+
+    spark: Any
+    settings: DriverSettings
+    directory: JobDirectory
+    checkpoints: CheckpointDirectory
+
+    def recover(self, program: RestoredProgram, error: CorruptStateError) -> str:
+        """Let the job's next attempt begin with the last completed checkpoint; says what was done.
+
+        Raises:
+            FinalOperationError: that is not possible, or not allowed; names the damaged file, the checkpoint that could
+                be used, and how.
+        """
+        self._check_ours(error)
+        traces = self._traces()
+        self._check_not_in_vain(program, error, traces)
+        problems: list[str] = []
+        for candidate in self._candidates(problems):
+            decision = decide(self.settings.fallback, traces, candidate)
+            if decision.checkpoint is None:
+                raise self._refused(error, decision, candidate)
+            try:
+                self._move_to(program, decision.checkpoint, decision.first_epoch)
+            except FlinkishError as unusable:
+                problems.append(f"{candidate.path}: {unusable.what}")
+                continue
+            return self._told(error, decision, problems)
+        raise self._refused(error, decide(self.settings.fallback, traces, None), None, problems)
+
+    # ------------------------------------------------------------------ whether
+
+    def _check_ours(self, error: CorruptStateError) -> None:
+        """Damage of anything but the job's own files is no reason to go back. A drain has no way back either."""
+        ours = (self.directory.path, self.checkpoints.path)
+        if error.file and not any(error.file.startswith(path.rstrip("/") + "/") for path in ours):
+            raise FinalOperationError(
+                error.what, where=error.where, expected="a file that can be read", hint="restore the file from a copy"
+            ) from error
+        if DrainMarker.read(self.directory) is not None:
+            raise FinalOperationError(
+                f"{error.what}, in the midst of a drain",
+                where=error.where,
+                hint="restore the file from a copy, or start the job in a new directory from its last checkpoint or "
+                "savepoint",
+            ) from error
+
+    def _traces(self) -> Traces:
+        return read_traces(self.directory.query_location(), epoch_not_begun(self.directory))
+
+    def _check_not_in_vain(self, program: RestoredProgram, error: CorruptStateError, traces: Traces) -> None:
+        """A query that has itself begun with a checkpoint and got no further would get no further again."""
+        began = read_restored(self.directory) or {}
+        if "checkpoint" in began and not traces.committed:
+            raise FinalOperationError(
+                f"{error.what}, right after the job went back to the checkpoint {began['checkpoint']}",
+                where=f"job '{program.job.name}'; {error.where}",
+                hint="start the job in a new directory from an older checkpoint or from a savepoint",
+            ) from error
+
+    def _candidates(self, problems: list[str]) -> list[Candidate]:
+        """Newest first."""
+        found = []
+        for number in reversed(self.checkpoints.completed()):
+            try:
+                epoch = self.checkpoints.read(number).epoch
+            except FlinkishError as error:
+                problems.append(f"{self.checkpoints.checkpoint(number)}: {error.what}")
+                continue
+            if epoch is not None:
+                found.append(Candidate(self.checkpoints.checkpoint(number), epoch))
+        return found
+
+    # ------------------------------------------------------------------ how
+
+    def _move_to(self, program: RestoredProgram, checkpoint: Candidate, first_epoch: int) -> None:
+        rows = f"restore-{first_epoch}"
+        target = posixpath.join(self.directory.path, rows)
+        manifest = read_manifest(checkpoint.path)
+        report, watermarks = take_over(self.spark, program, self.settings, checkpoint.path, manifest, target)
+        if not report.compatible:
+            delete_directory(target)
+            raise FinalOperationError("; ".join(report.problems), hint="; ".join(report.hints))
+        before = read_restored(self.directory) or {"savepoint": None, "path": None, "claim_mode": None}
+        passed(Phase.FALLBACK_PREPARED, epoch=checkpoint.epoch)
+        began = {
+            "checkpoint": checkpoint.path,
+            "sources": manifest.sources,
+            "watermarks": {**manifest.watermarks, **watermarks},
+            "rows": rows,
+        }
+        self.directory.write(restored_file(first_epoch), {**before, **began})
+        # files that an interrupted fallback, or a copy of the directory, has left
+        delete_directory(posixpath.join(self.directory.path, f"spark-{first_epoch}"))
+        self.directory.move_query(f"spark-{first_epoch}", first_epoch)
+        passed(Phase.FALLBACK_DONE, epoch=first_epoch)
+
+    # ------------------------------------------------------------------ what is told
+
+    def _told(self, error: CorruptStateError, decision: Decision, problems: list[str]) -> str:
+        assert decision.checkpoint is not None
+        text = f"{error.what}: the job goes on from the checkpoint {decision.checkpoint.path} of epoch "
+        text += f"{decision.checkpoint.epoch}"
+        if decision.repeated:
+            text += (
+                f"; epochs {decision.repeated[0]} to {decision.repeated[-1]} are repeated "
+                "(flinkish.recovery.fallback: replay): sinks that are not idempotent get their records again"
+            )
+        else:
+            text += "; nothing is repeated"
+        return text + "".join(f"; not usable: {problem}" for problem in problems)
+
+    def _refused(
+        self,
+        error: CorruptStateError,
+        decision: Decision,
+        candidate: Candidate | None,
+        problems: list[str] | None = None,
+    ) -> FinalOperationError:
+        hint = "restore the file from a copy, or start the job in a new directory from a savepoint (-s)"
+        if candidate is not None:
+            hint = (
+                "restore the file from a copy; or set flinkish.recovery.fallback: replay to go back to "
+                f"{candidate.path} (epoch {candidate.epoch}): sinks that are idempotent stay right, others get the "
+                f"records of {len(decision.repeated)} epochs again; or start the job from that checkpoint (-s) in a "
+                "new directory"
+            )
+        unusable = "".join(f"; not usable: {problem}" for problem in problems or ())
+        return FinalOperationError(
+            f"{error.what}. The job does not go back by itself: {decision.refusal}{unusable}",
+            where=error.where,
+            hint=hint,
+        )
