@@ -36,7 +36,7 @@ class Event(NamedTuple):
     """``at_ms``: when it comes; ``time_ms``: its event time; ``burst``: which life of its key it belongs to."""
 
     source: str
-    index: int
+    position: int
     key: int
     kind: str
     at_ms: int
@@ -47,7 +47,7 @@ class Event(NamedTuple):
     @property
     def id(self) -> str:
         """Unique over both sources."""
-        return f"{self.source}{self.index}"
+        return f"{self.source}{self.position}"
 
 
 def event(source: str, index: int) -> Event:

@@ -137,11 +137,15 @@ def main(options: dict[str, Any]) -> None:
     env = build(program, **options.get("settings", {}))
     client = env.execute_async(NAME)
     print("started", flush=True)
-    if "stop_at" in options and not client.get_job_execution_result().done():
-        while rows_so_far(folder) < options["stop_at"] and not client.get_job_execution_result().done():
+    if "stop_at" in options:
+        # at work: a driver that was killed while it stopped does something before it stops again
+        least = max(options["stop_at"], rows_so_far(folder) + 1)
+        ended = client.get_job_execution_result().done
+        while rows_so_far(folder) < least and not ended():
             time.sleep(0.05)
-        stopped = client.stop_with_savepoint(options.get("drain", False), str(folder / "savepoints"))
-        print("savepoint", stopped.result(), flush=True)
+        if not ended():
+            stopped = client.stop_with_savepoint(options.get("drain", False), str(folder / "savepoints"))
+            print("savepoint", stopped.result(), flush=True)
     client.get_job_execution_result().result()
     print("finished", flush=True)
 

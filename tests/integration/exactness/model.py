@@ -66,7 +66,7 @@ def of_each(records: int) -> dict[str, int]:
 def living_on(consumed: Mapping[str, int], until: Mapping[str, int] = ALL) -> list[int]:
     """Keys of which records of one life have been consumed and others, in time, have not."""
     before = {(e.key, e.burst) for e in events_of(consumed)}
-    rest = [e for e in events_of(until) if e.index >= consumed[e.source]]
+    rest = [e for e in events_of(until) if e.position >= consumed[e.source]]
     return sorted({e.key for e in rest if e.kind == ON_TIME and (e.key, e.burst) in before})
 
 
@@ -99,7 +99,7 @@ def _sessions(events: list[Event], edit: Edit | None) -> list[Output]:
 
 
 def _life(numbers: _Numbers, key: int, burst: str, members: list[Event], edit: Edit | None) -> list[Output]:
-    before = [e for e in members if edit is not None and e.index < edit.consumed[e.source]]
+    before = [e for e in members if edit is not None and e.position < edit.consumed[e.source]]
     after = members[len(before) :]
     open_at_edit = bool(before and after)
     if edit is not None and open_at_edit and key in edit.forgotten:

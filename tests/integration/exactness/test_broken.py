@@ -1,0 +1,116 @@
+"""Exactly-once, broken on purpose: the checker says what was done."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from flinkish.connectors.jdbc.database import MARKER_TABLE
+from flinkish.connectors.jdbc.sink import JdbcSink
+from flinkish.core.sink import CommitContext, Committer, WriterSink
+from flinkish.errors import FlinkishError
+from flinkish.runtime.phases import Phase
+from tests.integration.exactness.events import PER_EPOCH
+from tests.integration.exactness.job import NAME, Program, build, database
+from tests.integration.exactness.model import golden, of_each
+from tests.integration.exactness.outputs import all_outputs, in_database, rows_so_far
+from tests.support import faults
+from tests.support.exactness import Comparison, Verdict, compare
+from tests.support.processes import wait_until
+
+TIMEOUT_S = 180
+EPOCHS = 6
+FEW = EPOCHS * PER_EPOCH
+
+
+def checked(folder: Path, records: int, *runs: str) -> Comparison:
+    comparison = compare(golden(of_each(records)), all_outputs(folder, *runs))
+    print(comparison)
+    return comparison
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        pytest.param("epoch = epoch - 1", Verdict.DOUBLED, id="the sink forgets an epoch"),
+        pytest.param("epoch = epoch + 1", Verdict.LOST, id="the sink believes to have an epoch that it has not"),
+    ],
+)
+def test_a_marker_of_the_database_that_was_changed_is_noticed(
+    spark: SparkSession, folder: Path, fault_plan: Path, change: str, verdict: Verdict
+) -> None:
+    faults.plan_fault(fault_plan, Phase.SINK_COMMITTED, "raise", epoch=2)
+    with pytest.raises(FlinkishError, match="injected at sink committed"):
+        build(Program(folder, records=FEW)).execute(NAME)
+    there = in_database(folder)
+    with sqlite3.connect(folder / "out.db") as connection:
+        connection.execute(f"UPDATE {MARKER_TABLE} SET {change} WHERE epoch = (SELECT MAX(epoch) FROM {MARKER_TABLE})")
+    connection.close()
+    build(Program(folder, records=FEW)).execute(NAME)
+    comparison = checked(folder, FEW)
+    assert comparison.verdicts == {verdict}
+    assert comparison.ids(verdict)
+    if verdict is Verdict.DOUBLED:
+        assert set(comparison.ids(verdict)) <= {output.id for output in there}
+
+
+class _Backwards(Committer):
+    """Commits the rows of an epoch in the wrong order."""
+
+    def __init__(self, committer: Committer) -> None:
+        self._committer = committer
+
+    def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
+        rows = [row for batch in committables for row in batch]
+        return self._committer.commit(iter([rows[::-1]]), context)
+
+
+class _BackwardsSink(JdbcSink):
+    """A sink that keeps no order."""
+
+    def create_committer(self) -> Committer:
+        return _Backwards(super().create_committer())
+
+
+def backwards(folder: Path) -> WriterSink:
+    """The job's database, by a sink that keeps no order."""
+    sink = database(folder)
+    assert isinstance(sink, JdbcSink)
+    sink.__class__ = _BackwardsSink
+    return sink
+
+
+def test_a_sink_that_keeps_no_order_is_noticed(spark: SparkSession, folder: Path) -> None:
+    build(Program(folder, records=FEW, database=backwards)).execute(NAME)
+    comparison = checked(folder, FEW)
+    assert comparison.verdicts == {Verdict.REORDERED}
+    assert len(comparison.ids(Verdict.REORDERED)) > FEW
+
+
+def test_state_that_comes_back_after_it_was_cleared_is_noticed(spark: SparkSession, folder: Path) -> None:
+    records = 11 * PER_EPOCH
+    client = build(Program(folder, "before", records=records)).execute_async(NAME)
+
+    def after(epochs: int) -> None:
+        least = epochs * PER_EPOCH * 2
+        wait_until(lambda: rows_so_far(folder) >= least, TIMEOUT_S, f"{epochs} epochs")
+
+    after(2)
+    early = f"delta.`{client.trigger_savepoint(str(folder / 'savepoints')).result(TIMEOUT_S)}/state`"
+    after(6)
+    path = client.stop_with_savepoint(False, str(folder / "savepoints")).result(TIMEOUT_S)
+    late = f"delta.`{path}/state`"
+    alive = f"(SELECT key FROM {late} WHERE uid = 'sessions' AND state = 'life')"
+    rows = f"FROM {early} WHERE uid = 'sessions' AND state <> 'made' AND key NOT IN {alive}"
+    risen = {str(row["key"]) for row in spark.sql(f"SELECT DISTINCT key {rows}").collect()}
+    assert risen
+    spark.sql(f"INSERT INTO {late} SELECT * {rows}")
+    build(Program(folder, "after", records=records), execution__state_recovery__path=path).execute(NAME)
+    comparison = checked(folder, records, "before", "after")
+    assert comparison.verdicts == {Verdict.RESURRECTED}
+    assert {finding.lane.split("/")[1] for finding in comparison.findings} == risen
