@@ -107,7 +107,7 @@ class SparkRun(JobRun):
             raise self._failure from error
 
     def _run_or_fall_back(self) -> None:
-        """Run the attempt; when the query's own checkpoint is damaged, another one from the last checkpoint in Delta."""
+        """Run the attempt; when the query's own checkpoint is damaged, another one from the last in Delta."""
         while True:
             try:
                 return self.attempt.run()

@@ -49,7 +49,7 @@ class QueryLog:
             raise _damaged(path, "missing")
         try:
             version, settings, *positions = data.decode().split("\n")
-            whole = version == _VERSION and isinstance(json.loads(settings), dict) and all(positions)
+            whole = version == _VERSION and isinstance(json.loads(settings), dict) and all(map(_is_whole, positions))
         except ValueError as error:
             raise _damaged(path, f"unreadable ({error})") from error
         if not whole:
@@ -60,6 +60,13 @@ class QueryLog:
         """Where each input stood at the end of the last committed batch; [] before the first one."""
         committed = self.committed()
         return self.positions(committed[-1]) if committed else []
+
+
+def _is_whole(position: str) -> bool:
+    """Positions are JSON, but for sources that write something else of their own."""
+    if position.startswith("{"):
+        json.loads(position)
+    return bool(position)
 
 
 def _damaged(path: str, how: str) -> CorruptStateError:

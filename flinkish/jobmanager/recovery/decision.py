@@ -3,8 +3,8 @@
 Epochs are numbered without gaps, and Spark writes ``offsets/<batch>`` before anything of a batch happens. So the last
 epoch that anything can have happened in is known from names alone, also when the files themselves are damaged: the
 highest of ``offsets``, ``commits`` and versions of state, without the one that a stop has kept from beginning
-(``not-begun.json``). With a checkpoint at the end of that very epoch nothing is repeated (*exact*). Otherwise the epochs after the checkpoint have
-been delivered to sinks already and would be delivered again (*replay*).
+(``not-begun.json``). With a checkpoint at the end of that very epoch nothing is repeated (*exact*). Otherwise the epochs
+behind it have been delivered to sinks already and would be delivered again (*replay*).
 """
 
 from __future__ import annotations
