@@ -44,9 +44,13 @@ class KafkaCommitter(Committer):
             return 0
         try:
             return self._commit(first, batches, context)
-        except kafka.KafkaException as error:
+        except (kafka.KafkaException, SystemError) as error:
             self._forget(context)
-            raise _classified(error, self._where(context)) from error
+            # a fatal error that the client finds while it calls on_delivery comes as a SystemError of Python's
+            cause = error.__cause__ if isinstance(error, SystemError) else error
+            if not isinstance(cause, kafka.KafkaException):
+                raise
+            raise _classified(cause, self._where(context)) from error
         except BaseException:
             # the client may hold records of this epoch; they must not go out with the next one
             self._forget(context)
