@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.jobmanager.directory.files import child_names, read_bytes
+from flinkish.jobmanager.directory.files import child_names, delete_file, read_bytes
 
 _LOG = "_delta_log"
+#: A checkpoint of the log in one file, and any file of one version.
+_SINGLE_CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet")
+_OF_VERSION = re.compile(r"\d{20}\.(json|crc|checkpoint\.parquet)")
 
 #: Deletes by marks: a checkpoint of few changes rewrites no file of the others.
 _PROPERTIES = {"delta.enableDeletionVectors": "true"}
@@ -25,6 +29,7 @@ class Written:
 
     version: int
     rows: int
+    bytes: int = 0
 
 
 class CheckpointTable:
@@ -40,12 +45,40 @@ class CheckpointTable:
         for key, value in _PROPERTIES.items():
             writer = writer.option(key, value)
         writer.save(self.path)
-        return self._written("numOutputRows")
+        return self.written("numOutputRows")
 
-    def _written(self, metric: str) -> Written:
+    def compact(self) -> None:
+        """Join small files, and rewrite those of which many rows are deleted."""
+        self.spark.sql(f"OPTIMIZE delta.`{self.path}`").collect()
+
+    def vacuum(self, retain_ms: int) -> None:
+        """Delete the files that were replaced longer ago than this."""
+        self.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+        self.spark.sql(f"VACUUM delta.`{self.path}` RETAIN {retain_ms / 3_600_000:.9f} HOURS").collect()
+
+    def retain(self, days: int) -> None:
+        """Let Delta remember replaced files and old versions for so long."""
+        self.spark.sql(
+            f"ALTER TABLE delta.`{self.path}` SET TBLPROPERTIES ("
+            f"'delta.deletedFileRetentionDuration' = 'interval {days} days', "
+            f"'delta.logRetentionDuration' = 'interval {days} days')"
+        ).collect()
+
+    def trim_log(self, oldest: int) -> None:
+        """Delete the log files that are not needed to read any version from this one on."""
+        log = posixpath.join(self.path, _LOG)
+        names = child_names(log)
+        whole = [int(name[:20]) for name in names if _SINGLE_CHECKPOINT.fullmatch(name) and int(name[:20]) <= oldest]
+        if not whole:
+            return
+        for name in names:
+            if _OF_VERSION.fullmatch(name) and int(name[:20]) < max(whole):
+                delete_file(posixpath.join(log, name))
+
+    def written(self, metric: str) -> Written:
         version = self.latest_version()
         assert version is not None, f"no commit in {self.path}"
-        return Written(version, self._metric(version, metric))
+        return Written(version, self._metric(version, metric), self._metric(version, "numOutputBytes"))
 
     def versions(self) -> list[int]:
         """The versions whose log files are there."""

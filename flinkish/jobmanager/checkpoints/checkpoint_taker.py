@@ -7,7 +7,6 @@ epochs that run meanwhile, and one that fails changes nothing. Too many failures
 from __future__ import annotations
 
 import logging
-import posixpath
 import threading
 import time
 import uuid
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.errors import CheckpointError, FlinkishError
 from flinkish.jobmanager.checkpoints.barriers import Barriers
+from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_writer import CheckpointWriter
 from flinkish.jobmanager.checkpoints.coordinator import CheckpointCoordinator
@@ -23,6 +23,7 @@ from flinkish.jobmanager.checkpoints.settings import CheckpointSettings
 from flinkish.jobmanager.checkpoints.spark_jobs import own_session, tagged_jobs
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.job_run import JobObserver
+from flinkish.jobmanager.settings import checkpoints_path
 from flinkish.runtime.clock import Clock
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.spark.failures import translate
@@ -44,12 +45,11 @@ _CLOSE_S = 30.0
 def attach_checkpoints(run: SparkRun) -> None:
     """Let a run have the checkpoints that its settings ask for."""
     settings = run.settings.checkpoints
+    if not settings.changelog:
+        ChangelogLedger(run.directory).drop()
     if not settings.enabled:
         return
-    if settings.directory is not None:
-        path = posixpath.join(settings.directory, run.job_id.to_hex_string())
-    else:
-        path = posixpath.join(run.directory.path, "checkpoints")
+    path = checkpoints_path(run.settings, run.directory, run.job_id.to_hex_string())
     taker = CheckpointTaker(run, settings, CheckpointDirectory(path))
     run.checkpoints = taker
     run.observers.append(taker)
@@ -68,6 +68,7 @@ class CheckpointTaker(JobObserver):
             settings, f"job '{run.name}'", directory.next_id, clock, self._tell_history
         )
         self._barriers = Barriers()
+        self._ledger = ChangelogLedger(run.directory) if settings.changelog else None
         self._wake = threading.Condition()
         #: (attempt, its last committed epoch)
         self._committed: tuple[QueryAttempt, int] | None = None
@@ -77,6 +78,7 @@ class CheckpointTaker(JobObserver):
         self._give_up: str | None = None
         self._tag = ""
         self._session: Any = None
+        self._writer: CheckpointWriter | None = None
         self._thread = threading.Thread(target=self._work, name=f"flinkish-checkpoints-{run.name}", daemon=True)
 
     # ------------------------------------------------------------------ what the run tells
@@ -86,7 +88,10 @@ class CheckpointTaker(JobObserver):
             self._thread.start()
 
     def epoch_done(self, report: EpochReport) -> None:
-        self._barriers.add(self._run.attempt.job, report)
+        attempt = self._run.attempt
+        self._barriers.add(attempt.job, report)
+        if self._ledger is not None:
+            self._ledger.epoch_written(report.epoch, attempt.location.path)
 
     def epoch_committed(self, epoch: int) -> None:
         with self._wake:
@@ -186,8 +191,18 @@ class CheckpointTaker(JobObserver):
             self._taken = description.epoch
             self.coordinator.update(description)
             self.coordinator.complete()
+            self._clean(description.epoch)
         finally:
             watch.cancel()
+
+    def _clean(self, epoch: int) -> None:
+        """What is left of earlier checkpoints. Failing to delete it fails nothing: the next one tries again."""
+        assert self._writer is not None
+        try:
+            with tagged_jobs(self._session, self._tag):
+                self._writer.clean(self._settings.num_retained, epoch)
+        except Exception as error:
+            _LOG.warning("job '%s': old checkpoints could not be deleted: %s", self._run.name, error)
 
     def _failed_before(self, error: Exception) -> None:
         """No number could be had: the storage is away. It is as a checkpoint that fails."""
@@ -196,7 +211,9 @@ class CheckpointTaker(JobObserver):
 
     def _write(self, attempt: QueryAttempt, pending: CheckpointDescription) -> CheckpointDescription:
         self._session = self._session or own_session(self._run.spark)
-        writer = CheckpointWriter(self._session, self.directory, self._check)
+        writer = self._writer = self._writer or CheckpointWriter(
+            self._session, self.directory, self._check, self._ledger
+        )
         with tagged_jobs(self._session, self._tag):
             for left in reversed(range(_TRIES)):
                 try:
@@ -219,10 +236,9 @@ class CheckpointTaker(JobObserver):
         self._run.directory.check_owner(self._run.name)
 
     def _abort(self, reason: str) -> None:
-        """Give the pending checkpoint up."""
-        if self.coordinator.pending is None:
-            return
-        self._give_up = self._give_up or reason
+        """Give up the pending checkpoint, or what follows the last one."""
+        if self.coordinator.pending is not None:
+            self._give_up = self._give_up or reason
         if self._session is not None:
             try:
                 self._session.interruptTag(self._tag)

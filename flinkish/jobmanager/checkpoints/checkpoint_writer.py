@@ -8,9 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from flinkish.errors import SavepointError
 from flinkish.jobmanager.checkpoints.barriers import Barrier
+from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
+from flinkish.jobmanager.checkpoints.incremental import IncrementalWriter
+from flinkish.jobmanager.checkpoints.maintenance import Maintenance, oldest_version
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion
 from flinkish.jobmanager.savepoints.state_catalog import read_states
@@ -28,13 +32,23 @@ class CheckpointWriter:
         session: for its Spark jobs; of its own, so that settings and tags are nobody else's.
         directory: of the checkpoints.
         check: raises when this checkpoint must not become whole: it has expired, or another driver owns the job.
+        ledger: of the changelog; None: all checkpoints are full.
     """
 
-    def __init__(self, session: Any, directory: CheckpointDirectory, check: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        session: Any,
+        directory: CheckpointDirectory,
+        check: Callable[[], None],
+        ledger: ChangelogLedger | None = None,
+    ) -> None:
         self.session = session
         self.directory = directory
         self.table = CheckpointTable(session, directory.table)
         self._check = check
+        self._ledger = ledger
+        self._maintenance = Maintenance(self.table, directory)
+        self._incremental = None if ledger is None else IncrementalWriter(session, self.table, ledger)
 
     def write(
         self, attempt: QueryAttempt, description: CheckpointDescription, barrier: Barrier
@@ -45,12 +59,47 @@ class CheckpointWriter:
         description = replace(
             description, offsets=positions, watermarks=barrier.watermarks, state_bytes=barrier.state_bytes
         )
-        written = self._write_all(attempt, epoch)
+        written, incremental = self._write_state(attempt, epoch)
         passed(Phase.CHECKPOINT_WRITTEN, epoch=epoch)
         self._check()
         self.directory.write(description.id, self._manifest(attempt, description, written))
         passed(Phase.CHECKPOINT_COMPLETED, epoch=epoch)
-        return replace(description, rows_written=written.rows)
+        return replace(description, rows_written=written.rows, incremental=incremental)
+
+    def _write_state(self, attempt: QueryAttempt, epoch: int) -> tuple[Written, bool]:
+        """The commit, and whether it holds only what has changed."""
+        base = self._last()
+        self._maintenance.keep_readable(oldest_version(self.directory, self.directory.completed()))
+        if base is not None and self._incremental is not None and base.epoch is not None and base.epoch < epoch:
+            staged = self._incremental.stage(base, epoch, self._maintenance.full_bytes)
+            if staged is not None:
+                passed(Phase.CHECKPOINT_READ, epoch=epoch)
+                self._maintenance.before_merge()
+                self._check()
+                written = self._incremental.apply(base, staged)
+                self._maintenance.merged(written)
+                return written, True
+        written = self._write_all(attempt, epoch)
+        self._maintenance.overwritten(written)
+        return written, False
+
+    def _last(self) -> Manifest | None:
+        """The manifest of the last checkpoint that is whole."""
+        for number in reversed(self.directory.completed()):
+            try:
+                manifest = self.directory.read(number)
+            except SavepointError:
+                # damaged: nothing can be built upon it
+                return None
+            return manifest if self.table.latest_version() is not None else None
+        return None
+
+    def clean(self, retained: int, epoch: int) -> None:
+        """Delete what is not needed any more, now that there is a checkpoint of the epoch."""
+        left = self.directory.drop_but(retained)
+        if self._ledger is not None:
+            self._ledger.forget(epoch)
+        self._maintenance.clean(oldest_version(self.directory, left))
 
     def _write_all(self, attempt: QueryAttempt, epoch: int) -> Written:
         """All state of the epoch."""

@@ -84,6 +84,21 @@ def child_names(path: str) -> list[str]:
     return sorted(info.base_name for info in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)))
 
 
+def directory_bytes(path: str) -> int:
+    """Size of the files in a directory, without those of directories in it."""
+    from pyarrow import fs
+
+    filesystem, root = _place(path)
+    return sum(info.size or 0 for info in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)))
+
+
+def delete_file(path: str) -> None:
+    """Delete a file if it is there."""
+    filesystem, root = _place(path)
+    with contextlib.suppress(FileNotFoundError):
+        filesystem.delete_file(root)
+
+
 def delete_directory(path: str) -> None:
     """Delete a directory and all that is in it, if it is there."""
     filesystem, root = _place(path)

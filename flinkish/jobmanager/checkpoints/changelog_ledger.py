@@ -1,0 +1,76 @@
+"""From which epoch on the changelog of a job has no gap: what decides whether a checkpoint can be incremental.
+
+    <job dir>/changelog.json    {"since": 12, "location": "spark", "refused": null}
+
+Rule: in doubt there is no changelog. It begins with the first epoch that is known to have been written by tasks that
+keep one, it ends with any run that does not keep one and with any change of the query, whose epochs are other ones.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from flinkish.jobmanager.directory.files import child_names, delete_directory
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.spark.changelog import changelog_directory, epoch_directory
+
+_FILE = "changelog.json"
+_PREFIX = "epoch="
+
+
+class ChangelogLedger:
+    """Of one job."""
+
+    def __init__(self, directory: JobDirectory) -> None:
+        self._directory = directory
+        self.path = changelog_directory(directory.path)
+        self._location: str | None = None
+        self._since: int | None = None
+        #: why checkpoints of this job cannot be incremental
+        self.refused: str | None = None
+
+    def drop(self) -> None:
+        """There is no changelog (any more)."""
+        self._since = None
+        self._directory.delete(_FILE)
+        delete_directory(self.path)
+
+    def epoch_written(self, epoch: int, location: str) -> None:
+        """The tasks of the query there have written an epoch."""
+        if location != self._location:
+            self._begin(location)
+        if self._since is None:
+            self._since = epoch
+            self._write()
+
+    def _begin(self, location: str) -> None:
+        kept = self._directory.read(_FILE)
+        if kept is not None and kept["location"] == posixpath.basename(location):
+            self._since, self.refused = kept["since"], kept["refused"]
+        else:
+            self.drop()
+        self._location = location
+
+    def refuse(self, reason: str) -> None:
+        """From now on checkpoints are full."""
+        self.refused = reason
+        self._write()
+
+    def _write(self) -> None:
+        assert self._location is not None
+        content = {"since": self._since, "location": posixpath.basename(self._location), "refused": self.refused}
+        self._directory.write(_FILE, content)
+
+    def covers(self, first: int) -> bool:
+        """Whether all epochs from this one on are there."""
+        return self._since is not None and self._since <= first
+
+    def epochs(self, first: int, last: int) -> list[int]:
+        """Those of the epochs in which something has changed."""
+        found = (name[len(_PREFIX) :] for name in child_names(self.path) if name.startswith(_PREFIX))
+        return sorted(epoch for epoch in map(int, found) if first <= epoch <= last)
+
+    def forget(self, last: int) -> None:
+        """Delete what is part of a checkpoint now."""
+        for epoch in self.epochs(0, last):
+            delete_directory(epoch_directory(self.path, epoch))

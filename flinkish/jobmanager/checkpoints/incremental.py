@@ -1,0 +1,95 @@
+"""The incremental way of a checkpoint: the changes since the last one, applied to the table by one MERGE.
+
+Rule: the table is then what a full checkpoint of the epoch would have written. Applying changes twice gives the same,
+so what a driver leaves behind that dies between the commit and the manifest is mended by the next checkpoint. In doubt
+(a gap in the changelog, keys whose text is not unique) nothing is applied and the checkpoint must be a full one.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import uuid
+from typing import Any
+
+from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
+from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
+from flinkish.jobmanager.directory.files import delete_directory, directory_bytes
+from flinkish.jobmanager.savepoints.manifest import Manifest
+from flinkish.spark.changelog import STAGED_SCHEMA, epoch_directory, staged_rows
+
+_LOG = logging.getLogger(__name__)
+
+#: Changes of so few bytes are applied in any case.
+_FEW_BYTES = 4 * 1024 * 1024
+
+_ENTRY = "uid, state, key, namespace, slot"
+
+
+class IncrementalWriter:
+    """Of one job."""
+
+    def __init__(self, session: Any, table: CheckpointTable, ledger: ChangelogLedger) -> None:
+        self._session = session
+        self._table = table
+        self._ledger = ledger
+
+    def stage(self, base: Manifest, epoch: int, full_bytes: int) -> Any | None:
+        """The changes behind the base, as a DataFrame whose rows are written down; None: a full checkpoint, please.
+
+        ``full_bytes``: size of the last full one; more changes than that cost more than another one.
+        """
+        ledger = self._ledger
+        if base.epoch is None or ledger.refused is not None or not ledger.covers(base.epoch + 1):
+            return None
+        epochs = ledger.epochs(base.epoch + 1, epoch)
+        changed = sum(directory_bytes(epoch_directory(ledger.path, number)) for number in epochs)
+        if changed > max(_FEW_BYTES, full_bytes):
+            return None
+        return self._staged(epochs)
+
+    def _staged(self, epochs: list[int]) -> Any | None:
+
+        if not epochs:
+            return self._session.createDataFrame([], STAGED_SCHEMA)
+        # written down, so that Python decodes them once and Spark knows their size
+        path = posixpath.join(self._ledger.path, "staged")
+        staged_rows(self._session, self._ledger.path, epochs).write.mode("overwrite").parquet(path)
+        staged = self._session.read.schema(STAGED_SCHEMA).parquet(path)
+        unclear = staged.where("uid IS NULL").limit(1).collect()
+        if unclear:
+            self._refuse(unclear[0])
+            return None
+        return staged
+
+    def _refuse(self, row: Any) -> None:
+        reason = f"state '{row['state']}' has the key {row['key']}, which other keys equal that are written otherwise"
+        self._ledger.refuse(reason)
+        _LOG.warning("checkpoints of this job are not incremental: %s", reason)
+
+    def apply(self, base: Manifest, staged: Any) -> Written:
+        """One commit with all that has changed."""
+        if base.state.version is not None and staged.isEmpty():
+            return Written(base.state.version, 0)
+        view = f"flinkish_changes_{uuid.uuid4().hex}"
+        staged.createOrReplaceTempView(view)
+        try:
+            self._session.sql(
+                f"""
+                MERGE INTO delta.`{self._table.path}` t
+                USING (
+                    SELECT * FROM (SELECT *, max(epoch) OVER (PARTITION BY {_ENTRY}) AS last FROM {view})
+                    WHERE epoch = last
+                ) s
+                ON s.marker AND t.uid = s.uid AND t.state = s.state AND t.key = s.key AND t.namespace = s.namespace
+                    AND (s.slot = '' OR (t.kind = s.kind AND t.value = s.value))
+                WHEN MATCHED THEN DELETE
+                WHEN NOT MATCHED AND NOT s.marker THEN
+                    INSERT (uid, state, kind, key, namespace, value)
+                    VALUES (s.uid, s.state, s.kind, s.key, s.namespace, s.value)
+                """
+            ).collect()
+        finally:
+            self._session.catalog.dropTempView(view)
+        delete_directory(posixpath.join(self._ledger.path, "staged"))
+        return self._table.written("numTargetRowsInserted")

@@ -1,0 +1,111 @@
+"""Keeps the storage of checkpoints bounded: compaction, VACUUM, and the log of the table.
+
+Rule: every retained checkpoint stays readable. What is removed was replaced before the oldest of them was committed.
+
+The bound: the table's files are those of its retained versions; at most `_OVERWRITES` full states more, or the changes
+of `_MERGES` checkpoints and of at most half as many rows as there are; and, since compaction writes the state anew,
+the state once more.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from contextlib import suppress
+from typing import Any
+
+from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
+from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
+from flinkish.jobmanager.directory.files import read_bytes, write_bytes
+from flinkish.runtime.clock import Clock, SystemClock
+
+#: Full checkpoints between two clean-ups.
+_OVERWRITES = 3
+#: Incremental checkpoints between two compactions.
+_MERGES = 20
+#: Rows changed since the last compaction, as a share of all: more are compacted at once.
+_CHANGED_SHARE = 0.5
+#: Clocks of storage and driver may differ by so much.
+_MARGIN_MS = 1_000
+_FILE = "maintenance.json"
+_DAY_MS = 86_400_000
+
+
+class Maintenance:
+    """Of the table of one job."""
+
+    def __init__(self, table: CheckpointTable, directory: CheckpointDirectory, clock: Clock | None = None) -> None:
+        self._table = table
+        self._directory = directory
+        self._clock = clock or SystemClock()
+        self._path = posixpath.join(directory.path, _FILE)
+        self._counts = self._load()
+
+    def _load(self) -> dict[str, int]:
+        counts = {"overwrites": 0, "merges": 0, "changed": 0, "rows": 0, "bytes": 0, "retention_ms": 7 * _DAY_MS}
+        data = read_bytes(self._path)
+        if data is not None:
+            # damaged: nothing is lost but the time of the next compaction
+            with suppress(ValueError, AttributeError):
+                counts.update({name: int(value) for name, value in json.loads(data).items() if name in counts})
+        return counts
+
+    def _save(self) -> None:
+        write_bytes(self._path, json.dumps(self._counts).encode())
+
+    def overwritten(self, written: Written) -> None:
+        """A full checkpoint has replaced all files."""
+        overwrites = self._counts["overwrites"] + 1
+        self._counts.update(overwrites=overwrites, merges=0, changed=0, rows=written.rows, bytes=written.bytes)
+        self._save()
+
+    @property
+    def full_bytes(self) -> int:
+        """Size of the last full checkpoint."""
+        return self._counts["bytes"]
+
+    def merged(self, written: Written) -> None:
+        """An incremental one has added to them."""
+        self._counts.update(merges=self._counts["merges"] + 1, changed=self._counts["changed"] + written.rows)
+        self._save()
+
+    def before_merge(self) -> None:
+        """Compact what many small changes have left. Before, not after: so the files that it replaces are those of no
+        retained checkpoint soon."""
+        counts = self._counts
+        if counts["merges"] >= _MERGES or counts["changed"] > max(1_000, _CHANGED_SHARE * counts["rows"]):
+            self._table.compact()
+            counts.update(merges=0, changed=0, overwrites=_OVERWRITES)
+            self._save()
+
+    def keep_readable(self, oldest: int | None) -> None:
+        """Delta forgets replaced files after a time, a week by default: it must not be those of a retained version.
+        Before each commit."""
+        committed_ms = None if oldest is None else self._table.committed_ms(oldest)
+        if committed_ms is None:
+            return
+        age_ms = self._clock.now_ms() - committed_ms
+        if age_ms > self._counts["retention_ms"] / 2:
+            self._counts["retention_ms"] = 4 * age_ms
+            self._table.retain(days=4 * age_ms // _DAY_MS + 1)
+            self._save()
+
+    def clean(self, oldest: int | None) -> None:
+        """Delete the files that no version from ``oldest`` (of the oldest retained checkpoint) on needs."""
+        committed_ms = None if oldest is None else self._table.committed_ms(oldest)
+        if oldest is None or committed_ms is None or self._counts["overwrites"] < _OVERWRITES:
+            return
+        age_ms = max(0, self._clock.now_ms() - committed_ms)
+        self._table.vacuum(age_ms + _MARGIN_MS)
+        self._table.trim_log(oldest)
+        self._counts["overwrites"] = 0
+        self._save()
+
+
+def oldest_version(directory: CheckpointDirectory, retained: list[int]) -> int | None:
+    """The version of the oldest of these checkpoints; None: not known, so nothing may be deleted."""
+    try:
+        versions: list[Any] = [directory.read(number).state.version for number in retained]
+    except Exception:
+        return None
+    return min(versions, default=None) if None not in versions else None

@@ -1,0 +1,180 @@
+"""The changes of epochs, applied one after the other, give the rows of the last one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flinkish.common import Time
+from flinkish.common.typeinfo import Types
+from flinkish.core.functions import AggregateFunction
+from flinkish.core.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
+from flinkish.core.time_domain import TimeDomain
+from flinkish.runtime.operator import EpochInfo
+from flinkish.runtime.state.body_codec import StateRow, rows
+from flinkish.runtime.state.changelog import apply_changes, decode_changes, encode_changes, operator_changes
+from flinkish.runtime.state.heap_keyed_state_backend import HeapKeyedStateBackend
+from flinkish.runtime.state.key_texts import key_texts
+from flinkish.runtime.state.operator_state import OperatorState
+from flinkish.runtime.state.savepoint_rows import to_text
+
+ANY = Types.PICKLED_BYTE_ARRAY()
+KINDS = ("value", "list", "map", "reducing", "aggregating")
+
+
+class Total(AggregateFunction):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: int, accumulator: int) -> int:
+        return accumulator + value
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, a: int, b: int) -> int:
+        return a + b
+
+
+def descriptor(kind: str, ttl: bool) -> StateDescriptor:
+    name = f"{kind}{' that expires' if ttl else ''}"
+    made: dict[str, StateDescriptor] = {
+        "value": ValueStateDescriptor(name, ANY),
+        "list": ListStateDescriptor(name, ANY),
+        "map": MapStateDescriptor(name, ANY, ANY),
+        "reducing": ReducingStateDescriptor(name, max, ANY),
+        "aggregating": AggregatingStateDescriptor(name, Total(), ANY),
+    }
+    if ttl:
+        made[kind].enable_time_to_live(StateTtlConfig.new_builder(Time.milliseconds(25)).build())
+    return made[kind]
+
+
+_places = st.tuples(st.sampled_from(KINDS), st.booleans(), st.sampled_from([None, (0, 10)]), st.sampled_from("abc"))
+_actions = st.one_of(
+    st.tuples(st.just("write"), _places, st.integers(0, 3)),
+    st.tuples(st.just("read"), _places),
+    st.tuples(st.just("remove"), _places, st.integers(0, 3)),
+    st.tuples(st.just("clear"), _places),
+    st.tuples(st.just("drop"), st.sampled_from(KINDS), st.sampled_from([None, (0, 10)])),
+    st.tuples(st.just("register"), st.sampled_from(TimeDomain), st.integers(0, 5), st.sampled_from("abc")),
+    st.tuples(st.just("register_all"), st.sampled_from(TimeDomain), st.integers(0, 5)),
+    st.tuples(st.just("delete"), st.sampled_from(TimeDomain), st.integers(0, 5), st.sampled_from("abc")),
+    st.tuples(st.just("fire"), st.sampled_from(TimeDomain), st.integers(0, 5)),
+)
+
+
+class Epochs:
+    """A key group at work."""
+
+    def __init__(self) -> None:
+        self.epoch = EpochInfo()
+        self.backend = HeapKeyedStateBackend("test", self.epoch)
+        self.backend.recording, self.backend.uid = True, "op"
+        self.backend.activate(0, lambda: None)
+
+    def act(self, action: tuple[Any, ...]) -> None:
+        what, *args = action
+        if what in ("write", "read", "remove", "clear"):
+            (kind, ttl, namespace, key), *values = args
+            self.backend.current_key = key
+            state: Any = self.backend.partitioned_state(descriptor(kind, ttl), namespace)
+            getattr(self, what)(kind, state, *values)
+        elif what == "drop":
+            kind, namespace = args
+            self.backend.table(kind, kind).drop(namespace)
+        else:
+            timers = self.backend.timers("timers")
+            domain, timestamp_ms, *keys = args
+            if what == "fire":
+                list(timers.pop_due(domain, timestamp_ms))
+            elif what == "register_all":
+                timers.register_all(domain, timestamp_ms, "abca", (0, 10))
+            else:
+                getattr(timers, what)(domain, timestamp_ms, *keys)
+
+    def write(self, kind: str, state: Any, value: int) -> None:
+        if kind == "value":
+            state.update(value)
+        elif kind == "map":
+            state.put(value, value)
+        else:
+            state.add(value)
+
+    def read(self, kind: str, state: Any) -> None:
+        _ = state.value() if kind == "value" else list(state.items()) if kind == "map" else state.get()
+
+    def remove(self, kind: str, state: Any, value: int) -> None:
+        if kind == "map":
+            state.remove(value)
+        elif kind == "list":
+            state.update([value] if value else [])
+
+    def clear(self, kind: str, state: Any) -> None:
+        state.clear()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.lists(_actions, max_size=12)), max_size=6))
+def test_the_changes_of_all_epochs_give_the_rows_of_the_last(epochs: list[tuple[int, bool, list[Any]]]) -> None:
+    group = Epochs()
+    table: dict[tuple[Any, ...], tuple[StateRow, ...]] = {}
+    body = None
+    for number, (elapsed_ms, reloaded, actions) in enumerate(epochs):
+        group.epoch.processing_time_ms += elapsed_ms
+        for action in actions:
+            group.act(action)
+        if group.backend.changed():
+            body = group.backend.snapshot()
+            data = encode_changes(number, group.backend.take_changes())
+            epoch, changes = decode_changes(data)
+            assert epoch == number
+            apply_changes(table, changes)
+            apply_changes(table, changes)
+        assert Counter(map(repr, rows(body))) == Counter(repr(row) for entry in table.values() for row in entry)
+        if reloaded:
+            group.backend.forget(0)
+            kept = body
+            group.backend.activate(0, lambda: kept)
+
+
+def test_the_changes_of_operator_state_are_the_names_that_were_touched() -> None:
+    state = OperatorState()
+    state.restore({"kept": 1, "gone": 2, "list": [1]})
+    state.put("new", 3)
+    state.remove("gone")
+    changes = {change.state: change.values for change in operator_changes("op", 7, state)}
+    assert changes == {"new": (3,), "gone": ()}
+    state.touch()
+    assert {change.state for change in operator_changes("op", 7, state)} == {"kept", "list", "new", "gone"}
+    state.snapshot()
+    assert not list(operator_changes("op", 7, state))
+
+
+_keys = st.recursive(
+    st.one_of(st.integers(-2, 3), st.booleans(), st.none(), st.text(max_size=1), st.binary(max_size=1), st.floats(0, 2)),
+    lambda inner: st.lists(inner, max_size=3).map(tuple),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=500)
+@given(_keys, _keys)
+def test_equal_keys_have_the_same_texts_or_none_that_can_be_told(one: Any, other: Any) -> None:
+    texts = key_texts(one)
+    if texts is not None:
+        assert to_text(one) in texts
+        other_texts = key_texts(other)
+        if other_texts is not None:
+            assert (one == other) == bool(set(texts) & set(other_texts))
