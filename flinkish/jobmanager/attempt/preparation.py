@@ -13,6 +13,7 @@ from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.missing_files import check_nothing_missing
 from flinkish.jobmanager.recovery.fallback import QueryFallback
 from flinkish.jobmanager.savepoints.restore import RestoredProgram, prepare_restore, restored_watermarks
 from flinkish.jobmanager.settings import DriverSettings, checkpoints_path
@@ -36,6 +37,7 @@ class Preparation:
     def next_plan(self) -> AttemptPlan:
         """The plan of the next attempt."""
         directory, sources = self._directory, self._generator.sources()
+        check_nothing_missing(directory.path)
         job = self._generator.generate(self._job_id, self._name)
         first_run = directory.check_compatible(job, partitions_of(job))
         attempts = directory.read("attempts.json") or {"attempts": 0}

@@ -15,7 +15,6 @@ Files are written whole and renamed. Any file system that pyarrow or the local m
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import posixpath
 import threading
@@ -26,7 +25,9 @@ from typing import Any
 from flinkish.core.fence import NO_FENCE, Fence, NoFence
 from flinkish.core.source import GeneratedSource
 from flinkish.errors import FencedError, IncompatibleJobError, OperationError
+from flinkish.jobmanager.directory.damaged_files import damaged_file
 from flinkish.jobmanager.directory.owner import SILENCE_S, Life, entry, given_back, life_of, watch
+from flinkish.jobmanager.directory.sealed_json import sealed, unsealed
 from flinkish.jobmanager.directory.storage_errors import storage_error, storage_errors
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 
@@ -92,8 +93,8 @@ class JobDirectory:
 
     @property
     def restore_rows(self) -> str:
-        """Directory of the rows of a savepoint."""
-        return posixpath.join(self.path, "restore")
+        """Where this driver puts the rows of a savepoint: not where an earlier one may still be writing them."""
+        return posixpath.join(self.path, f"restore-{self.fence.token}" if self.fence.token else "restore")
 
     # ------------------------------------------------------------------ files
 
@@ -114,14 +115,9 @@ class JobDirectory:
         except OSError as error:
             raise storage_error(error, "read", posixpath.join(self.path, name)) from error
         try:
-            value = json.loads(data)
+            return unsealed(data)
         except ValueError as error:
-            raise OperationError(
-                f"the file {name} cannot be read: {error}",
-                where=f"job directory {self.path}",
-                hint="restore the file from a copy, or start the job in a new directory from a savepoint",
-            ) from error
-        return dict(value)
+            raise damaged_file(self.path, name, error) from error
 
     def write(self, name: str, value: dict[str, Any]) -> None:
         """Write a JSON file, whole or not at all. FencedError when the directory is no longer this driver's."""
@@ -129,7 +125,7 @@ class JobDirectory:
         with storage_errors("write", posixpath.join(self.path, name)):
             try:
                 with self._fs.open_output_stream(temporary) as stream:
-                    stream.write(json.dumps({"version": FORMAT_VERSION, **value}, indent=1).encode())
+                    stream.write(sealed({"version": FORMAT_VERSION, **value}))
                 self.fence.check()
                 self._fs.move(temporary, self._file(name))
             except BaseException:

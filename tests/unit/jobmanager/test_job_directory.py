@@ -16,6 +16,7 @@ import pytest
 
 from flinkish.errors import FencedError, OperationError
 from flinkish.jobmanager.directory.job_directory import JobDirectory, local_path
+from flinkish.jobmanager.directory.missing_files import check_nothing_missing
 from flinkish.jobmanager.directory.owner import Life
 
 
@@ -24,7 +25,7 @@ def owner(folder: Path) -> dict[str, Any]:
 
 
 def set_owner(folder: Path, **changes: Any) -> None:
-    (folder / "owner.new").write_text(json.dumps({**owner(folder), **changes}))
+    (folder / "owner.new").write_text(json.dumps({**owner(folder), **changes, "digest": None}))
     (folder / "owner.new").rename(folder / "owner.json")
 
 
@@ -156,16 +157,53 @@ def test_a_file_that_is_broken_is_named(tmp_path: Path) -> None:
     with pytest.raises(OperationError) as caught:
         JobDirectory(str(tmp_path)).job_id()
     message = str(caught.value)
-    assert message.startswith("the file job.json cannot be read: ")
-    assert f"[job directory {tmp_path}]" in message and "start the job in a new directory from a savepoint" in message
+    assert message.startswith("the file job.json is damaged: ") and not caught.value.retryable
+    assert f"[{tmp_path / 'job.json'}]" in message and "start the job in a new directory from a checkpoint" in message
+
+
+def test_a_file_of_which_a_byte_has_changed_is_named(tmp_path: Path) -> None:
+    directory = JobDirectory(str(tmp_path))
+    directory.write("query-location.json", {"name": "spark-4", "first_epoch": 4})
+    assert directory.query_location().first_epoch == 4
+    file = tmp_path / "query-location.json"
+    file.write_text(file.read_text().replace('"first_epoch": 4', '"first_epoch": 0'))
+    with pytest.raises(OperationError, match=r"query-location.json is damaged: its content does not fit its digest"):
+        directory.query_location()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "5", "null", '"job"'])
+def test_a_file_that_holds_something_else_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "owner.json").write_text(text)
+    with pytest.raises(
+        OperationError, match=r"owner.json is damaged: it is .*; if no driver runs this job"
+    ):
+        JobDirectory(str(tmp_path)).claim("shop")
+
+
+def test_what_is_written_is_read_again_whatever_its_types(tmp_path: Path) -> None:
+    directory = JobDirectory(str(tmp_path))
+    directory.write("states.json", {"a": (1, 2), "b": {10: 0.5, 9: None}, "c": "\u00e4"})
+    assert directory.read("states.json") == {"version": 1, "a": [1, 2], "b": {"10": 0.5, "9": None}, "c": "\u00e4"}
+
+
+def test_files_that_must_have_been_there_are_missed_once_there_were_epochs(tmp_path: Path) -> None:
+    directory = JobDirectory(str(tmp_path))
+    check_nothing_missing(directory.path)
+    for name in ("spark/offsets/0", "spark-4/offsets/0", "restore/part-0"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("")
+    for name in ("job.json", "query.json", "query-location.json", "restored.json"):
+        with pytest.raises(OperationError, match=f"the file {name} is missing"):
+            check_nothing_missing(directory.path)
+        directory.write(name, {"name": "spark-4", "first_epoch": 4})
+    check_nothing_missing(directory.path)
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OperationError) as caught:
         JobDirectory(str(tmp_path / "file" / "job"))
-    assert str(caught.value).startswith("the job directory cannot be created: ")
-    assert f"[{tmp_path / 'file' / 'job'}]" in str(caught.value)
+    assert str(caught.value).startswith(f"cannot create the job directory {tmp_path / 'file' / 'job'}: ")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,26 @@
+"""What is wrong with one of the job directory's own files, said with its name. Nothing is guessed."""
+
+from __future__ import annotations
+
+import posixpath
+
+from flinkish.errors import FinalOperationError
+
+HINT = "restore the file from a copy, or start the job in a new directory from a checkpoint or savepoint"
+
+#: File -> what else can be done.
+_HINTS = {
+    "owner.json": "if no driver runs this job, delete the file and start the job again",
+    "attempts.json": "delete the file and start the job again: it only counts starts",
+    "states.json": "delete the file and start the job again: the job's tasks write it anew",
+}
+
+
+def damaged_file(directory: str, name: str, why: object) -> FinalOperationError:
+    """The error for a file that is there."""
+    return FinalOperationError(
+        f"the file {name} is damaged: {why}",
+        where=posixpath.join(directory, name),
+        expected="the file as flinkish wrote it",
+        hint=_HINTS.get(name, HINT),
+    )
