@@ -24,15 +24,16 @@ from flinkish.runtime.committing import (
     is_sink_vertex,
     sink_of,
 )
-from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, SinkDescriptor
+from flinkish.runtime.deployment import CHANGELOG_VERTEX, REPORT_VERTEX, JobDescriptor, SinkDescriptor
 from flinkish.runtime.epoch_report import EpochReport, sum_up
 from flinkish.runtime.failure import describe_failure
 from flinkish.runtime.operators.sink_writer import decode_committables
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.task import EpochStamp, sink_vertex
+from flinkish.spark.changelog import write_changes
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
-from flinkish.spark.worker import Deployment, failures_marked
+from flinkish.spark.worker import Deployment, current_partition, failures_marked
 
 #: Vertex number of rows that carry a commit's report, at the very end of an epoch.
 _COMMIT_REPORT = -(2**31)
@@ -47,6 +48,8 @@ class CommitFunction:
 
     deployment: Deployment
     epoch: int
+    #: directory of the changelog, or None when there is none
+    changelog: str | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One Spark partition of the epoch's output."""
@@ -55,13 +58,19 @@ class CommitFunction:
             manager = self.deployment.task_manager()
             buffers: list[Buffer] = []
             rows: list[tuple[int, int, bytes]] = []
+            changes: list[bytes] = []
             for batch in batches:
                 columns = (batch.column(name).to_pylist() for name in ("vertex", "channel", "buffer"))
                 for vertex, channel, data in zip(*columns):
-                    if self._commits_here(manager.job, vertex):
+                    if vertex == CHANGELOG_VERTEX:
+                        changes.append(data)
+                    elif self._commits_here(manager.job, vertex):
                         buffers.append(decode(data))
                     elif not self._is_frame_sink(manager.job, vertex):
                         rows.append((vertex, channel, data))
+            if self.changelog is not None:
+                self.deployment.fence.check()
+                write_changes(self.changelog, self.epoch, current_partition(), changes)
             for report in commit_buffers(manager.job, buffers, self.epoch, fence=self.deployment.fence):
                 rows.append((_COMMIT_REPORT, 0, report.encode()))
             yield from to_arrow(rows, self.deployment.book(), manager.job.levels + 1)
@@ -108,6 +117,8 @@ class EpochRunner:
     of its own."""
 
     deployment: Deployment
+    #: directory of the changelog, or None when there is none
+    changelog: str | None = None
 
     def run(self, frame: Any, epoch: int, commit: DriverCommit | None = None) -> EpochReport:
         """Run one epoch to its end. ``commit`` gets what belongs to sinks that commit in the driver."""
@@ -127,11 +138,12 @@ class EpochRunner:
 
     def _act(self, frame: Any, epoch: int, job: JobDescriptor) -> list[tuple[int, int, bytes]]:
         """The one action."""
-        if any(isinstance(sink.sink, WriterSink) and not commits_on_driver(sink) for sink in job.sinks):
+        here = any(isinstance(sink.sink, WriterSink) and not commits_on_driver(sink) for sink in job.sinks)
+        if here or self.changelog is not None:
             if job.levels == 0:
                 # the rows of one (sink, subtask) must meet in one Spark task; behind a shuffle they already do
                 frame = frame.repartition(self.deployment.partitions, "vertex", "channel")
-            frame = frame.mapInArrow(CommitFunction(self.deployment, epoch), ROW_SCHEMA)
+            frame = frame.mapInArrow(CommitFunction(self.deployment, epoch, self.changelog), ROW_SCHEMA)
         else:
             # nothing to commit in the executors: spare the way through another Python worker
             hidden = _frame_sink_vertices(job)

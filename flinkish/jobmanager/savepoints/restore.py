@@ -110,6 +110,7 @@ def _restore(
     remembered = {
         "savepoint": savepoint,
         "path": absolute(savepoint),
+        "rows": posixpath.basename(directory.restore_rows),
         "claim_mode": settings.claim_mode,
         "sources": manifest.sources,
         "watermarks": watermarks,
@@ -187,7 +188,7 @@ def _options(program: RestoredProgram, directory: JobDirectory, remembered: dict
     }
     ticks = first_ticks(job, sources, remembered["sources"])
     # a query that has taken the place of a damaged one has rows of its own
-    rows = posixpath.join(directory.path, remembered["rows"]) if "rows" in remembered else directory.restore_rows
+    rows = posixpath.join(directory.path, remembered.get("rows", "restore"))
     return PlanOptions(first_ticks=ticks, start_offsets=offsets, restore_rows=rows)
 
 

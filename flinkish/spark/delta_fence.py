@@ -1,0 +1,167 @@
+"""Whether a driver still has the newest claim in a fencing table: what each commit asks, in driver and executors.
+
+Rule: a driver has lost as soon as the table's log has a later version that is a claim. The next version's file is
+looked for, nothing is read and no Spark is needed. Commits that are no claims (OPTIMIZE, VACUUM) are passed over.
+Where the log was cleaned up, the names of what is left tell how far the versions have got.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+import socket
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from flinkish.errors import ConnectionFailedError, FencedError, OperationError
+
+_VERSION = re.compile(r"(\d{20})\.(json|checkpoint\..*parquet|checkpoint\.parquet)")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of the table. ``owner`` tells drivers apart; ``claimed_at`` is for people, nothing is decided by it."""
+
+    owner: str
+    job: str
+    host: str
+    pid: int
+    claimed_at: str
+
+    @staticmethod
+    def of_this_process(owner: str, job: str) -> Claim:
+        """The claim of a driver that runs here."""
+        now = datetime.now(timezone.utc).isoformat(" ", "seconds")
+        return Claim(owner, job, socket.gethostname(), os.getpid(), now)
+
+
+class FencingLog:
+    """The log of a fencing table, read as files."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        self._place: tuple[Any, str] | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return FencingLog, (self.table,)
+
+    def _log(self) -> tuple[Any, str]:
+        if self._place is None:
+            from pyarrow import fs
+
+            if "://" in self.table:
+                system, root = fs.FileSystem.from_uri(self.table)
+            else:
+                system, root = fs.LocalFileSystem(), self.table
+            self._place = system, posixpath.join(root, "_delta_log")
+        return self._place
+
+    def file(self, version: int) -> str:
+        """Path of a version's file, inside its file system."""
+        return posixpath.join(self._log()[1], f"{version:020d}.json")
+
+    def has(self, *versions: int) -> list[bool]:
+        """Whether the files of these versions are there."""
+        infos = self._log()[0].get_file_info([self.file(version) for version in versions])
+        return [bool(info.is_file) for info in infos]
+
+    def versions(self) -> list[int]:
+        """All versions that the log has files of, in order."""
+        from pyarrow import fs
+
+        system, log = self._log()
+        names = (info.base_name for info in system.get_file_info(fs.FileSelector(log, allow_not_found=True)))
+        return sorted({int(found.group(1)) for name in names if (found := _VERSION.fullmatch(name))})
+
+    def claim(self, version: int) -> Claim | None:
+        """The claim that was made by this version; None: it is no claim.
+
+        Raises:
+            FileNotFoundError: the version's file is gone.
+        """
+        with self._log()[0].open_input_stream(self.file(version)) as stream:
+            lines = stream.read().decode().splitlines()
+        for line in lines:
+            said = json.loads(line).get("commitInfo", {}).get("userMetadata") if line.strip() else None
+            if said and said.startswith('{"owner"'):
+                return Claim(**json.loads(said))
+        return None
+
+
+class DeltaFence:
+    """The claim of one driver, as its commits ask for it. Picklable."""
+
+    def __init__(self, log: FencingLog, token: int, owner: str, job: str) -> None:
+        self._log = log
+        self._token = token
+        self._owner = owner
+        self._job = job
+        #: no later claim up to this version
+        self._seen = token
+
+    @property
+    def token(self) -> int:
+        """Version of the claim."""
+        return self._token
+
+    def check(self) -> None:
+        """
+        Raises:
+            FencedError: another driver has claimed the job since.
+            OperationError: the table cannot be read.
+        """
+        try:
+            there, newer = self._log.has(self._seen, self._seen + 1)
+            if there and not newer:
+                return
+            self._look_further()
+        except OSError as error:
+            raise ConnectionFailedError(
+                f"it cannot be told whether another driver has taken this job over: {error}",
+                where=self._where(),
+                expected=f"the Delta log of {self._log.table}",
+                hint="make the storage of the job directory readable; nothing was committed",
+            ) from error
+
+    def _look_further(self) -> None:
+        versions = self._log.versions()
+        if not versions or versions[-1] < self._seen:
+            raise OperationError(
+                f"the fencing table {self._log.table} has lost this driver's claim (version {self._token})",
+                where=self._where(),
+                expected="a table that nobody deletes or puts back while a driver runs",
+                hint="start the job again, it then makes a new claim",
+            )
+        for version in versions:
+            if version <= self._seen:
+                continue
+            try:
+                claim = self._log.claim(version)
+            except FileNotFoundError:
+                raise self._lost(versions[-1], None) from None
+            if claim is not None:
+                raise self._lost(*self._last_claim(versions))
+        self._seen = versions[-1]
+
+    def _last_claim(self, versions: list[int]) -> tuple[int, Claim | None]:
+        for version in reversed(versions):
+            claim = self._log.claim(version)
+            if claim is not None:
+                return version, claim
+        raise AssertionError("unreachable: called when there is one")
+
+    def _lost(self, token: int, winner: Claim | None) -> FencedError:
+        who = "another driver"
+        if winner is not None:
+            who = f"the driver of process {winner.pid} on {winner.host} (since {winner.claimed_at})"
+        return FencedError(
+            f"{who} has taken over this job directory: its fencing token is {token}, that of this driver {self._token}",
+            where=self._where(),
+            hint="nothing to do if that was intended; this driver stops and commits nothing more",
+        )
+
+    def _where(self) -> str:
+        return f"job '{self._job}', directory {posixpath.dirname(self._log.table)}"
