@@ -23,7 +23,7 @@ def check_nothing_missing(directory: str) -> None:
     needed = list(_BEFORE_EPOCHS) if begun else []
     if any(name != "spark" for name in begun):
         needed.append(_LOCATION)
-    if begun and "restore" in names:
+    if begun and any(name == "restore" or name.startswith("restore-") for name in names):
         needed.append("restored.json")
     for name in needed:
         if name not in names:
