@@ -1,0 +1,150 @@
+"""How a driver becomes the owner of a job directory: first the claim, then anything else."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.errors import FencedError
+from flinkish.jobmanager.directory import fencing
+from flinkish.jobmanager.directory.fencing import Claim
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.ownership import NEWEST, REFUSE, Renewal, take_ownership
+
+
+@pytest.fixture(autouse=True)
+def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table's log is written as Delta does: the next version's file must not be there."""
+
+    def append(spark: Any, table: str, mine: Claim) -> None:
+        log = Path(table) / "_delta_log"
+        log.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"commitInfo": {"userMetadata": json.dumps(mine.__dict__)}})
+        (log / f"new-{mine.owner}").write_text(text)
+        for version in range(1000):
+            try:
+                os.link(log / f"new-{mine.owner}", log / f"{version:020d}.json")
+                return
+            except FileExistsError:
+                continue
+
+    monkeypatch.setattr(fencing, "_append", append)
+
+
+def take(folder: Path, takeover: str = REFUSE, silence_s: float = 0.3) -> JobDirectory:
+    directory = JobDirectory(str(folder))
+    take_ownership(None, directory, "shop", takeover, silence_s)
+    return directory
+
+
+def on_another_machine(folder: Path) -> None:
+    entry = JobDirectory(str(folder)).read("owner.json") or {}
+    (folder / "owner.new").write_text(json.dumps({**entry, "host": "elsewhere"}))
+    (folder / "owner.new").rename(folder / "owner.json")
+
+
+def test_one_driver_after_the_other_gets_growing_tokens_and_the_query_stays_where_it_is(tmp_path: Path) -> None:
+    for token in range(3):
+        directory = take(tmp_path)
+        assert directory.fence.token == token
+        assert (directory.read("owner.json") or {})["fencing_token"] == token
+        assert directory.query_location().path == str(tmp_path / "spark")
+        directory.release()
+
+
+def test_by_default_a_living_owner_is_left_alone_and_no_claim_is_made(tmp_path: Path) -> None:
+    first = take(tmp_path)
+    with pytest.raises(FencedError, match="another driver .* runs a job in this directory"):
+        take(tmp_path)
+    first.check_owner("shop")
+    assert first.fence.token == 0
+    first.release()
+
+
+def test_the_newest_takes_a_job_over_and_its_query_away(tmp_path: Path) -> None:
+    first = take(tmp_path)
+    (tmp_path / "spark" / "offsets").mkdir(parents=True)
+    second = take(tmp_path, NEWEST)
+    with pytest.raises(FencedError, match="has taken over this job directory"):
+        first.check_owner("shop")
+    with pytest.raises(FencedError):
+        first.write("finished.json", {})
+    first.release()
+    assert second.query_location().path == str(tmp_path / "spark-owner-1")
+    assert (tmp_path / "spark-owner-1" / "offsets").is_dir() and (tmp_path / "spark").is_file()
+    assert not (second.read("owner.json") or {}).get("released")
+    second.release()
+
+
+def test_the_query_is_taken_away_from_an_owner_on_another_machine_that_only_seems_dead(tmp_path: Path) -> None:
+    take(tmp_path).released.set()
+    (tmp_path / "spark").mkdir()
+    on_another_machine(tmp_path)
+    heir = take(tmp_path)
+    assert heir.query_location().path == str(tmp_path / "spark-owner-1")
+    heir.release()
+
+
+def test_of_many_that_come_at_once_one_is_left(tmp_path: Path) -> None:
+    left: list[JobDirectory] = []
+    fenced: list[FencedError] = []
+    gate = threading.Barrier(8)
+
+    def come() -> None:
+        directory = JobDirectory(str(tmp_path))
+        gate.wait()
+        try:
+            take_ownership(None, directory, "shop", NEWEST)
+        except FencedError as error:
+            fenced.append(error)
+        else:
+            left.append(directory)
+
+    threads = [threading.Thread(target=come) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # who came through before a later one claimed learns it at its next step
+    passing = []
+    for directory in left:
+        try:
+            directory.check_owner("shop")
+        except FencedError as error:
+            fenced.append(error)
+        else:
+            passing.append(directory)
+    assert (len(passing), len(fenced)) == (1, 7)
+    assert passing[0].fence.token == 7
+    for directory in left:
+        directory.release()
+
+
+def test_a_claim_is_renewed_until_it_is_given_back(tmp_path: Path) -> None:
+    directory = JobDirectory(str(tmp_path))
+    directory.claim("shop")
+    Renewal(directory, "shop", 0.01).start()
+
+    def renewals() -> int:
+        return int((directory.read("owner.json") or {})["renewals"])
+
+    deadline = time.monotonic() + 30
+    while renewals() < 4:
+        assert time.monotonic() < deadline
+    directory.release()
+
+
+def test_a_driver_that_has_lost_renews_nothing(tmp_path: Path) -> None:
+    first = take(tmp_path)
+    second = take(tmp_path, NEWEST)
+    owner = second.read("owner.json")
+    thread = Renewal(first, "shop", 0.01)
+    thread._run()
+    assert second.read("owner.json") == owner
+    second.release()
