@@ -14,6 +14,7 @@ from typing import Any
 
 from flinkish.core.source import GeneratedSource, Source
 from flinkish.errors import IncompatibleJobError, SavepointError
+from flinkish.jobmanager.directory.damaged_files import missing_file
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.plan import FirstTick, PlanOptions
@@ -78,7 +79,10 @@ def keep_tick_size(directory: JobDirectory, job: JobDescriptor, options: PlanOpt
     kept = _read(directory)
     if "records_per_tick" not in kept:
         kept["records_per_tick"] = job.settings.max_records_per_epoch
+        kept["restored"] = options.restore_rows is not None
         directory.write(_FILE, kept)
+    if kept.get("restored") and options.restore_rows is None:
+        raise missing_file(directory.path, "restored.json")
     return replace(options, records_per_tick=int(kept["records_per_tick"]))
 
 

@@ -6,7 +6,7 @@ import posixpath
 
 from flinkish.errors import FinalOperationError
 
-HINT = "restore the file from a copy, or start the job in a new directory from a checkpoint or savepoint"
+_HINT = "restore the file from a copy, or start the job in a new directory from a checkpoint or savepoint"
 
 #: File -> what else can be done.
 _HINTS = {
@@ -22,5 +22,15 @@ def damaged_file(directory: str, name: str, why: object) -> FinalOperationError:
         f"the file {name} is damaged: {why}",
         where=posixpath.join(directory, name),
         expected="the file as flinkish wrote it",
-        hint=_HINTS.get(name, HINT),
+        hint=_HINTS.get(name, _HINT),
+    )
+
+
+def missing_file(directory: str, name: str) -> FinalOperationError:
+    """The error for a file that others show to have been there."""
+    return FinalOperationError(
+        f"the file {name} is missing",
+        where=posixpath.join(directory, name),
+        expected="a job directory with all its files, since epochs have been run in it",
+        hint=_HINT,
     )

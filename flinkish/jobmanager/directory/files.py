@@ -84,6 +84,15 @@ def child_names(path: str) -> list[str]:
     return sorted(info.base_name for info in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)))
 
 
+def empty_files(path: str) -> list[str]:
+    """The names of the files in a directory that hold nothing, sorted."""
+    from pyarrow import fs
+
+    filesystem, root = _place(path)
+    found = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
+    return sorted(info.base_name for info in found if info.is_file and info.size == 0)
+
+
 def directory_bytes(path: str) -> int:
     """Size of the files in a directory, without those of directories in it."""
     from pyarrow import fs

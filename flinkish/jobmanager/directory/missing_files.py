@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import posixpath
+import re
 
-from flinkish.errors import FinalOperationError
-from flinkish.jobmanager.directory.damaged_files import HINT
+from flinkish.jobmanager.directory.damaged_files import missing_file
 from flinkish.jobmanager.directory.files import child_names
 
 #: Files that are written before the first epoch.
 _BEFORE_EPOCHS = ("job.json", "query.json")
 _LOCATION = "query-location.json"
+
+_FALLBACK = re.compile(r"spark-(\d+)(-owner-\d+)?")
 
 
 def check_nothing_missing(directory: str) -> None:
@@ -23,16 +25,11 @@ def check_nothing_missing(directory: str) -> None:
     needed = list(_BEFORE_EPOCHS) if begun else []
     if any(name != "spark" for name in begun):
         needed.append(_LOCATION)
-    if begun and any(name == "restore" or name.startswith("restore-") for name in names):
-        needed.append("restored.json")
+    # a query that has taken the place of a damaged one has begun with a checkpoint
+    needed += [f"restored-{found[1]}.json" for name in begun if (found := _FALLBACK.fullmatch(name))]
     for name in needed:
         if name not in names:
-            raise FinalOperationError(
-                f"the file {name} is missing",
-                where=posixpath.join(directory, name),
-                expected="a job directory with all its files, since epochs have been run in it",
-                hint=HINT,
-            )
+            raise missing_file(directory, name)
 
 
 def _is_query(name: str) -> bool:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from flinkish.errors import CorruptStateError
-from flinkish.jobmanager.directory.files import child_names, read_bytes
+from flinkish.jobmanager.directory.files import child_names, empty_files, read_bytes
 from flinkish.jobmanager.directory.job_directory import QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.recovery.decision import Traces
@@ -34,19 +34,24 @@ def read_traces(location: QueryLocation, not_begun: int | None = None) -> Traces
 
 
 def _state_versions(query: str) -> Iterator[int]:
+    for folder in _state_folders(query):
+        for name in child_names(folder):
+            found = _VERSION_OF_STATE.fullmatch(name)
+            if found is not None:
+                yield int(found.group(1))
+
+
+def _state_folders(query: str) -> Iterator[str]:
+    """One per partition of each stateful operator."""
     state = posixpath.join(query, "state")
     for operator in child_names(state):
         for partition in child_names(posixpath.join(state, operator)):
-            if not partition.isdigit():
-                continue
-            for name in child_names(posixpath.join(state, operator, partition)):
-                found = _VERSION_OF_STATE.fullmatch(name)
-                if found is not None:
-                    yield int(found.group(1))
+            if partition.isdigit():
+                yield posixpath.join(state, operator, partition)
 
 
-def check_query(location: QueryLocation) -> int:
-    """Look at the files that a query begins with; returns the last epoch that was planned (``first_epoch - 1``: none).
+def check_query(location: QueryLocation) -> Traces:
+    """Look at the files that a query begins with; returns what there is of it.
 
     Raises:
         CorruptStateError: one is missing or cannot be read; names it.
@@ -56,13 +61,22 @@ def check_query(location: QueryLocation) -> int:
     if missing is not None:
         raise damaged(posixpath.join(location.path, "offsets", str(missing - location.first_epoch)), "missing")
     if not traces.planned:
-        return location.first_epoch - 1
+        return traces
+    _check_state(location.path)
     log = QueryLog(location.path)
     log.positions(log.planned()[-1])
     _check_metadata(posixpath.join(location.path, "metadata"))
     if traces.committed:
         _check_commit(posixpath.join(location.path, "commits", str(log.committed()[-1])))
-    return traces.planned[-1]
+    return traces
+
+
+def _check_state(query: str) -> None:
+    """No file of state is ever empty; Spark finds out too, but does not say which one it was."""
+    for folder in _state_folders(query):
+        for name in empty_files(folder):
+            if _VERSION_OF_STATE.fullmatch(name):
+                raise damaged(posixpath.join(folder, name), "empty")
 
 
 def _check_metadata(path: str) -> None:

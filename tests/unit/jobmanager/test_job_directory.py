@@ -174,9 +174,7 @@ def test_a_file_of_which_a_byte_has_changed_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "5", "null", '"job"'])
 def test_a_file_that_holds_something_else_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "owner.json").write_text(text)
-    with pytest.raises(
-        OperationError, match=r"owner.json is damaged: it is .*; if no driver runs this job"
-    ):
+    with pytest.raises(OperationError, match=r"owner.json is damaged: it is .*; if no driver runs this job"):
         JobDirectory(str(tmp_path)).claim("shop")
 
 
@@ -189,10 +187,10 @@ def test_what_is_written_is_read_again_whatever_its_types(tmp_path: Path) -> Non
 def test_files_that_must_have_been_there_are_missed_once_there_were_epochs(tmp_path: Path) -> None:
     directory = JobDirectory(str(tmp_path))
     check_nothing_missing(directory.path)
-    for name in ("spark/offsets/0", "spark-4/offsets/0", "restore/part-0"):
+    for name in ("spark/offsets/0", "spark-4-owner-1/offsets/0"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("")
-    for name in ("job.json", "query.json", "query-location.json", "restored.json"):
+    for name in ("job.json", "query.json", "query-location.json", "restored-4.json"):
         with pytest.raises(OperationError, match=f"the file {name} is missing"):
             check_nothing_missing(directory.path)
         directory.write(name, {"name": "spark-4", "first_epoch": 4})
