@@ -1,0 +1,172 @@
+"""How a run moves its job from status to status, whatever comes when."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from flinkish.common.job_id import JobID
+from flinkish.common.job_status import JobStatus
+from flinkish.errors import FencedError, InternalError, OperationError
+from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.restart.decision import Restarts
+from flinkish.jobmanager.restart.fixed_delay import FixedDelay
+
+TIMEOUT_S = 30
+
+
+class Run(JobRun):
+    """Its attempts are functions, called one after the other."""
+
+    def __init__(self, *attempts: Callable[[Run], None], delay_ms: int = 0, taken_over: str = "") -> None:
+        super().__init__(JobID(), "clicks", restarts=Restarts(FixedDelay(10, delay_ms)))
+        self.taken_over = taken_over
+        self._script = iter(attempts)
+
+    def _work(self) -> None:
+        self._run_attempts(self._attempt)
+
+    def _attempt(self, again: bool) -> None:
+        if again:
+            self._attempt_started()
+        next(self._script)(self)
+
+    def ended(self) -> list[str]:
+        """Run it to its end; the statuses after CREATED."""
+        self.start()
+        self.wait(TIMEOUT_S)
+        assert self.result.done()
+        assert self.life.terminal
+        return [event.after for event in self.life.story.events][2:]
+
+
+def work(run: Run) -> None:
+    run.query_started()
+
+
+def fail(run: Run) -> None:
+    run.query_started()
+    raise OperationError("the server is away")
+
+
+def fail_before_the_query(run: Run) -> None:
+    raise OperationError("the directory cannot be read")
+
+
+def stopped(*end: Any) -> Callable[[Run], None]:
+    def attempt(run: Run) -> None:
+        run.query_started()
+        run.request_stop(*end)
+
+    return attempt
+
+
+def stopped_later(*end: Any) -> Callable[[Run], None]:
+    """The attempt fails; while the job waits for its restart, somebody asks it to stop."""
+
+    def attempt(run: Run) -> None:
+        run.query_started()
+        threading.Thread(target=ask, args=(run,)).start()
+        raise OperationError("the server is away")
+
+    def ask(run: Run) -> None:
+        while run.status is not JobStatus.RESTARTING:
+            pass
+        run.request_stop(*end)
+
+    return attempt
+
+
+HOUR_MS = 3_600_000
+
+
+def test_a_job_that_works_finishes() -> None:
+    assert Run(work).ended() == ["RUNNING", "FINISHED"]
+
+
+def test_a_job_that_fails_is_started_again() -> None:
+    told = Run(fail, fail_before_the_query, work).ended()
+    assert told == [*("RUNNING", "FAILING", "RESTARTING"), *("FAILING", "RESTARTING"), "RUNNING", "FINISHED"]
+
+
+def test_a_failure_of_ours_is_final() -> None:
+    run = Run(lambda run: run.life.to(JobStatus.FINISHED))
+    assert run.ended() == ["FAILING", "FAILED"]
+    with pytest.raises(InternalError, match="a job cannot go from CREATED to FINISHED"):
+        run.result.result()
+
+
+def test_a_job_that_is_cancelled_is_cancelling_first() -> None:
+    assert Run(stopped()).ended() == ["RUNNING", "CANCELLING", "CANCELED"]
+
+
+def test_a_job_that_is_stopped_goes_on_running_until_it_has_finished() -> None:
+    assert Run(stopped(JobStatus.FINISHED)).ended() == ["RUNNING", "FINISHED"]
+
+
+def test_a_job_that_another_driver_will_go_on_with_is_suspended() -> None:
+    assert Run(stopped(JobStatus.SUSPENDED)).ended() == ["RUNNING", "SUSPENDED"]
+
+
+def test_a_job_that_another_driver_has_taken_is_suspended() -> None:
+    def fenced(run: Run) -> None:
+        run.query_started()
+        raise FencedError("another driver owns the directory")
+
+    run = Run(fenced)
+    assert run.ended() == ["RUNNING", "SUSPENDED"]
+    with pytest.raises(FencedError):
+        run.result.result()
+
+
+def test_who_cancels_is_obeyed_although_a_stop_was_asked_for_before() -> None:
+    def both(run: Run) -> None:
+        run.query_started()
+        run.request_stop(JobStatus.FINISHED)
+        run.request_stop()
+
+    assert Run(both).ended() == ["RUNNING", "CANCELLING", "CANCELED"]
+
+
+def test_a_stop_after_a_cancellation_changes_nothing() -> None:
+    def both(run: Run) -> None:
+        run.query_started()
+        run.request_stop()
+        run.request_stop(JobStatus.FINISHED)
+
+    assert Run(both).ended() == ["RUNNING", "CANCELLING", "CANCELED"]
+
+
+def test_a_job_is_cancelled_while_it_waits_for_its_restart() -> None:
+    told = Run(stopped_later(), delay_ms=HOUR_MS).ended()
+    assert told == ["RUNNING", "FAILING", "RESTARTING", "CANCELLING", "CANCELED"]
+
+
+def test_a_job_is_stopped_while_it_waits_for_its_restart() -> None:
+    told = Run(stopped_later(JobStatus.FINISHED), delay_ms=HOUR_MS).ended()
+    assert told == ["RUNNING", "FAILING", "RESTARTING", "RUNNING", "FINISHED"]
+
+
+def test_a_job_that_is_cancelled_before_its_query_starts_is_cancelled() -> None:
+    assert Run(lambda run: run.request_stop()).ended() == ["CANCELLING", "CANCELED"]
+
+
+def test_a_job_that_fails_while_it_is_cancelled_has_failed() -> None:
+    def attempt(run: Run) -> None:
+        run.query_started()
+        run.request_stop()
+        raise OperationError("the disk is full")
+
+    run = Run(attempt)
+    assert run.ended() == ["RUNNING", "CANCELLING", "FAILING", "FAILED"]
+    with pytest.raises(OperationError) as raised:
+        run.result.result()
+    assert raised.value.story == str(run.life.story)
+
+
+def test_a_driver_that_takes_a_job_over_reconciles_it_first() -> None:
+    assert Run(work, taken_over="an earlier driver").ended() == ["RECONCILING", "RUNNING", "FINISHED"]
+    assert Run(lambda run: None, taken_over="it had finished").ended() == ["RECONCILING", "FINISHED"]
