@@ -23,6 +23,7 @@ from flinkish.jobmanager.checkpoints.settings import CheckpointSettings
 from flinkish.jobmanager.checkpoints.spark_jobs import own_session, tagged_jobs
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.job_run import JobObserver
+from flinkish.jobmanager.savepoints.claim import subsume_claimed
 from flinkish.jobmanager.settings import checkpoints_path
 from flinkish.runtime.clock import Clock
 from flinkish.runtime.epoch_report import EpochReport
@@ -201,6 +202,7 @@ class CheckpointTaker(JobObserver):
         try:
             with tagged_jobs(self._session, self._tag):
                 self._writer.clean(self._settings.num_retained, epoch)
+            subsume_claimed(self._run.directory, len(self.directory.completed()), self._settings.num_retained)
         except Exception as error:
             _LOG.warning("job '%s': old checkpoints could not be deleted: %s", self._run.name, error)
 

@@ -25,8 +25,12 @@ COLUMNS = SavepointRow._fields
 #: Parquet's pages carry checksums (parquet-mr writes them unless told otherwise); readers look at them only if asked.
 _VERIFY_PAGES = {"parquet.page.verify-checksum.enabled": "true"}
 
-#: Of the text of a map's entry: {"$tuple": [key, value]} as flinkish writes it, or [key, value].
-_MAP_KEY = r"coalesce(get_json_object(value, '$[\'$tuple\'][0]'), get_json_object(value, '$[0]'))"
+#: Of the text of a map's entry: {"$tuple": [key, value]} as flinkish writes it, or [key, value]. Behind its first
+#: character, since the key comes without the quotes that tell "1" from 1.
+_MAP_KEY = (
+    r"concat(regexp_extract(value, '\\[\\s*(.)', 1), ' ', "
+    r"coalesce(get_json_object(value, '$[\'$tuple\'][0]'), get_json_object(value, '$[0]')))"
+)
 
 _VERSION_FILE = re.compile(r"(\d{20})\.json")
 
@@ -136,7 +140,7 @@ def check_unique(table: Any, where: str) -> None:
     doubled = rows.groupBy(*rows.columns).count().where("count > 1").take(1)
     if doubled:
         row = doubled[0]
-        entry_text = "" if row["entry"] is None else f", map key {row['entry']}"
+        entry_text = "" if row["entry"] is None else f", map key {row['entry'][2:]}"
         raise SavepointError(
             f"there are {row['count']} rows for uid {row['uid']}, state {row['state']}, key {row['key']}, "
             f"namespace {row['namespace']}{entry_text}",

@@ -1,0 +1,54 @@
+"""The log of a Delta table, looked at before Delta reads it: Delta does not say which of its files is damaged."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+
+from flinkish.errors import SavepointError
+from flinkish.jobmanager.directory.files import child_names, read_bytes
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_SUMMED_UP = re.compile(r"(\d{20})\.checkpoint\..*")
+
+
+def check_log(table: str, version: int | None) -> None:
+    """
+    Args:
+        table: path of the table.
+        version: of the table that is going to be read; None: the newest one there is.
+
+    Raises:
+        SavepointError: a file is missing or damaged that Delta needs for that version; names it.
+    """
+    log = posixpath.join(table, "_delta_log")
+    names = child_names(log)
+    commits, sums = _numbers(_COMMIT, names), _numbers(_SUMMED_UP, names)
+    last = max([*commits, *sums], default=0) if version is None else version
+    first = max((number for number in sums if number <= last), default=-1) + 1
+    for number in range(first, last + 1):
+        path = posixpath.join(log, f"{number:020d}.json")
+        problem = _problem(read_bytes(path))
+        if problem:
+            raise SavepointError(
+                f"the log of the table of state is damaged: {path} is {problem}",
+                where=path,
+                expected=f"all commits of the Delta table from {first} to {last}",
+                hint="copy the file from a backup, or use another savepoint or checkpoint",
+            )
+
+
+def _numbers(pattern: re.Pattern[str], names: list[str]) -> list[int]:
+    return [int(found.group(1)) for name in names if (found := pattern.fullmatch(name))]
+
+
+def _problem(data: bytes | None) -> str:
+    if data is None:
+        return "missing"
+    try:
+        actions = [json.loads(line) for line in data.splitlines() if line.strip()]
+    except ValueError as error:
+        return f"unreadable ({error})"
+    whole = actions and all(isinstance(action, dict) for action in actions)
+    return "" if whole else "not what Delta writes" if data else "empty"

@@ -1,0 +1,340 @@
+"""State as DataFrames: read with types, edited with SQL, made from nothing; damaged or wrong rows are refused."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from flinkish.common.typeinfo import Types
+from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
+from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from flinkish.errors import ProgramError, SavepointError
+from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, read_manifest, write_manifest
+from flinkish.state import StateStatus, compatibility, list_states, read_state, write_savepoint
+from tests.integration.engine.collecting import Collected, by_field, collecting, environment
+from tests.support.processes import wait_until
+
+TIMEOUT_S = 120
+KEYS, RECORDS = 6, 180
+
+
+def event(index: int) -> tuple[str, int, int]:
+    """(key, amount, time)"""
+    return f"u{index % KEYS}", index, index * 100
+
+
+class Counter(KeyedProcessFunction):
+    """How many, which amounts by their last digit, and the last two."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._n = runtime_context.get_state(ValueStateDescriptor("n", Types.LONG()))
+        self._digits = runtime_context.get_map_state(MapStateDescriptor("digits", Types.STRING(), Types.LONG()))
+        self._last = runtime_context.get_list_state(ListStateDescriptor("last", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        key, amount, time_ms = value
+        self._n.update((self._n.value() or 0) + 1)
+        self._digits.put(str(amount % 10), amount)
+        self._last.update([*self._last, amount][-2:])
+        ctx.timer_service().register_event_time_timer(time_ms + 1_000_000)
+        yield key, self._n.value(), amount
+
+
+def build(env: StreamExecutionEnvironment, collected: Collected, function: Any = None, uid: str = "counter") -> None:
+    source = DataGeneratorSource(event, RECORDS, records_per_epoch=18)
+    events = env.from_source(source, by_field(2), "events").uid("events")
+    counted = events.key_by(lambda e: e[0], Types.STRING()).process(function or Counter())
+    (counted.uid(uid) if uid else counted).sink_to(collected.sink())
+
+
+def restoring(folder: Path, path: str, **more: Any) -> StreamExecutionEnvironment:
+    return environment(folder / "second", execution__state_recovery__path=path, **more)
+
+
+@pytest.fixture(scope="module")
+def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A savepoint of a job whose directory is gone."""
+    folder = tmp_path_factory.mktemp("state")
+    with collecting() as collected:
+        env = environment(folder / "first")
+        build(env, collected)
+        client = env.execute_async("first")
+        wait_until(lambda: len(collected.rows["out"]) >= 36, TIMEOUT_S, "results")
+        path = client.stop_with_savepoint(False, str(folder / "savepoints")).result(TIMEOUT_S)
+        assert len(collected.rows["out"]) < RECORDS
+    shutil.rmtree(folder / "first")
+    return path
+
+
+@pytest.fixture
+def savepoint(original: str, tmp_path: Path) -> str:
+    """A copy, for this test alone."""
+    shutil.copytree(original, tmp_path / "copy")
+    return str(tmp_path / "copy")
+
+
+def counts_after(spark: SparkSession, folder: Path, path: str, function: Any = None, **more: Any) -> dict[str, int]:
+    """The last count of each key, of a job that goes on from the savepoint."""
+    with collecting() as collected:
+        env = restoring(folder, path, flinkish__epoch__max_records_per_source=1_000, **more)
+        build(env, collected, function)
+        env.execute("second")
+        return {key: n for key, n, _ in sorted(collected.rows["out"])}
+
+
+def plain() -> dict[str, int]:
+    return {f"u{key}": RECORDS // KEYS for key in range(KEYS)}
+
+
+def report_of(folder: Path, path: str, function: Any = None, uid: str = "counter", prepare: Any = None) -> Any:
+    with collecting() as collected:
+        env = environment(folder / "none")
+        build(env, collected, function, uid)
+        if prepare is not None:
+            prepare(env)
+        return compatibility(env, path)
+
+
+def test_states_are_read_with_the_types_that_the_program_declared(spark: SparkSession, original: str) -> None:
+    described = {(s.uid, s.state): s for s in list_states(original)}
+    n = described["counter", "n"]
+    assert (n.kind, n.rows, n.key_type, n.value_type) == ("value", KEYS, "STRING", "BIGINT")
+    assert described["counter", "digits"].map_key_type == "STRING"
+    values = read_state(original, "counter", "n")
+    assert values.dtypes == [("key", "string"), ("namespace", "string"), ("value", "bigint")]
+    counts = {row["key"]: row["value"] for row in values.collect()}
+    taken = sum(counts.values())
+    assert set(counts) == set(plain()) and 0 < taken < RECORDS
+    digits = read_state(original, "counter", "digits")
+    assert [kind for _, kind in digits.dtypes] == ["string", "string", "string", "bigint"]
+    assert digits.where("map_key = cast(map_value % 10 as string)").count() == digits.count() > 0
+    last = read_state(original, "counter", "last")
+    assert last.dtypes[-1] == ("value", "array<bigint>")
+    assert sorted(amount for row in last.collect() for amount in row["value"]) == list(range(taken - 2 * KEYS, taken))
+    timers = read_state(original, "counter", next(s for _, s in described if s.startswith("__timers__")))
+    assert timers.where("value >= 1000000").count() == taken
+    with pytest.raises(SavepointError, match="there is no state 'm' of an operator with the uid 'counter'"):
+        read_state(original, "counter", "m")
+    with pytest.raises(SavepointError, match="neither a savepoint nor a completed checkpoint"):
+        read_state(str(Path(original).parent))
+
+
+def test_a_job_goes_on_with_what_sql_has_updated_deleted_and_inserted(
+    spark: SparkSession, savepoint: str, tmp_path: Path
+) -> None:
+    so_far = {row["key"]: row["value"] for row in read_state(savepoint, "counter", "n").collect()}
+    table = f"delta.`{savepoint}/state`"
+    spark.sql(f"UPDATE {table} SET value = '1000' WHERE uid = 'counter' AND state = 'n' AND key = '\"u0\"'")
+    spark.sql(f"DELETE FROM {table} WHERE state = 'n' AND key = '\"u1\"'")
+    spark.sql(f"DELETE FROM {table} WHERE state = 'n' AND key = '\"u2\"'")
+    spark.sql(f"INSERT INTO {table} VALUES ('counter', 'n', 'value', '\"u2\"', NULL, '2000')")
+    rest = RECORDS // KEYS - so_far["u3"]
+    report = report_of(tmp_path, savepoint)
+    assert report.compatible and report.edited
+    expected = {**plain(), "u0": 1000 + rest, "u1": rest, "u2": 2000 + rest}
+    assert counts_after(spark, tmp_path, savepoint) == expected
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (
+            "UPDATE {} SET value = '12x' WHERE state = 'n' AND key = '\"u1\"'",
+            "row of key \"u1\": .*'12x' is not a value",
+        ),
+        ("UPDATE {} SET value = '\"many\"' WHERE state = 'n' AND key = '\"u1\"'", 'row of key "u1": .*many'),
+        ("INSERT INTO {} VALUES ('counter','digits','map','\"u1\"','null','[1]')", "is no entry of a map"),
+        ("INSERT INTO {} VALUES ('counter','n','value','\"u1\"',NULL,'5')", 'there are 2 rows .*state n, key "u1"'),
+        ("UPDATE {} SET kind = 'list' WHERE state = 'n'", "it is list state, the program declares value state"),
+    ],
+)
+def test_rows_that_were_edited_wrongly_are_named(
+    spark: SparkSession, savepoint: str, tmp_path: Path, statement: str, message: str
+) -> None:
+    spark.sql(statement.format(f"delta.`{savepoint}/state`"))
+    env = restoring(tmp_path, savepoint)
+    with collecting() as collected:
+        build(env, collected)
+        with pytest.raises(SavepointError, match=message):
+            env.execute("second")
+    assert not (tmp_path / "second" / "restored.json").exists()
+
+
+def data_file(savepoint: str) -> Path:
+    return max(Path(savepoint, "state").glob("*.parquet"), key=lambda file: file.stat().st_size)
+
+
+def log_file(savepoint: str) -> Path:
+    return Path(savepoint, "state", "_delta_log", f"{0:020}.json")
+
+
+def flipped(place: float) -> Callable[[Path], None]:
+    def damage(file: Path) -> None:
+        data = bytearray(file.read_bytes())
+        data[int(len(data) * place)] ^= 0x04
+        file.write_bytes(data)
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+
+    return damage
+
+
+def truncated(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("which", [data_file, log_file], ids=["data", "log"])
+@pytest.mark.parametrize("damage", [flipped(0.1), flipped(0.35), truncated, Path.unlink])
+def test_damage_of_the_table_is_never_restored(
+    spark: SparkSession, savepoint: str, tmp_path: Path, which: Any, damage: Any
+) -> None:
+    damage(which(savepoint))
+    with pytest.raises(SavepointError, match=str(Path(savepoint))):
+        report = report_of(tmp_path, savepoint)
+        # a byte of the log that means nothing
+        assert which is log_file and report.compatible and not report.edited
+        raise SavepointError(savepoint)
+
+
+class CountFrom(Counter):
+    """The count is a pair now."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        super().open(runtime_context)
+        pair = Types.TUPLE([Types.LONG(), Types.STRING()])
+        self._n = runtime_context.get_state(ValueStateDescriptor("n", pair))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        count, origin = self._n.value() or (0, "new")
+        self._n.update((count + 1, origin))
+        yield f"{value[0]} {origin}", count + 1, value[1]
+
+
+def test_a_value_of_another_type_is_restored_through_a_migration_only(
+    spark: SparkSession, savepoint: str, tmp_path: Path
+) -> None:
+    states = {state.state: state for state in report_of(tmp_path, savepoint, CountFrom()).states}
+    assert states["n"].status is StateStatus.INCOMPATIBLE
+    assert states["n"].reason.startswith(f"{KEYS} of {KEYS} rows; the row of key")
+    assert states["digits"].status is StateStatus.RESTORED and states["digits"].rows > 0
+
+    def broken(env: Any) -> None:
+        env.register_state_migration("counter", "n", lambda n: n["x"])
+
+    reason = next(
+        s.reason for s in report_of(tmp_path, savepoint, CountFrom(), prepare=broken).states if s.state == "n"
+    )
+    assert "the migration raised TypeError" in reason and 'key "u' in reason
+    with collecting() as collected:
+        env = restoring(tmp_path, savepoint)
+        env.register_state_migration("counter", "n", lambda n: (n, "old"))
+        build(env, collected, CountFrom())
+        env.execute("second")
+        last = {key: n for key, n, _ in sorted(collected.rows["out"])}
+    assert last == {f"{key} old": n for key, n in plain().items()}
+
+
+class Refusing(Counter):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        raise ConnectionError("the server of open() is away")
+
+
+def test_what_is_new_dropped_or_unknown_is_said_before_a_restore(
+    spark: SparkSession, savepoint: str, tmp_path: Path
+) -> None:
+    report = report_of(tmp_path, savepoint, uid="renamed")
+    assert not report.compatible
+    assert {(s.uid, s.state) for s in report.of(StateStatus.NEW)} >= {("renamed", "n"), ("renamed", "digits")}
+    assert {s.uid for s in report.of(StateStatus.DROPPED)} == {"counter"}
+    assert "problem: the savepoint holds state of operators that the program does not have: counter" in report.text()
+    unknown = report_of(tmp_path, savepoint, Refusing())
+    assert unknown.compatible
+    assert "the server of open() is away" in unknown.of(StateStatus.UNKNOWN)[0].reason
+    unnamed = report_of(tmp_path, savepoint, uid="")
+    assert "stateful operators of the program have no uid: 'KEYED PROCESS'" in unnamed.text()
+    assert "uid(...)" in unnamed.text()
+
+
+def test_a_dry_run_prints_the_report_and_runs_nothing(
+    spark: SparkSession, savepoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for uid, code in (("counter", 0), ("renamed", 1)):
+        with collecting() as collected:
+            env = restoring(tmp_path, savepoint, execution__state_recovery__dry_run=True)
+            build(env, collected, uid=uid)
+            with pytest.raises(SystemExit) as ended:
+                env.execute("second")
+            assert ended.value.code == code
+            assert not collected.rows["out"]
+        out = capsys.readouterr().out
+        assert ("NOT compatible" in out) == bool(code) and f"savepoint {savepoint}" in out
+    assert not (tmp_path / "second").exists()
+
+
+def test_a_savepoint_made_from_dataframes_is_what_a_job_begins_with(spark: SparkSession, tmp_path: Path) -> None:
+    counts = spark.createDataFrame(
+        [("counter", "n", f"u{key}", 100 * key) for key in range(3)], "uid string, state string, key string, value long"
+    )
+    digits = spark.sql("SELECT 'counter' uid, 'digits' state, 'map' kind, 'u1' key, map('7', 7L, '8', 8L) value")
+    last = spark.sql("SELECT 'counter' uid, 'last' state, 'list' kind, 'u1' key, array(1L, 2L) value")
+    path = write_savepoint([counts, digits, last], str(tmp_path / "initial"), states={("counter", "n"): Types.LONG()})
+    assert {s.state: s.rows for s in list_states(path)} == {"digits": 2, "last": 1, "n": 3}
+    assert {r["map_key"] for r in read_state(path, "counter", "digits").collect()} == {'"7"', '"8"'}
+    each = RECORDS // KEYS
+    assert counts_after(spark, tmp_path, path) == {**plain(), "u1": 100 + each, "u2": 200 + each}
+
+
+def test_a_dataframe_that_cannot_be_a_savepoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    schema = "uid string, state string, key string, value long"
+    target = str(tmp_path / "initial")
+    with pytest.raises(ProgramError, match=r"lacks the columns \['key'\]"):
+        write_savepoint(spark.createDataFrame([("a", "n", 1)], "uid string, state string, value long"), target)
+    with pytest.raises(SavepointError, match="its value is NULL.*uid a, state n, key k"):
+        write_savepoint(spark.createDataFrame([("a", "n", "k", None)], schema), target)
+    with pytest.raises(SavepointError, match='there are 2 rows for uid a, state n, key "k"'):
+        write_savepoint(spark.createDataFrame([("a", "n", "k", 1), ("a", "n", "k", 2)], schema), target)
+    assert not Path(target).exists()
+    texts = spark.createDataFrame([("a", "n", '"k"', "{")], "uid string, state string, key string, value string")
+    with pytest.raises(SavepointError, match="is not a value"):
+        write_savepoint(texts, target, texts=True)
+
+
+def test_a_job_is_restored_from_an_older_version_of_a_table_of_checkpoints(
+    spark: SparkSession, savepoint: str, tmp_path: Path
+) -> None:
+    """As checkpoints lie: one table, its versions, and manifests that name one."""
+    manifest = read_manifest(savepoint)
+    checkpoints = tmp_path / "job" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    shutil.move(Path(savepoint) / "state", checkpoints / "state")
+    spark.sql(f"UPDATE delta.`{checkpoints}/state` SET value = '0' WHERE state = 'n'")
+    for number, version in ((3, 0), (4, 1)):
+        told = Manifest(
+            manifest.job_id,
+            "first",
+            manifest.epoch,
+            0,
+            sources=manifest.sources,
+            state=TableVersion("../state", version),
+        )
+        write_manifest(str(checkpoints / f"chk-{number}"), told)
+    assert {row["value"] for row in read_state(str(tmp_path / "job"), "counter", "n").collect()} == {0}
+    assert counts_after(spark, tmp_path, str(checkpoints / "chk-3")) == plain()
+
+
+def test_a_directory_that_has_begun_is_not_started_from_another_savepoint(
+    spark: SparkSession, savepoint: str, tmp_path: Path
+) -> None:
+    assert counts_after(spark, tmp_path, savepoint) == plain()
+    assert counts_after(spark, tmp_path, savepoint) == {}  # the same again is a restart: nothing is left to do
+    env = restoring(tmp_path, savepoint + "-other")
+    with collecting() as collected:
+        build(env, collected)
+        with pytest.raises(SavepointError, match="has begun with the savepoint .*copy and has state of its own"):
+            env.execute("third")

@@ -1,0 +1,49 @@
+"""A claimed savepoint is deleted when the job's own checkpoints have taken its place, and only then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.savepoints.claim import subsume_claimed
+from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, write_manifest
+
+
+def job_with(tmp_path: Path, path: Path, mode: str) -> JobDirectory:
+    directory = JobDirectory(str(tmp_path / "job"))
+    directory.write("restored.json", {"savepoint": str(path), "path": str(path), "claim_mode": mode})
+    return directory
+
+
+def written(path: Path, table: str) -> Path:
+    write_manifest(str(path), Manifest("", "", 1, 0, state=TableVersion(table)))
+    state = path / table
+    state.mkdir(exist_ok=True)
+    (state / "part.parquet").write_bytes(b"x")
+    return path
+
+
+def test_a_claimed_savepoint_goes_when_enough_checkpoints_are_there(tmp_path: Path) -> None:
+    savepoint = written(tmp_path / "savepoint-1", "state")
+    directory = job_with(tmp_path, savepoint, "CLAIM")
+    assert subsume_claimed(directory, completed=1, retained=2) is None
+    assert savepoint.exists()
+    assert subsume_claimed(directory, completed=2, retained=2) == str(savepoint)
+    assert not savepoint.exists()
+    assert subsume_claimed(directory, completed=2, retained=2) is None
+
+
+def test_a_savepoint_that_is_not_claimed_stays(tmp_path: Path) -> None:
+    savepoint = written(tmp_path / "savepoint-1", "state")
+    for mode in ("NO_CLAIM", "LEGACY"):
+        assert subsume_claimed(job_with(tmp_path, savepoint, mode), completed=1, retained=1) is None
+    assert savepoint.exists()
+    assert subsume_claimed(JobDirectory(str(tmp_path / "other")), completed=1, retained=1) is None
+
+
+def test_the_table_of_a_claimed_checkpoint_goes_with_the_last_one_that_uses_it(tmp_path: Path) -> None:
+    first, second = (written(tmp_path / "old" / name, "../state") for name in ("chk-1", "chk-2"))
+    assert subsume_claimed(job_with(tmp_path, second, "CLAIM"), 1, 1) == str(second)
+    assert not second.exists() and first.exists() and (tmp_path / "old" / "state").exists()
+    assert subsume_claimed(job_with(tmp_path, first, "CLAIM"), 1, 1) == str(first)
+    assert not (tmp_path / "old" / "state").exists()

@@ -1,0 +1,95 @@
+"""Stored rows are decoded, migrated and shown to the declared types; what does not fit is counted and named."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.runtime.state.savepoint_rows import SavepointRow, to_text
+from flinkish.runtime.state.stored_values import ProgramState, ProgramStates, RowReader
+
+
+def reader(
+    kind: str = "value",
+    declared: TypeInformation | None = None,
+    *,
+    changed: bool = True,
+    convert: bool = False,
+    migration: Any = None,
+) -> RowReader:
+    state = ProgramState(kind, Types.STRING() if kind == "map" else None, declared, changed)
+    migrations = {} if migration is None else {("a", "s"): migration}
+    return RowReader(ProgramStates({"a": {"s": state}}), migrations, convert)
+
+
+def row(value: Any, kind: str = "value", key: Any = "k", namespace: Any = "null", state: str = "s") -> SavepointRow:
+    text = value if isinstance(value, str) else to_text(value)
+    return SavepointRow("a", state, kind, to_text(key), namespace, text)
+
+
+def problem(checked: RowReader) -> str:
+    (found,) = checked.found.values()
+    assert (found.rows, found.bad_rows) == (1, 1)
+    return found.problem
+
+
+@pytest.mark.parametrize(
+    ("kind", "declared", "value", "message"),
+    [
+        ("value", Types.STRING(), 5, "5"),
+        ("value", Types.INT(), 2**40, "would become"),
+        ("value", Types.LONG(), 2**63, "would become"),
+        ("value", Types.FLOAT(), 1e300, "would become"),
+        ("list", Types.LONG(), [1, "x"], "'x'"),
+        ("map", Types.LONG(), ("k", "x"), "'x'"),
+        ("map", Types.LONG(), (1.5, 1), "1.5"),
+        ("map", Types.LONG(), [1], "no entry of a map"),
+        ("list", Types.LONG(), 5, "is no list"),
+        ("queue", Types.LONG(), 5, "no kind of state"),
+        ("value", Types.LONG(), "12x", "'12x' is not a value"),
+    ],
+)
+def test_values_that_cannot_be_held_are_named(kind: str, declared: Any, value: Any, message: str) -> None:
+    checked = reader(kind, declared)
+    assert checked.read(row(value, kind)) is None
+    text = problem(checked)
+    assert text.startswith('the row of key "k": ') and message in text
+
+
+def test_values_of_a_type_that_did_not_change_stay_as_they_are() -> None:
+    value = reader(declared=Types.FLOAT(), changed=False).read(row(0.1))
+    assert value is not None and value.value == 0.1
+    assert reader(declared=Types.DOUBLE(), changed=False).read(row(math.nan)) is not None
+
+
+def test_edited_values_become_what_the_declared_type_makes_of_them() -> None:
+    pair = Types.TUPLE([Types.LONG(), Types.STRING()])
+    read = reader(declared=pair, changed=False, convert=True).read(row([1, "x"]))
+    assert read is not None and read.value == (1, "x")
+
+
+def test_a_namespace_that_was_left_out_is_none() -> None:
+    read = reader(declared=Types.LONG()).read(row(5, namespace=None))
+    assert read is not None and read.namespace is None
+
+
+def test_migrations_change_values_and_the_values_of_map_entries() -> None:
+    read = reader(declared=Types.STRING(), migration=str).read(row(5))
+    assert read is not None and read.value == "5"
+    read = reader("map", Types.STRING(), migration=str).read(row(("k", 5), "map"))
+    assert read is not None and read.value == ("k", "5")
+    failing = reader(declared=Types.STRING(), migration=lambda value: value["x"])
+    assert failing.read(row(5)) is None
+    assert 'the row of key "k": the migration raised TypeError' in problem(failing)
+
+
+def test_timers_and_states_that_only_the_engine_knows_are_checked_as_far_as_it_must() -> None:
+    checked = reader()
+    assert checked.read(row(5, "EVENT_TIME", state="__timers__/user")) is not None
+    assert checked.read(row(None, "EVENT_TIME", state="__timers__/user")) is None
+    assert checked.read(row(5, "NO_TIME", state="__timers__/x")) is None
+    assert checked.read(row([1, 2], "aggregating", state="other")) is not None
+    assert [found.bad_rows for found in checked.found.values()] == [1, 1, 0]
