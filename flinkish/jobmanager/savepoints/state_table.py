@@ -15,6 +15,7 @@ from typing import Any
 from flinkish.errors import CorruptStateError, FlinkishError, OperationError, SavepointError
 from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents
+from flinkish.jobmanager.savepoints.table_log import check_log
 from flinkish.runtime.state.body_codec import TIMERS_PREFIX
 from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow
 from flinkish.spark.failures import translate
@@ -60,7 +61,16 @@ def open_table(spark: Any, manifest: Manifest, directory: str) -> Any:
     reader = spark.read.format("delta")
     if manifest.state.version is not None:
         reader = reader.option("versionAsOf", manifest.state.version)
-    return reader.load(manifest.table_path(directory)).select(*COLUMNS)
+    path = manifest.table_path(directory)
+    check_log(path, _needed_version(manifest, path))
+    return reader.load(path).select(*COLUMNS)
+
+
+def _needed_version(manifest: Manifest, table: str) -> int | None:
+    """The version of the table that will be read."""
+    if manifest.state.version is not None or manifest.contents is None:
+        return manifest.state.version
+    return max(newest_version(table) or 0, manifest.contents.version)
 
 
 def newest_version(table: str) -> int | None:

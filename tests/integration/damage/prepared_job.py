@@ -1,0 +1,117 @@
+"""A job that has stopped in its midst, with all that it keeps, and its ends after something was done to that.
+
+<folder>/job/            the job directory, with Spark's checkpoint and completed checkpoints
+<folder>/savepoint-…/    a savepoint of the last epoch
+<folder>/out.db          what the sink has got: each row once, or a test is red
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from flinkish.common import JobStatus, Row, WatermarkStrategy
+from flinkish.common.typeinfo import Types
+from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.jdbc.options import JdbcConnectionOptions
+from flinkish.connectors.jdbc.sink import JdbcSink
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.jobmanager.savepoints.savepoint import take_savepoint
+from tests.integration.engine.collecting import environment
+from tests.support.processes import wait_until
+
+PER_EPOCH, KEYS = 10, 3
+#: the job is stopped after at least so many epochs, and then has two more to do
+EPOCHS = 3
+COUNT = Types.ROW_NAMED(["k", "n"], [Types.LONG(), Types.LONG()])
+TIMEOUT_S = 120
+
+
+class PreparedJob:
+    """The folder of one, or a copy of it. ``epochs``: how many were run before it stopped."""
+
+    def __init__(self, folder: Path, epochs: int = 0, savepoint: str = "") -> None:
+        self.folder = folder
+        self.epochs = epochs
+        self._savepoint = savepoint
+
+    @property
+    def directory(self) -> Path:
+        return self.folder / "job"
+
+    @property
+    def savepoint(self) -> Path:
+        return self.folder / self._savepoint
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.directory / "checkpoints"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The newest completed one."""
+        return max(self.checkpoints.glob("chk-*"), key=lambda path: int(path.name.removeprefix("chk-")))
+
+    @property
+    def records(self) -> int:
+        return (self.epochs + 2) * PER_EPOCH
+
+    def prepare(self, spark: SparkSession, enough: Callable[[], bool] = lambda: True, **more: Any) -> None:
+        """Run it, and stop it as a signal would after EPOCHS epochs and when there is ``enough``."""
+        self.folder.mkdir()
+        connection = sqlite3.connect(self.folder / "out.db")
+        with connection:
+            connection.execute("CREATE TABLE counts (k INTEGER, n INTEGER)")
+        connection.close()
+        client = self.build(None, self.directory, **more).execute_async("counting")
+        reports, result = client.run.reports, client.run.result
+        try:
+            wait_until(lambda: (len(reports) >= EPOCHS and enough()) or result.done(), TIMEOUT_S, "epochs")
+        finally:
+            client.run.request_stop(JobStatus.SUSPENDED, "a signal")
+            client.run.wait(TIMEOUT_S)
+        client.run.result.result(0)
+        self.epochs = client.run.reports[-1].epoch + 1
+        self._savepoint = Path(take_savepoint(client.run, str(self.folder))).name
+        jvm: Any = spark._jvm
+        jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
+            spark._jsparkSession, str(self.checkpoints / "state")
+        ).checkpoint()
+
+    def copy(self, folder: Path) -> PreparedJob:
+        shutil.copytree(self.folder, folder)
+        return PreparedJob(folder, self.epochs, self._savepoint)
+
+    def build(self, count: int | None, directory: Path, **more: Any) -> StreamExecutionEnvironment:
+        """(key, how many so far), per record."""
+        settings = {"parallelism__default": 1, "pipeline__max_parallelism": 2, **more}
+        env = environment(directory, execution__checkpointing__interval="1 ms", **settings)
+        source = DataGeneratorSource(lambda i: i, count, records_per_epoch=PER_EPOCH)
+        numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+        ones = numbers.map(lambda i: (i % KEYS, 1)).uid("ones")
+        counts = ones.key_by(lambda e: e[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid("counts")
+        url = JdbcConnectionOptions.JdbcConnectionOptionsBuilder()
+        url = url.with_url(f"jdbc:sqlite:{self.folder / 'out.db'}").build()
+        rows = counts.map(lambda e: Row(*e), COUNT).uid("rows")
+        rows.add_sink(JdbcSink.sink("INSERT INTO counts VALUES (?, ?)", COUNT, url)).uid("database")
+        return env
+
+    def go_on(self, **more: Any) -> None:
+        """In the same job directory, to the end."""
+        self.build(self.records, self.directory, **more).execute("counting")
+
+    def restore(self, path: Path, **more: Any) -> None:
+        """In a new job directory, from a savepoint or checkpoint, to the end."""
+        self.build(self.records, self.folder / "new", execution__state_recovery__path=path, **more).execute("counting")
+
+    def check_golden(self) -> None:
+        """Each record was counted once and its count written once, over all runs."""
+        connection = sqlite3.connect(self.folder / "out.db")
+        rows = sorted(connection.execute("SELECT k, n FROM counts").fetchall())
+        connection.close()
+        assert rows == sorted((index % KEYS, index // KEYS + 1) for index in range(self.records))

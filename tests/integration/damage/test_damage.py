@@ -1,0 +1,141 @@
+"""Damaged storage: recovered with the golden result, or refused with an error that names the file. Nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from flinkish.errors import FlinkishError, InternalError
+from tests.integration.damage.harm import HARMS
+from tests.integration.damage.prepared_job import PreparedJob
+
+GOES_ON, REFUSED = "goes on", "refused"
+
+
+def newest(folder: Path, pattern: str) -> Path:
+    """The file with the highest number in its name."""
+    found = (path for path in folder.glob(pattern) if path.name.split(".")[0].isdigit())
+    return max(found, key=lambda path: int(path.name.split(".")[0]))
+
+
+def newest_of_log(job: PreparedJob) -> Path:
+    """Of the table of checkpoints, while its log is not summed up yet: else only the last part of it is needed."""
+    log = job.checkpoints / "state/_delta_log"
+    for path in (*log.glob("*.parquet"), log / "_last_checkpoint"):
+        path.unlink()
+    return newest(log, "*.json")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """``file``: which one is damaged; ``run``: what is done then; ``ends``: harm -> how that ends."""
+
+    file: Callable[[PreparedJob], Path]
+    run: Callable[[PreparedJob], None]
+    ends: dict[str, str]
+
+
+def every(end: str) -> dict[str, str]:
+    return dict.fromkeys(HARMS, end)
+
+
+def restore_checkpoint(job: PreparedJob) -> None:
+    job.restore(job.checkpoint)
+
+
+def restore_savepoint(job: PreparedJob) -> None:
+    job.restore(job.savepoint)
+
+
+KINDS: dict[str, Kind] = {
+    "spark offsets": Kind(lambda job: newest(job.directory / "spark/offsets", "*"), PreparedJob.go_on, every(GOES_ON)),
+    "spark commits": Kind(lambda job: newest(job.directory / "spark/commits", "*"), PreparedJob.go_on, every(GOES_ON)),
+    "spark metadata": Kind(lambda job: job.directory / "spark/metadata", PreparedJob.go_on, every(GOES_ON)),
+    "spark state": Kind(
+        lambda job: newest(job.directory / "spark/state/0/0", "*.delta"), PreparedJob.go_on, every(GOES_ON)
+    ),
+    "delta log": Kind(newest_of_log, restore_checkpoint, every(REFUSED)),
+    "delta data": Kind(
+        lambda job: max(job.checkpoints.glob("state/part-*.parquet"), key=lambda path: path.stat().st_mtime_ns),
+        restore_checkpoint,
+        every(REFUSED),
+    ),
+    "_last_checkpoint": Kind(
+        lambda job: job.checkpoints / "state/_delta_log/_last_checkpoint", restore_checkpoint, every(GOES_ON)
+    ),
+    "savepoint manifest": Kind(lambda job: job.savepoint / "manifest.json", restore_savepoint, every(REFUSED)),
+}
+
+
+@pytest.fixture(scope="module")
+def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> PreparedJob:
+    made = PreparedJob(tmp_path_factory.mktemp("damage") / "prepared")
+    made.prepare(spark)
+    return made
+
+
+def how_it_ends(job: PreparedJob, file: Path, harm: str, run: Callable[[PreparedJob], None]) -> str:
+    """Whether the job goes on, or is refused with the name of the file. Red if it ends in any other way."""
+    HARMS[harm](file)
+    try:
+        run(job)
+    except FlinkishError as error:
+        message = str(error)
+        assert not isinstance(error, InternalError), message
+        assert file.name in message and str(job.folder) in message, message
+        return REFUSED
+    job.check_golden()
+    return GOES_ON
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("name", KINDS)
+def test_damage_is_recovered_from_or_refused_by_name(
+    prepared: PreparedJob, tmp_path: Path, name: str, harm: str
+) -> None:
+    kind, job = KINDS[name], prepared.copy(tmp_path / "copy")
+    assert how_it_ends(job, kind.file(job), harm, kind.run) == kind.ends[harm]
+
+
+#: The job directory's own files, and how it ends when they are deleted; any other damage is refused.
+OWN_FILES = {
+    "job.json": REFUSED,
+    "query.json": REFUSED,
+    "attempts.json": GOES_ON,
+    "owner.json": GOES_ON,
+    "states.json": GOES_ON,
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("name", OWN_FILES)
+def test_damage_of_the_job_directorys_own_files_is_harmless_or_refused_by_name(
+    prepared: PreparedJob, tmp_path: Path, name: str, harm: str
+) -> None:
+    job = prepared.copy(tmp_path / "copy")
+    ended = how_it_ends(job, job.directory / name, harm, PreparedJob.go_on)
+    assert ended == (OWN_FILES[name] if harm == "deleted" else REFUSED)
+
+
+def snapshots(job: PreparedJob) -> list[Path]:
+    return sorted(job.directory.glob("spark/state/0/*/*.snapshot"))
+
+
+@pytest.fixture(scope="module")
+def with_snapshots(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> PreparedJob:
+    """Its state has been written as a whole meanwhile, as Spark does after ten epochs, once a minute."""
+    made = PreparedJob(tmp_path_factory.mktemp("damage") / "with snapshots")
+    made.prepare(spark, lambda: len(snapshots(made)) >= 2, flinkish__epoch__interval="2 s")
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", HARMS)
+def test_damaged_snapshots_of_state_are_recovered_from(with_snapshots: PreparedJob, tmp_path: Path, harm: str) -> None:
+    job = with_snapshots.copy(tmp_path / "copy")
+    newest_one = max(snapshots(job), key=lambda path: int(path.name.split(".")[0]))
+    assert how_it_ends(job, newest_one, harm, PreparedJob.go_on) == GOES_ON
