@@ -93,7 +93,10 @@ def test_a_job_that_fails_is_started_again() -> None:
 
 
 def test_a_failure_of_ours_is_final() -> None:
-    run = Run(lambda run: run.life.to(JobStatus.FINISHED))
+    def jump(run: Run) -> None:
+        run.life.to(JobStatus.FINISHED)
+
+    run = Run(jump)
     assert run.ended() == ["FAILING", "FAILED"]
     with pytest.raises(InternalError, match="a job cannot go from CREATED to FINISHED"):
         run.result.result()
