@@ -79,6 +79,8 @@ class JobDirectory:
         #: the claim that keeps other drivers out; of a temporary directory nobody else knows
         self.fence: Fence = NO_FENCE
         self._renewals = 0
+        #: its queries run in a Spark server
+        self.remote = False
         #: this driver has given the directory back
         self.released = threading.Event()
 
@@ -185,7 +187,7 @@ class JobDirectory:
     def write_owner(self) -> None:
         """Say that this driver owns the directory and lives."""
         self._renewals += 1
-        self.write("owner.json", entry(self._token, self.fence.token, self._renewals))
+        self.write("owner.json", entry(self._token, self.fence.token, self._renewals, self.remote))
 
     def check_owner(self, job_name: str) -> None:
         """FencedError when somebody else has claimed the directory since. Called before each commit."""

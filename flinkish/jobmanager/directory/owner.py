@@ -32,8 +32,8 @@ class Life(Enum):
     SILENT = "is on another machine"
 
 
-def entry(token: str, fencing_token: int, renewals: int) -> dict[str, Any]:
-    """The content of owner.json of this process."""
+def entry(token: str, fencing_token: int, renewals: int, remote: bool = False) -> dict[str, Any]:
+    """The content of owner.json of this process. ``remote``: its queries run in a Spark server, and outlive it."""
     return {
         "token": token,
         "fencing_token": fencing_token,
@@ -42,6 +42,7 @@ def entry(token: str, fencing_token: int, renewals: int) -> dict[str, Any]:
         "pid": os.getpid(),
         "started": process_start(os.getpid()),
         "renewals": renewals,
+        "remote": remote,
         "renewed_s": time.time(),
     }
 
@@ -63,6 +64,11 @@ def life_of(owner: dict[str, Any] | None) -> Life:
         return Life.SILENT
     there = process_start(int(owner["pid"])) == owner.get("started") is not None
     return Life.ALIVE if there else Life.GONE
+
+
+def leaves_nothing_behind(owner: dict[str, Any] | None) -> bool:
+    """Whether no query of an owner that is GONE can be at work: one in a Spark server outlives its driver."""
+    return owner is None or bool(owner.get("released")) or not owner.get("remote")
 
 
 def watch(read: Callable[[], dict[str, Any] | None], silence_s: float = SILENCE_S) -> Life:

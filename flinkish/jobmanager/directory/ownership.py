@@ -13,8 +13,9 @@ from typing import Any
 from flinkish.errors import FencedError, FlinkishError
 from flinkish.jobmanager.directory.fencing import Claim, claim
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.directory.owner import RENEW_S, SILENCE_S, Life
+from flinkish.jobmanager.directory.owner import RENEW_S, SILENCE_S, Life, leaves_nothing_behind
 from flinkish.jobmanager.directory.query_move import finish_move, move_query_away
+from flinkish.spark.session import is_remote
 
 #: Values of ``flinkish.job.takeover``.
 REFUSE, NEWEST = "refuse", "newest"
@@ -39,10 +40,12 @@ def take_ownership(
         life = directory.refuse_if_owned(job_name, silence_s)
     else:
         life = directory.owner_life()
+    whole = life is Life.GONE and leaves_nothing_behind(directory.read("owner.json"))
+    directory.remote = is_remote(spark)
     directory.fence = claim(spark, directory.path, Claim.of_this_process(directory.token, job_name))
     directory.write_owner()
     finish_move(directory)
-    if life is not Life.GONE:
+    if not whole:
         move_query_away(directory)
     directory.check_owner(job_name)
     Renewal(directory, job_name).start()

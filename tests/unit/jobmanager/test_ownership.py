@@ -91,6 +91,19 @@ def test_the_query_is_taken_away_from_an_owner_on_another_machine_that_only_seem
     heir.release()
 
 
+def test_the_query_of_a_driver_that_died_is_taken_away_if_it_runs_in_a_server(tmp_path: Path) -> None:
+    first = take(tmp_path)
+    first.remote = True
+    first.write_owner()
+    first.released.set()
+    (tmp_path / "spark").mkdir()
+    entry = first.read("owner.json") or {}
+    (tmp_path / "owner.json").write_text(json.dumps({**entry, "started": "1"}))
+    heir = take(tmp_path)
+    assert heir.query_location().path == str(tmp_path / "spark-owner-1")
+    heir.release()
+
+
 def test_of_many_that_come_at_once_one_is_left(tmp_path: Path) -> None:
     left: list[JobDirectory] = []
     fenced: list[FencedError] = []
