@@ -17,6 +17,9 @@ from flinkish.jobmanager.directory.job_directory import QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.recovery.decision import Traces
 
+#: The position of a file source: the number of its last list of files.
+_FILES_READ = re.compile(r'\{"logOffset":(-?\d+)\}')
+
 _VERSION_OF_STATE = re.compile(r"(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|zip)")
 
 
@@ -64,7 +67,7 @@ def check_query(location: QueryLocation) -> Traces:
         return traces
     _check_state(location.path)
     log = QueryLog(location.path)
-    log.positions(log.planned()[-1])
+    _check_read_files(location.path, log.positions(log.planned()[-1]))
     _check_metadata(posixpath.join(location.path, "metadata"))
     if traces.committed:
         _check_commit(posixpath.join(location.path, "commits", str(log.committed()[-1])))
@@ -77,6 +80,20 @@ def _check_state(query: str) -> None:
         for name in empty_files(folder):
             if _VERSION_OF_STATE.fullmatch(name):
                 raise damaged(posixpath.join(folder, name), "empty")
+
+
+def _check_read_files(query: str, positions: list[str | None]) -> None:
+    """The last list of files that a file source has read: without it Spark would take them for new ones."""
+    for index, position in enumerate(positions):
+        found = _FILES_READ.fullmatch(position or "")
+        if found is None or found.group(1) == "-1":
+            continue
+        folder = posixpath.join(query, "sources", str(index))
+        names = {found.group(1), f"{found.group(1)}.compact"} & set(child_names(folder))
+        if not names:
+            raise damaged(posixpath.join(folder, found.group(1)), "missing")
+        for name in names & set(empty_files(folder)):
+            raise damaged(posixpath.join(folder, name), "empty")
 
 
 def _check_metadata(path: str) -> None:

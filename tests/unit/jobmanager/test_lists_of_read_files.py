@@ -1,0 +1,44 @@
+"""What a file source has read is known from its log alone: without it Spark would read everything again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flinkish.errors import CorruptStateError
+from flinkish.jobmanager.directory.job_directory import QueryLocation
+from flinkish.jobmanager.recovery.query_traces import check_query
+
+
+def query(folder: Path, position: str) -> QueryLocation:
+    for name, text in {
+        "metadata": '{"id":"x"}',
+        "offsets/0": f'v1\n{{}}\n{{"offset":1}}\n{position}',
+        "commits/0": "v1\n{}",
+        "sources/1/3": "v1\n{}",
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return QueryLocation(str(folder), 0)
+
+
+@pytest.mark.parametrize("position", ['{"logOffset":3}', '{"logOffset":-1}', "-", '{"topic":{"0":4}}'])
+def test_a_list_that_is_there_will_do(tmp_path: Path, position: str) -> None:
+    check_query(query(tmp_path, position))
+
+
+def test_a_list_may_be_a_compacted_one(tmp_path: Path) -> None:
+    location = query(tmp_path, '{"logOffset":9}')
+    (tmp_path / "sources/1/9.compact").write_text("v1\n{}")
+    check_query(location)
+
+
+def test_a_list_that_is_missing_or_empty_is_named(tmp_path: Path) -> None:
+    location = query(tmp_path, '{"logOffset":3}')
+    (tmp_path / "sources/1/3").write_text("")
+    with pytest.raises(CorruptStateError, match=f"{tmp_path}/sources/1/3 is empty"):
+        check_query(location)
+    (tmp_path / "sources/1/3").unlink()
+    with pytest.raises(CorruptStateError, match=f"{tmp_path}/sources/1/3 is missing"):
+        check_query(location)
