@@ -144,7 +144,7 @@ class JobRecord(JobObserver):
     def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
         """An attempt has failed."""
         self.graph.attempt_failed(failure)
-        described = self._exception(failure, restart_delay_ms)
+        described = describe_exception(failure, self._clock.now_ms(), self._number(), restart_delay_ms)
         with self._lock:
             if self._attempts[-1].end_time_ms is None:
                 text = f"{described.error_class}: {described.message}"
@@ -167,25 +167,6 @@ class JobRecord(JobObserver):
         vertex = execution.vertex
         end = execution.describe()
         self._run.history.execution(vertex.id, vertex.head.uid, execution.name, execution.subtask, end)
-
-    def _exception(self, failure: FlinkishError, restart_delay_ms: int | None) -> ExceptionDescription:
-        return ExceptionDescription(
-            time_ms=self._clock.now_ms(),
-            attempt=self._number(),
-            error_class=type(failure).__name__,
-            who=who_must_act(failure),
-            retryable=failure.retryable,
-            message=failure.message,
-            what=failure.what,
-            where=failure.where,
-            expected=failure.expected,
-            hint=failure.hint,
-            task=failure.task or None,
-            epoch=failure.epoch,
-            place=failure.place or None,
-            traceback=failure.user_traceback if isinstance(failure, UserCodeError) else None,
-            restart_delay_ms=restart_delay_ms,
-        )
 
     # ------------------------------------------------------------------ what can be said
 
@@ -230,6 +211,29 @@ class JobRecord(JobObserver):
         if self._watermark_ms is not None:
             found["watermark_ms"] = self._watermark_ms
         return found
+
+
+def describe_exception(
+    failure: FlinkishError, time_ms: int, attempt: int, restart_delay_ms: int | None
+) -> ExceptionDescription:
+    """A failure, with who must act."""
+    return ExceptionDescription(
+        time_ms=time_ms,
+        attempt=attempt,
+        error_class=type(failure).__name__,
+        who=who_must_act(failure),
+        retryable=failure.retryable,
+        message=failure.message,
+        what=failure.what,
+        where=failure.where,
+        expected=failure.expected,
+        hint=failure.hint,
+        task=failure.task or None,
+        epoch=failure.epoch,
+        place=failure.place or None,
+        traceback=failure.user_traceback if isinstance(failure, UserCodeError) else None,
+        restart_delay_ms=restart_delay_ms,
+    )
 
 
 def describe_checkpoints(all_of_them: tuple[CheckpointDescription, ...]) -> CheckpointsDescription:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import shutil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.job_id import JobID
@@ -20,6 +20,10 @@ from flinkish.jobmanager.job_run import JobRun, MiniClusterRun, new_life
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.from_configuration import from_configuration
 from flinkish.jobmanager.settings import driver_settings, job_settings
+
+if TYPE_CHECKING:
+    from flinkish.jobmanager.spark_run import SparkRun
+    from flinkish.runtime.deployment import JobDescriptor
 
 _MINICLUSTER = "minicluster"
 
@@ -82,12 +86,7 @@ def _spark_run(
     session: Any,
 ) -> JobRun:
     from flinkish.jobmanager.attempt.preparation import Preparation
-    from flinkish.jobmanager.checkpoints.checkpoint_taker import attach_checkpoints
-    from flinkish.jobmanager.history import delta_history
-    from flinkish.jobmanager.progress import progress_for
-    from flinkish.jobmanager.requests import RequestDesk
-    from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
-    from flinkish.jobmanager.savepoints.uids import warn_of_missing_uids
+    from flinkish.jobmanager.history.failed_start import remember_failed_start
     from flinkish.jobmanager.spark_run import SparkRun, prepare_directory
     from flinkish.spark.session import get_session
 
@@ -100,25 +99,36 @@ def _spark_run(
     try:
         preparation = Preparation(spark, generator, name, settings, directory)
         plan = preparation.next_plan()
-    except BaseException:
+    except BaseException as error:
+        remember_failed_start(spark, directory, settings, life, error)
         directory.release()
         if temporary:
             shutil.rmtree(directory.path, ignore_errors=True)
         raise
     run = SparkRun(spark, plan, preparation.next_plan, settings, directory, temporary, restarts, life)
-    if not temporary and settings.history_enabled:
-        run.history = delta_history(spark, plan.job, directory, settings)
     run.fall_back = preparation.fall_back
-    place = None if temporary else directory.path
-    run.record = JobRecord(
-        run, plan.job, json_plan, place, this_driver(directory.token), lambda: run.attempt.job.attempt
-    )
-    run.observers.append(run.record)
-    run.observers.append(progress_for(settings.progress, plan.job))
-    attach_checkpoints(run)
-    run.observers.append(StateCatalog(directory))
-    warn_of_missing_uids(plan.job)
-    if not temporary:
-        run.observers.append(RequestDesk(RunClient(run), directory))
+    _attach(run, plan.job, json_plan, temporary)
     atexit.register(directory.release)
     return run
+
+
+def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], temporary: bool) -> None:
+    """Whoever follows the job, in the order in which they hear of it."""
+    from flinkish.jobmanager.checkpoints.checkpoint_taker import attach_checkpoints
+    from flinkish.jobmanager.history import delta_history
+    from flinkish.jobmanager.progress import progress_for
+    from flinkish.jobmanager.requests import RequestDesk
+    from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
+    from flinkish.jobmanager.savepoints.uids import warn_of_missing_uids
+
+    settings, directory = run.settings, run.directory
+    if not temporary and settings.history_enabled:
+        run.history = delta_history(run.spark, job, directory, settings)
+    place, driver = (None if temporary else directory.path), this_driver(directory.token)
+    run.record = JobRecord(run, job, json_plan, place, driver, lambda: run.attempt.job.attempt)
+    run.observers += [run.record, progress_for(settings.progress, job)]
+    attach_checkpoints(run)
+    run.observers.append(StateCatalog(directory))
+    warn_of_missing_uids(job)
+    if not temporary:
+        run.observers.append(RequestDesk(RunClient(run), directory))

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from flinkish.common.job_status import JobStatus
 from flinkish.connectors.data_generator import DataGeneratorSource
-from flinkish.errors import UserCodeError
+from flinkish.errors import IncompatibleJobError, UserCodeError
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.description import JobDescription
 from flinkish.jobmanager.job_manager import JobManager
@@ -117,13 +117,17 @@ def test_the_history_of_a_job_is_read_with_sql_when_it_has_ended(spark: SparkSes
         told = [(event.before or None, event.after) for event in client.describe().story]
         again = counting(collected, "kept", 100, tmp_path, **HISTORY)
         again.get_job_execution_result().result(TIMEOUT_S)
+        with pytest.raises(IncompatibleJobError):
+            counting(collected, "kept", 100, tmp_path, parallelism__default="3", **HISTORY)
     steps = ["INITIALIZING", "CREATED", "RUNNING", "FINISHED"]
     assert told == list(zip([None, *steps], steps))
     drivers = dict.fromkeys(rows(spark, tmp_path, "jobs", "job_id, job_name, driver"))
-    assert [(job, name) for job, name, _ in drivers] == [(client.get_job_id().to_hex_string(), "kept")] * 2
+    assert [(job, name) for job, name, _ in drivers] == [(client.get_job_id().to_hex_string(), "kept")] * 3
     history = rows(spark, tmp_path, "jobs", "attempt, number, status")
     assert history[:4] == [(0, number, status) for number, status in enumerate(steps)]
-    assert [status for _, _, status in history[4:]] == ["INITIALIZING", "CREATED", "RECONCILING", "FINISHED"]
+    assert [status for _, _, status in history[4:8]] == ["INITIALIZING", "CREATED", "RECONCILING", "FINISHED"]
+    assert history[8:] == [(2, 0, "INITIALIZING"), (2, 1, "FAILED")]
+    assert rows(spark, tmp_path, "exceptions", "class, attempt", "time_ms") == [("IncompatibleJobError", 2)]
     ends = rows(
         spark,
         tmp_path,

@@ -1,0 +1,60 @@
+"""A start that has failed before there was anything to run: it is part of the history of a job that ran before."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from flinkish.common.job_status import JobStatus
+from flinkish.errors import FencedError, FlinkishError
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.history.delta_tables import DeltaTables
+from flinkish.jobmanager.history.tables import Rows
+from flinkish.jobmanager.history.writer import HistoryWriter
+from flinkish.jobmanager.job_record import describe_exception
+from flinkish.jobmanager.job_run import describe
+from flinkish.jobmanager.lifecycle.state_machine import StateMachine
+from flinkish.jobmanager.settings import DriverSettings
+
+_LOG = logging.getLogger("flinkish.history")
+
+
+def remember_failed_start(
+    spark: Any,
+    directory: JobDirectory,
+    settings: DriverSettings,
+    life: StateMachine[JobStatus],
+    failure: BaseException,
+) -> None:
+    """Write the life of the job that ends before it began, and what it failed with.
+
+    Nothing is written to a directory that is another driver's, or that no job has run in.
+    """
+    if not isinstance(failure, FlinkishError) or isinstance(failure, FencedError) or not settings.history_enabled:
+        return
+    try:
+        _remember(spark, directory, settings, life, failure)
+    except Exception:
+        # what counts is the failure; the directory itself may be what is damaged
+        _LOG.warning("the failed start is not in the history of %s", directory.path, exc_info=True)
+
+
+def _remember(
+    spark: Any,
+    directory: JobDirectory,
+    settings: DriverSettings,
+    life: StateMachine[JobStatus],
+    failure: FlinkishError,
+) -> None:
+    job_id = directory.job_id()
+    if job_id is None:
+        return
+    name = str((directory.read("job.json") or {}).get("name"))
+    attempt = int((directory.read("attempts.json") or {"attempts": 0})["attempts"])
+    tables = DeltaTables(spark, directory.path, settings.history_retention_ms)
+    history = HistoryWriter(Rows(job_id, name, directory.token), tables, settings.history_interval_ms / 1000)
+    event = life.to(JobStatus.FAILED, describe(failure))
+    for told in life.story.events:
+        history.status(told, attempt)
+    history.exception(describe_exception(failure, event.time_ms, attempt, None))
+    history.close()
