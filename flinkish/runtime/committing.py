@@ -11,7 +11,7 @@ from typing import Any
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.core.sink import CommitContext, WriterSink
 from flinkish.runtime.buffer import Buffer
-from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor
+from flinkish.runtime.deployment import CHANGELOG_VERTEX, JobDescriptor, SinkDescriptor
 from flinkish.runtime.failure import describe_failure
 from flinkish.runtime.operators.sink_writer import decode_committables
 from flinkish.runtime.phases import Phase, passed
@@ -43,7 +43,7 @@ def sink_of(vertex: int) -> int:
 
 def is_sink_vertex(vertex: int) -> bool:
     """Whether rows with this vertex number belong to a sink."""
-    return vertex <= sink_vertex(0)
+    return CHANGELOG_VERTEX < vertex <= sink_vertex(0)
 
 
 def commits_on_driver(sink: SinkDescriptor) -> bool:

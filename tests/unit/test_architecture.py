@@ -45,6 +45,8 @@ SPARKS = {"pyspark", "pandas", "delta"}
 
 #: The same of parts of the JobManager: what they import of flinkish is pure too.
 PURE_PARTS = (
+    "jobmanager/checkpoints/coordinator.py",
+    "jobmanager/checkpoints/settings.py",
     "jobmanager/lifecycle/",
     "jobmanager/restart/",
     "jobmanager/execution_graph.py",

@@ -2,8 +2,8 @@
 
     <job dir>/changelog.json    {"since": 12, "location": "spark", "refused": null}
 
-Rule: in doubt there is no changelog. It begins with the first epoch that is known to have been written by tasks that
-keep one, it ends with any run that does not keep one and with any change of the query, whose epochs are other ones.
+Rule: in doubt there is no changelog. It begins behind the first epoch that is known to have been written by tasks
+that keep one; it ends with any run that does not keep one, and with any change of the query.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ class ChangelogLedger:
         if location != self._location:
             self._begin(location)
         if self._since is None:
-            self._since = epoch
+            # of this epoch the files may just have been dropped; and rows of a savepoint that it took in are no changes
+            self._since = epoch + 1
             self._write()
 
     def _begin(self, location: str) -> None:
+        self._location = location
         kept = self._directory.read(_FILE)
         if kept is not None and kept["location"] == posixpath.basename(location):
             self._since, self.refused = kept["since"], kept["refused"]

@@ -1,0 +1,159 @@
+"""When checkpoints are taken and what follows from those that fail, by a clock that moves when it is told to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from flinkish.common import Configuration
+from flinkish.errors import CheckpointError, IllegalTransitionError
+from flinkish.jobmanager.checkpoints.coordinator import MAX_DESCRIPTIONS, CheckpointCoordinator
+from flinkish.jobmanager.checkpoints.settings import CheckpointSettings, checkpoint_settings
+from flinkish.jobmanager.description import CheckpointDescription
+from flinkish.runtime.clock import ManualClock
+
+
+class Coordinated:
+    def __init__(self, **settings: Any) -> None:
+        self.clock = ManualClock(1_000_000)
+        self.ended: list[CheckpointDescription] = []
+        numbers: Iterator[int] = count(7)
+        self.coordinator = CheckpointCoordinator(
+            CheckpointSettings(**{"interval_ms": 1_000, **settings}),
+            "job 'a'",
+            lambda: next(numbers),
+            self.clock,
+            self.ended.append,
+        )
+
+    def take(self, epoch: int = 0, takes_ms: int = 10) -> None:
+        self.coordinator.trigger(epoch)
+        self.clock.advance(takes_ms)
+
+    def fail(self, reason: str = "no", counts: bool = True) -> CheckpointError | None:
+        self.take()
+        return self.coordinator.fail(reason, counts)
+
+
+def test_a_checkpoint_is_due_an_interval_after_the_last_trigger() -> None:
+    c = Coordinated()
+    assert c.coordinator.due_in_ms() == 1_000
+    c.clock.advance(1_500)
+    assert c.coordinator.due_in_ms() == 0
+    c.take(takes_ms=300)
+    assert c.coordinator.due_in_ms() is None
+    c.coordinator.complete()
+    assert c.coordinator.due_in_ms() == 700
+
+
+def test_the_pause_counts_from_the_end_of_the_last_one_whatever_became_of_it() -> None:
+    c = Coordinated(min_pause_ms=2_000, tolerable_failures=1)
+    c.take(takes_ms=900)
+    c.coordinator.fail("no")
+    assert c.coordinator.due_in_ms() == 2_000
+
+
+def test_a_clock_that_is_put_back_does_not_put_checkpoints_off() -> None:
+    c = Coordinated()
+    c.take()
+    c.coordinator.complete()
+    c.clock.advance(-3_600_000)
+    assert c.coordinator.due_in_ms() == 0
+    c.take(takes_ms=-50)
+    assert c.coordinator.complete().duration_ms == 0
+
+
+def test_without_an_interval_none_is_ever_due() -> None:
+    assert Coordinated(interval_ms=None).coordinator.due_in_ms() is None
+
+
+def test_a_checkpoint_expires_after_the_timeout() -> None:
+    c = Coordinated(timeout_ms=100)
+    assert not c.coordinator.expired()
+    c.take(takes_ms=99)
+    assert not c.coordinator.expired()
+    c.clock.advance(1)
+    assert c.coordinator.expired()
+
+
+def test_the_job_fails_with_one_failure_in_a_row_more_than_it_tolerates() -> None:
+    c = Coordinated(tolerable_failures=2)
+    assert c.fail() is None and c.fail() is None
+    c.take()
+    c.coordinator.complete()
+    assert c.fail() is None and c.fail() is None
+    error = c.fail("the disk is full")
+    assert error is not None and error.retryable
+    assert "3 checkpoints in a row failed, the last one with: the disk is full [job 'a']" in str(error)
+    # the job is restarted, and counting begins anew
+    assert c.fail() is None
+
+
+def test_what_is_given_up_because_the_job_ends_does_not_count() -> None:
+    c = Coordinated()
+    assert c.fail("the job has ended", counts=False) is None
+    assert c.ended[-1].status == "FAILED"
+
+
+def test_each_checkpoint_is_told_once_with_its_number_times_and_reason() -> None:
+    c = Coordinated(tolerable_failures=1)
+    c.coordinator.trigger(3, lambda number: f"/checkpoints/chk-{number}")
+    assert [d.status for d in c.coordinator.describe()] == ["PENDING"]
+    c.clock.advance(25)
+    c.coordinator.complete()
+    c.fail("no space")
+    first, second = c.ended
+    assert (first.id, first.epoch, first.status, first.trigger_time_ms, first.duration_ms, first.path) == (
+        7, 3, "COMPLETED", 1_000_000, 25, "/checkpoints/chk-7",
+    )  # fmt: skip
+    assert (second.id, second.status, second.failure_reason, second.path) == (8, "FAILED", "no space", None)
+    assert c.coordinator.describe() == (first, second)
+
+
+def test_the_last_hundred_are_remembered() -> None:
+    c = Coordinated()
+    for epoch in range(MAX_DESCRIPTIONS + 5):
+        c.take(epoch)
+        c.coordinator.complete()
+    assert [d.epoch for d in c.coordinator.describe()] == list(range(5, MAX_DESCRIPTIONS + 5))
+
+
+def test_a_checkpoint_ends_once() -> None:
+    c = Coordinated()
+    c.take()
+    machine = c.coordinator._pending.machine  # type: ignore[union-attr]
+    c.coordinator.complete()
+    from flinkish.jobmanager.lifecycle.checkpoint import CheckpointState
+
+    with pytest.raises(IllegalTransitionError):
+        machine.to(CheckpointState.FAILED)
+
+
+def test_every_setting_of_checkpoints_is_read() -> None:
+    configuration = Configuration()
+    values = {
+        "interval": "10 s",
+        "timeout": "1 min",
+        "min-pause": "2 s",
+        "max-concurrent-checkpoints": "3",
+        "tolerable-failed-checkpoints": "4",
+        "num-retained": "5",
+        "dir": "/checkpoints",
+        "incremental": "false",
+        "externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+    }
+    for key, value in values.items():
+        configuration.set_string(f"execution.checkpointing.{key}", value)
+    assert checkpoint_settings(configuration) == CheckpointSettings(
+        10_000, 60_000, 2_000, 3, 4, 5, "/checkpoints", False, True
+    )
+    assert not checkpoint_settings(configuration).changelog
+
+
+def test_checkpoints_are_incremental_unless_that_is_not_wanted() -> None:
+    configuration = Configuration().set_string("execution.checkpointing.interval", "1 s")
+    assert checkpoint_settings(configuration).changelog
+    assert not checkpoint_settings(Configuration()).changelog
