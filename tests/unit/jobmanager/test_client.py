@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flinkish.common import Configuration
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import OperationError
@@ -16,7 +18,7 @@ from flinkish.jobmanager.attempt.query_attempt import AttemptPlan
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.job_run import JobObserver
-from flinkish.jobmanager.settings import DriverSettings
+from flinkish.jobmanager.settings import driver_settings
 from flinkish.jobmanager.spark_run import SparkRun
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.plan import PlanOptions
@@ -49,7 +51,7 @@ class Run(SparkRun):
 
     def __init__(self, folder: Path, failure: OperationError | None = None) -> None:
         job = JobDescriptor("ab" * 16, "clicks", (), ())
-        settings = DriverSettings(str(folder), 1_000, 1_000, "hdfs", "none", False, None, None, False)
+        settings = replace(driver_settings(Configuration()), job_dir=str(folder))
         self.watched_directory = Directory(str(folder))
         plan = AttemptPlan(job, {}, PlanOptions())
         super().__init__(None, plan, lambda: plan, settings, self.watched_directory, False)
