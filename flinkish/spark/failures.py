@@ -171,7 +171,18 @@ def _located(error: FlinkishError, where: str) -> FlinkishError:
 
 
 def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    name = "Py4JNetworkError" if _jvm_is_gone(error) else type(error).__name__
+    return f"{name}: {error}"
+
+
+def _jvm_is_gone(error: BaseException) -> bool:
+    """Py4J lets errors of its socket to the driver's own JVM through as they are."""
+    trace = error.__traceback__ if isinstance(error, (ConnectionError, EOFError)) else None
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__", "").startswith("py4j."):
+            return True
+        trace = trace.tb_next
+    return False
 
 
 #: The stretch of a traceback's frames; the line behind it says what was raised.

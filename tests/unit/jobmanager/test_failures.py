@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException
@@ -100,6 +102,15 @@ def test_failures_of_spark_are_told_apart(text: str, kind: type[FlinkishError], 
 )
 def test_failures_of_the_driver_are_told_apart_by_their_type(error: Exception, kind: type[FlinkishError]) -> None:
     assert type(translate(error, WHERE)) is kind
+
+
+@pytest.mark.parametrize(("module", "kind"), [("py4j.clientserver", SparkLostError), ("kafka", ConnectionFailedError)])
+def test_a_connection_that_py4j_has_lost_is_that_to_the_jvm(module: str, kind: type[FlinkishError]) -> None:
+    library: dict[str, Any] = {"__name__": module}
+    exec("def connect(): raise ConnectionRefusedError(111, 'Connection refused')", library)
+    with pytest.raises(ConnectionRefusedError) as refused:
+        library["connect"]()
+    assert type(translate(refused.value, WHERE)) is kind
 
 
 def test_a_stack_of_the_jvm_does_not_fill_the_message() -> None:

@@ -1,0 +1,65 @@
+"""With what a driver exits when it is asked to end, cannot end in time, or loses its JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+
+from flinkish.exit_codes import ExitCode
+from flinkish.launch import driver
+from tests.integration.engine import endless_job
+from tests.support.processes import ProcessGroup, start_driver
+
+RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "9"}
+
+
+def start(folder: Path, log: str, **options: Any) -> ProcessGroup:
+    program = json.dumps({"folder": str(folder), **options})
+    return start_driver(Path(driver.__file__), endless_job.__file__, program, log_file=folder / log)
+
+
+def kill_jvm(job: ProcessGroup) -> None:
+    (jvm,) = [process for process in job.descendants() if process.name() == "java"]
+    jvm.kill()
+    psutil.wait_procs([jvm])
+
+
+def test_a_job_that_cannot_end_in_time_after_sigterm_says_so_and_goes_on_when_it_is_started_again(
+    tmp_path: Path,
+) -> None:
+    stuck_at = 2 * endless_job.PER_EPOCH
+    with start(tmp_path, "1.log", stuck_at=stuck_at, settings={"flinkish.shutdown.timeout": "1 s"}) as job:
+        job.wait_for_line(r"> sum 45$", 200)
+        os.kill(job.pid, signal.SIGTERM)
+        assert job.wait(60) == ExitCode.FAILED_FOR_NOW
+        output = job.output()
+    assert "SIGTERM: job 'endless' ends after the running epoch" in output
+    assert "has not ended within 1 s (flinkish.shutdown.timeout): what follows epoch 1 was not finished" in output
+    assert "the program goes on" not in output
+
+    # a task that fails is Spark's business; waiting for execute_async's result, a program is stopped in order as well
+    settings = {**RESTARTS, "execution.checkpointing.interval": "1 h"}
+    with start(tmp_path, "2.log", fails_once_at=stuck_at + 1, settings=settings) as job:
+        job.wait_for_line(rf"> sum {sum(range(3 * endless_job.PER_EPOCH))}$", 200)
+        os.kill(job.pid, signal.SIGTERM)
+        assert job.wait(120) == ExitCode.STOPPED
+        output = job.output()
+    assert "the program goes on" in output and "> sum 45\n" not in output
+    assert (tmp_path / "failed").exists() and "failed:" not in output
+    assert len(list((tmp_path / "job" / "checkpoints").glob("chk-*/manifest.json"))) == 1
+
+
+def test_a_driver_whose_jvm_has_died_ends_at_once_for_its_supervisor_to_start_another_one(tmp_path: Path) -> None:
+    with start(tmp_path, "1.log", settings=RESTARTS) as job:
+        job.wait_for_line(r"> sum 10$", 200)
+        kill_jvm(job)
+        assert job.wait(60) == ExitCode.FAILED_FOR_NOW
+        output = job.output()
+    assert "SparkLostError: Spark has gone" in output
+    assert "not started again, after 0 restarts: only a new driver can go on" in output
+    assert "driver.py" not in output
