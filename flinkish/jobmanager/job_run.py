@@ -208,7 +208,7 @@ class JobRun:
             self.life.to(JobStatus.SUSPENDED, cause)
         else:
             self.life.try_to(JobStatus.FAILING, cause)
-            self.life.to(JobStatus.FAILED, "it is not started again")
+            self.life.to(JobStatus.FAILED, "the failure is final")
         error.story = error.story or self.life.story.tail(self.TOLD_EVENTS)
         self._end(error)
 
