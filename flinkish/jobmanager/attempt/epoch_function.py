@@ -8,6 +8,7 @@ from typing import Any
 from flinkish.jobmanager.attempt.epoch_listeners import STOP_MARK, EpochListener, StopQuery, listener_of
 from flinkish.jobmanager.attempt.remote_reports import FarSide, far_side
 from flinkish.runtime.phases import Phase, passed
+from flinkish.spark.changelog import changelog_directory
 from flinkish.spark.failures import translate
 from flinkish.spark.sink_stage import EpochRunner
 from flinkish.spark.worker import Deployment, announce_batch, failures_marked
@@ -43,14 +44,28 @@ class EpochFunction:
     def _run_here(self, listener: EpochListener, frame: Any, epoch: int) -> None:
         listener.before_epoch(epoch)
         passed(Phase.PLANNED, epoch=epoch)
-        listener.after_epoch(EpochRunner(self.deployment).run(frame, epoch))
+        if not listener.proves_state(epoch):
+            listener.after_epoch(self._runner().run(frame, epoch))
+            return
+        frame = frame.persist()
+        try:
+            frame.count()
+            listener.state_is_proved()
+            listener.after_epoch(self._runner().run(frame, epoch))
+        finally:
+            frame.unpersist()
 
     def _run_apart(self, frame: Any, epoch: int) -> None:
         far = self._far_side()
         far.before_epoch()
         announce_batch(frame.sparkSession, self.deployment, epoch - self.deployment.first_epoch)
         passed(Phase.PLANNED, epoch=epoch)
-        far.after_epoch(EpochRunner(self.deployment).run(frame, epoch, far.keep))
+        far.after_epoch(self._runner().run(frame, epoch, far.keep))
+
+    def _runner(self) -> EpochRunner:
+        job = self.deployment.job()
+        wanted = job.settings.changelog and job.levels > 0
+        return EpochRunner(self.deployment, changelog_directory(self.job_dir) if wanted else None)
 
     def _far_side(self) -> FarSide:
         return far_side(self.job_dir, self.token, self.deployment.job().name, self.deployment.fence)

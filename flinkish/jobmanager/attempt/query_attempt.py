@@ -25,8 +25,13 @@ from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs
 from flinkish.jobmanager.attempt.source_checks import check_sources
 from flinkish.jobmanager.directory.free_space import with_free_space
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
-from flinkish.jobmanager.directory.not_begun import forget_not_begun, remember_not_begun
+from flinkish.jobmanager.directory.not_begun import (
+    epoch_not_begun,
+    forget_not_begun,
+    remember_not_begun,
+)
 from flinkish.jobmanager.directory.query_log import QueryLog
+from flinkish.jobmanager.recovery.decision import Traces
 from flinkish.jobmanager.recovery.query_traces import check_query
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.deployment import JobDescriptor
@@ -103,8 +108,8 @@ class QueryAttempt:
         #: the query waits for the times of its epochs; and the clock went back while it ran
         self._waits = self._set_back = False
         self._inbox = Inbox(directory, plan.job) if is_remote(spark) else None
-        #: the last epoch that was planned before this attempt; and whether one has begun in it
-        self._planned_before, self._begun = -1, False
+        #: what there was of the query before this attempt; and whether an epoch has begun in it
+        self._before, self._begun = Traces((), ()), False
 
     def move_to(self, location: QueryLocation) -> None:
         """Run the query there; not while it runs elsewhere."""
@@ -116,13 +121,28 @@ class QueryAttempt:
     def before_epoch(self, epoch: int) -> None:
         """The last moment at which an epoch can be kept from happening."""
         if self._stop.is_set() or self.ended or self._failure is not None:
-            if epoch > self._planned_before:
+            if epoch > self._before.last_planned:
                 remember_not_begun(self.directory, epoch)
             raise StopQuery
         self.directory.check_owner(self.job.name)
-        if not self._begun:
-            forget_not_begun(self.directory)
-            self._begun = True
+
+    def proves_state(self, epoch: int) -> bool:
+        """Whether the epoch must show that all state can be read before any sink hears of it: the first one that reads
+        it from storage. So an epoch that damage has kept from beginning is known as such."""
+        if self._begun:
+            return False
+        self._begun = True
+        # of one that an earlier attempt has begun nothing can be said any more
+        fresh = epoch > self._before.last_planned or epoch == epoch_not_begun(self.directory)
+        if fresh and self._before.committed and self.job.levels:
+            remember_not_begun(self.directory, epoch)
+            return True
+        forget_not_begun(self.directory)
+        return False
+
+    def state_is_proved(self) -> None:
+        """Now the epoch begins for sinks."""
+        forget_not_begun(self.directory)
 
     def after_epoch(self, report: EpochReport) -> None:
         """Only Spark's own commit is left."""
@@ -170,7 +190,7 @@ class QueryAttempt:
 
     def _runs(self) -> list[QueryRun]:
         """The runs still to be made."""
-        self._planned_before = check_query(self.location)
+        self._before = check_query(self.location)
         # of this query: one that takes its place begins before the end again
         announced = (self.directory.read("end-of-input.json") or {}).get("query") == self.location.first_epoch
         self._base = keep_tick_size(self.directory, self.job, self._base)

@@ -1,6 +1,7 @@
-"""An epoch that Spark has planned and that a stop has kept from happening: nothing of it is in any state or sink.
+"""An epoch that Spark has planned and of which no sink has heard: a stop has kept it from happening, or it is the first
+one that reads state from storage, and not all of that has been read yet.
 
-Rule: the file is there only while that is so. It is deleted before an epoch is allowed to begin.
+Rule: the file is there only while that is so. It is deleted before any sink hears of an epoch.
 """
 
 from __future__ import annotations

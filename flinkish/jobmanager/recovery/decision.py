@@ -3,7 +3,7 @@
 Epochs are numbered without gaps, and Spark writes ``offsets/<batch>`` before anything of a batch happens. So the last
 epoch that anything can have happened in is known from names alone, also when the files themselves are damaged: the
 highest of ``offsets``, ``commits`` and versions of state, without the one that a stop has kept from beginning
-(``not-begun.json``). With a checkpoint at the end of that very epoch nothing is repeated (*exact*). Otherwise the epochs
+(``not-begun.json``). With a checkpoint at the end of that very epoch nothing is repeated (*exact*). Otherwise epochs
 behind it have been delivered to sinks already and would be delivered again (*replay*).
 """
 
@@ -34,20 +34,24 @@ class Traces:
     committed: tuple[int, ...]
     #: the last epoch of which there is state
     last_state: int | None = None
-    #: an epoch that was planned, and of which it is written that it has not begun
+    #: an epoch that was planned, and of which it is written that no sink has heard of it
     not_begun: int | None = None
 
     @property
     def last(self) -> int | None:
         """The last epoch in which anything can have happened; None: no trace of any."""
         states = () if self.last_state is None else (self.last_state,)
-        begun = (epoch for epoch in self.planned if epoch != self.not_begun)
-        return max((*begun, *self.committed, *states), default=None)
+        begun = (epoch for epoch in (*self.planned, *states) if epoch != self.not_begun)
+        return max((*begun, *self.committed), default=None)
+
+    @property
+    def last_planned(self) -> int:
+        """The last epoch that was planned; -1: none."""
+        return max(self.planned, default=-1)
 
     def missing(self) -> int | None:
         """The epoch whose offsets must be there and are not: without them Spark would plan it anew, with other ones."""
-        last_planned = max(self.planned, default=-1)
-        return self.last if self.last is not None and self.last > last_planned else None
+        return self.last if self.last is not None and self.last > self.last_planned else None
 
 
 @dataclass(frozen=True)

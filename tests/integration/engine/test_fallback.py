@@ -1,0 +1,101 @@
+"""A damaged checkpoint of Spark's: back to the last completed one in Delta, or refused with all that must be known."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from flinkish.common import JobStatus, Time
+from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.datastream.window import TumblingEventTimeWindows
+from flinkish.errors import FinalOperationError
+from tests.integration.engine.collecting import Collected, by_field, collecting, environment
+from tests.support.processes import wait_until
+
+TIMEOUT_S = 120
+PER_EPOCH, KEYS = 20, 7
+CHECKPOINTS = {"execution__checkpointing__interval": "1 ms"}
+
+
+def start(folder: Path, collected: Collected, count: int | None = None, **more: Any) -> Any:
+    """Sums per key, and windows of ten records."""
+    env = environment(folder / "job", **more)
+    source = DataGeneratorSource(lambda i: (i % KEYS, i * 1000), count, records_per_epoch=PER_EPOCH, splits=2)
+    numbers = env.from_source(source, by_field(1), "numbers").uid("numbers")
+    ones = numbers.map(lambda e: (e[0], 1)).uid("ones")
+    ones.key_by(lambda e: e[0]).sum(1).uid("sums").sink_to(collected.sink("sums"))
+    windows = numbers.map(lambda e: (e[1] // 1000, 1)).uid("indices").key_by(lambda e: 0)
+    tens = windows.window(TumblingEventTimeWindows.of(Time.seconds(10))).reduce(lambda a, b: (a[0], a[1] + b[1]))
+    tens.uid("tens").sink_to(collected.sink("tens"))
+    return env.execute_async("numbers")
+
+
+def stopped(folder: Path, collected: Collected, epochs: int, **more: Any) -> int:
+    """Let the job run for so many epochs; the last one."""
+    client = start(folder, collected, **more)
+    wait_until(lambda: len(client.run.reports) >= epochs or client.run.result.done(), TIMEOUT_S, "epochs")
+    client.run.request_stop(JobStatus.SUSPENDED, "a signal")
+    client.get_job_execution_result().result(TIMEOUT_S)
+    return int(client.run.reports[-1].epoch)
+
+
+def lose_state(folder: Path) -> Path:
+    """Delete the last version of the state of one partition."""
+    partition = folder / "job" / "spark" / "state" / "0" / "0"
+    last = max(partition.glob("*.delta"), key=lambda path: int(path.stem))
+    last.unlink()
+    return last
+
+
+def results(count: int) -> tuple[Counter[Any], Counter[Any]]:
+    """What so many records give."""
+    sums = Counter((index % KEYS, index // KEYS + 1) for index in range(count))
+    return sums, Counter((begin, min(10, count - begin)) for begin in range(0, count, 10))
+
+
+def test_with_a_checkpoint_of_the_last_epoch_the_job_goes_on_by_itself_and_says_so(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with collecting() as collected:
+        last = stopped(tmp_path, collected, 3, **CHECKPOINTS)
+        lost = lose_state(tmp_path)
+        count = (last + 3) * PER_EPOCH
+        client = start(tmp_path, collected, count, **CHECKPOINTS)
+        client.get_job_execution_result().result(TIMEOUT_S)
+        assert (Counter(collected.rows["sums"]), Counter(collected.rows["tens"])) == results(count)
+    told = capsys.readouterr().err
+    assert str(lost) in told
+    assert re.search(rf"goes on from the checkpoint \S+/chk-\d+ of epoch {last}; nothing is repeated", told)
+    assert client.run.reports[0].epoch > last
+    failures = client.describe().exceptions
+    assert [failure for failure in failures if str(lost) in str(failure)]
+    # and it stays so: the job has ended in the query that took the place of the damaged one
+    with collecting() as collected:
+        start(tmp_path, collected, count).get_job_execution_result().result(TIMEOUT_S)
+        assert collected.rows["sums"] == []
+
+
+def test_epochs_behind_the_last_checkpoint_are_repeated_only_if_that_is_configured(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with collecting() as collected:
+        safe = stopped(tmp_path, collected, 2, **CHECKPOINTS)
+        last = stopped(tmp_path, collected, 2)
+        lost = lose_state(tmp_path)
+        count = (last + 2) * PER_EPOCH
+        for more in ({}, {"flinkish__recovery__fallback": "never"}):
+            with pytest.raises(FinalOperationError) as caught:
+                start(tmp_path, collected, count, **more).get_job_execution_result().result(TIMEOUT_S)
+            assert str(lost) in str(caught.value)
+            assert re.search(rf"replay to go back to \S+/chk-\d+ \(epoch {safe}\)", str(caught.value))
+        client = start(tmp_path, collected, count, flinkish__recovery__fallback="replay")
+        client.get_job_execution_result().result(TIMEOUT_S)
+        sums, _ = results(count)
+        repeated = results((last + 1) * PER_EPOCH)[0] - results((safe + 1) * PER_EPOCH)[0]
+        assert Counter(collected.rows["sums"]) == sums + repeated
+        assert min(report.epoch for report in client.run.reports) > last
