@@ -13,6 +13,7 @@ from flinkish.jobmanager.checkpoints.barriers import Barrier
 from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
+from flinkish.jobmanager.checkpoints.damaged_table import may_be_damage, set_aside_if_damaged
 from flinkish.jobmanager.checkpoints.incremental import IncrementalWriter
 from flinkish.jobmanager.checkpoints.maintenance import Maintenance, oldest_version
 from flinkish.jobmanager.description import CheckpointDescription
@@ -47,6 +48,8 @@ class CheckpointWriter:
         self.table = CheckpointTable(session, directory.table)
         self._check = check
         self._ledger = ledger
+        #: the table's log was looked at; the last write gave no reason to mistrust the table
+        self._looked_at, self._trusted = False, True
         self._maintenance = Maintenance(self.table, directory)
         self._incremental = None if ledger is None else IncrementalWriter(session, self.table, ledger)
 
@@ -68,20 +71,40 @@ class CheckpointWriter:
 
     def _write_state(self, attempt: QueryAttempt, epoch: int) -> tuple[Written, bool]:
         """The commit, and whether it holds only what has changed."""
-        base = self._last()
+        base = self._last_to_trust(attempt)
         self._maintenance.keep_readable(oldest_version(self.directory, self.directory.completed()))
         if base is not None and self._incremental is not None and base.epoch is not None and base.epoch < epoch:
-            staged = self._incremental.stage(base, epoch, self._maintenance.full_bytes)
-            if staged is not None:
-                passed(Phase.CHECKPOINT_READ, epoch=epoch)
-                self._maintenance.before_merge()
-                self._check()
-                written = self._incremental.apply(base, staged)
-                self._maintenance.merged(written)
+            try:
+                written = self._write_changes(self._incremental, base, epoch)
+            except Exception as error:
+                self._trusted = not may_be_damage(error)
+                raise
+            if written is not None:
                 return written, True
         written = self._write_all(attempt, epoch)
         self._maintenance.overwritten(written)
+        self._trusted = True
         return written, False
+
+    def _write_changes(self, incremental: IncrementalWriter, base: Manifest, epoch: int) -> Written | None:
+        """What has changed since a checkpoint; None: that is not known, or as much as all of it."""
+        staged = incremental.stage(base, epoch, self._maintenance.full_bytes)
+        if staged is None:
+            return None
+        passed(Phase.CHECKPOINT_READ, epoch=epoch)
+        self._maintenance.before_merge()
+        self._check()
+        written = incremental.apply(base, staged)
+        self._maintenance.merged(written)
+        return written
+
+    def _last_to_trust(self, attempt: QueryAttempt) -> Manifest | None:
+        """The last checkpoint, if the next one may be built upon it."""
+        if not self._looked_at:
+            newest = max(self.directory.completed(), default=0)
+            set_aside_if_damaged(self.table.path, newest, attempt.job.name)
+            self._looked_at = True
+        return self._last() if self._trusted else None
 
     def _last(self) -> Manifest | None:
         """The manifest of the last checkpoint that is whole."""

@@ -14,7 +14,12 @@ POOL = "flinkish-checkpoints"
 
 def own_session(spark: Any) -> Any:
     """A session with settings of its own on the same cluster; the same one where that cannot be had."""
-    return spark if is_remote(spark) else spark.newSession()
+    if is_remote(spark):
+        return spark
+    session = spark.newSession()
+    # what is rewritten (MERGE, OPTIMIZE) is checked before: damage must not get a checksum that fits
+    session.conf.set("parquet.page.verify-checksum.enabled", "true")
+    return session
 
 
 @contextmanager

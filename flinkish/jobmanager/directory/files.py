@@ -108,6 +108,14 @@ def delete_file(path: str) -> None:
         filesystem.delete_file(root)
 
 
+def move_directory(path: str, target: str) -> None:
+    """Give a directory another name next to it; what is there already goes away."""
+    filesystem, root = _place(path)
+    delete_directory(target)
+    with storage_errors("move", path):
+        filesystem.move(root, _place(target)[1])
+
+
 def delete_directory(path: str) -> None:
     """Delete a directory and all that is in it, if it is there."""
     filesystem, root = _place(path)

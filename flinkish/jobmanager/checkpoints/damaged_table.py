@@ -1,0 +1,35 @@
+"""What becomes of a table of checkpoints that is found to be damaged while the job is well.
+
+Rule: nothing is built upon a damaged table. It is set aside, and the next checkpoint is a full one into a new table.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from flinkish.errors import FlinkishError, SavepointError
+from flinkish.jobmanager.directory.files import move_directory
+from flinkish.jobmanager.savepoints.table_log import check_log
+
+_LOG = logging.getLogger("flinkish.jobmanager")
+
+
+def set_aside_if_damaged(table: str, newest_checkpoint: int, job_name: str) -> None:
+    """Look at the log of the table."""
+    try:
+        check_log(table, None)
+    except SavepointError as error:
+        aside = f"{table}-damaged-{newest_checkpoint}"
+        move_directory(table, aside)
+        _LOG.warning(
+            "job '%s': %s: the checkpoints of before are lost; what is left of their table is kept at %s, and the next "
+            "checkpoint is a full one",
+            job_name,
+            error.what,
+            aside,
+        )
+
+
+def may_be_damage(error: Exception) -> bool:
+    """Whether a failed write is a reason not to build upon what is there: anything that was not done on purpose."""
+    return not isinstance(error, FlinkishError)
