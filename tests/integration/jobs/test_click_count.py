@@ -100,3 +100,19 @@ def test_sigterm_ends_an_unbounded_job_after_the_running_epoch_and_it_goes_on_wh
         assert job.wait(60) == ExitCode.STOPPED
         output = job.output()
     assert f"records in {40_000 - read:,}" in output
+
+
+def test_runs_with_available_now_take_what_there_is_and_end_with_0(
+    tmp_path: Path, kafka: KafkaBroker, postgres: PostgresServer
+) -> None:
+    clicks = clicks_of(range(6_000), 100)
+    topic, uri = None, postgres.create_database()
+    settings = {"execution.trigger": "available-now", "flinkish.epoch.max-records-per-source": "1500"}
+    for run, (begin, end) in enumerate([(0, 4_000), (4_000, 6_000)]):
+        topic = fill(kafka, clicks[begin:end], topic)
+        servers = ("--bootstrap-servers", kafka.bootstrap_servers, "--topic", topic, "--jdbc-url", uri)
+        arguments = (*servers, "--job-dir", str(tmp_path / "job"))
+        with submit("click_count", *arguments, log_file=tmp_path / f"{run}.log", settings=settings) as job:
+            output = job.succeed(200)
+        assert f"records in {end - begin:,}" in output
+        assert dict(postgres.query(uri, COUNTS)) == expected_counts(clicks[:end])
