@@ -63,6 +63,17 @@ def test_the_job_goes_on_after_a_stop_and_after_a_kill_with_nothing_lost_and_not
     with start(tmp_path, job) as driver:
         assert "connect: finished after" in driver.succeed(timeout_s=120)
     assert counts_in(database) == expected(COUNT)
+    assert_history(tmp_path / "job-0")
+
+
+def assert_history(job_dir: Path) -> None:
+    """The tasks have told where they ran, and the driver has written it down."""
+    files = [str(path) for path in (job_dir / "history" / "executions").glob("*.parquet")]
+    ends = pq.ParquetDataset(files).read().to_pylist()
+    assert {"CANCELED", "FINISHED"} == {end["state"] for end in ends}
+    placed = [end for end in ends if end["channels"]]
+    assert {(end["executor"], end["attempt"]) for end in placed} == {("driver", 0), ("driver", 2)}
+    assert all(end["stage"] is not None and end["task_id"] is not None for end in placed)
 
 
 def test_user_code_that_fails_is_seen_with_its_traceback_first_and_the_mended_job_goes_on(tmp_path: Path) -> None:

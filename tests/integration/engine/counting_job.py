@@ -3,7 +3,8 @@
     python counting_job.py '{"folder": ..., "master": "local[2]", ...}'
 
 ``folder`` holds everything: job directory, database, Delta table. ``savepoint``: take one after some epochs into that
-directory and end. ``restore``: begin with a savepoint, in another job directory. ``executors``: a local cluster.
+directory and end, with ``drain``. ``restore``: begin with a savepoint, in another job directory. ``executors``: a local
+cluster.
 """
 
 from __future__ import annotations
@@ -23,20 +24,21 @@ from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
+from flinkish.jobmanager.description import JobDescription
 from tests.integration.engine.collecting import by_field, environment
 
 RECORDS, PER_EPOCH, KEYS = 160, 20, 7
 COUNT = Types.ROW_NAMED(["k", "n"], [Types.LONG(), Types.LONG()])
 
 
-def expected() -> list[tuple[int, int]]:
+def expected(records: int = RECORDS) -> list[tuple[int, int]]:
     """What must be in each table, in order."""
-    return sorted((index % KEYS, index // KEYS + 1) for index in range(RECORDS))
+    return sorted((index % KEYS, index // KEYS + 1) for index in range(records))
 
 
-def windows_expected() -> list[tuple[int, int]]:
+def windows_expected(records: int = RECORDS) -> list[tuple[int, int]]:
     """(first record of the window, how many)."""
-    return [(start, min(30, RECORDS - start)) for start in range(0, RECORDS, 30)]
+    return [(start, min(30, records - start)) for start in range(0, records, 30)]
 
 
 def make_tables(folder: Path) -> None:
@@ -93,6 +95,19 @@ def program(env: StreamExecutionEnvironment, url: JdbcConnectionOptions, table: 
     )
 
 
+def executors(job: JobDescription) -> dict[str, dict[str, list[Any]]]:
+    """Executor -> the channels ("vertex/channel") that it holds, and the workers that run them."""
+    found: dict[str, dict[str, list[Any]]] = {}
+    for vertex in job.vertices:
+        for execution in (subtask.current for subtask in vertex.subtasks):
+            for channel, executor in execution.channels.items():
+                of_it = found.setdefault(executor, {"channels": [], "workers": []})
+                of_it["channels"].append(f"{vertex.id}/{channel}")
+                if executor == execution.executor:
+                    of_it["workers"].append(execution.pid)
+    return found
+
+
 def main(options: dict[str, Any]) -> None:
     """One run of the program."""
     from tests.support.local_cluster import start_cluster_session
@@ -112,10 +127,12 @@ def main(options: dict[str, Any]) -> None:
     if "savepoint" in options:
         while not client.run.reports:
             time.sleep(0.05)
-        print("savepoint", client.stop_with_savepoint(False, options["savepoint"]).result(), flush=True)
+        print("savepoint", client.stop_with_savepoint("drain" in options, options["savepoint"]).result(), flush=True)
         return
     while not client.get_job_execution_result().done():
         time.sleep(0.1)
+        if "executors" in options and client.run.reports:
+            print("executors", json.dumps(executors(client.describe())), flush=True)
         print(f"epochs {len(client.run.reports)}", flush=True)
     client.get_job_execution_result().result()
     print("finished", flush=True)

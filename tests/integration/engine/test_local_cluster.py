@@ -4,22 +4,39 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
+
+from psutil import Process  # type: ignore[import-untyped]
 
 from tests.integration.engine import counting_job
 from tests.integration.engine.counting_job import expected, in_database, make_tables, windows_expected
 from tests.support.local_cluster import executor_pids, kill_executor
 from tests.support.processes import start_driver
 
-TIMEOUT_S = 240
+TIMEOUT_S = 600
 
 
 def test_an_executor_that_is_killed_changes_nothing(tmp_path: Path) -> None:
     make_tables(tmp_path)
     options = {"folder": str(tmp_path), "executors": 2, "slow_s": 1}
     with start_driver(Path(counting_job.__file__), json.dumps(options), log_file=tmp_path / "driver.log") as driver:
-        driver.wait_for_line(r"^epochs [23]$", TIMEOUT_S)
+        line = driver.wait_for_line(r'^executors .*"[01]".*"[01]".*$', TIMEOUT_S)
+        check_executors(json.loads(line.group().split(maxsplit=1)[1]), executor_pids(driver))
+        driver.wait_for_line(r"^epochs ([2-9]|\d\d)$", TIMEOUT_S)
         kill_executor(driver, executor_pids(driver)[0])
         assert "finished" not in driver.output()
         driver.succeed(TIMEOUT_S)
     assert in_database(tmp_path) == expected()
     assert in_database(tmp_path, "windows") == windows_expected()
+
+
+def check_executors(told: dict[str, dict[str, list[Any]]], jvms: list[int]) -> None:
+    """What the job says of its channels is so: the executors are Spark's, and the workers theirs."""
+    ids = {process.cmdline()[process.cmdline().index("--executor-id") + 1]: process for process in map(Process, jvms)}
+    assert set(told) == set(ids) == {"0", "1"}
+    first, second = (set(told[executor]["channels"]) for executor in ("0", "1"))
+    assert first
+    assert second
+    assert not first & second
+    for executor, jvm in ids.items():
+        assert set(told[executor]["workers"]) <= {process.pid for process in jvm.children(recursive=True)}
