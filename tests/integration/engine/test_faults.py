@@ -15,6 +15,14 @@ from pyspark.sql import SparkSession
 from flinkish.errors import FlinkishError, SavepointError
 from flinkish.runtime.phases import Phase
 from tests.integration.engine import counting_job
+from tests.integration.engine.checkpointed_job import (
+    of_status,
+    rows_of,
+    start_changing,
+    stop_with_both,
+    wait_for_checkpoints,
+)
+from tests.integration.engine.collecting import collecting
 from tests.integration.engine.counting_job import build, expected, in_database, make_tables, windows_expected
 from tests.support import faults
 from tests.support.processes import ProcessGroup, start_driver
@@ -58,15 +66,26 @@ OF_SAVEPOINTS = [
     Case(phase, "raise") for phase in (Phase.SAVEPOINT_READ, Phase.SAVEPOINT_WRITTEN, Phase.SAVEPOINT_COMPLETED)
 ]
 OF_RESTORES = [Case(phase, "raise") for phase in (Phase.RESTORE_PREPARED, Phase.RESTORE_APPLIED)]
+OF_CHECKPOINTS = [
+    Case(phase, "raise") for phase in (Phase.CHECKPOINT_READ, Phase.CHECKPOINT_WRITTEN, Phase.CHECKPOINT_COMPLETED)
+]
+OF_DRAINS = [Case(phase, "raise") for phase in (Phase.DRAIN_BEGUN, Phase.DRAIN_PREPARED, Phase.DRAIN_DONE)]
+OF_FALLBACKS = [Case(phase, "raise") for phase in (Phase.FALLBACK_PREPARED, Phase.FALLBACK_DONE)]
 #: One driver after the other, on the same job.
 KILLED_DRIVERS = [Case(phase, "kill", True) for phase in (Phase.PLANNED, Phase.METADATA_COMMITTED, Phase.CLEANED_UP)]
 KILLED_SAVEPOINTS = [Case(case.phase, "kill", True) for case in OF_SAVEPOINTS]
 KILLED_RESTORES = [Case(case.phase, "kill", True) for case in OF_RESTORES]
+KILLED_CHECKPOINTS = [Case(case.phase, "kill", True) for case in OF_CHECKPOINTS]
+KILLED_DRAINS = [Case(case.phase, "kill", True) for case in OF_DRAINS]
+KILLED_FALLBACKS = [Case(case.phase, "kill", True) for case in OF_FALLBACKS]
 
 
 def test_every_phase_has_a_case_that_raises_and_one_that_kills() -> None:
     cases = [*IN_WORKERS, *IN_DRIVER, *OF_SAVEPOINTS, *OF_RESTORES]
     cases += [*KILLED_DRIVERS, *KILLED_SAVEPOINTS, *KILLED_RESTORES]
+    # test_faults_of_recoveries.py
+    cases += [*OF_DRAINS, *OF_FALLBACKS, *KILLED_DRAINS, *KILLED_FALLBACKS]
+    cases += [*OF_CHECKPOINTS, *KILLED_CHECKPOINTS]
     tried = {(case.phase, case.how) for case in cases}
     assert tried == {(phase, how) for phase in Phase for how in ("raise", "kill")}
 
@@ -188,6 +207,35 @@ def test_drivers_that_are_killed_while_they_write_and_restore_savepoints_leave_a
         assert_killed(drive(folder, job="second", **options), fault_plan)
     faults.no_fault(fault_plan)
     build(folder, "second", execution__state_recovery__path=half_done).execute("counting")
+    assert_right(folder)
+
+
+def test_a_checkpoint_that_fails_fails_the_job_which_is_restarted_and_mends_it(
+    spark: SparkSession, tmp_path: Path, fault_plan: Path
+) -> None:
+    strategy = {"restart_strategy__type": "fixed-delay", "restart_strategy__fixed_delay__delay": "10 ms"}
+    with collecting() as collected:
+        client = start_changing(collected, tmp_path, restart_strategy__fixed_delay__attempts=9, **strategy)
+        for case in OF_CHECKPOINTS:
+            wait_for_checkpoints(client, 1)
+            faults.plan_fault(fault_plan, case.phase, "raise")
+            failed = wait_for_checkpoints(client, 1, "FAILED")[0]
+            assert f"injected at {case.phase.value}" in failed.failure_reason
+        wait_for_checkpoints(client, 1)
+        checkpoint, savepoint = stop_with_both(client)
+    assert rows_of(spark, checkpoint) == rows_of(spark, savepoint)
+    assert len(of_status(client, "FAILED")) == len(OF_CHECKPOINTS)
+
+
+def test_drivers_that_are_killed_while_they_take_checkpoints_leave_a_job_that_goes_on(
+    spark: SparkSession, folder: Path, fault_plan: Path
+) -> None:
+    for case in KILLED_CHECKPOINTS:
+        faults.plan_fault(fault_plan, case.phase, "kill")
+        settings = {"execution__checkpointing__interval": "50 ms"}
+        assert_killed(drive(folder, settings=settings, slow_s=1), fault_plan)
+    faults.no_fault(fault_plan)
+    build(folder, execution__checkpointing__interval="50 ms").execute("counting")
     assert_right(folder)
 
 
