@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.errors import InternalError
+from flinkish.errors import CorruptStateError, InternalError
 from flinkish.runtime.buffer import Buffer
 from flinkish.runtime.channel_header import ChannelHeader
 from flinkish.runtime.deployment import ChannelKind, JobDescriptor, VertexDescriptor
@@ -78,7 +78,10 @@ class TaskManager:
             passed(Phase.LEVEL_PROCESSED, vertex=vertex, channel=channel, level=descriptor.level, epoch=stamp.epoch)
             return self.commit()
         except Exception as error:
-            self.close_dirty(vertex, channel)
+            if isinstance(error, CorruptStateError):
+                self.handle_corruption(vertex, channel)
+            else:
+                self.close_dirty(vertex, channel)
             failure = describe_failure(error, task_name, stamp.epoch)
             raise failure from failure.__cause__
 
@@ -163,6 +166,11 @@ class TaskManager:
         self._current = None
         passed(Phase.STATE_WRITTEN, vertex=task.vertex.id, channel=share.channel.number, epoch=share.stamp.epoch)
         return result, task.take_rows()
+
+    def handle_corruption(self, vertex: int, channel: int) -> None:
+        """State that cannot be decoded: nothing that this worker holds of the subtask is trusted any more. The error
+        makes the driver go back to the last checkpoint (``jobmanager/recovery``)."""
+        self.close_dirty(vertex, channel)
 
     def close_dirty(self, vertex: int, channel: int) -> None:
         """Throw the subtask away with all it holds in memory; the stored state is the truth."""

@@ -68,6 +68,9 @@ class DrainAttempt(QueryAttempt):
     def _is_committed(self) -> bool:
         return bool(QueryLog(self.location.path).committed())
 
+    def wake(self) -> None:
+        """Nothing: a drain that has begun is ended."""
+
     def committed_epoch(self) -> int | None:
         """The drain's epoch, once it is committed."""
         return self._marker.drain_epoch if self._is_committed() else None

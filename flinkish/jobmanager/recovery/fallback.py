@@ -14,7 +14,7 @@ import posixpath
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.errors import CorruptStateError, FinalOperationError, FlinkishError
+from flinkish.errors import CorruptStateError, FinalOperationError, SavepointError
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.directory.files import delete_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -51,10 +51,10 @@ class QueryFallback:
         for candidate in self._candidates(problems):
             decision = decide(self.settings.fallback, traces, candidate)
             if decision.checkpoint is None:
-                raise self._refused(error, decision, candidate)
+                raise self._refused(error, decision, candidate, problems)
             try:
                 self._move_to(program, decision.checkpoint, decision.first_epoch)
-            except FlinkishError as unusable:
+            except (SavepointError, CorruptStateError) as unusable:
                 problems.append(f"{candidate.path}: {unusable.what}")
                 continue
             return self._told(error, decision, problems)
@@ -96,7 +96,7 @@ class QueryFallback:
         for number in reversed(self.checkpoints.completed()):
             try:
                 epoch = self.checkpoints.read(number).epoch
-            except FlinkishError as error:
+            except SavepointError as error:
                 problems.append(f"{self.checkpoints.checkpoint(number)}: {error.what}")
                 continue
             if epoch is not None:
@@ -149,7 +149,7 @@ class QueryFallback:
         candidate: Candidate | None,
         problems: list[str] | None = None,
     ) -> FinalOperationError:
-        hint = "restore the file from a copy, or start the job in a new directory from a savepoint (-s)"
+        hint = error.hint
         if candidate is not None:
             hint = (
                 "restore the file from a copy; or set flinkish.recovery.fallback: replay to go back to "

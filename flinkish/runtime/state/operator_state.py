@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+from flinkish.errors import CorruptStateError
 from flinkish.runtime.pickling import dumps
 
 #: Format of the encoded body of a subtask channel.
@@ -75,10 +76,14 @@ def decode_operator_states(body: bytes | None) -> dict[str, dict[str, Any]]:
     """The inverse of :func:`encode_operator_states`."""
     if not body:
         return {}
-    version, values = pickle.loads(body)
+    try:
+        version, values = pickle.loads(body)
+    except Exception as error:
+        raise CorruptStateError(
+            f"the operator state of a subtask cannot be decoded ({error})",
+            hint="restore the job from its last savepoint or checkpoint",
+        ) from error
     if version != FORMAT_VERSION:
-        from flinkish.errors import CorruptStateError
-
         raise CorruptStateError(
             f"operator state has format version {version}",
             expected=f"version {FORMAT_VERSION}",

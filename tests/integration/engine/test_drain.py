@@ -76,7 +76,7 @@ def test_a_drained_job_has_the_results_of_the_same_input_with_an_end(spark: Spar
     with collecting() as collected:
         env = environment(tmp_path / "job")
         build(env, DataGeneratorSource(event, records_per_epoch=30, splits=2), collected)
-        client = env.execute_async("endless")
+        client: Any = env.execute_async("endless")
         wait_until(lambda: len(collected.rows["windows"]) >= 20, TIMEOUT_S, "windows")
         savepoint = client.stop_with_savepoint(True, None).result(TIMEOUT_S)
         assert client.get_job_status().result() is JobStatus.FINISHED
@@ -117,7 +117,7 @@ def test_sources_that_wait_or_have_ended_or_never_spoke_are_drained_as_well(
         numbers = watched.union(ended, silent).map(lambda line: (0, int(line)))
         windows = numbers.key_by(lambda e: e[0]).window(TumblingEventTimeWindows.of(Time.seconds(5)))
         windows.reduce(lambda a, b: (0, a[1] + b[1])).uid("windows").sink_to(collected.sink())
-        client = env.execute_async("waiting")
+        client: Any = env.execute_async("waiting")
         wait_until(lambda: sum(r.records_in for r in client.run.reports) >= 4, TIMEOUT_S, "records")
         assert collected.rows["out"] == []
         client.stop_with_savepoint(True, None).result(TIMEOUT_S)
@@ -129,7 +129,7 @@ def test_a_job_that_has_ended_cannot_be_stopped(spark: SparkSession, tmp_path: P
     with collecting() as collected:
         env = environment(tmp_path / "job")
         build(env, DataGeneratorSource(event, 10), collected)
-        client = env.execute_async("short")
+        client: Any = env.execute_async("short")
         client.get_job_execution_result().result(TIMEOUT_S)
         with pytest.raises(Exception, match=r"the job has ended \(FINISHED\): it cannot be stopped"):
             client.stop_with_savepoint(drain, str(tmp_path / "savepoints")).result(TIMEOUT_S)
