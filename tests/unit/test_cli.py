@@ -90,3 +90,18 @@ def test_a_configuration_that_is_not_yaml_is_refused_when_it_has_to_be_changed(p
     result = run(program.parent, "run", "-p", "1", str(program))
     assert result.returncode == 2
     assert "flinkish.yaml is not YAML" in result.stderr
+
+
+def test_what_a_restore_takes_over_is_said_with_the_options_of_flink(program: Path) -> None:
+    for option in ("-s", "--fromSavepoint", "--from-savepoint"):
+        result = run(program.parent, "run", option, "/sp/1", "-n", "-claim", "claim", "--dry-run", str(program))
+        assert configuration(result.stdout) == {
+            "parallelism.default": 2,
+            "state.backend.type": "hashmap",
+            "execution.state-recovery.path": "/sp/1",
+            "execution.state-recovery.ignore-unclaimed-state": "true",
+            "execution.state-recovery.claim-mode": "CLAIM",
+            "execution.state-recovery.dry-run": "true",
+        }
+    wrong = run(program.parent, "run", "--claimMode", "mine", str(program))
+    assert wrong.returncode == 2 and "NO_CLAIM" in wrong.stderr

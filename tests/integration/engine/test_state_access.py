@@ -46,11 +46,29 @@ class Counter(KeyedProcessFunction):
         yield key, self._n.value(), amount
 
 
-def build(env: StreamExecutionEnvironment, collected: Collected, function: Any = None, uid: str = "counter") -> None:
+def build(
+    env: StreamExecutionEnvironment,
+    collected: Collected,
+    function: Any = None,
+    uid: str = "counter",
+    parts: tuple[str, ...] = ("counter", "sums"),
+) -> None:
     source = DataGeneratorSource(event, RECORDS, records_per_epoch=18)
     events = env.from_source(source, by_field(2), "events").uid("events")
-    counted = events.key_by(lambda e: e[0], Types.STRING()).process(function or Counter())
-    (counted.uid(uid) if uid else counted).sink_to(collected.sink())
+    keyed = events.key_by(lambda e: e[0], Types.STRING())
+
+    def add_counter() -> None:
+        counted = keyed.process(function or Counter())
+        (counted.uid(uid) if uid else counted).sink_to(collected.sink())
+
+    def add_sums() -> None:
+        keyed.sum(1).uid("sums").sink_to(collected.sink("sums"))
+
+    def add_latest() -> None:
+        keyed.max(1).uid("latest").sink_to(collected.sink("latest"))
+
+    for part in parts:
+        {"counter": add_counter, "sums": add_sums, "latest": add_latest}[part]()
 
 
 def restoring(folder: Path, path: str, **more: Any) -> StreamExecutionEnvironment:
@@ -326,6 +344,48 @@ def test_a_job_is_restored_from_an_older_version_of_a_table_of_checkpoints(
         write_manifest(str(checkpoints / f"chk-{number}"), told)
     assert {row["value"] for row in read_state(str(tmp_path / "job"), "counter", "n").collect()} == {0}
     assert counts_after(spark, tmp_path, str(checkpoints / "chk-3")) == plain()
+
+
+def test_a_moved_and_vacuumed_savepoint_is_restored_by_a_changed_program_on_other_subtasks_and_another_backend(
+    spark: SparkSession, savepoint: str, tmp_path: Path
+) -> None:
+    moved = str(tmp_path / "moved")
+    shutil.move(savepoint, moved)
+    spark.sql(f"UPDATE delta.`{moved}/state` SET value = value WHERE uid = 'counter'")
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    try:
+        spark.sql(f"VACUUM delta.`{moved}/state` RETAIN 0 HOURS")
+    finally:
+        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+    other: dict[str, Any] = {
+        "parallelism__default": 3,
+        "pipeline__max_parallelism": 16,
+        "state__backend__type": "rocksdb",
+        "flinkish__epoch__max_records_per_source": 1_000,
+    }
+    with collecting() as collected:
+        env = restoring(tmp_path, moved, **other)
+        build(env, collected, parts=("latest", "sums", "counter"))
+        env.execute("changed")
+        assert {key: n for key, n, _ in sorted(collected.rows["out"])} == plain()
+        totals = {f"u{key}": sum(range(key, RECORDS, KEYS)) for key in range(KEYS)}
+        assert {key: total for key, total, _ in sorted(collected.rows["sums"])} == totals
+        taken = RECORDS - len(collected.rows["sums"])
+        assert len(collected.rows["latest"]) == RECORDS - taken < RECORDS
+    with collecting() as collected:
+        env = environment(tmp_path / "third", execution__state_recovery__path=moved, **other)
+        build(env, collected, parts=("sums",))
+        with pytest.raises(SavepointError, match="state of operators that the program does not have: counter"):
+            env.execute("less")
+        env = environment(
+            tmp_path / "third",
+            execution__state_recovery__path=moved,
+            execution__state_recovery__ignore_unclaimed_state=True,
+            **other,
+        )
+        build(env, collected, parts=("sums",))
+        env.execute("less")
+        assert {key: total for key, total, _ in sorted(collected.rows["sums"])} == totals
 
 
 def test_a_directory_that_has_begun_is_not_started_from_another_savepoint(
