@@ -1,0 +1,101 @@
+"""Tasks tell each state that they declare once, with its types; the job's directory keeps what they told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import Configuration
+from flinkish.common.typeinfo import Types
+from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
+from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.savepoints.program_states import states_of_program
+from flinkish.jobmanager.savepoints.state_catalog import StateCatalog, read_states
+from flinkish.jobmanager.savepoints.uids import stateful_without_uid, warn_of_missing_uids
+from flinkish.runtime.deployment import JobDescriptor, JobSettings
+from flinkish.runtime.state.declared_state import DeclaredState
+
+
+class Counter(KeyedProcessFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._context = runtime_context
+        self._n = runtime_context.get_state(ValueStateDescriptor("n", Types.LONG()))
+        runtime_context.get_map_state(MapStateDescriptor("m", Types.STRING(), Types.PICKLED_BYTE_ARRAY()))
+
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        self._context.get_list_state(ListStateDescriptor("late", Types.INT()))
+        self._n.update(value)
+        yield value
+
+
+class Refusing(Counter):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        raise ConnectionError("away")
+
+
+EXPECTED = [
+    DeclaredState("counter", "late", "list", "INT", None, "BIGINT"),
+    DeclaredState("counter", "m", "map", None, "STRING", "BIGINT"),
+    DeclaredState("counter", "n", "value", "BIGINT", None, "BIGINT"),
+]
+
+
+def environment(function: Any = None, uid: str | None = "counter") -> StreamExecutionEnvironment:
+    configuration = Configuration()
+    for key, value in {
+        "execution.target": "minicluster",
+        "parallelism.default": "2",
+        "flinkish.progress": "never",
+    }.items():
+        configuration.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    numbers = env.from_collection([1, 2, 3, 4], Types.LONG())
+    counted = numbers.key_by(lambda n: n, Types.LONG()).process(function or Counter())
+    (counted if uid is None else counted.uid(uid)).print()
+    return env
+
+
+def job_of(env: StreamExecutionEnvironment) -> JobDescriptor:
+    return JobGraphGenerator(env._checked_graph(), JobSettings()).generate("ab" * 16, "job")
+
+
+def test_tasks_tell_their_states_once_and_the_directory_keeps_them(tmp_path: Path) -> None:
+    client: Any = environment().execute_async("job")
+    client.get_job_execution_result().result()
+    told = [state for report in client.run.reports for task in report.tasks for state in task.declared]
+    assert sorted(set(told), key=lambda state: state.name) == EXPECTED
+    tasks = {(task.vertex, task.subtask) for report in client.run.reports for task in report.tasks if task.declared}
+    assert len(told) <= len(tasks) * len(EXPECTED)
+    directory = JobDirectory(str(tmp_path))
+    catalog = StateCatalog(directory)
+    for report in client.run.reports:
+        catalog.epoch_done(report)
+    assert list(read_states(directory)) == EXPECTED
+    retyped = DeclaredState("counter", "n", "value", "STRING", None, "BIGINT")
+    StateCatalog(directory).add((retyped,))
+    assert list(read_states(directory)) == [*EXPECTED[:2], retyped]
+
+
+def test_what_a_program_asks_for_is_known_once_its_operators_are_opened() -> None:
+    found = states_of_program(job_of(environment()))
+    assert {name: (state.kind, state.value_type) for name, state in found.states["counter"].items()} == {
+        "n": ("value", Types.LONG()),
+        "m": ("map", Types.PICKLED_BYTE_ARRAY()),
+    }
+    refused = states_of_program(job_of(environment(Refusing())))
+    assert refused.unknown == {"counter": "open() raised ConnectionError: away"}
+
+
+def test_stateful_operators_without_a_uid_are_told_at_submit(caplog: pytest.LogCaptureFixture) -> None:
+    job = job_of(environment(uid=None))
+    names = stateful_without_uid(job)
+    assert [name.split("'")[1] for name in names] == ["Source: Collection Source", "KEYED PROCESS"]
+    with caplog.at_level(logging.WARNING):
+        warn_of_missing_uids(job)
+    assert "uid(...)" in caplog.text and "KEYED PROCESS" in caplog.text
