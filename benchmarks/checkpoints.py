@@ -1,0 +1,187 @@
+"""What checkpoints and savepoints cost in a job with much keyed state, of which 1 % changes between two checkpoints.
+
+    python -m benchmarks.checkpoints [--keys 1000000] [--checkpoints 5] [--json FILE]
+
+A first source brings every key once; a second one changes the same 1 % of the keys again and again, a tenth of them in
+each epoch. Printed: how long a full checkpoint takes and incremental ones take; how long epochs take while a checkpoint
+is being taken and while none is; how long a savepoint takes, and a start from it up to the first committed epoch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks import spark_settings
+from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector
+from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.jobmanager.job_run import JobObserver
+from flinkish.runtime.epoch_report import EpochReport
+
+TIMEOUT_S = 3_600.0
+#: Changed between two checkpoints, and epochs in which that happens.
+CHANGED_SHARE, EPOCHS_PER_CYCLE = 0.01, 10
+
+
+@dataclass
+class Epochs(JobObserver):
+    """When epochs were committed by the sinks."""
+
+    times_s: dict[int, float] = field(default_factory=dict)
+    records: int = 0
+    committed: int = -1
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def epoch_done(self, report: EpochReport) -> None:
+        with self.changed:
+            self.times_s[report.epoch] = time.monotonic()
+            self.records += report.records_in
+            self.changed.notify_all()
+
+    def epoch_committed(self, epoch: int) -> None:
+        with self.changed:
+            self.committed = epoch
+            self.changed.notify_all()
+
+    def wait_for(self, condition: Any) -> None:
+        """Until a condition holds after an epoch."""
+        with self.changed:
+            if not self.changed.wait_for(condition, TIMEOUT_S):
+                raise TimeoutError("the job does not get further")
+
+    def pass_by(self, epochs: int) -> None:
+        """So many epochs more."""
+        goal = self.committed + epochs
+        self.wait_for(lambda: self.committed >= goal)
+
+    def durations_between(self, start_s: float, end_s: float) -> list[float]:
+        """Of the epochs that lie in this time as a whole."""
+        times = sorted(self.times_s.values())
+        return [after - before for before, after in zip(times, times[1:]) if before >= start_s and after <= end_s]
+
+
+def start(folder: Path, keys: int, savepoint: str | None = None) -> tuple[Any, Epochs]:
+    """The job, started; its checkpoints are taken on demand."""
+    settings = {
+        "parallelism.default": "2",
+        "flinkish.progress": "never",
+        "flinkish.history.enabled": "false",
+        "flinkish.job.dir": str(folder),
+        "flinkish.epoch.interval": "200 ms",
+        "execution.checkpointing.interval": "100 d",
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+    }
+    if savepoint is not None:
+        settings["execution.state-recovery.path"] = savepoint
+    configuration = Configuration()
+    for key, value in settings.items():
+        configuration.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    hot = max(1, int(keys * CHANGED_SHARE))
+    all_keys = DataGeneratorSource(lambda i: (f"user-{i}", 1), keys, records_per_epoch=max(1, keys // 8))
+    changes = DataGeneratorSource(
+        lambda i: (f"user-{i % hot * 97 % keys}", 1), records_per_epoch=max(1, hot // EPOCHS_PER_CYCLE)
+    )
+    nothing = WatermarkStrategy.no_watermarks()
+    both = (
+        env.from_source(all_keys, nothing, "all")
+        .uid("all")
+        .union(env.from_source(changes, nothing, "changes").uid("changes"))
+    )
+    counts = both.key_by(lambda e: e[0]).sum(1).uid("counts")
+    register_collector("benchmark", NAMED, lambda rows: None)
+    counts.filter(lambda e: False).sink_to(CollectSink("benchmark"))
+    client = env.execute_async("checkpoints")
+    epochs = Epochs()
+    client.run.observers.append(epochs)
+    return client, epochs
+
+
+def timed(action: Any) -> tuple[float, Any]:
+    """(seconds, result)."""
+    started = time.monotonic()
+    result = action()
+    return time.monotonic() - started, result
+
+
+def measure(folder: Path, keys: int, checkpoints: int) -> dict[str, Any]:
+    """All figures."""
+    client, epochs = start(folder / "job", keys)
+    epochs.wait_for(lambda: epochs.records >= keys)
+    epochs.pass_by(EPOCHS_PER_CYCLE)
+    busy: list[float] = []
+    quiet: list[float] = []
+
+    def checkpoint() -> Any:
+        began = time.monotonic()
+        epochs.pass_by(EPOCHS_PER_CYCLE)
+        quiet.extend(epochs.durations_between(began, time.monotonic()))
+        began = time.monotonic()
+        client.run.checkpoints.take_last(TIMEOUT_S)
+        busy.extend(epochs.durations_between(began, time.monotonic()))
+        return client.run.checkpoints.describe()[-1]
+
+    full = checkpoint()
+    while_full, busy = busy, []
+    incremental = [checkpoint() for _ in range(checkpoints)]
+    savepoint_s, savepoint = timed(lambda: client.trigger_savepoint(str(folder / "savepoints")).result())
+    client.cancel().result()
+    restore_s = restored(folder, keys, savepoint)
+    wrong = [c for c in (full, *incremental) if c.status != "COMPLETED"]
+    return {
+        "keys": keys,
+        "full checkpoint, s": full.duration_ms / 1000,
+        "incremental checkpoints, s": [c.duration_ms / 1000 for c in incremental],
+        "really incremental": all(c.incremental for c in incremental) and not wrong,
+        "rows of an incremental one": [c.rows_written for c in incremental],
+        "epoch without a checkpoint, median s": median(quiet),
+        "epoch during incremental checkpoints, median s": median(busy),
+        "epoch during the full checkpoint, median s": median(while_full),
+        "longest epoch without and during incremental checkpoints, s": [max(quiet, default=0), max(busy, default=0)],
+        "savepoint, s": savepoint_s,
+        "start from the savepoint to the first committed epoch, s": restore_s,
+    }
+
+
+def restored(folder: Path, keys: int, savepoint: str) -> float:
+    """Seconds from the start of a job from a savepoint to its first committed epoch."""
+    began = time.monotonic()
+    client, epochs = start(folder / "restored", keys, savepoint)
+    epochs.wait_for(lambda: epochs.committed >= 0)
+    elapsed_s = time.monotonic() - began
+    client.cancel().result()
+    return elapsed_s
+
+
+def median(values: list[float]) -> float | None:
+    """None of nothing: no epoch lay in that time as a whole."""
+    return round(statistics.median(values), 3) if values else None
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.checkpoints", description=__doc__)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--checkpoints", type=int, default=5, help="incremental ones")
+    parser.add_argument("--json", type=Path, help="write the figures to this file as well")
+    options = parser.parse_args()
+    spark_settings.session("checkpoints")
+    with tempfile.TemporaryDirectory() as folder:
+        figures = measure(Path(folder), options.keys, options.checkpoints)
+    for name, value in figures.items():
+        print(f"{name}: {value}")
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
