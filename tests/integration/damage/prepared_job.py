@@ -39,6 +39,8 @@ class PreparedJob:
         self.folder = folder
         self.epochs = epochs
         self._savepoint = savepoint
+        #: the newest checkpoint when the copy was made: a job that ends deletes its checkpoints
+        self.checkpoint_before = folder
 
     @property
     def directory(self) -> Path:
@@ -62,30 +64,35 @@ class PreparedJob:
         return (self.epochs + 2) * PER_EPOCH
 
     def prepare(self, spark: SparkSession, enough: Callable[[], bool] = lambda: True, **more: Any) -> None:
-        """Run it, and stop it as a signal would after EPOCHS epochs and when there is ``enough``."""
+        """Run it for the first time, until there is ``enough``, and stop it."""
         self.folder.mkdir()
         connection = sqlite3.connect(self.folder / "out.db")
         with connection:
             connection.execute("CREATE TABLE counts (k INTEGER, n INTEGER)")
         connection.close()
-        client = self.build(None, self.directory, **more).execute_async("counting")
-        reports, result = client.run.reports, client.run.result
-        try:
-            wait_until(lambda: (len(reports) >= EPOCHS and enough()) or result.done(), TIMEOUT_S, "epochs")
-        finally:
-            client.run.request_stop(JobStatus.SUSPENDED, "a signal")
-            client.run.wait(TIMEOUT_S)
-        client.run.result.result(0)
-        self.epochs = client.run.reports[-1].epoch + 1
-        self._savepoint = Path(take_savepoint(client.run, str(self.folder))).name
+        run = self.run_and_stop(EPOCHS, enough, **more)
+        self._savepoint = Path(take_savepoint(run, str(self.folder))).name
         jvm: Any = spark._jvm
-        jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
-            spark._jsparkSession, str(self.checkpoints / "state")
-        ).checkpoint()
+        table = str(self.checkpoints / "state")
+        jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, table).checkpoint()
+
+    def run_and_stop(self, epochs: int, enough: Callable[[], bool] = lambda: True, **more: Any) -> Any:
+        """Run it for some epochs, stop it as a signal would; a last checkpoint is taken then."""
+        run = self.build(None, self.directory, **more).execute_async("counting").run
+        try:
+            wait_until(lambda: (len(run.reports) >= epochs and enough()) or run.result.done(), TIMEOUT_S, "epochs")
+        finally:
+            run.request_stop(JobStatus.SUSPENDED, "a signal")
+            run.wait(TIMEOUT_S)
+        run.result.result(0)
+        self.epochs = run.reports[-1].epoch + 1
+        return run
 
     def copy(self, folder: Path) -> PreparedJob:
         shutil.copytree(self.folder, folder)
-        return PreparedJob(folder, self.epochs, self._savepoint)
+        made = PreparedJob(folder, self.epochs, self._savepoint)
+        made.checkpoint_before = made.checkpoint
+        return made
 
     def build(self, count: int | None, directory: Path, **more: Any) -> StreamExecutionEnvironment:
         """(key, how many so far), per record."""

@@ -13,7 +13,11 @@ from flinkish.errors import FlinkishError, InternalError
 from tests.integration.damage.harm import HARMS
 from tests.integration.damage.prepared_job import PreparedJob
 
-GOES_ON, REFUSED = "goes on", "refused"
+#: the file was not needed; another one is used in its place
+UNHARMED = "goes on"
+#: back to the last completed checkpoint, nothing repeated, and said so
+RECOVERED = "goes on from the checkpoint"
+REFUSED = "refused"
 
 
 def newest(folder: Path, pattern: str) -> Path:
@@ -52,11 +56,26 @@ def restore_savepoint(job: PreparedJob) -> None:
 
 
 KINDS: dict[str, Kind] = {
-    "spark offsets": Kind(lambda job: newest(job.directory / "spark/offsets", "*"), PreparedJob.go_on, every(GOES_ON)),
-    "spark commits": Kind(lambda job: newest(job.directory / "spark/commits", "*"), PreparedJob.go_on, every(GOES_ON)),
-    "spark metadata": Kind(lambda job: job.directory / "spark/metadata", PreparedJob.go_on, every(GOES_ON)),
+    "planned offsets": Kind(
+        lambda job: newest(job.directory / "spark/offsets", "*"),
+        PreparedJob.go_on,
+        # of an epoch that was planned when the job was stopped, and that has not begun: it is planned again
+        {**every(RECOVERED), "deleted": UNHARMED},
+    ),
+    "committed offsets": Kind(
+        lambda job: job.directory / "spark/offsets" / newest(job.directory / "spark/commits", "*").name,
+        PreparedJob.go_on,
+        every(RECOVERED),
+    ),
+    "spark commits": Kind(
+        lambda job: newest(job.directory / "spark/commits", "*"),
+        PreparedJob.go_on,
+        # the epoch is run again: its sinks and its state know it
+        {**every(RECOVERED), "deleted": UNHARMED},
+    ),
+    "spark metadata": Kind(lambda job: job.directory / "spark/metadata", PreparedJob.go_on, every(RECOVERED)),
     "spark state": Kind(
-        lambda job: newest(job.directory / "spark/state/0/0", "*.delta"), PreparedJob.go_on, every(GOES_ON)
+        lambda job: newest(job.directory / "spark/state/0/0", "*.delta"), PreparedJob.go_on, every(RECOVERED)
     ),
     "delta log": Kind(newest_of_log, restore_checkpoint, every(REFUSED)),
     "delta data": Kind(
@@ -65,7 +84,7 @@ KINDS: dict[str, Kind] = {
         every(REFUSED),
     ),
     "_last_checkpoint": Kind(
-        lambda job: job.checkpoints / "state/_delta_log/_last_checkpoint", restore_checkpoint, every(GOES_ON)
+        lambda job: job.checkpoints / "state/_delta_log/_last_checkpoint", restore_checkpoint, every(UNHARMED)
     ),
     "savepoint manifest": Kind(lambda job: job.savepoint / "manifest.json", restore_savepoint, every(REFUSED)),
 }
@@ -78,9 +97,12 @@ def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
     return made
 
 
-def how_it_ends(job: PreparedJob, file: Path, harm: str, run: Callable[[PreparedJob], None]) -> str:
-    """Whether the job goes on, or is refused with the name of the file. Red if it ends in any other way."""
+def how_it_ends(
+    job: PreparedJob, file: Path, harm: str, run: Callable[[PreparedJob], None], output: pytest.CaptureFixture[str]
+) -> str:
+    """Red unless the job goes on with the golden result, and says so if it went back, or is refused by name."""
     HARMS[harm](file)
+    output.readouterr()
     try:
         run(job)
     except FlinkishError as error:
@@ -89,35 +111,51 @@ def how_it_ends(job: PreparedJob, file: Path, harm: str, run: Callable[[Prepared
         assert file.name in message and str(job.folder) in message, message
         return REFUSED
     job.check_golden()
-    return GOES_ON
+    if not (job.directory / "query-location.json").exists():
+        return UNHARMED
+    said = output.readouterr().err
+    assert f"{file} is" in said and f"{RECOVERED} {job.checkpoint_before} of epoch {job.epochs - 1}" in said, said
+    assert "nothing is repeated" in said, said
+    return RECOVERED
 
 
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("name", KINDS)
 def test_damage_is_recovered_from_or_refused_by_name(
-    prepared: PreparedJob, tmp_path: Path, name: str, harm: str
+    prepared: PreparedJob, tmp_path: Path, name: str, harm: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kind, job = KINDS[name], prepared.copy(tmp_path / "copy")
-    assert how_it_ends(job, kind.file(job), harm, kind.run) == kind.ends[harm]
+    assert how_it_ends(job, kind.file(job), harm, kind.run, capsys) == kind.ends[harm]
+
+
+@pytest.mark.parametrize(("name", "harm"), [("delta log", "emptied"), ("delta data", "deleted")])
+def test_a_job_that_is_well_replaces_a_damaged_table_of_checkpoints(
+    prepared: PreparedJob, tmp_path: Path, name: str, harm: str
+) -> None:
+    job = prepared.copy(tmp_path / "copy")
+    HARMS[harm](KINDS[name].file(job))
+    job.run_and_stop(2)
+    job.restore(job.checkpoint)
+    job.check_golden()
 
 
 #: The job directory's own files, and how it ends when they are deleted; any other damage is refused.
 OWN_FILES = {
     "job.json": REFUSED,
     "query.json": REFUSED,
-    "attempts.json": GOES_ON,
-    "owner.json": GOES_ON,
-    "states.json": GOES_ON,
+    "attempts.json": UNHARMED,
+    "owner.json": UNHARMED,
+    "states.json": UNHARMED,
 }
 
 
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("name", OWN_FILES)
 def test_damage_of_the_job_directorys_own_files_is_harmless_or_refused_by_name(
-    prepared: PreparedJob, tmp_path: Path, name: str, harm: str
+    prepared: PreparedJob, tmp_path: Path, name: str, harm: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = prepared.copy(tmp_path / "copy")
-    ended = how_it_ends(job, job.directory / name, harm, PreparedJob.go_on)
+    ended = how_it_ends(job, job.directory / name, harm, PreparedJob.go_on, capsys)
     assert ended == (OWN_FILES[name] if harm == "deleted" else REFUSED)
 
 
@@ -135,7 +173,29 @@ def with_snapshots(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", HARMS)
-def test_damaged_snapshots_of_state_are_recovered_from(with_snapshots: PreparedJob, tmp_path: Path, harm: str) -> None:
+def test_damaged_snapshots_of_state_are_recovered_from(
+    with_snapshots: PreparedJob, tmp_path: Path, harm: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     job = with_snapshots.copy(tmp_path / "copy")
     newest_one = max(snapshots(job), key=lambda path: int(path.name.split(".")[0]))
-    assert how_it_ends(job, newest_one, harm, PreparedJob.go_on) == GOES_ON
+    ended = how_it_ends(job, newest_one, harm, PreparedJob.go_on, capsys)
+    # without it Spark reads the changes behind the snapshot before it
+    assert ended == (UNHARMED if harm == "deleted" else RECOVERED)
+
+
+@pytest.fixture(scope="module")
+def in_rocksdb(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> PreparedJob:
+    made = PreparedJob(tmp_path_factory.mktemp("damage") / "in rocksdb")
+    made.prepare(spark, state__backend__type="rocksdb")
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", HARMS)
+def test_damaged_state_of_rocksdb_is_recovered_from(
+    in_rocksdb: PreparedJob, tmp_path: Path, harm: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = in_rocksdb.copy(tmp_path / "copy")
+    file = newest(job.directory / "spark/state/0/0", "*.changelog")
+    ended = how_it_ends(job, file, harm, lambda job: job.go_on(state__backend__type="rocksdb"), capsys)
+    assert ended == RECOVERED
