@@ -100,7 +100,7 @@ def start(folder: Path, keys: int, savepoint: str | None = None) -> tuple[Any, E
     counts = both.key_by(lambda e: e[0]).sum(1).uid("counts")
     register_collector("benchmark", NAMED, lambda rows: None)
     counts.filter(lambda e: False).sink_to(CollectSink("benchmark"))
-    client = env.execute_async("checkpoints")
+    client: Any = env.execute_async("checkpoints")
     epochs = Epochs()
     client.run.observers.append(epochs)
     return client, epochs

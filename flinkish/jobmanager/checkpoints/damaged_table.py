@@ -8,14 +8,16 @@ from __future__ import annotations
 import logging
 
 from flinkish.errors import FlinkishError, SavepointError
-from flinkish.jobmanager.directory.files import move_directory
+from flinkish.jobmanager.directory.files import is_directory, move_directory
 from flinkish.jobmanager.savepoints.table_log import check_log
 
 _LOG = logging.getLogger("flinkish.jobmanager")
 
 
 def set_aside_if_damaged(table: str, newest_checkpoint: int, job_name: str) -> None:
-    """Look at the log of the table."""
+    """Look at the log of the table, if there is one yet."""
+    if not is_directory(table):
+        return
     try:
         check_log(table, None)
     except SavepointError as error:
