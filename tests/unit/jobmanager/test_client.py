@@ -131,3 +131,24 @@ def test_a_job_that_fails_while_it_is_stopped_has_no_savepoint(tmp_path: Path, m
         stopped(run).result(TIMEOUT_S)
     assert taken == []
     assert_ended_first(run, JobStatus.FAILED)
+
+
+def test_a_job_that_has_ended_cannot_be_stopped(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    run.directory.claim(run.name)
+    run.start()
+    RunClient(run).cancel().result(TIMEOUT_S)
+    with pytest.raises(OperationError, match=r"the job has ended \(CANCELED\): it cannot be stopped"):
+        RunClient(run).stop_with_savepoint(False, "savepoints").result(TIMEOUT_S)
+
+
+def test_a_cancellation_with_savepoint_ends_as_canceled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "take_savepoint", lambda run, parent: f"{parent}/savepoint-1")
+    run = Run(tmp_path)
+    run.directory.claim(run.name)
+    run.start()
+    future = RunClient(run).cancel_with_savepoint("savepoints")
+    run.watched_directory.watch(future)
+    assert future.result(TIMEOUT_S) == "savepoints/savepoint-1"
+    assert_ended_first(run, JobStatus.CANCELED)
