@@ -51,7 +51,9 @@ def fails(job: Job, kind: type[ProgramError], **parts: Any) -> str:
         job.run(**parts)
     assert type(caught.value) is kind, str(caught.value)
     assert len(job.rows) == 2 * PER_EPOCH, "the epochs before the bad record were committed, the one with it was not"
-    return str(caught.value)
+    message, story = str(caught.value).split("\n\nWhat had happened:\n")
+    assert "FAILING -> FAILED" in story.splitlines()[-1]
+    return message
 
 
 def test_user_code_that_raises_is_shown_with_its_own_traceback_first(job: Job) -> None:
