@@ -52,7 +52,7 @@ def submit(
     if configuration.get(execution.STATE_RECOVERY_DRY_RUN):
         from flinkish.jobmanager.savepoints.dry_run import end_with_report
 
-        end_with_report(graph, configuration, chaining, session, job_name)
+        end_with_report(graph, configuration, chaining, session, job_name, python_files or [])
     if configuration.get(execution.TARGET) == _MINICLUSTER:
         run = _minicluster_run(generator, configuration, job_name, plan)
     else:

@@ -27,5 +27,10 @@ def compatibility(env: StreamExecutionEnvironment, path: str, spark: Any = None)
         SavepointError: there is no such savepoint, or it is damaged.
     """
     return compatibility_report(
-        env._checked_graph(), env._configuration, snapshot_directory(path), env.is_chaining_enabled(), spark
+        env._checked_graph(),
+        env._configuration,
+        snapshot_directory(path),
+        env.is_chaining_enabled(),
+        spark,
+        python_files=env._python_files,
     )

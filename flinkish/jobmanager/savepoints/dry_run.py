@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from flinkish.common.configuration import Configuration
@@ -23,17 +24,25 @@ def compatibility_report(
     chaining: bool,
     session: Any = None,
     job_name: str = "dry run",
+    python_files: Sequence[str] = (),
 ) -> CompatibilityReport:
     """Compare a program with a savepoint."""
     generator = JobGraphGenerator(graph, job_settings(configuration), chaining)
     spark = session if session is not None else get_session(configuration, job_name)
+    for path in python_files:
+        spark.addArtifacts(path, pyfile=True)
     job = generator.generate(JobID().to_hex_string(), job_name)
     program = RestoredProgram(job, generator.sources(), generator.migrations())
     return compatibility_of(spark, program, driver_settings(configuration), savepoint)
 
 
 def end_with_report(
-    graph: StreamGraph, configuration: Configuration, chaining: bool, session: Any, job_name: str
+    graph: StreamGraph,
+    configuration: Configuration,
+    chaining: bool,
+    session: Any,
+    job_name: str,
+    python_files: Sequence[str],
 ) -> NoReturn:
     """``execution.state-recovery.dry-run``: print the report and end the program, with exit code 0 if the program could
     be started from the savepoint, else 1."""
@@ -44,7 +53,7 @@ def end_with_report(
             expected="execution.state-recovery.path, or -s / --fromSavepoint",
             hint="name the savepoint, or leave out execution.state-recovery.dry-run",
         )
-    report = compatibility_report(graph, configuration, savepoint, chaining, session, job_name)
+    report = compatibility_report(graph, configuration, savepoint, chaining, session, job_name, python_files)
     sys.stdout.write(report.text() + "\n")
     sys.stdout.flush()
     raise SystemExit(0 if report.compatible else 1)

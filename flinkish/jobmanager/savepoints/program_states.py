@@ -45,6 +45,7 @@ def states_of_program(job: JobDescriptor) -> ProgramStates:
     """Open the keyed operators of a job in this process."""
     states: dict[str, dict[str, ProgramState]] = {}
     unknown: dict[str, str] = {}
+    key_types = {vertex.head.uid: vertex.key_type for vertex in job.vertices if vertex.key_type is not None}
     for vertex in job.vertices:
         if vertex.keyed:
             try:
@@ -52,7 +53,7 @@ def states_of_program(job: JobDescriptor) -> ProgramStates:
             except Exception as error:
                 what = error.what if isinstance(error, FlinkishError) else str(error)
                 unknown[vertex.head.uid] = f"open() raised {type(error).__name__}: {what}"
-    return ProgramStates(states, unknown)
+    return ProgramStates(states, unknown, key_types)
 
 
 def _states_of(job: JobDescriptor, vertex: VertexDescriptor) -> dict[str, ProgramState]:

@@ -137,7 +137,8 @@ def take_over(
         edited = is_edited(manifest, savepoint)
         table = open_table(spark, manifest, savepoint)
         if edited or manifest.contents is None:
-            check_unique(table, where)
+            if manifest.state.version is None:  # a version of a table is as it was written
+                check_unique(table, where)
         else:
             check_contents(manifest, savepoint, count_states(table))
         as_written = manifest.epoch is not None and not edited

@@ -41,6 +41,8 @@ class ProgramStates:
 
     states: dict[str, dict[str, ProgramState]] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
+    #: uid -> declared type of its keys
+    key_types: dict[str, TypeInformation] = field(default_factory=dict)
 
     def of(self, uid: str, name: str) -> ProgramState | None:
         """One state."""
@@ -96,6 +98,8 @@ class RowReader:
             saved = saved._replace(namespace="null")
         _, row = from_savepoint_row(saved)
         check_shape(row)
+        if self._convert and row.kind != OPERATOR_STATE_KIND:
+            row = _with_key(row, self._program.key_types.get(saved.uid))
         migration = self._migrations.get((saved.uid, saved.state))
         if migration is not None:
             row = row._replace(value=_migrated(row, migration))
@@ -125,6 +129,11 @@ def check_shape(row: StateRow) -> None:
         raise SavepointError(
             f"{row.key!r} cannot be a key: {error}", expected='{"$tuple": [...]} for tuples'
         ) from error
+
+
+def _with_key(row: StateRow, declared: TypeInformation | None) -> StateRow:
+    """The row under the key that the program would have: state of any other key would lie there unseen."""
+    return row._replace(key=_converted(row.key, declared, True))
 
 
 def _migrated(row: StateRow, migration: Migration) -> Any:

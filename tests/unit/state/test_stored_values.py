@@ -93,3 +93,12 @@ def test_timers_and_states_that_only_the_engine_knows_are_checked_as_far_as_it_m
     assert checked.read(row(5, "NO_TIME", state="__timers__/x")) is None
     assert checked.read(row([1, 2], "aggregating", state="other")) is not None
     assert [found.bad_rows for found in checked.found.values()] == [1, 1, 0]
+
+
+def test_edited_rows_need_keys_of_the_declared_type() -> None:
+    states = ProgramStates({}, {}, {"a": Types.STRING()})
+    assert RowReader(states, {}, convert=True).read(row(5)) is not None
+    checked = RowReader(states, {}, convert=True)
+    assert checked.read(row(5, key=7)) is None
+    assert problem(checked).startswith("the row of key 7: ")
+    assert RowReader(states, {}, convert=False).read(row(5, key=7)) is not None
