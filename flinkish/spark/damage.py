@@ -18,7 +18,7 @@ _NAMED = tuple(
     for pattern in (
         rf"Checksum error: {_FILE} at ",
         rf"Failed to read log file {_FILE}\.(?: |$)",
-        rf"Error reading delta file {_FILE} of ",
+        rf"Error reading delta file {_FILE}(?: of |$)",
         rf"Error reading streaming state file of {_FILE} does not exist",
         rf"Error reading snapshot file {_FILE} of ",
         rf"CANNOT_LOAD_STATE_STORE.*?(?:file|File) {_FILE} does not exist",
@@ -36,6 +36,12 @@ _UNNAMED = re.compile(
     re.DOTALL,
 )
 
+#: What keeps a good file from being read.
+_PASSING = re.compile(
+    r"ConnectException|SocketTimeoutException|UnknownHostException|Connection (?:refused|reset)|No space left|"
+    r"OutOfMemoryError|InterruptedException|ClosedByInterrupt|Permission denied|AccessControlException"
+)
+
 _HINT = "restore the file from a copy, or the job from its last checkpoint or savepoint"
 
 
@@ -48,7 +54,7 @@ def damage_in(text: str) -> CorruptStateError | None:
     found = _NO_METADATA.search(text)
     if found is not None:
         return _error(_plain(found.group("file")) + "/metadata", "")
-    if _UNNAMED.search(text):
+    if _UNNAMED.search(text) and not _PASSING.search(text):
         return _error("", text)
     return None
 

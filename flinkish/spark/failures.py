@@ -6,7 +6,6 @@ import re
 
 from flinkish.errors import (
     ConnectionFailedError,
-    CorruptStateError,
     EnvironmentVersionError,
     FencedError,
     FinalOperationError,
@@ -67,13 +66,6 @@ _KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         IncompatibleJobError,
         "the query does not fit what it has kept in the job directory",
         "take a savepoint with the old program and start the new one from it (-s) elsewhere, or undo the change",
-    ),
-    (
-        r"CANNOT_LOAD_STATE_STORE|state store.*(corrupt|does not exist)|"
-        r"Error reading (delta|snapshot|streaming state) file|CANNOT_READ_.*FILE_DOES_NOT_EXIST|STATE_STORE_.*CHECKSUM",
-        CorruptStateError,
-        "stored state cannot be read",
-        "restore the job from its last savepoint",
     ),
     (
         r"No space left on device|Disk quota exceeded",

@@ -66,3 +66,8 @@ def test_damage_without_the_name_of_the_file_tells_the_cause() -> None:
 
 def test_what_is_no_damage_is_none() -> None:
     assert damage_in("Job aborted due to stage failure: Task 0 lost") is None
+
+
+def test_state_that_cannot_be_reached_is_not_damaged() -> None:
+    text = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred.\nCaused by: java.net.ConnectException: refused"
+    assert damage_in(text) is None

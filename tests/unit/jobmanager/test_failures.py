@@ -10,7 +10,6 @@ from pyspark.errors import AnalysisException
 
 from flinkish.errors import (
     ConnectionFailedError,
-    CorruptStateError,
     EnvironmentVersionError,
     FencedError,
     FinalOperationError,
@@ -64,7 +63,6 @@ def test_the_traceback_of_user_code_stays_first() -> None:
         ),
         ("KAFKA_DATA_LOSS: offsets 3 to 7 are lost", FinalOperationError, "Kafka no longer has records"),
         ("[CONCURRENT_STREAM_LOG_UPDATE] at batch 4", FencedError, "another query writes to this job directory"),
-        ("Error reading delta file /x/3.delta", CorruptStateError, "stored state cannot be read"),
         ("Python worker exited unexpectedly (crashed)", RetryableError, "a Python worker or an executor was lost"),
         ("ModuleNotFoundError: No module named 'flinkish'", EnvironmentVersionError, "has no flinkish"),
         ("Answer from Java side is empty", SparkLostError, "Spark has gone"),
