@@ -398,3 +398,35 @@ def test_a_directory_that_has_begun_is_not_started_from_another_savepoint(
         build(env, collected)
         with pytest.raises(SavepointError, match="has begun with the savepoint .*copy and has state of its own"):
             env.execute("third")
+
+
+def test_a_claimed_savepoint_goes_when_a_checkpoint_has_taken_its_place_which_can_be_restored_in_turn(
+    spark: SparkSession, savepoint: str, tmp_path: Path
+) -> None:
+    def start(collected: Collected, name: str, path: str, mode: str) -> Any:
+        env = environment(
+            tmp_path / name,
+            execution__state_recovery__path=path,
+            execution__state_recovery__claim_mode=mode,
+            execution__checkpointing__interval="100 ms",
+            execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
+        )
+        endless = env.from_source(DataGeneratorSource(event, records_per_epoch=18), by_field(2), "events").uid("events")
+        keyed = endless.key_by(lambda e: e[0], Types.STRING())
+        keyed.process(Counter()).uid("counter").sink_to(collected.sink())
+        keyed.sum(1).uid("sums").sink_to(collected.sink("sums"))
+        return env.execute_async(name)
+
+    with collecting() as collected:
+        client = start(collected, "claiming", savepoint, "CLAIM")
+        wait_until(lambda: not Path(savepoint).exists(), TIMEOUT_S, "the savepoint to be deleted")
+        client.cancel().result(TIMEOUT_S)
+    (retained,) = (path.parent for path in (tmp_path / "claiming" / "checkpoints").glob("chk-*/manifest.json"))
+    counts = {row["key"]: row["value"] for row in read_state(str(retained), "counter", "n").collect()}
+    with collecting() as collected:
+        client = start(collected, "going-on", str(retained), "NO_CLAIM")
+        wait_until(lambda: len(collected.rows["out"]) > KEYS, TIMEOUT_S, "results")
+        client.cancel().result(TIMEOUT_S)
+        first = {key: n for key, n, _ in reversed(sorted(collected.rows["out"]))}
+    assert first == {key: n + 1 for key, n in counts.items()}
+    assert retained.exists()
