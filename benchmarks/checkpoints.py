@@ -26,6 +26,7 @@ from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.spark.session import scheduler_settings
 
 TIMEOUT_S = 3_600.0
 #: Changed between two checkpoints, and epochs in which that happens.
@@ -174,6 +175,7 @@ def main() -> None:
     parser.add_argument("--checkpoints", type=int, default=5, help="incremental ones")
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     options = parser.parse_args()
+    spark_settings.SETTINGS.update(scheduler_settings())
     spark_settings.session("checkpoints")
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(Path(folder), options.keys, options.checkpoints)

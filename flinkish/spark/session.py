@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from flinkish.common.configuration import Configuration
@@ -123,7 +124,15 @@ def _session_settings() -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.enabled": "false",
         "spark.databricks.delta.snapshotPartitions": "2",
+        **scheduler_settings(),
     }
+
+
+def scheduler_settings() -> dict[str, str]:
+    """Epochs come before checkpoints. Without them Spark takes jobs in the order in which they came."""
+    pools = Path(__file__).parent / "scheduler.xml"
+    file = {"spark.scheduler.allocation.file": str(pools)} if pools.exists() else {}
+    return {"spark.scheduler.mode": "FAIR", **file}
 
 
 def is_remote(spark: Any) -> bool:

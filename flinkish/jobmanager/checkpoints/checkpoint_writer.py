@@ -16,6 +16,7 @@ from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Wr
 from flinkish.jobmanager.checkpoints.damaged_table import may_be_damage, set_aside_if_damaged
 from flinkish.jobmanager.checkpoints.incremental import IncrementalWriter
 from flinkish.jobmanager.checkpoints.maintenance import Maintenance, oldest_version
+from flinkish.jobmanager.checkpoints.spark_jobs import gentle_tasks
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion
 from flinkish.jobmanager.savepoints.state_catalog import read_states
@@ -133,7 +134,7 @@ class CheckpointWriter:
             rows = self.session.createDataFrame([], SAVEPOINT_SCHEMA)
         passed(Phase.CHECKPOINT_READ, epoch=epoch)
         self._check()
-        return self.table.overwrite(rows)
+        return self.table.overwrite(rows.coalesce(gentle_tasks(self.session)))
 
     def _manifest(self, attempt: QueryAttempt, description: CheckpointDescription, written: Written) -> Manifest:
         job = attempt.job

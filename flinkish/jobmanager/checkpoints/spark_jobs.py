@@ -22,6 +22,13 @@ def own_session(spark: Any) -> Any:
     return session
 
 
+def gentle_tasks(session: Any) -> int:
+    """How many tasks a checkpoint may run at once when they take long: half of the cores are left to epochs."""
+    if is_remote(session):
+        return 8
+    return max(1, int(session.sparkContext.defaultParallelism) // 2)
+
+
 @contextmanager
 def tagged_jobs(session: Any, tag: str) -> Iterator[None]:
     """All Spark jobs of this thread bear the tag, and give way to those of epochs."""
