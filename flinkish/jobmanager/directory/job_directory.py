@@ -34,8 +34,8 @@ from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 #: Says where the query's checkpoint is; query_move.py knows of one more entry, ``moved_from``.
 QUERY_FILE = "query-location.json"
 
-#: Version of the files in the directory.
-FORMAT_VERSION = 1
+#: Version of the files in the directory. 2: they carry a digest.
+FORMAT_VERSION = 2
 
 
 def local_path(path: str) -> str | None:

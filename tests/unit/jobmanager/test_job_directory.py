@@ -25,7 +25,7 @@ def owner(folder: Path) -> dict[str, Any]:
 
 
 def set_owner(folder: Path, **changes: Any) -> None:
-    (folder / "owner.new").write_text(json.dumps({**owner(folder), **changes, "digest": None}))
+    (folder / "owner.new").write_text(json.dumps({**owner(folder), **changes, "version": 1, "digest": None}))
     (folder / "owner.new").rename(folder / "owner.json")
 
 
@@ -137,7 +137,7 @@ def test_files_are_whole_and_have_a_version(tmp_path: Path) -> None:
     directory = JobDirectory(str(tmp_path))
     assert directory.read("a.json") is None
     directory.write("a.json", {"b": [1, 2]})
-    assert directory.read("a.json") == {"version": 1, "b": [1, 2]}
+    assert directory.read("a.json") == {"version": 2, "b": [1, 2]}
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
     directory.delete("a.json")
     directory.delete("a.json")
@@ -181,7 +181,7 @@ def test_a_file_that_holds_something_else_is_named(tmp_path: Path, text: str) ->
 def test_what_is_written_is_read_again_whatever_its_types(tmp_path: Path) -> None:
     directory = JobDirectory(str(tmp_path))
     directory.write("states.json", {"a": (1, 2), "b": {10: 0.5, 9: None}, "c": "\u00e4"})
-    assert directory.read("states.json") == {"version": 1, "a": [1, 2], "b": {"10": 0.5, "9": None}, "c": "\u00e4"}
+    assert directory.read("states.json") == {"version": 2, "a": [1, 2], "b": {"10": 0.5, "9": None}, "c": "\u00e4"}
 
 
 def test_files_that_must_have_been_there_are_missed_once_there_were_epochs(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def take(folder: Path, takeover: str = REFUSE, silence_s: float = 0.3) -> JobDir
 
 def on_another_machine(folder: Path) -> None:
     entry = JobDirectory(str(folder)).read("owner.json") or {}
-    (folder / "owner.new").write_text(json.dumps({**entry, "host": "elsewhere"}))
+    (folder / "owner.new").write_text(json.dumps({**entry, "host": "elsewhere", "version": 1}))
     (folder / "owner.new").rename(folder / "owner.json")
 
 
@@ -98,7 +98,7 @@ def test_the_query_of_a_driver_that_died_is_taken_away_if_it_runs_in_a_server(tm
     first.released.set()
     (tmp_path / "spark").mkdir()
     entry = first.read("owner.json") or {}
-    (tmp_path / "owner.json").write_text(json.dumps({**entry, "started": "1"}))
+    (tmp_path / "owner.json").write_text(json.dumps({**entry, "started": "1", "version": 1}))
     heir = take(tmp_path)
     assert heir.query_location().path == str(tmp_path / "spark-owner-1")
     heir.release()

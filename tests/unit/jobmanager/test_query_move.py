@@ -152,4 +152,4 @@ def test_a_driver_that_is_overtaken_writes_no_file_and_leaves_none(tmp_path: Pat
         directory.delete("a.json")
     directory.release()
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
-    assert directory.read("a.json") == {"version": 1, "of": "mine"}
+    assert directory.read("a.json") == {"version": 2, "of": "mine"}
