@@ -104,7 +104,7 @@ class QueryAttempt:
         self._query: Any = None
         self.move_to(directory.query_location())
         self._commits = threading.Lock()
-        self._clock_watch = ClockWatch()
+        self.clock_watch = ClockWatch()
         #: the query waits for the times of its epochs; and the clock went back while it ran
         self._waits = self._set_back = False
         self._inbox = Inbox(directory, plan.job) if is_remote(spark) else None
@@ -272,7 +272,7 @@ class QueryAttempt:
 
     def _look_at_clock(self) -> None:
         """A query that waits for a time must be started again when the clock was set back."""
-        back_ms = self._clock_watch.set_back_ms()
+        back_ms = self.clock_watch.set_back_ms()
         if back_ms:
             self._set_back = self._waits
             _log.warning(
