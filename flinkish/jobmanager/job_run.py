@@ -166,10 +166,17 @@ class JobRun:
         live_jobs.asked_from_outside(self)
         self.request_stop(JobStatus.SUSPENDED, cause)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more can become of the job, though there may be something left to tell of it."""
+        return self.life.terminal
+
     def unfinished(self) -> str | None:
         """What the job is at, for who cannot wait any longer; None when it has ended."""
         if not self._thread.is_alive():
             return None
+        if self.has_ended:
+            return "what is told of it (its history)"
         if self.doing:
             return self.doing
         return "its first epoch" if self.last_epoch is None else f"what follows epoch {self.last_epoch}"

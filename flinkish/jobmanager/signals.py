@@ -39,6 +39,10 @@ class Stoppable(Protocol):
     name: str
     shutdown_timeout_s: float
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether all that is left is to tell of it."""
+
     def stop_from_outside(self, cause: str) -> None:
         """End after the running epoch."""
 
@@ -109,7 +113,7 @@ def end_in_time(jobs: Sequence[Stoppable]) -> None:
             f"flinkish: job '{name}' has not ended within {timeout_s:g} s (flinkish.shutdown.timeout): {doing} was not "
             "finished; started again, the job goes on from its last committed epoch\n"
         )
-    os._exit(ExitCode.FAILED_FOR_NOW)
+    os._exit(ExitCode.STOPPED if all(job.has_ended for job in jobs) else ExitCode.FAILED_FOR_NOW)
 
 
 def _say(text: str) -> None:

@@ -30,6 +30,7 @@ class Run:
 
     shutdown_timeout_s = 60.0
     doing: str | None = None
+    has_ended = False
 
     def __init__(self, name: str = "clicks") -> None:
         self.name = name
@@ -97,6 +98,11 @@ def test_a_job_that_does_not_end_in_time_ends_with_the_process_which_says_what_w
         "flinkish: job 'clicks' has not ended within 0.2 s (flinkish.shutdown.timeout): what follows epoch 7 was not "
         "finished; started again, the job goes on from its last committed epoch"
     )
+
+
+def test_a_job_of_which_only_the_history_is_left_was_stopped_in_order() -> None:
+    program = NEVER_ENDS.replace("run.shutdown", "run.has_ended = True; run.shutdown")
+    assert subprocess.run([sys.executable, "-c", program], stderr=subprocess.DEVNULL, timeout=50).returncode == 143
 
 
 @pytest.mark.parametrize("fails", [False, True])
