@@ -126,9 +126,10 @@ class SparkRun(JobRun):
 
         A job that has failed, or that was stopped, can be started again in its directory.
         """
-        if self._stop.is_set():
-            return self._end_as is JobStatus.CANCELED and not self.settings.checkpoints.retain_on_cancellation
-        return self.directory.read(FINISHED_FILE) is not None
+        if self.directory.read(FINISHED_FILE) is not None:
+            return True
+        cancelled = self._stop.is_set() and self._end_as is JobStatus.CANCELED
+        return cancelled and not self.settings.checkpoints.retain_on_cancellation
 
     def _take_last_checkpoint(self) -> None:
         """Of a job that will go on: a signal has stopped it, or it has worked through all there was."""

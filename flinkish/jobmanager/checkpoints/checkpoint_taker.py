@@ -136,7 +136,14 @@ class CheckpointTaker(JobObserver):
         if self._thread.is_alive():
             self._thread.join(_CLOSE_S)
         if delete:
+            self._delete_all()
+
+    def _delete_all(self) -> None:
+        try:
+            self._run.directory.check_owner(self._run.name)
             self.directory.delete()
+        except Exception as error:
+            _LOG.warning("job '%s': its checkpoints were not deleted: %s", self._run.name, error)
 
     # ------------------------------------------------------------------ the thread
 
