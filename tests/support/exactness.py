@@ -199,7 +199,7 @@ class _Lane:
         place = self._places.get(output.id)
         if verdict is Verdict.LOST and place:
             what += f"; it should follow {self._golden[place - 1].id}"
-        elif verdict is Verdict.DOUBLED:
+        elif verdict is Verdict.DOUBLED or self._first.get(output.id, output) is not output:
             what += f"; it had come as {self._first[output.id]}"
         elif verdict in (Verdict.ALTERED, Verdict.RESURRECTED) and place is not None:
             what += f"; it should be {self._golden[place]}"

@@ -13,7 +13,7 @@ from tests.integration.exactness.outputs import rows_so_far
 from tests.support import faults
 from tests.support.processes import ProcessGroup, start_driver
 
-TIMEOUT_S = 180
+TIMEOUT_S = 600
 KILLED = -9
 #: An epoch takes about this long at least: a kill this long after one has begun hits any point of one.
 EPOCH_S = 0.3

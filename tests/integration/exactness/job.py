@@ -35,6 +35,7 @@ from tests.integration.exactness import events
 from tests.integration.exactness.functions import Firings, Numbered, OutputRow, Sessions, firing_output, total
 from tests.integration.exactness.mishaps import Mishaps
 from tests.integration.exactness.outputs import rows_so_far
+from tests.support.processes import wait_until
 
 TOO_LATE = OutputTag("too late", Types.PICKLED_BYTE_ARRAY())
 OUTPUT = Types.ROW_NAMED(
@@ -42,6 +43,7 @@ OUTPUT = Types.ROW_NAMED(
     [Types.STRING(), Types.STRING(), Types.LONG(), Types.STRING(), Types.STRING()],
 )
 NAME = "exactness"
+HOLD_S = 300
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class Program:
     mishaps: Mishaps = Mishaps()
     #: seconds that an epoch takes at least, for tests that must meet a job at work
     slow_s: float = 0
+    #: epochs that wait until a test lets them go on (`let_go`)
+    holds: tuple[int, ...] = ()
     #: of each source
     records: int = events.RECORDS
     per_epoch: int = events.PER_EPOCH
@@ -80,7 +84,7 @@ class Program:
 
     def _source(self, env: StreamExecutionEnvironment, name: str) -> DataStream:
         source = DataGeneratorSource(
-            partial(_event, name, self.mishaps, self.slow_s if name == "a" else 0, self.per_epoch),
+            partial(_event, name, self),
             self.records,
             records_per_epoch=self.per_epoch,
             splits=events.SPLITS,
@@ -103,11 +107,23 @@ def database(folder: Path) -> Sink:
     return JdbcSink.sink("INSERT INTO outputs VALUES (?, ?, ?, ?, ?)", OUTPUT, options)
 
 
-def _event(source: str, mishaps: Mishaps, slow_s: float, per_epoch: int, index: int) -> events.Event:
-    if slow_s and index % per_epoch == 0:
-        time.sleep(slow_s)
-    mishaps.pass_by("source", f"{source}{index}")
+def _event(source: str, program: Program, index: int) -> events.Event:
+    epoch, place = divmod(index, program.per_epoch)
+    if source == "a" and place == 0:
+        time.sleep(program.slow_s)
+        if epoch in program.holds:
+            wait_until(_gate(program, epoch).exists, HOLD_S, f"epoch {epoch} to be let go")
+    program.mishaps.pass_by("source", f"{source}{index}")
     return events.event(source, index)
+
+
+def _gate(program: Program, epoch: int) -> Path:
+    return program.folder / f"go-{program.run}-{epoch}"
+
+
+def let_go(program: Program, epoch: int) -> None:
+    """An epoch that is held may go on."""
+    _gate(program, epoch).touch()
 
 
 def _to_row(mishaps: Mishaps, output: OutputRow) -> Row:

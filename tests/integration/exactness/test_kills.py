@@ -42,5 +42,6 @@ def test_killed_three_times_at_random_points_it_puts_out_the_golden_result(folde
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 def test_killed_twenty_times_at_random_points_it_puts_out_the_golden_result(folder: Path) -> None:
     killed_at_random(folder, kills=20, records=1440, per_epoch=20)

@@ -24,7 +24,7 @@ from tests.support import faults
 from tests.support.exactness import assert_exact
 from tests.support.processes import ProcessGroup
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 OF_SAVEPOINTS = [phase for phase in Phase if phase.name.startswith("SAVEPOINT_")]
 OF_RESTORES = [phase for phase in Phase if phase.name.startswith("RESTORE_")]

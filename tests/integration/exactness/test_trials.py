@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from tests.integration.exactness.events import PER_EPOCH
-from tests.integration.exactness.job import NAME, Program, build
+from tests.integration.exactness.job import NAME, Program, build, let_go
 from tests.integration.exactness.mishaps import random_mishaps
 from tests.integration.exactness.model import Edit, golden, living_on, of_each
 from tests.integration.exactness.outputs import all_outputs, consumed, rows_so_far
 from tests.support.exactness import assert_exact
 from tests.support.processes import wait_until
 
-TIMEOUT_S = 180
+TIMEOUT_S = 600
 EXCEPTIONS = 20
 #: JobManager's own restarts: Spark tries no task again in a local session.
 RESTARTING: dict[str, Any] = {
@@ -28,16 +29,23 @@ RESTARTING: dict[str, Any] = {
 HALF = 18 * PER_EPOCH
 
 
-def stopped(program: Program, epochs: int, drain: bool = False, **settings: Any) -> str:
-    """Run the job until so many epochs have left their rows, and stop it; the savepoint."""
+def stopped(program: Program, last_epoch: int, drain: bool = False, **settings: Any) -> str:
+    """Run the job up to and with this epoch of all the input, and stop it while it is at work; the savepoint."""
+    program = replace(program, holds=(last_epoch,))
     client = build(program, **settings).execute_async(NAME)
-    least = epochs * PER_EPOCH * 2
-    ended = client.get_job_execution_result().done
-    wait_until(lambda: rows_so_far(program.folder) >= least or ended(), TIMEOUT_S, "results")
-    path = client.stop_with_savepoint(drain, str(program.folder / "savepoints")).result(TIMEOUT_S)
-    consumed_now = consumed(program.folder)
-    assert max(consumed_now.values()) < program.records, "it was stopped at work"
+    wait_for_epochs(client, program, last_epoch)
+    stopping = client.stop_with_savepoint(drain, str(program.folder / "savepoints"))
+    let_go(program, last_epoch)
+    path = stopping.result(TIMEOUT_S)
+    assert consumed(program.folder) == of_each((last_epoch + 1) * program.per_epoch)
     return str(path)
+
+
+def wait_for_epochs(client: Any, program: Program, epochs: int) -> None:
+    """Until so many epochs have left their rows."""
+    least = epochs * program.per_epoch * 2
+    ended = client.get_job_execution_result().done
+    wait_until(lambda: rows_so_far(program.folder) >= least or ended(), TIMEOUT_S, f"the rows of {epochs} epochs")
 
 
 def test_left_alone_it_puts_out_the_golden_result(spark: SparkSession, folder: Path) -> None:
