@@ -89,7 +89,7 @@ class CheckpointWriter:
 
     def _write_changes(self, incremental: IncrementalWriter, base: Manifest, epoch: int) -> Written | None:
         """What has changed since a checkpoint; None: that is not known, or as much as all of it."""
-        staged = incremental.stage(base, epoch, self._maintenance.full_bytes)
+        staged = incremental.stage(base, epoch, self._maintenance.last_full)
         if staged is None:
             return None
         passed(Phase.CHECKPOINT_READ, epoch=epoch)

@@ -20,6 +20,8 @@ from flinkish.spark.changelog import STAGED_SCHEMA, epoch_directory, staged_rows
 
 _LOG = logging.getLogger(__name__)
 
+#: A state of fewer rows is written anew in less time than a MERGE takes to begin.
+SMALL_STATE_ROWS = 20_000
 #: Changes of so few bytes are applied in any case.
 _FEW_BYTES = 4 * 1024 * 1024
 
@@ -34,17 +36,19 @@ class IncrementalWriter:
         self._table = table
         self._ledger = ledger
 
-    def stage(self, base: Manifest, epoch: int, full_bytes: int) -> Any | None:
+    def stage(self, base: Manifest, epoch: int, full: Written) -> Any | None:
         """The changes behind the base, as a DataFrame whose rows are written down; None: a full checkpoint, please.
 
-        ``full_bytes``: size of the last full one; more changes than that cost more than another one.
+        ``full``: the last full one. Another one costs less if it is small, or when there are more changes than that.
         """
+        if full.rows < SMALL_STATE_ROWS:
+            return None
         ledger = self._ledger
         if base.epoch is None or ledger.refused is not None or not ledger.covers(base.epoch + 1):
             return None
         epochs = ledger.epochs(base.epoch + 1, epoch)
         changed = sum(directory_bytes(epoch_directory(ledger.path, number)) for number in epochs)
-        if changed > max(_FEW_BYTES, full_bytes):
+        if changed > max(_FEW_BYTES, full.bytes):
             return None
         return self._staged(epochs)
 

@@ -60,9 +60,9 @@ class Maintenance:
         self._save()
 
     @property
-    def full_bytes(self) -> int:
-        """Size of the last full checkpoint."""
-        return self._counts["bytes"]
+    def last_full(self) -> Written:
+        """Size of the last full checkpoint; its version is not known."""
+        return Written(-1, self._counts["rows"], self._counts["bytes"])
 
     def merged(self, written: Written) -> None:
         """An incremental one has added to them."""

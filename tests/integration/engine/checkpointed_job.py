@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from flinkish.common import Time, WatermarkStrategy
+from flinkish.common import JobStatus, Time, WatermarkStrategy
 from flinkish.common.typeinfo import Types
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext
@@ -115,7 +115,7 @@ def stop_with_both(client: Any) -> tuple[str, str]:
         paths.append(str(client.run.checkpoints.take_last(TIMEOUT_S)))
         paths.append(take_savepoint(client.run, None))
 
-    client.run.stop_and(take)
+    client.run.stop_and(take, JobStatus.FINISHED)
     client.get_job_execution_result().result(TIMEOUT_S)
     return paths[0], paths[1]
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from flinkish.jobmanager.checkpoints import maintenance
+from flinkish.jobmanager.checkpoints import incremental, maintenance
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable
 from flinkish.jobmanager.checkpoints.maintenance import Maintenance, oldest_version
@@ -30,8 +30,9 @@ from tests.support.processes import wait_until
 
 
 def test_an_incremental_checkpoint_holds_what_a_savepoint_of_the_same_epoch_holds(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(incremental, "SMALL_STATE_ROWS", 0)
     with collecting() as collected:
         client = start_changing(collected, tmp_path)
         wait_for_checkpoints(client, 3)
@@ -47,17 +48,18 @@ def test_an_incremental_checkpoint_holds_what_a_savepoint_of_the_same_epoch_hold
     assert kinds == {"value", "list", "map", "reducing", "EVENT_TIME", "PROCESSING_TIME", "__watermark__"}
 
 
-@pytest.mark.parametrize("incremental", [True, False])
+@pytest.mark.parametrize("only_changes", [True, False])
 def test_retained_checkpoints_stay_readable_and_nothing_else_is_kept(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, incremental: bool
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, only_changes: bool
 ) -> None:
+    monkeypatch.setattr(incremental, "SMALL_STATE_ROWS", 0)
     monkeypatch.setattr(maintenance, "_MERGES", 2)
     with collecting() as collected:
         client = start_counting(
             collected,
             tmp_path,
             execution__checkpointing__num_retained=2,
-            execution__checkpointing__incremental=incremental,
+            execution__checkpointing__incremental=only_changes,
             execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
         )
         try:
@@ -69,7 +71,7 @@ def test_retained_checkpoints_stay_readable_and_nothing_else_is_kept(
     assert len(retained) == 2 and first.id not in retained
     # the bound that the module states, in files: 2 versions, 3 states more, one that was compacted, one begun
     per_state = len(table_of(spark, directory.checkpoint(retained[0])).load(directory.table).inputFiles())
-    changes = 0 if incremental is False else 2 * 4
+    changes = 2 * 4 if only_changes else 0
     assert len(data_files(directory)) <= 7 * max(per_state, 2) + changes
     sweep(spark, directory, retained)
     referenced = set[str]()

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.errors import FlinkishError, SavepointError
+from flinkish.jobmanager.checkpoints import incremental
 from flinkish.runtime.phases import Phase
 from tests.integration.engine import counting_job
 from tests.integration.engine.checkpointed_job import (
@@ -211,8 +212,9 @@ def test_drivers_that_are_killed_while_they_write_and_restore_savepoints_leave_a
 
 
 def test_a_checkpoint_that_fails_fails_the_job_which_is_restarted_and_mends_it(
-    spark: SparkSession, tmp_path: Path, fault_plan: Path
+    spark: SparkSession, tmp_path: Path, fault_plan: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(incremental, "SMALL_STATE_ROWS", 0)
     strategy = {"restart_strategy__type": "fixed-delay", "restart_strategy__fixed_delay__delay": "10 ms"}
     with collecting() as collected:
         client = start_changing(collected, tmp_path, restart_strategy__fixed_delay__attempts=9, **strategy)
