@@ -1,0 +1,66 @@
+"""The files of the changelog and the rows that a checkpoint makes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from flinkish.core.time_domain import TimeDomain
+from flinkish.runtime.state.body_codec import TIMERS_PREFIX
+from flinkish.runtime.state.changelog import Change, encode_changes
+from flinkish.spark.changelog import ChangesToRows, epoch_directory, write_changes
+
+
+def rows_of(changelog: Path, epoch: int) -> list[dict[str, Any]]:
+    files = sorted(Path(epoch_directory(str(changelog), epoch)).glob("*.parquet"))
+    batches = [batch for path in files for batch in pq.read_table(path).to_batches()]
+    return [row for batch in ChangesToRows()(iter(batches)) for row in batch.to_pylist()]
+
+
+def write(changelog: Path, *changes: Change, epoch: int = 3, partition: int = 0) -> None:
+    write_changes(str(changelog), epoch, partition, [encode_changes(epoch, changes)])
+
+
+def test_a_changed_value_is_a_marker_and_the_row_that_there_is_now(tmp_path: Path) -> None:
+    write(tmp_path, Change("counts", "sum", "value", None, "u1", None, (7,)))
+    marker, row = rows_of(tmp_path, 3)
+    place = {"epoch": 3, "uid": "counts", "state": "sum", "kind": "value", "key": '"u1"', "namespace": "null"}
+    assert marker == {**place, "value": None, "slot": "", "marker": True}
+    assert row == {**place, "value": "7", "slot": "", "marker": False}
+
+
+def test_what_is_gone_is_only_a_marker_and_a_map_has_a_row_per_entry(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        Change("a", "gone", "value", (0, 10), "k", None, ()),
+        Change("a", "map", "map", None, "k", None, ((1, 2), (3, 4))),
+    )
+    assert [(row["state"], row["marker"]) for row in rows_of(tmp_path, 3)] == [
+        ("gone", True), ("gone", True), ("map", True), ("map", False), ("map", False),
+    ]  # fmt: skip
+
+
+def test_each_timer_has_a_slot_of_its_own(tmp_path: Path) -> None:
+    domain = TimeDomain.EVENT_TIME.name
+    write(tmp_path, Change("a", TIMERS_PREFIX + "t", domain, None, "k", 500, (500,)))
+    assert [(row["slot"], row["value"], row["marker"]) for row in rows_of(tmp_path, 3)] == [
+        (f"{domain}/500", "500", True),
+        (f"{domain}/500", "500", False),
+    ]
+
+
+def test_a_key_whose_texts_cannot_be_told_is_said_so(tmp_path: Path) -> None:
+    write(tmp_path, Change("a", "sum", "value", None, 1.5, None, (7,)))
+    (row,) = rows_of(tmp_path, 3)
+    assert row["uid"] is None and row["state"] == "sum" and row["key"] == "1.5"
+
+
+def test_a_replay_takes_the_place_of_what_it_repeats_also_when_it_changes_nothing(tmp_path: Path) -> None:
+    write(tmp_path, Change("a", "sum", "value", None, "k", None, (1,)))
+    write(tmp_path, Change("a", "sum", "value", None, "k", None, (2,)))
+    write(tmp_path, Change("a", "sum", "value", None, "l", None, (3,)), partition=1)
+    assert [row["value"] for row in rows_of(tmp_path, 3)] == [None, "2", None, "3"]
+    write_changes(str(tmp_path), 3, 1, [])
+    assert [row["value"] for row in rows_of(tmp_path, 3)] == [None, "2"]
