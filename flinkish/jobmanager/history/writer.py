@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from typing import Protocol
 
 from flinkish.jobmanager.description import CheckpointDescription, ExceptionDescription, ExecutionDescription
-from flinkish.jobmanager.history.tables import Row, Rows
+from flinkish.jobmanager.history.tables import TABLES, Row, Rows
 from flinkish.jobmanager.lifecycle.story import Event
 
 _LOG = logging.getLogger("flinkish.history")
@@ -39,6 +39,8 @@ class HistoryWriter:
         self._interval_s = interval_s
         self._waiting: deque[tuple[str, Row]] = deque()
         self._dropped = 0
+        #: rows that were told and are neither written nor dropped
+        self._left = 0
         self._attempt = 0
         self._failing = False
         self._lock = threading.Lock()
@@ -69,7 +71,9 @@ class HistoryWriter:
             if len(self._waiting) >= self.MAX_ROWS:
                 self._waiting.popleft()
                 self._dropped += 1
+                self._left -= 1
             self._waiting.append((table, row))
+            self._left += 1
             if self._thread is None and not self._closed.is_set():
                 self._thread = threading.Thread(target=self._work, name="flinkish-history", daemon=True)
                 self._thread.start()
@@ -91,8 +95,10 @@ class HistoryWriter:
         tables: dict[str, list[Row]] = defaultdict(list)
         for table, row in taken:
             tables[table].append(row)
-        for table, rows in tables.items():
-            self._write(table, rows)
+        # in the order of TABLES: if time runs out, the end of the job is what should have been told
+        for table in TABLES:
+            if table in tables:
+                self._write(table, tables[table])
 
     def _write(self, table: str, rows: list[Row]) -> None:
         try:
@@ -106,12 +112,15 @@ class HistoryWriter:
             self._put_back(table, rows)
         else:
             self._failing = False
+            with self._lock:
+                self._left -= len(rows)
 
     def _put_back(self, table: str, rows: list[Row]) -> None:
         with self._lock:
             room = self.MAX_ROWS - len(self._waiting)
             kept = rows[max(len(rows) - room, 0) :]
             self._dropped += len(rows) - len(kept)
+            self._left -= len(rows) - len(kept)
             self._waiting.extendleft((table, row) for row in reversed(kept))
 
     def close(self) -> None:
@@ -121,6 +130,5 @@ class HistoryWriter:
         if thread is None:
             return
         thread.join(self.CLOSE_TIMEOUT_S)
-        left = len(self._waiting)
-        if thread.is_alive() or left:
-            _LOG.warning("history of %s: the last %d rows or more are not written", self._rows.job_name, left)
+        if self._left:
+            _LOG.warning("history of %s: the last %d rows are not written", self._rows.job_name, self._left)

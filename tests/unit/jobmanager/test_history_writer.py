@@ -112,7 +112,7 @@ def test_a_history_that_cannot_be_written_to_the_end_is_a_warning(caplog: pytest
     writer.status(event(0), 0)
     with caplog.at_level(logging.WARNING):
         writer.close()
-    assert caplog.records[-1].message == "history of clicks: the last 1 rows or more are not written"
+    assert caplog.records[-1].message == "history of clicks: the last 1 rows are not written"
 
 
 def test_a_history_that_nobody_told_anything_starts_no_thread(tmp_path: Path) -> None:
@@ -120,3 +120,21 @@ def test_a_history_that_nobody_told_anything_starts_no_thread(tmp_path: Path) ->
     writer = HistoryWriter(ROWS, Store(), 0.01)
     assert threading.active_count() == before
     writer.close()
+
+
+def test_the_end_of_a_job_does_not_wait_for_ever_and_its_status_is_written_first(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HistoryWriter, "CLOSE_TIMEOUT_S", 0.01)
+    store = Store()
+    writer = HistoryWriter(ROWS, store, 3600)
+    writer.execution(1, "count", "count (1/2)", 0, ExecutionDescription(0, "FINISHED", {"FINISHED": 5}))
+    writer.status(event(0), 0)
+    store.open.clear()
+    with caplog.at_level(logging.WARNING):
+        writer.close()
+    assert caplog.records[-1].message == "history of clicks: the last 2 rows are not written"
+    store.open.set()
+    monkeypatch.setattr(HistoryWriter, "CLOSE_TIMEOUT_S", TIMEOUT_S)
+    writer.close()
+    assert list(store.tables) == ["jobs", "executions"]
