@@ -29,7 +29,7 @@ PER_EPOCH, KEYS = 10, 3
 #: the job is stopped after at least so many epochs, and then has two more to do
 EPOCHS = 3
 COUNT = Types.ROW_NAMED(["k", "n"], [Types.LONG(), Types.LONG()])
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 
 
 class PreparedJob:
