@@ -48,8 +48,8 @@ def keyed_changes(uid: str, tables: dict[str, StateTable], timers: dict[str, Tim
     for name, table in tables.items():
         for namespace, key in table.changed_keys():
             values = table.existing(namespace)
-            present = () if values is None or key not in values else _row_values(table.kind, values[key])
-            yield Change(uid, name, table.kind, namespace, key, None, present)
+            rows = () if values is None or key not in values else _row_values(table.kind, values[key])
+            yield Change(uid, name, table.kind, namespace, key, None, rows)
     for service, queue in timers.items():
         for domain, timestamp_ms, namespace, key, present in queue.changed_timers():
             state = TIMERS_PREFIX + service
