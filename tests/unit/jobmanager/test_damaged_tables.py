@@ -1,0 +1,70 @@
+"""The log of a table of state: what Delta needs of it must be there and whole; a damaged table is set aside."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from flinkish.errors import SavepointError
+from flinkish.jobmanager.checkpoints.damaged_table import set_aside_if_damaged
+from flinkish.jobmanager.savepoints.table_log import check_log
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Versions 0 to 3."""
+    folder = tmp_path / "state" / "_delta_log"
+    folder.mkdir(parents=True)
+    for version in range(4):
+        (folder / f"{version:020d}.json").write_text(json.dumps({"commitInfo": {}}) + "\n")
+    return folder
+
+
+def file(log: Path, version: int) -> Path:
+    return log / f"{version:020d}.json"
+
+
+def test_a_log_that_is_whole_will_do(log: Path) -> None:
+    check_log(str(log.parent), None)
+    check_log(str(log.parent), 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"), [("", "empty"), ('{"add":', "unreadable"), ("[]\n", "not what Delta writes")]
+)
+def test_a_damaged_commit_is_named(log: Path, text: str, problem: str) -> None:
+    file(log, 2).write_text(text)
+    with pytest.raises(SavepointError, match=f"{file(log, 2)} is {problem}"):
+        check_log(str(log.parent), None)
+    check_log(str(log.parent), 1)
+
+
+def test_a_commit_that_is_missing_is_named_also_if_it_is_the_last_one(log: Path) -> None:
+    file(log, 3).unlink()
+    check_log(str(log.parent), None)
+    with pytest.raises(SavepointError, match=f"{file(log, 3)} is missing"):
+        check_log(str(log.parent), 3)
+
+
+def test_what_is_summed_up_by_a_checkpoint_is_not_needed(log: Path) -> None:
+    file(log, 0).unlink()
+    file(log, 2).write_text("")
+    (log / f"{2:020d}.checkpoint.parquet").write_text("")
+    check_log(str(log.parent), None)
+    with pytest.raises(SavepointError, match=f"{file(log, 0)} is missing"):
+        check_log(str(log.parent), 1)
+
+
+def test_a_damaged_table_is_set_aside_and_that_is_said(log: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = log.parent
+    set_aside_if_damaged(str(table), 7, "shop")
+    assert log.is_dir() and not caplog.records
+    file(log, 3).write_text("")
+    with caplog.at_level(logging.WARNING, "flinkish"):
+        set_aside_if_damaged(str(table), 7, "shop")
+    assert not table.exists() and (table.parent / "state-damaged-7" / "_delta_log").is_dir()
+    assert "job 'shop'" in caplog.text and "the next checkpoint is a full one" in caplog.text
+    set_aside_if_damaged(str(table), 7, "shop")
