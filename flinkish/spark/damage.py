@@ -18,6 +18,7 @@ _NAMED = tuple(
     for pattern in (
         rf"Checksum error: {_FILE} at ",
         rf"Failed to read log file {_FILE}\.(?: |$)",
+        rf"[Uu]nable to find batch {_FILE}\.(?:\s|$)",
         rf"Error reading delta file {_FILE}(?: of |$)",
         rf"Error reading streaming state file of {_FILE} does not exist",
         rf"Error reading snapshot file {_FILE} of ",
@@ -32,7 +33,7 @@ _NO_METADATA = re.compile(rf"Checkpoint location {_FILE} is in an inconsistent s
 _UNNAMED = re.compile(
     r"CANNOT_LOAD_STATE_STORE|state store.*(corrupt|does not exist)|CANNOT_READ_.*FILE_DOES_NOT_EXIST|"
     r"STATE_STORE_.*CHECKSUM|STREAMING_CHECKPOINT_MISSING_METADATA_FILE|Log file was malformed|"
-    r"StreamMetadata\$\.read|batch \d+ doesn't exist|failed to read .* log version",
+    r"StreamMetadata\$\.read|batch \d+ doesn't exist|BATCH_METADATA_NOT_FOUND|failed to read .* log version",
     re.DOTALL,
 )
 

@@ -67,7 +67,11 @@ def check_query(location: QueryLocation) -> Traces:
         return traces
     _check_state(location.path)
     log = QueryLog(location.path)
-    _check_read_files(location.path, log.positions(log.planned()[-1]))
+    last = log.planned()[-1]
+    _check_read_files(location.path, log.positions(last))
+    if last:
+        # Spark begins with both, whether the last one has been committed or not
+        log.positions(last - 1)
     _check_metadata(posixpath.join(location.path, "metadata"))
     if traces.committed:
         _check_commit(posixpath.join(location.path, "commits", str(log.committed()[-1])))

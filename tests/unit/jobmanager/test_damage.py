@@ -22,6 +22,7 @@ QUERY = "file:/data/job/spark"
             "commit log SQLSTATE: XXKST",
             "commits/5",
         ),
+        (f"[BATCH_METADATA_NOT_FOUND] Unable to find batch {QUERY}/offsets/6. SQLSTATE: 42K03", "offsets/6"),
         (f"Checksum error: {QUERY}/offsets/6 at 512 exp: 1653590612 got: 186399702 SQLSTATE: XXKST", "offsets/6"),
         (f"org.apache.hadoop.fs.ChecksumException: Checksum error: {QUERY}/metadata at 0 exp: -1 got: 2", "metadata"),
         (

@@ -28,6 +28,13 @@ def test_a_list_that_is_there_will_do(tmp_path: Path, position: str) -> None:
     check_query(query(tmp_path, position))
 
 
+def test_the_offsets_before_the_last_ones_are_needed_too(tmp_path: Path) -> None:
+    location = query(tmp_path, "-")
+    (tmp_path / "offsets/2").write_text((tmp_path / "offsets/0").read_text())
+    with pytest.raises(CorruptStateError, match=f"{tmp_path}/offsets/1 is missing"):
+        check_query(location)
+
+
 def test_a_list_may_be_a_compacted_one(tmp_path: Path) -> None:
     location = query(tmp_path, '{"logOffset":9}')
     (tmp_path / "sources/1/9.compact").write_text("v1\n{}")
