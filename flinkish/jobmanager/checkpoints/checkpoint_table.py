@@ -15,6 +15,7 @@ from typing import Any
 from flinkish.jobmanager.directory.files import child_names, delete_file, read_bytes
 
 _LOG = "_delta_log"
+_HOUR_MS = 3_600_000
 #: A checkpoint of the log in one file, and any file of one version.
 _SINGLE_CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet")
 _OF_VERSION = re.compile(r"\d{20}\.(json|crc|checkpoint\.parquet)")
@@ -54,7 +55,9 @@ class CheckpointTable:
     def vacuum(self, retain_ms: int) -> None:
         """Delete the files that were replaced longer ago than this."""
         self.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-        self.spark.sql(f"VACUUM delta.`{self.path}` RETAIN {retain_ms / 3_600_000:.9f} HOURS").collect()
+        # Delta rounds to whole hours: half of one would be none, and take the files of retained checkpoints
+        hours = -(-retain_ms // _HOUR_MS)
+        self.spark.sql(f"VACUUM delta.`{self.path}` RETAIN {hours} HOURS").collect()
 
     def retain(self, days: int) -> None:
         """Let Delta remember replaced files and old versions for so long."""

@@ -2,9 +2,9 @@
 
 Rule: every retained checkpoint stays readable. What is removed was replaced before the oldest of them was committed.
 
-The bound: the table's files are those of its retained versions; at most `_OVERWRITES` full states more, or the changes
-of `_MERGES` checkpoints and of at most half as many rows as there are; and, since compaction writes the state anew,
-the state once more.
+The bound: the table's files are those of its retained versions and of what was replaced in the last hour (Delta counts
+whole hours) before the oldest of them, or before the last clean-up: that of `_OVERWRITES` full checkpoints, or of
+`_MERGES` incremental ones and changes of half as many rows as there are.
 """
 
 from __future__ import annotations
