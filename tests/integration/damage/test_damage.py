@@ -65,7 +65,8 @@ KINDS: dict[str, Kind] = {
     "committed offsets": Kind(
         lambda job: job.directory / "spark/offsets" / newest(job.directory / "spark/commits", "*").name,
         PreparedJob.go_on,
-        every(RECOVERED),
+        # without those of the checkpoint's own epoch it is not taken for granted that nothing came after it
+        {**every(RECOVERED), "deleted": REFUSED},
     ),
     "spark commits": Kind(
         lambda job: newest(job.directory / "spark/commits", "*"),
