@@ -29,8 +29,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 OF_SAVEPOINTS = [phase for phase in Phase if phase.name.startswith("SAVEPOINT_")]
 OF_RESTORES = [phase for phase in Phase if phase.name.startswith("RESTORE_")]
 OF_DRAINS = [phase for phase in Phase if phase.name.startswith("DRAIN_")]
+#: Passed only where storage was damaged: see test_fallback.
+OF_FALLBACKS = [phase for phase in Phase if phase.name.startswith("FALLBACK_")]
 #: Every other one is passed again and again by a job with checkpoints that does its work.
-OF_WORK = [phase for phase in Phase if phase not in (*OF_SAVEPOINTS, *OF_RESTORES, *OF_DRAINS)]
+OF_WORK = [phase for phase in Phase if phase not in (*OF_SAVEPOINTS, *OF_RESTORES, *OF_DRAINS, *OF_FALLBACKS)]
 
 SETTINGS: dict[str, Any] = {**RESTARTING, "execution__checkpointing__interval": "500 ms"}
 RECORDS, PER_EPOCH = 720, 20
