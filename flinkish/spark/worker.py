@@ -126,9 +126,7 @@ _checked: dict[str, int | None] = {}
 _books: dict[tuple[str, str], AddressBook] = {}
 
 
-def deploy(
-    job: JobDescriptor, partitions: int, first_epoch: int = 0, fence: Fence = NO_FENCE
-) -> Deployment:
+def deploy(job: JobDescriptor, partitions: int, first_epoch: int = 0, fence: Fence = NO_FENCE) -> Deployment:
     """Pickle a job graph. UnserializableFunctionError names the operator that cannot travel."""
     try:
         blob = _cloudpickled(job)

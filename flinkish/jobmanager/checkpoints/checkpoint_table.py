@@ -53,11 +53,26 @@ class CheckpointTable:
         self.spark.sql(f"OPTIMIZE delta.`{self.path}`").collect()
 
     def vacuum(self, retain_ms: int) -> None:
-        """Delete the files that were replaced longer ago than this."""
+        """Delete what was replaced longer ago than this: deletion vectors, beside what `delete_unneeded` knows."""
         self.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
         # Delta rounds to whole hours: half of one would be none, and take the files of retained checkpoints
         hours = -(-retain_ms // _HOUR_MS)
         self.spark.sql(f"VACUUM delta.`{self.path}` RETAIN {hours} HOURS").collect()
+
+    def delete_unneeded(self, oldest: int) -> int:
+        """Delete the data files that no version from this one on has; how many. By the log and not by time, as VACUUM
+        does: that counts whole hours, and a clock may be set back."""
+        later = [version for version in self.versions() if version > oldest]
+        if later and later != list(range(oldest + 1, later[-1] + 1)):
+            return 0
+        frame = self.spark.read.format("delta").option("versionAsOf", oldest).load(self.path)
+        needed = {posixpath.basename(path) for path in frame.inputFiles()}
+        for version in later:
+            needed |= {posixpath.basename(a["add"]["path"]) for a in self.actions(version) if "add" in a}
+        unneeded = [name for name in child_names(self.path) if name.endswith(".parquet") and name not in needed]
+        for name in unneeded:
+            delete_file(posixpath.join(self.path, name))
+        return len(unneeded)
 
     def retain(self, days: int) -> None:
         """Let Delta remember replaced files and old versions for so long."""

@@ -2,9 +2,9 @@
 
 Rule: every retained checkpoint stays readable. What is removed was replaced before the oldest of them was committed.
 
-The bound: the table's files are those of its retained versions and of what was replaced in the last hour (Delta counts
-whole hours) before the oldest of them, or before the last clean-up: that of `_OVERWRITES` full checkpoints, or of
-`_MERGES` incremental ones and changes of half as many rows as there are.
+The bound: the table's data files are those of its versions since the oldest retained checkpoint, and what was replaced
+since the last clean-up: that is `_OVERWRITES` full checkpoints, or `_MERGES` incremental ones and changes of half as
+many rows as there are. Deletion vectors (a few bytes a change) stay for an hour more: Delta's VACUUM counts whole hours.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ class Maintenance:
         if oldest is None or committed_ms is None or self._counts["overwrites"] < _OVERWRITES:
             return
         age_ms = max(0, self._clock.now_ms() - committed_ms)
+        self._table.delete_unneeded(oldest)
         self._table.vacuum(age_ms + _MARGIN_MS)
         self._table.trim_log(oldest)
         self._counts["overwrites"] = 0

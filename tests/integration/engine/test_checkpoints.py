@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -68,6 +67,7 @@ def test_retained_checkpoints_stay_readable_when_others_are_cleaned_up(
     retained = directory.completed()
     assert len(retained) == 2 and first.id not in retained
     sweep(spark, directory, retained)
+    assert data_files(directory) == needed_files(spark, directory, retained), "nothing of the others is left"
     for number in retained:
         path = directory.checkpoint(number)
         assert latest_counts(rows_of(spark, path)) == counts_at(read_manifest(path).epoch or 0)
@@ -78,9 +78,24 @@ def latest_counts(rows: list[tuple[str, ...]]) -> dict[str, int]:
     return {row[3].strip('"'): int(row[5].split(",")[-1].strip(" ]}")) for row in rows if row[0] == "counts"}
 
 
+def data_files(directory: CheckpointDirectory) -> set[str]:
+    return {path.name for path in Path(directory.table).glob("*.parquet")}
+
+
+def needed_files(spark: SparkSession, directory: CheckpointDirectory, retained: list[int]) -> set[str]:
+    """Those of every version since the oldest retained one."""
+    oldest = oldest_version(directory, retained)
+    latest = CheckpointTable(spark, directory.table).latest_version()
+    assert oldest is not None and latest is not None
+    frames = (
+        spark.read.format("delta").option("versionAsOf", version).load(directory.table)
+        for version in range(oldest, latest + 1)
+    )
+    return {Path(name).name for frame in frames for name in frame.inputFiles()}
+
+
 def sweep(spark: SparkSession, directory: CheckpointDirectory, retained: list[int]) -> None:
     """The next clean-up, at once."""
-    time.sleep(2.1 * maintenance._MARGIN_MS / 1000)
     table = CheckpointTable(spark.newSession(), directory.table)
     cleaner = Maintenance(table, directory)
     cleaner._counts["overwrites"] = maintenance._OVERWRITES

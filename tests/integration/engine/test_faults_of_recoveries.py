@@ -67,7 +67,9 @@ def test_drivers_that_are_killed_in_a_drain_leave_it_to_the_next_one(
     make_tables(tmp_path)
     for number, case in enumerate(KILLED_DRAINS):
         faults.plan_fault(fault_plan, case.phase, case.how)
-        options: dict[str, Any] = {"savepoint": str(tmp_path / "savepoints"), "drain": True, "slow_s": 1} if number == 0 else {}
+        options: dict[str, Any] = (
+            {"savepoint": str(tmp_path / "savepoints"), "drain": True, "slow_s": 1} if number == 0 else {}
+        )
         assert_killed(drive(tmp_path, **options), fault_plan)
     faults.no_fault(fault_plan)
     build(tmp_path).execute("counting")
