@@ -4,7 +4,7 @@ Rule: every retained checkpoint stays readable. What is removed was replaced bef
 
 The bound: the table's data files are those of its versions since the oldest retained checkpoint, and what was replaced
 since the last clean-up: that is `_OVERWRITES` full checkpoints, or `_MERGES` incremental ones and changes of half as
-many rows as there are. Deletion vectors (a few bytes a change) stay for an hour more: Delta's VACUUM counts whole hours.
+many rows as there are. Deletion vectors (a few bytes a change) stay for an hour more: VACUUM counts whole hours.
 """
 
 from __future__ import annotations
