@@ -21,7 +21,7 @@ from flinkish.runtime.clock import ManualClock
 
 TABLES: list[Transitions[Any]] = [JOB_TRANSITIONS, EXECUTION_TRANSITIONS, CHECKPOINT_TRANSITIONS]
 
-LEGAL = [(table, a, b) for table in TABLES for a, after in table.edges.items() for b in after]
+LEGAL = [(table, a, b) for table in TABLES for a, after in table.edges.items() for b in sorted(after, key=str)]
 ILLEGAL = [
     (table, a, b)
     for table in TABLES
