@@ -9,6 +9,7 @@ files. A request that nobody took because no driver runs is withdrawn by who ask
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import threading
@@ -32,6 +33,8 @@ _LOG = logging.getLogger(__name__)
 
 #: How often the driver looks, in seconds.
 POLL_S = 0.5
+#: How long a program that ends waits for the answer that is being written, in seconds.
+LAST_ANSWER_S = 10.0
 #: How long who asks waits for an answer by default, in seconds.
 TIMEOUT_S = 600.0
 
@@ -73,11 +76,17 @@ class RequestDesk(JobObserver):
     def attempt_started(self, attempt: int) -> None:
         """Begin with the first attempt."""
         if attempt == 0:
+            # the program may end as soon as the job has: before the thread has said so to who asked for it
+            atexit.register(self._last_answer)
             self._thread.start()
 
     def job_done(self, status: JobStatus) -> None:
         """No more requests are taken; the one that is being carried out is still answered."""
         self._closed.set()
+
+    def _last_answer(self) -> None:
+        if self._closed.is_set():
+            self._thread.join(LAST_ANSWER_S)
 
     def _serve(self) -> None:
         while not self._closed.wait(POLL_S):
@@ -87,6 +96,7 @@ class RequestDesk(JobObserver):
             except Exception as error:
                 # storage that is away for a moment must not end the desk
                 _LOG.warning("requests cannot be read: %s", error)
+        atexit.unregister(self._last_answer)
 
     def _take(self, name: str) -> None:
         request = self._directory.read(name)
