@@ -35,6 +35,8 @@ _LOG = logging.getLogger(__name__)
 POLL_S = 0.5
 #: How long a program that ends waits for the answer that is being written, in seconds.
 LAST_ANSWER_S = 10.0
+#: A driver gives the directory back before it answers the request that ended its job: so long is waited then (s).
+GONE_S = 15.0
 #: How long who asks waits for an answer by default, in seconds.
 TIMEOUT_S = 600.0
 
@@ -158,9 +160,19 @@ def _check_driver(directory: JobDirectory, where: str) -> None:
 
 
 def _wait_for_answer(directory: JobDirectory, name: str, timeout_s: float, where: str) -> dict[str, Any]:
-    deadline = time.monotonic() + timeout_s
+    now = time.monotonic()
+    deadline, alive_s = now + timeout_s, now
     while (answer := directory.read(name)) is None:
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if directory.has_living_owner():
+            alive_s = now
+        if now - alive_s > GONE_S:
+            raise OperationError(
+                "the driver has ended without an answer",
+                where=where,
+                hint="look at the driver's output and, if the job is to go on, start it again",
+            )
+        if now > deadline:
             raise OperationError(
                 f"the driver has not answered within {timeout_s:g} s",
                 where=where,

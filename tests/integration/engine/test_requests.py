@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,17 @@ def test_a_driver_that_does_not_answer_is_told_within_the_time(tmp_path: Path) -
     with pytest.raises(OperationError, match="has not answered within 0.5 s"):
         ask(str(tmp_path), "cancel", 0.5)
     assert not list(tmp_path.glob("request-*"))
+
+
+def test_a_driver_that_ends_without_an_answer_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flinkish.jobmanager import requests
+    from flinkish.jobmanager.directory.job_directory import JobDirectory
+
+    monkeypatch.setattr(requests, "GONE_S", 0.5)
+    directory = JobDirectory(str(tmp_path))
+    directory.claim("mortal")
+    threading.Timer(1, directory.release).start()
+    with pytest.raises(OperationError, match="has ended without an answer"):
+        ask(str(tmp_path), "cancel", TIMEOUT_S)
