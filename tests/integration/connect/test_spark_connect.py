@@ -50,7 +50,7 @@ def test_the_job_goes_on_after_a_stop_and_after_a_kill_with_nothing_lost_and_not
     with start(tmp_path, job) as driver:
         driver.wait_for(lambda: total(database), 120, "clicks counted")
         driver.stop(timeout_s=60)
-        assert "connect: canceled after" in driver.output()
+        assert "connect: suspended after" in driver.output()
     stopped_at = total(database)
     assert 0 < stopped_at < everything
 

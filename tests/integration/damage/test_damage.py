@@ -10,8 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.errors import FlinkishError, InternalError
+from flinkish.jobmanager.savepoints.manifest import read_manifest
 from tests.integration.damage.harm import HARMS
 from tests.integration.damage.prepared_job import PreparedJob
+
+#: one process prepares the job for all of them
+pytestmark = pytest.mark.xdist_group("damage")
 
 #: the file was not needed; another one is used in its place
 UNHARMED = "goes on"
@@ -26,12 +30,13 @@ def newest(folder: Path, pattern: str) -> Path:
     return max(found, key=lambda path: int(path.name.split(".")[0]))
 
 
-def newest_of_log(job: PreparedJob) -> Path:
-    """Of the table of checkpoints, while its log is not summed up yet: else only the last part of it is needed."""
+def last_needed_of_log(job: PreparedJob) -> Path:
+    """Of the table of checkpoints, while its log is not summed up yet: else only the last part of it is needed. A stop
+    may have left a version behind that of the checkpoint."""
     log = job.checkpoints / "state/_delta_log"
     for path in (*log.glob("*.parquet"), log / "_last_checkpoint"):
         path.unlink()
-    return newest(log, "*.json")
+    return log / f"{read_manifest(str(job.checkpoint)).state.version:020d}.json"
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ KINDS: dict[str, Kind] = {
     "spark state": Kind(
         lambda job: newest(job.directory / "spark/state/0/0", "*.delta"), PreparedJob.go_on, every(RECOVERED)
     ),
-    "delta log": Kind(newest_of_log, restore_checkpoint, every(REFUSED)),
+    "delta log": Kind(last_needed_of_log, restore_checkpoint, every(REFUSED)),
     "delta data": Kind(
         lambda job: max(job.checkpoints.glob("state/part-*.parquet"), key=lambda path: path.stat().st_mtime_ns),
         restore_checkpoint,
@@ -129,6 +134,7 @@ def test_damage_is_recovered_from_or_refused_by_name(
     assert how_it_ends(job, kind.file(job), harm, kind.run, capsys) == kind.ends[harm]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "harm"), [("delta log", "emptied"), ("delta data", "deleted")])
 def test_a_job_that_is_well_replaces_a_damaged_table_of_checkpoints(
     prepared: PreparedJob, tmp_path: Path, name: str, harm: str

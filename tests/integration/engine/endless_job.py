@@ -31,6 +31,7 @@ def main(options: dict[str, Any]) -> None:
 
     def number(index: int) -> int:
         while index == options.get("stuck_at"):
+            (Path(options["folder"]) / "stuck").touch()
             time.sleep(0.1)
         if index == options.get("fails_once_at") and not os.path.exists(failed):
             Path(failed).touch()

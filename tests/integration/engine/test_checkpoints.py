@@ -45,6 +45,7 @@ def test_an_incremental_checkpoint_holds_what_a_savepoint_of_the_same_epoch_hold
     assert kinds == {"value", "list", "map", "reducing", "EVENT_TIME", "PROCESSING_TIME", "__watermark__"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("only_changes", [True, False])
 def test_retained_checkpoints_stay_readable_when_others_are_cleaned_up(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, only_changes: bool

@@ -35,6 +35,7 @@ def test_a_job_that_cannot_end_in_time_after_sigterm_says_so_and_goes_on_when_it
     stuck_at = 2 * endless_job.PER_EPOCH
     with start(tmp_path, "1.log", stuck_at=stuck_at, settings={"flinkish.shutdown.timeout": "1 s"}) as job:
         job.wait_for_line(r"> sum 45$", 200)
+        job.wait_for((tmp_path / "stuck").exists, 60, "the epoch that does not end")
         os.kill(job.pid, signal.SIGTERM)
         assert job.wait(60) == ExitCode.FAILED_FOR_NOW
         output = job.output()

@@ -196,6 +196,7 @@ def test_a_restore_that_fails_begins_again(
     assert_right(folder)
 
 
+@pytest.mark.slow
 def test_drivers_that_are_killed_while_they_write_and_restore_savepoints_leave_a_job_that_goes_on(
     spark: SparkSession, folder: Path, half_done: str, fault_plan: Path
 ) -> None:
@@ -229,6 +230,7 @@ def test_a_checkpoint_that_fails_fails_the_job_which_is_restarted_and_mends_it(
     assert len(of_status(client, "FAILED")) == len(OF_CHECKPOINTS)
 
 
+@pytest.mark.slow
 def test_drivers_that_are_killed_while_they_take_checkpoints_leave_a_job_that_goes_on(
     spark: SparkSession, folder: Path, fault_plan: Path
 ) -> None:
@@ -241,6 +243,7 @@ def test_drivers_that_are_killed_while_they_take_checkpoints_leave_a_job_that_go
     assert_right(folder)
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_once_is_tried_again_by_spark(folder: Path, fault_plan: Path) -> None:
     for number, phase in enumerate((Phase.LEVEL_PROCESSED, Phase.SINK_COMMITTED)):
         faults.plan_fault(fault_plan, phase, "raise", epoch=2)

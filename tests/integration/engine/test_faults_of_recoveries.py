@@ -61,6 +61,7 @@ def test_a_drain_that_fails_at_each_of_its_phases_is_ended_by_the_next_start(
     assert len(list((tmp_path / "savepoints").glob("*/manifest.json"))) == 1
 
 
+@pytest.mark.slow
 def test_drivers_that_are_killed_in_a_drain_leave_it_to_the_next_one(
     spark: SparkSession, tmp_path: Path, fault_plan: Path
 ) -> None:
@@ -88,6 +89,7 @@ def damaged(folder: Path) -> None:
     max(partition.glob("*.delta"), key=lambda path: int(path.stem)).unlink()
 
 
+@pytest.mark.slow
 def test_a_fallback_that_fails_or_is_killed_at_each_of_its_phases_is_ended_by_the_next_start(
     spark: SparkSession, tmp_path: Path, fault_plan: Path
 ) -> None:

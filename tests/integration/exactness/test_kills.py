@@ -37,6 +37,7 @@ def killed_at_random(folder: Path, kills: int, records: int, per_epoch: int) -> 
     assert_exact(golden(of_each(records)), all_outputs(folder))
 
 
+@pytest.mark.slow
 def test_killed_three_times_at_random_points_it_puts_out_the_golden_result(folder: Path) -> None:
     killed_at_random(folder, kills=3, records=720, per_epoch=40)
 
