@@ -113,6 +113,7 @@ def test_files_are_read_and_what_is_printed_or_collected_comes_back_to_the_progr
     assert sorted(line.split("> +I[", 1)[1].rstrip("]") for line in came_back["printed"]) == sorted(running)
 
 
+@pytest.mark.slow
 def test_on_a_server_of_its_own_the_next_driver_takes_over_from_one_that_was_killed(tmp_path: Path) -> None:
     database = new_database(tmp_path)
     server, url = start_connect_server(tmp_path / "server")

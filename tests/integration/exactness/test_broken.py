@@ -86,6 +86,7 @@ def backwards(folder: Path) -> WriterSink:
     return sink
 
 
+@pytest.mark.slow
 def test_a_sink_that_keeps_no_order_is_noticed(spark: SparkSession, folder: Path) -> None:
     build(Program(folder, records=FEW, database=backwards)).execute(NAME)
     comparison = checked(folder, FEW)

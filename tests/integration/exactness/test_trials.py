@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.integration.exactness.events import PER_EPOCH
@@ -61,6 +62,7 @@ def test_failed_by_exceptions_twenty_times_it_puts_out_the_golden_result(spark: 
     assert_exact(golden(), all_outputs(folder))
 
 
+@pytest.mark.slow
 def test_rescaled_from_one_to_four_to_three_it_puts_out_the_golden_result(spark: SparkSession, folder: Path) -> None:
     def part(run: str) -> Program:
         return Program(folder, run, records=HALF)
@@ -72,11 +74,13 @@ def test_rescaled_from_one_to_four_to_three_it_puts_out_the_golden_result(spark:
     assert_exact(golden(of_each(HALF)), all_outputs(folder, "one", "four", "three"))
 
 
+@pytest.mark.slow
 def test_stopped_with_drain_it_closes_all_that_was_open(spark: SparkSession, folder: Path) -> None:
     stopped(Program(folder, records=HALF), 8, drain=True)
     assert_exact(golden(consumed(folder)), all_outputs(folder))
 
 
+@pytest.mark.slow
 def test_with_state_edited_by_sql_it_puts_out_the_edited_golden_result(spark: SparkSession, folder: Path) -> None:
     path = stopped(Program(folder, "before", records=HALF), 7)
     edit = edited(spark, f"delta.`{path}/state`", consumed(folder))

@@ -6,6 +6,8 @@ import random
 import time
 from pathlib import Path
 
+import pytest
+
 from flinkish.examples.clicks import clicks_of
 from tests.integration.jobs.test_click_count import COUNTS, fill
 from tests.support.clicks import expected_counts
@@ -15,7 +17,6 @@ from tests.support.processes import ProcessGroup
 from tests.support.submit import submit
 
 EVENTS, USERS, EPOCH_RECORDS = 60_000, 2_000, 2_000
-KILLS = 5
 SEED = 20_240_229
 
 
@@ -51,8 +52,10 @@ def kill_at_work(job: ProcessGroup, work: Work, dice: random.Random) -> int:
     return work.clicks()
 
 
-def test_killed_five_times_at_random_points_the_job_counts_every_click_once(
-    tmp_path: Path, kafka: KafkaBroker, postgres: PostgresServer
+@pytest.mark.timeout(1_500)
+@pytest.mark.parametrize("kills", [3, pytest.param(5, marks=pytest.mark.slow)])
+def test_killed_at_random_points_the_job_counts_every_click_once(
+    tmp_path: Path, kafka: KafkaBroker, postgres: PostgresServer, kills: int
 ) -> None:
     clicks = clicks_of(range(EVENTS), USERS)
     expected = expected_counts(clicks)
@@ -64,7 +67,7 @@ def test_killed_five_times_at_random_points_the_job_counts_every_click_once(
     settings = {"flinkish.epoch.max-records-per-source": str(EPOCH_RECORDS)}
     work, dice = Work(postgres, uri), random.Random(SEED)
     counted = 0
-    for kill in range(KILLS):
+    for kill in range(kills):
         with submit("click_count", *arguments, log_file=tmp_path / f"{kill}.log", settings=settings) as job:
             before, counted = counted, kill_at_work(job, work, dice)
         assert before < counted < sum(expected.values()), f"kill {kill} fell into running work"
