@@ -16,6 +16,7 @@ from flinkish.runtime.clock import ManualClock
 ROWS = Rows("ab" * 16, "clicks", "driver-1")
 
 
+@pytest.mark.slow
 def test_a_table_has_few_files_and_no_rows_that_are_too_old(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
