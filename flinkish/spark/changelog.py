@@ -8,7 +8,6 @@ the changelog of a committed epoch is whole, and that of one that is not committ
 
 from __future__ import annotations
 
-import os
 import posixpath
 import uuid
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flinkish.common.storage import place
 from flinkish.runtime.state.changelog import Change, decode_changes
 from flinkish.runtime.state.key_texts import key_texts
 from flinkish.runtime.state.savepoint_rows import to_savepoint_row
@@ -54,7 +54,7 @@ def epoch_directory(changelog: str, epoch: int) -> str:
 
 def write_changes(changelog: str, epoch: int, partition: int, changes: list[bytes]) -> None:
     """Write what one Spark partition has of an epoch's changes, in place of what an earlier try has written."""
-    filesystem, root = _place(epoch_directory(changelog, epoch))
+    filesystem, root = place(epoch_directory(changelog, epoch))
     path = posixpath.join(root, f"part-{partition}.parquet")
     if not changes:
         with suppress(FileNotFoundError):
@@ -67,15 +67,6 @@ def write_changes(changelog: str, epoch: int, partition: int, changes: list[byte
         # pickles do not repeat each other, and dictionaries of them would only cost
         pq.write_table(table, stream, use_dictionary=False, write_statistics=False)
     filesystem.move(temporary, path)
-
-
-def _place(path: str) -> tuple[Any, str]:
-    from pyarrow import fs
-
-    if "://" in path:
-        filesystem, root = fs.FileSystem.from_uri(path)
-        return filesystem, root
-    return fs.LocalFileSystem(), os.path.abspath(path)
 
 
 @dataclass(frozen=True)

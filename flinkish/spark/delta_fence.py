@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from flinkish.common.storage import place
 from flinkish.errors import ConnectionFailedError, FencedError, OperationError
 
 _VERSION = re.compile(r"(\d{20})\.(json|checkpoint\..*parquet|checkpoint\.parquet)")
@@ -50,12 +51,7 @@ class FencingLog:
 
     def _log(self) -> tuple[Any, str]:
         if self._place is None:
-            from pyarrow import fs
-
-            if "://" in self.table:
-                system, root = fs.FileSystem.from_uri(self.table)
-            else:
-                system, root = fs.LocalFileSystem(), self.table
+            system, root = place(self.table)
             self._place = system, posixpath.join(root, "_delta_log")
         return self._place
 

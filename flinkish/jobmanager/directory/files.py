@@ -7,9 +7,8 @@ import contextlib
 import os
 import posixpath
 import uuid
-from typing import Any
 
-from flinkish.jobmanager.directory.job_directory import local_path
+from flinkish.common.storage import local_path, place
 from flinkish.jobmanager.directory.storage_errors import storage_error, storage_errors
 
 
@@ -29,19 +28,9 @@ def joined(directory: str, relative: str) -> str:
     return scheme + separator + posixpath.normpath(posixpath.join(path, relative))
 
 
-def _place(path: str) -> tuple[Any, str]:
-    from pyarrow import fs
-
-    local = local_path(path)
-    if local is not None:
-        return fs.LocalFileSystem(), os.path.abspath(local)
-    filesystem, root = fs.FileSystem.from_uri(path)
-    return filesystem, root
-
-
 def read_bytes(path: str) -> bytes | None:
     """The content of a file; None when there is none."""
-    filesystem, root = _place(path)
+    filesystem, root = place(path)
     try:
         with filesystem.open_input_stream(root) as stream:
             return bytes(stream.read())
@@ -53,7 +42,7 @@ def read_bytes(path: str) -> bytes | None:
 
 def write_bytes(path: str, data: bytes) -> None:
     """Write a file and the directories above it; nobody ever sees a part of it."""
-    filesystem, root = _place(path)
+    filesystem, root = place(path)
     parent, name = posixpath.split(root)
     temporary = posixpath.join(parent, f".{name}.{uuid.uuid4().hex}")
     with storage_errors("write", path):
@@ -72,7 +61,7 @@ def is_directory(path: str) -> bool:
     """Whether there is such a directory."""
     from pyarrow import fs
 
-    filesystem, root = _place(path)
+    filesystem, root = place(path)
     return bool(filesystem.get_file_info(root).type == fs.FileType.Directory)
 
 
@@ -80,7 +69,7 @@ def child_names(path: str) -> list[str]:
     """The names of what a directory holds, sorted; nothing when there is none."""
     from pyarrow import fs
 
-    filesystem, root = _place(path)
+    filesystem, root = place(path)
     return sorted(info.base_name for info in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)))
 
 
@@ -88,7 +77,7 @@ def empty_files(path: str) -> list[str]:
     """The names of the files in a directory that hold nothing, sorted."""
     from pyarrow import fs
 
-    filesystem, root = _place(path)
+    filesystem, root = place(path)
     found = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
     return sorted(info.base_name for info in found if info.is_file and info.size == 0)
 
@@ -97,27 +86,27 @@ def directory_bytes(path: str) -> int:
     """Size of the files in a directory, without those of directories in it."""
     from pyarrow import fs
 
-    filesystem, root = _place(path)
+    filesystem, root = place(path)
     return sum(info.size or 0 for info in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)))
 
 
 def delete_file(path: str) -> None:
     """Delete a file if it is there."""
-    filesystem, root = _place(path)
+    filesystem, root = place(path)
     with contextlib.suppress(FileNotFoundError):
         filesystem.delete_file(root)
 
 
 def move_directory(path: str, target: str) -> None:
     """Give a directory another name next to it; what is there already goes away."""
-    filesystem, root = _place(path)
+    filesystem, root = place(path)
     delete_directory(target)
     with storage_errors("move", path):
-        filesystem.move(root, _place(target)[1])
+        filesystem.move(root, place(target)[1])
 
 
 def delete_directory(path: str) -> None:
     """Delete a directory and all that is in it, if it is there."""
-    filesystem, root = _place(path)
+    filesystem, root = place(path)
     with contextlib.suppress(FileNotFoundError):
         filesystem.delete_dir(root)

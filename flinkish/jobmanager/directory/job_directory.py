@@ -22,6 +22,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.common.storage import local_path, place
 from flinkish.core.fence import NO_FENCE, Fence, NoFence
 from flinkish.core.source import GeneratedSource
 from flinkish.errors import FencedError, IncompatibleJobError, OperationError
@@ -38,13 +39,6 @@ QUERY_FILE = "query-location.json"
 FORMAT_VERSION = 2
 
 
-def local_path(path: str) -> str | None:
-    """The path without scheme when it is on the local file system, else None."""
-    if path.startswith("file:"):
-        return "/" + path[len("file:") :].lstrip("/")
-    return None if "://" in path else path
-
-
 @dataclass(frozen=True)
 class QueryLocation:
     """The checkpoint directory of a streaming query. Spark numbers its batches from 0; the job's epochs go on from
@@ -59,8 +53,6 @@ class JobDirectory:
 
     def __init__(self, path: str, token: str | None = None) -> None:
         """``token``: of the owner on whose behalf another process works here; by default a new one."""
-        from pyarrow import fs
-
         local = local_path(path)
         self.is_local = local is not None
         if local is not None:
@@ -68,11 +60,10 @@ class JobDirectory:
             with storage_errors("create the job directory", local):
                 os.makedirs(local, exist_ok=True)
             self.path = local
-            self._fs: Any = fs.LocalFileSystem()
-            self._root = local
         else:
             self.path = path
-            self._fs, self._root = fs.FileSystem.from_uri(path)
+        self._fs, self._root = place(self.path)
+        if local is None:
             with storage_errors("create the job directory", path):
                 self._fs.create_dir(self._root, recursive=True)
         self._token = token or uuid.uuid4().hex

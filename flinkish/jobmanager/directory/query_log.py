@@ -46,14 +46,14 @@ class QueryLog:
         path = posixpath.join(self.path, "offsets", str(batch))
         data = read_bytes(path)
         if data is None:
-            raise _damaged(path, "missing")
+            raise damaged(path, "missing")
         try:
             version, settings, *positions = data.decode().split("\n")
             whole = version == _VERSION and isinstance(json.loads(settings), dict) and all(map(_is_whole, positions))
         except ValueError as error:
-            raise _damaged(path, f"unreadable ({error})") from error
+            raise damaged(path, f"unreadable ({error})") from error
         if not whole:
-            raise _damaged(path, "not what Spark writes")
+            raise damaged(path, "not what Spark writes")
         return [None if position == _NONE else position for position in positions]
 
     def committed_positions(self) -> list[str | None]:
@@ -69,11 +69,12 @@ def _is_whole(position: str) -> bool:
     return bool(position)
 
 
-def _damaged(path: str, how: str) -> CorruptStateError:
+def damaged(path: str, how: str) -> CorruptStateError:
+    """The error for a file of a query."""
     error = CorruptStateError(
-        f"the log of the query's batches is damaged: {path} is {how}",
+        f"the query's own checkpoint is damaged: {path} is {how}",
         where=path,
-        hint="restore the file from a copy, or restore the job from its last checkpoint or savepoint",
+        hint="restore the file from a copy, or the job from its last checkpoint or savepoint",
     )
     error.file = path
     return error

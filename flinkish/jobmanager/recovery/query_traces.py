@@ -11,10 +11,9 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from flinkish.errors import CorruptStateError
 from flinkish.jobmanager.directory.files import child_names, empty_files, read_bytes
 from flinkish.jobmanager.directory.job_directory import QueryLocation
-from flinkish.jobmanager.directory.query_log import QueryLog
+from flinkish.jobmanager.directory.query_log import QueryLog, damaged
 from flinkish.jobmanager.recovery.decision import Traces
 
 #: The position of a file source: the number of its last list of files.
@@ -120,14 +119,3 @@ def _check_commit(path: str) -> None:
         whole = False
     if not whole:
         raise damaged(path, "not what Spark writes" if lines != [""] else "empty")
-
-
-def damaged(path: str, how: str) -> CorruptStateError:
-    """The error for a file of a query."""
-    error = CorruptStateError(
-        f"the query's own checkpoint is damaged: {path} is {how}",
-        where=path,
-        hint="restore the file from a copy, or the job from its last checkpoint or savepoint",
-    )
-    error.file = path
-    return error
