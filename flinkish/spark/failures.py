@@ -156,6 +156,11 @@ def translate(error: BaseException, where: str) -> FlinkishError:
     return translated
 
 
+def raised_by_spark(error: BaseException) -> bool:
+    """Whether Spark has raised it, not flinkish or user code in the driver."""
+    return type(error).__module__.startswith(("pyspark.", "py4j."))
+
+
 def _located(error: FlinkishError, where: str) -> FlinkishError:
     if where not in error.where:
         error.where = "; ".join(part for part in (where, error.where) if part)

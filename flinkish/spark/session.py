@@ -20,6 +20,9 @@ MIN_PYTHON = (3, 10)
 MIN_JAVA = 17
 MIN_SPARK = (4, 0)
 
+#: Spark keeps the state of so many epochs; it may delete what is older at any time.
+RETAINED_EPOCHS = 10
+
 #: Creates each log file once and atomically enough on a local file system, without starting a process for permissions.
 _LOCAL_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -148,7 +151,7 @@ def query_settings(state_backend: str, partitions: int, batch_size: int, local_f
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB if state_backend == "rocksdb" else _HDFS,
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(batch_size),
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        "spark.sql.streaming.minBatchesToRetain": "10",
+        "spark.sql.streaming.minBatchesToRetain": str(RETAINED_EPOCHS),
     }
     if state_backend == "rocksdb":
         settings["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] = "true"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,9 @@ from pyspark.sql import SparkSession
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.postgres import PostgresServer
 from tests.support.spark_session import start_session
+
+# of a JVM that lives for seconds, compiling its code well costs more than it gains
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")

@@ -62,7 +62,7 @@ def test_a_failed_driver_is_reported_with_its_output(tmp_path: Path) -> None:
         assert driver.wait_for_line("so (.*)", timeout_s=60)[1] == "far"
         with pytest.raises(ProcessFailed, match="ended with 3 without a line that matches 'never'(.|\n)*so far"):
             driver.wait_for_line("never", timeout_s=60)
-        assert driver.wait(timeout_s=60) == 3
+        driver.end_with(3, 60)
 
 
 def test_killing_a_driver_takes_its_jvm_and_its_busy_python_workers_along(tmp_path: Path) -> None:

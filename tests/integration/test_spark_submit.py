@@ -33,7 +33,14 @@ UNAVOIDABLE = "WARNING: Using incubator modules: jdk.incubator.vector"
 
 def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "FLINKISH_PYTHON": sys.executable}
-    for name in ("PYTHONPATH", "SPARK_HOME", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT"):
+    for name in (
+        "JDK_JAVA_OPTIONS",
+        "PYTHONPATH",
+        "SPARK_HOME",
+        "SPARK_REMOTE",
+        "PYSPARK_SUBMIT_ARGS",
+        "PYSPARK_GATEWAY_PORT",
+    ):
         environment.pop(name, None)
     command = [str(CHECKOUT / "spark-submit.sh"), *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, cwd="/", timeout=500)

@@ -2,7 +2,8 @@
 
 A plan is a JSON file whose path the environment holds: which phase, from which epoch on, and whether to raise or to
 kill the process -9, or to wait there until the test, which may pause all processes of the job meanwhile, lets it go on.
-A fault happens once; a file beside the plan remembers that it did.
+A fault happens once; a file beside the plan, of a name that only this plan has, remembers that it did: a process that
+still acts by the plan before leaves no mark on the next one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import signal
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -32,28 +34,25 @@ def environment(plan: Path) -> dict[str, str]:
 
 
 def plan_fault(plan: Path, phase: Phase, how: str, epoch: int = 0, pid: int | None = None) -> None:
-    """From now on the next process that passes the phase in this epoch or later fails. ``how``: raise, kill or
-    wait; ``pid``:
-    only that process."""
-    happened(plan, forget=True)
+    """From now on the next process that passes the phase in this epoch or later fails. ``how``: raise, kill or wait;
+    ``pid``: only that process."""
+    mark = plan.with_suffix(f".{uuid.uuid4().hex}.happened")
+    planned = {"phase": phase.name, "how": how, "epoch": epoch, "pid": pid, "mark": str(mark)}
     hidden = plan.with_suffix(".new")
-    hidden.write_text(json.dumps({"phase": phase.name, "how": how, "epoch": epoch, "pid": pid}))
+    hidden.write_text(json.dumps(planned))
     hidden.rename(plan)
 
 
 def no_fault(plan: Path) -> None:
     """Nothing fails from now on."""
     plan.unlink(missing_ok=True)
-    happened(plan, forget=True)
+    for mark in plan.parent.glob(f"{plan.stem}.*.happened"):
+        mark.unlink()
 
 
-def happened(plan: Path, forget: bool = False) -> bool:
-    """Whether the fault has happened."""
-    mark = plan.with_suffix(".happened")
-    there = mark.exists()
-    if forget:
-        mark.unlink(missing_ok=True)
-    return there
+def happened(plan: Path) -> bool:
+    """Whether the planned fault has happened."""
+    return Path(json.loads(plan.read_text())["mark"]).exists()
 
 
 def go_on(plan: Path) -> None:
@@ -80,7 +79,7 @@ def hook(phase: Phase, details: dict[str, Any]) -> None:
     if plan["pid"] not in (None, os.getpid()):
         return
     try:
-        os.close(os.open(Path(path).with_suffix(".happened"), os.O_CREAT | os.O_EXCL))
+        os.close(os.open(plan["mark"], os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return
     if plan["how"] == "kill":

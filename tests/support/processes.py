@@ -138,14 +138,17 @@ class ProcessGroup:
             status = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise ProcessFailed(self._with_output(f"it has not ended after {timeout_s:g} s")) from None
-        self._dismiss_watcher()
         return status
 
     def succeed(self, timeout_s: float) -> str:
         """Waits for the end with status 0 and returns the output."""
+        return self.end_with(0, timeout_s)
+
+    def end_with(self, expected: int, timeout_s: float) -> str:
+        """Waits for the end with that status and returns the output, which the error shows for any other status."""
         status = self.wait(timeout_s)
-        if status != 0:
-            raise ProcessFailed(self._with_output(f"it ended with {status}, not 0"))
+        if status != expected:
+            raise ProcessFailed(self._with_output(f"it ended with {status}, not {expected}"))
         return self.output()
 
     def stop(self, timeout_s: float = 30, request: signal.Signals = signal.SIGTERM) -> None:
@@ -156,7 +159,10 @@ class ProcessGroup:
         self.kill()
 
     def kill(self) -> None:
-        """Kills -9 the group and all descendants (Spark's Python daemons have groups of their own) and waits for it."""
+        """Kills -9 the group and all descendants (Spark's Python daemons have groups of their own) and waits for it.
+
+        When the command has ended by itself, what it has left behind in its group (a JVM that takes its time) goes too.
+        """
         if self._watcher.returncode is not None:
             return
         rest = self.descendants()

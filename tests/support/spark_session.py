@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from flinkish.spark.session import scheduler_settings
 from tests.support.kafka_jars import spark_jars
 from tests.support.processes import python_path
 
@@ -51,5 +52,6 @@ def session_settings(folder: Path) -> dict[str, str]:
         "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
         "spark.sql.streaming.stateStore.forceSnapshotUploadOnLag": "false",
         "spark.ui.enabled": "false",
+        **scheduler_settings(),
         "spark.ui.showConsoleProgress": "false",
     }

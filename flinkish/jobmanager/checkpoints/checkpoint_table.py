@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.jobmanager.directory.files import child_names, delete_file, read_bytes
+from flinkish.spark.vacuum import vacuum
 
 _LOG = "_delta_log"
 _HOUR_MS = 3_600_000
@@ -53,11 +54,10 @@ class CheckpointTable:
         self.spark.sql(f"OPTIMIZE delta.`{self.path}`").collect()
 
     def vacuum(self, retain_ms: int) -> None:
-        """Delete what was replaced longer ago than this: deletion vectors, beside what `delete_unneeded` knows."""
-        self.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-        # Delta rounds to whole hours: half of one would be none, and take the files of retained checkpoints
-        hours = -(-retain_ms // _HOUR_MS)
-        self.spark.sql(f"VACUUM delta.`{self.path}` RETAIN {hours} HOURS").collect()
+        """Delete the deletion vectors that were replaced longer ago than this: `delete_unneeded` deletes the rest."""
+        if any(name.endswith(".bin") for name in child_names(self.path)):
+            # Delta rounds to whole hours: half of one would be none, and take the files of retained checkpoints
+            vacuum(self.spark, self.path, -(-retain_ms // _HOUR_MS))
 
     def delete_unneeded(self, oldest: int) -> int:
         """Delete the data files that no version from this one on has; how many. By the log and not by time, as VACUUM
@@ -65,14 +65,21 @@ class CheckpointTable:
         later = [version for version in self.versions() if version > oldest]
         if later and later != list(range(oldest + 1, later[-1] + 1)):
             return 0
-        frame = self.spark.read.format("delta").option("versionAsOf", oldest).load(self.path)
-        needed = {posixpath.basename(path) for path in frame.inputFiles()}
+        needed = self._files_of(oldest)
         for version in later:
-            needed |= {posixpath.basename(a["add"]["path"]) for a in self.actions(version) if "add" in a}
+            needed |= _added(self.actions(version))
         unneeded = [name for name in child_names(self.path) if name.endswith(".parquet") and name not in needed]
         for name in unneeded:
             delete_file(posixpath.join(self.path, name))
         return len(unneeded)
+
+    def _files_of(self, version: int) -> set[str]:
+        """The names of a version's data files."""
+        actions = self.actions(version)
+        if any(a.get("commitInfo", {}).get("operationParameters", {}).get("mode") == "Overwrite" for a in actions):
+            return _added(actions)
+        frame = self.spark.read.format("delta").option("versionAsOf", version).load(self.path)
+        return {posixpath.basename(path) for path in frame.inputFiles()}
 
     def retain(self, days: int) -> None:
         """Let Delta remember replaced files and old versions for so long."""
@@ -124,3 +131,8 @@ class CheckpointTable:
         """What the log says of a version."""
         data = read_bytes(posixpath.join(self.path, _LOG, f"{version:020d}.json"))
         return [] if data is None else [json.loads(line) for line in data.splitlines() if line.strip()]
+
+
+def _added(actions: list[dict[str, Any]]) -> set[str]:
+    """The names of the data files that a version has added."""
+    return {posixpath.basename(action["add"]["path"]) for action in actions if "add" in action}

@@ -27,7 +27,8 @@ from flinkish.jobmanager.savepoints.claim import subsume_claimed
 from flinkish.jobmanager.settings import checkpoints_path
 from flinkish.runtime.clock import Clock
 from flinkish.runtime.epoch_report import EpochReport
-from flinkish.spark.failures import translate
+from flinkish.spark.failures import raised_by_spark, translate
+from flinkish.spark.session import RETAINED_EPOCHS
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.attempt.query_attempt import QueryAttempt
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-#: How often the state of an epoch is read anew, from a newer epoch: Spark deletes old versions when it likes.
+#: How often state is read anew, from a newer epoch, when that of the older one may have been deleted meanwhile.
 _TRIES = 3
 #: Longest sleep of the thread.
 _LOOK_MS = 1_000
@@ -227,16 +228,21 @@ class CheckpointTaker(JobObserver):
             for left in reversed(range(_TRIES)):
                 try:
                     done = writer.write(attempt, pending, self._barriers.of(pending.epoch))
-                except Exception:
+                except Exception as error:
                     newer = self._committed
                     self._check()
-                    if not left or newer is None or newer[1] <= pending.epoch:
+                    if not left or newer is None or not self._may_be_gone(pending.epoch, newer[1], error):
                         raise
                     attempt, pending = newer[0], replace(pending, epoch=newer[1])
                     self.coordinator.update(pending)
                 else:
                     return done
         raise AssertionError("unreachable")
+
+    @staticmethod
+    def _may_be_gone(epoch: int, committed: int, error: Exception) -> bool:
+        """Whether a failure may come from state of an epoch that Spark has deleted meanwhile."""
+        return raised_by_spark(error) and committed >= epoch + RETAINED_EPOCHS - 1
 
     def _check(self) -> None:
         """Raises when the checkpoint must not go on."""
@@ -258,7 +264,8 @@ class CheckpointTaker(JobObserver):
         typed = translate(error, f"job '{self._run.name}'")
         reason = self._give_up or f"{type(typed).__name__}: {typed}"
         verdict = self.coordinator.fail(reason, counts=not self._closed)
-        _LOG.warning("job '%s': a checkpoint failed: %s", self._run.name, reason)
+        level = logging.DEBUG if self._closed else logging.WARNING
+        _LOG.log(level, "job '%s': a checkpoint failed: %s", self._run.name, reason)
         failure: FlinkishError | None = verdict
         if failure is not None:
             failure.__cause__ = error

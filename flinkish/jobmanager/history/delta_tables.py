@@ -14,8 +14,12 @@ import posixpath
 from collections import Counter
 from typing import Any
 
+from pyarrow import fs
+
+from flinkish.common.storage import place
 from flinkish.jobmanager.history.tables import TABLES, Row
 from flinkish.runtime.clock import Clock, SystemClock
+from flinkish.spark.vacuum import vacuum
 
 _LOG = logging.getLogger("flinkish.history")
 
@@ -33,6 +37,13 @@ _PROPERTIES = {
 def history_path(job_dir: str, table: str) -> str:
     """Where a table of the history lies."""
     return posixpath.join(job_dir, "history", table)
+
+
+def files_of(path: str) -> int:
+    """How many data files lie in a table's directory, those that were replaced included."""
+    system, root = place(path)
+    infos = system.get_file_info(fs.FileSelector(root, allow_not_found=True))
+    return sum(info.extension == "parquet" for info in infos)
 
 
 class DeltaTables:
@@ -63,9 +74,11 @@ class DeltaTables:
 
     def _tidy_up(self, path: str) -> None:
         try:
-            frame = self._spark.read.format("delta").load(path)
-            if len(frame.inputFiles()) > MAX_FILES:
-                self.compact(path)
+            # files that were replaced lie there as well, so only Delta knows; but it takes a second to ask
+            if files_of(path) > MAX_FILES:
+                frame = self._spark.read.format("delta").load(path)
+                if len(frame.inputFiles()) > MAX_FILES:
+                    self.compact(path)
         except Exception as error:
             # another driver may write at the same time; the rows themselves are safe
             _LOG.info("history table %s is not compacted this time: %s", path, str(error).strip().splitlines()[:1])
@@ -76,4 +89,4 @@ class DeltaTables:
         if self._retention_ms:
             frame = frame.where(f"time_ms >= {self._clock.now_ms() - self._retention_ms}")
         frame.coalesce(1).write.format("delta").mode("overwrite").save(path)
-        self._spark.sql(f"VACUUM delta.`{path.replace('`', '``')}`")
+        vacuum(self._spark, path)

@@ -6,8 +6,10 @@ Each driver is a process of its own, because a process has one kind of Spark ses
 from __future__ import annotations
 
 import json
+import socket
 import sqlite3
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,10 @@ import pytest
 
 from tests.integration.connect.clicks import click, expected
 from tests.support.connect_server import start_connect_server
-from tests.support.processes import ProcessGroup, start_driver
+from tests.support.processes import ProcessGroup, start_driver, wait_until
 
-#: `local[2]` as a remote listens on one fixed port
+#: where the server of `local[2]` as a remote listens
+PORT = 15002
 pytestmark = pytest.mark.xdist_group("connect")
 
 DRIVER = Path(__file__).with_name("connect_driver.py")
@@ -30,7 +33,18 @@ def start(folder: Path, *jobs: dict[str, Any]) -> ProcessGroup:
     shared = {"folder": str(folder / "spark"), "remote": "local[2]"}
     described = [{**shared, "job_dir": str(folder / f"job-{number}"), **job} for number, job in enumerate(jobs)]
     arguments = [json.dumps(job) for job in described]
+    # the server of the test before may take a while to go
+    wait_until(_port_is_free, 60, f"port {PORT}")
     return start_driver(DRIVER, *arguments, log_file=folder / "driver.log")
+
+
+def _port_is_free() -> bool:
+    with socket.socket() as port:
+        port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):
+            port.bind(("0.0.0.0", PORT))
+            return True
+    return False
 
 
 def counts_in(database: Path) -> dict[str, int]:
@@ -80,7 +94,7 @@ def test_user_code_that_fails_is_seen_with_its_traceback_first_and_the_mended_jo
     table = tmp_path / "table"
     job = {"sink": "delta", "table": str(table), "count": 1_200, "per_epoch": 400}
     with start(tmp_path, {**job, "break_at": 501}) as driver:
-        assert driver.wait(timeout_s=120) == 3
+        driver.end_with(3, 120)
         message = driver.output().split("BEGIN ", 1)[1].split("\nEND", 1)[0]
     kind, first, *_ = message.splitlines()
     assert (kind, first) == ("UserCodeError", "Traceback (most recent call last):")

@@ -128,15 +128,20 @@ def of_status(client: Any, status: str) -> list[Any]:
 def wait_for_checkpoints(client: Any, count: int, status: str = "COMPLETED") -> list[Any]:
     """That many more checkpoints."""
     before = len(of_status(client, status))
+    return wait_for_all_checkpoints(client, before + count, status)[before:]
+
+
+def wait_for_all_checkpoints(client: Any, count: int, status: str) -> list[Any]:
+    """The checkpoints of a status once there are that many."""
 
     def enough() -> bool:
         if client.get_job_execution_result().done():
             client.get_job_execution_result().result()
             raise AssertionError("the job has ended")
-        return len(of_status(client, status)) >= before + count
+        return len(of_status(client, status)) >= count
 
     wait_until(enough, TIMEOUT_S, f"{count} checkpoints that are {status}")
-    return of_status(client, status)[before:]
+    return of_status(client, status)
 
 
 def rows_of(spark: SparkSession, path: str) -> list[tuple[str, ...]]:

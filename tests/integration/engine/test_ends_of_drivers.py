@@ -37,7 +37,7 @@ def test_a_job_that_cannot_end_in_time_after_sigterm_says_so_and_goes_on_when_it
         job.wait_for_line(r"> sum 45$", 200)
         job.wait_for((tmp_path / "stuck").exists, 60, "the epoch that does not end")
         os.kill(job.pid, signal.SIGTERM)
-        assert job.wait(60) == ExitCode.FAILED_FOR_NOW
+        job.end_with(ExitCode.FAILED_FOR_NOW, 60)
         output = job.output()
     assert "SIGTERM: job 'endless' ends after the running epoch" in output
     assert "has not ended within 1 s (flinkish.shutdown.timeout): what follows epoch 1 was not finished" in output
@@ -48,7 +48,7 @@ def test_a_job_that_cannot_end_in_time_after_sigterm_says_so_and_goes_on_when_it
     with start(tmp_path, "2.log", fails_once_at=stuck_at + 1, settings=settings) as job:
         job.wait_for_line(rf"> sum {sum(range(3 * endless_job.PER_EPOCH))}$", 200)
         os.kill(job.pid, signal.SIGTERM)
-        assert job.wait(120) == ExitCode.STOPPED
+        job.end_with(ExitCode.STOPPED, 120)
         output = job.output()
     assert "the program goes on" in output and "> sum 45\n" not in output
     assert (tmp_path / "failed").exists() and "failed:" not in output
@@ -59,7 +59,7 @@ def test_a_driver_whose_jvm_has_died_ends_at_once_for_its_supervisor_to_start_an
     with start(tmp_path, "1.log", settings=RESTARTS) as job:
         job.wait_for_line(r"> sum 10$", 200)
         kill_jvm(job)
-        assert job.wait(60) == ExitCode.FAILED_FOR_NOW
+        job.end_with(ExitCode.FAILED_FOR_NOW, 60)
         output = job.output()
     assert "SparkLostError: Spark has gone" in output
     assert "not started again, after 0 restarts: only a new driver can go on" in output

@@ -21,6 +21,7 @@ from tests.integration.engine.checkpointed_job import (
     rows_of,
     start_changing,
     stop_with_both,
+    wait_for_all_checkpoints,
     wait_for_checkpoints,
 )
 from tests.integration.engine.collecting import collecting
@@ -111,7 +112,7 @@ def drive(folder: Path, log: str = "driver.log", **options: Any) -> ProcessGroup
 def assert_killed(driver: ProcessGroup, plan: Path) -> None:
     """It runs until the planned fault kills it."""
     with driver:
-        assert driver.wait(TIMEOUT_S) == -9, driver.output()
+        driver.end_with(-9, TIMEOUT_S)
     assert faults.happened(plan), driver.output()
 
 
@@ -212,22 +213,25 @@ def test_drivers_that_are_killed_while_they_write_and_restore_savepoints_leave_a
     assert_right(folder)
 
 
+@pytest.mark.parametrize(
+    "cases", [OF_CHECKPOINTS[1:2], pytest.param(OF_CHECKPOINTS, marks=pytest.mark.slow)], ids=["written", "all"]
+)
 def test_a_checkpoint_that_fails_fails_the_job_which_is_restarted_and_mends_it(
-    spark: SparkSession, tmp_path: Path, fault_plan: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, fault_plan: Path, monkeypatch: pytest.MonkeyPatch, cases: list[Case]
 ) -> None:
     monkeypatch.setattr(incremental, "SMALL_STATE_ROWS", 0)
     strategy = {"restart_strategy__type": "fixed-delay", "restart_strategy__fixed_delay__delay": "10 ms"}
     with collecting() as collected:
         client = start_changing(collected, tmp_path, restart_strategy__fixed_delay__attempts=9, **strategy)
-        for case in OF_CHECKPOINTS:
+        for number, case in enumerate(cases):
             wait_for_checkpoints(client, 1)
             faults.plan_fault(fault_plan, case.phase, "raise")
-            failed = wait_for_checkpoints(client, 1, "FAILED")[0]
+            failed = wait_for_all_checkpoints(client, number + 1, "FAILED")[number]
             assert f"injected at {case.phase.value}" in failed.failure_reason
         wait_for_checkpoints(client, 1)
         checkpoint, savepoint = stop_with_both(client)
     assert rows_of(spark, checkpoint) == rows_of(spark, savepoint)
-    assert len(of_status(client, "FAILED")) == len(OF_CHECKPOINTS)
+    assert len(of_status(client, "FAILED")) == len(cases)
 
 
 @pytest.mark.slow

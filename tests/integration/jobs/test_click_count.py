@@ -80,7 +80,7 @@ def test_sigterm_ends_an_unbounded_job_after_the_running_epoch_and_it_goes_on_wh
     with submit("click_count", *arguments, log_file=tmp_path / "first.log", settings=settings) as job:
         job.wait_for_line(r"^click-count: epoch \d", 200)
         os.kill(job.pid, signal.SIGTERM)
-        assert job.wait(100) == ExitCode.STOPPED
+        job.end_with(ExitCode.STOPPED, 100)
     output = job.output()
     assert "SIGTERM: job 'click-count' ends after the running epoch" in output
     read = int(re.search(r"suspended after .* records in ([\d,]+)", output)[1].replace(",", ""))  # type: ignore[index]
@@ -97,7 +97,7 @@ def test_sigterm_ends_an_unbounded_job_after_the_running_epoch_and_it_goes_on_wh
         assert dict(postgres.query(uri, COUNTS)) == expected, job.output()
         # now it waits for data, and Ctrl-C (a signal to the whole process group) ends it at once
         os.killpg(job.pid, signal.SIGINT)
-        assert job.wait(60) == ExitCode.STOPPED
+        job.end_with(ExitCode.STOPPED, 60)
         output = job.output()
     assert f"records in {40_000 - read:,}" in output
 
