@@ -38,7 +38,8 @@ if [ -n "$failed" ]; then echo "== FAILED before the tests:$failed"; fi
 echo "== pytest"
 # the last command: pytest's summary is the last line of the output
 code=0
-# two processes: each test waits much of its time for a driver, a server or a worker
-"$python" -m pytest -n 2 --dist loadgroup ${tests[@]+"${tests[@]}"} "$@" || code=$?
+# two processes: each test waits much of its time for a driver, a server or a worker. By files, because the tests of some
+# share a port or a fixture
+"$python" -m pytest -n 2 --dist loadfile --no-loadscope-reorder ${tests[@]+"${tests[@]}"} "$@" || code=$?
 if [ "$code" -eq 0 ] && [ -n "$failed" ]; then code=1; fi
 exit "$code"

@@ -353,7 +353,7 @@ def test_all_checks_run_and_any_failure_is_the_commands(
         "-m ruff check .",
         "-m ruff format --check .",
         "-m mypy --strict flinkish",
-        "-m pytest -n 2 --dist loadgroup",
+        "-m pytest -n 2 --dist loadfile --no-loadscope-reorder",
     ]
     assert checkout.log.read_text().splitlines() == steps
     assert result.stdout.splitlines()[-1] == "1 passed"
@@ -363,7 +363,8 @@ def test_all_checks_run_and_any_failure_is_the_commands(
 def test_the_quick_part_of_the_tests_needs_no_spark(checkout: Checkout) -> None:
     checkout.python(STUB_PYTHON)
     checkout.run("run-tests.sh", "--unit", "-x")
-    assert checkout.log.read_text().splitlines()[-1] == "-m pytest -n 2 --dist loadgroup tests/unit -x"
+    pytest = "-m pytest -n 2 --dist loadfile --no-loadscope-reorder"
+    assert checkout.log.read_text().splitlines()[-1] == f"{pytest} tests/unit -x"
 
 
 def test_ci_runs_the_one_test_command_and_nothing_else() -> None:

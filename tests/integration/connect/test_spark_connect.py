@@ -23,7 +23,6 @@ from tests.support.processes import ProcessGroup, start_driver, wait_until
 
 #: where the server of `local[2]` as a remote listens
 PORT = 15002
-pytestmark = pytest.mark.xdist_group("connect")
 
 DRIVER = Path(__file__).with_name("connect_driver.py")
 COUNT = 9_000

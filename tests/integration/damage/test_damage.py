@@ -14,9 +14,6 @@ from flinkish.jobmanager.savepoints.manifest import read_manifest
 from tests.integration.damage.harm import HARMS
 from tests.integration.damage.prepared_job import PreparedJob
 
-#: one process prepares the job for all of them
-pytestmark = pytest.mark.xdist_group("damage")
-
 #: the file was not needed; another one is used in its place
 UNHARMED = "goes on"
 #: back to the last completed checkpoint, nothing repeated, and said so
