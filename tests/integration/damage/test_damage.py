@@ -14,6 +14,13 @@ from flinkish.jobmanager.savepoints.manifest import read_manifest
 from tests.integration.damage.harm import HARMS
 from tests.integration.damage.prepared_job import PreparedJob
 
+#: each kind of file is flipped and deleted in the ordinary run
+QUICK_AND_SLOW_HARMS = [
+    "flipped",
+    "deleted",
+    *(pytest.param(h, marks=pytest.mark.slow) for h in ("truncated", "emptied")),
+]
+
 #: the file was not needed; another one is used in its place
 UNHARMED = "goes on"
 #: back to the last completed checkpoint, nothing repeated, and said so
@@ -122,7 +129,7 @@ def how_it_ends(
     return RECOVERED
 
 
-@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("harm", QUICK_AND_SLOW_HARMS)
 @pytest.mark.parametrize("name", KINDS)
 def test_damage_is_recovered_from_or_refused_by_name(
     prepared: PreparedJob, tmp_path: Path, name: str, harm: str, capsys: pytest.CaptureFixture[str]
@@ -153,7 +160,7 @@ OWN_FILES = {
 }
 
 
-@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("harm", QUICK_AND_SLOW_HARMS)
 @pytest.mark.parametrize("name", OWN_FILES)
 def test_damage_of_the_job_directorys_own_files_is_harmless_or_refused_by_name(
     prepared: PreparedJob, tmp_path: Path, name: str, harm: str, capsys: pytest.CaptureFixture[str]

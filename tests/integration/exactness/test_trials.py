@@ -19,7 +19,6 @@ from tests.support.exactness import assert_exact
 from tests.support.processes import wait_until
 
 TIMEOUT_S = 600
-EXCEPTIONS = 20
 #: JobManager's own restarts: Spark tries no task again in a local session.
 RESTARTING: dict[str, Any] = {
     "restart_strategy__type": "fixed-delay",
@@ -55,10 +54,11 @@ def test_left_alone_it_puts_out_the_golden_result(spark: SparkSession, folder: P
     assert_exact(golden(), all_outputs(folder))
 
 
-def test_failed_by_exceptions_twenty_times_it_puts_out_the_golden_result(spark: SparkSession, folder: Path) -> None:
-    mishaps = random_mishaps(folder, EXCEPTIONS, seed=20_261_121)
+@pytest.mark.parametrize("exceptions", [6, pytest.param(20, marks=pytest.mark.slow)])
+def test_failed_by_exceptions_it_puts_out_the_golden_result(spark: SparkSession, folder: Path, exceptions: int) -> None:
+    mishaps = random_mishaps(folder, exceptions, seed=20_261_121)
     build(Program(folder, mishaps=mishaps), **RESTARTING).execute(NAME)
-    assert mishaps.happened() == EXCEPTIONS
+    assert mishaps.happened() == exceptions
     assert_exact(golden(), all_outputs(folder))
 
 
