@@ -1,6 +1,6 @@
 """What checkpoints and savepoints cost in a job with much keyed state, of which 1 % changes between two checkpoints.
 
-    python -m benchmarks.checkpoints [--keys 1000000] [--checkpoints 5] [--json FILE]
+    python -m benchmarks.checkpoints [--keys 1000000] [--parallelism 1] [--checkpoints 5] [--json FILE]
 
 A first source brings every key once; a second one changes the same 1 % of the keys again and again, a tenth of them in
 each epoch. Printed: how long a full checkpoint takes and incremental ones take; how long epochs take while a checkpoint
@@ -70,10 +70,10 @@ class Epochs(JobObserver):
         return [after - before for before, after in zip(times, times[1:]) if before >= start_s and after <= end_s]
 
 
-def start(folder: Path, keys: int, savepoint: str | None = None) -> tuple[Any, Epochs]:
+def start(folder: Path, keys: int, parallelism: int, savepoint: str | None = None) -> tuple[Any, Epochs]:
     """The job, started; its checkpoints are taken on demand."""
     settings = {
-        "parallelism.default": "2",
+        "parallelism.default": str(parallelism),
         "flinkish.progress": "never",
         "flinkish.history.enabled": "false",
         "flinkish.job.dir": str(folder),
@@ -114,9 +114,9 @@ def timed(action: Any) -> tuple[float, Any]:
     return time.monotonic() - started, result
 
 
-def measure(folder: Path, keys: int, checkpoints: int) -> dict[str, Any]:
+def measure(folder: Path, keys: int, parallelism: int, checkpoints: int) -> dict[str, Any]:
     """All figures."""
-    client, epochs = start(folder / "job", keys)
+    client, epochs = start(folder / "job", keys, parallelism)
     epochs.wait_for(lambda: epochs.records >= keys)
     epochs.pass_by(EPOCHS_PER_CYCLE)
     busy: list[float] = []
@@ -136,10 +136,11 @@ def measure(folder: Path, keys: int, checkpoints: int) -> dict[str, Any]:
     incremental = [checkpoint() for _ in range(checkpoints)]
     savepoint_s, savepoint = timed(lambda: client.trigger_savepoint(str(folder / "savepoints")).result())
     client.cancel().result()
-    restore_s = restored(folder, keys, savepoint)
+    restore_s = restored(folder, keys, parallelism, savepoint)
     wrong = [c for c in (full, *incremental) if c.status != "COMPLETED"]
     return {
         "keys": keys,
+        "parallelism, of two cores": parallelism,
         "full checkpoint, s": full.duration_ms / 1000,
         "incremental checkpoints, s": [c.duration_ms / 1000 for c in incremental],
         "really incremental": all(c.incremental for c in incremental) and not wrong,
@@ -153,10 +154,10 @@ def measure(folder: Path, keys: int, checkpoints: int) -> dict[str, Any]:
     }
 
 
-def restored(folder: Path, keys: int, savepoint: str) -> float:
+def restored(folder: Path, keys: int, parallelism: int, savepoint: str) -> float:
     """Seconds from the start of a job from a savepoint to its first committed epoch."""
     began = time.monotonic()
-    client, epochs = start(folder / "restored", keys, savepoint)
+    client, epochs = start(folder / "restored", keys, parallelism, savepoint)
     epochs.wait_for(lambda: epochs.committed >= 0)
     elapsed_s = time.monotonic() - began
     client.cancel().result()
@@ -172,13 +173,14 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.checkpoints", description=__doc__)
     parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--parallelism", type=int, default=1, help="1 leaves a core to checkpoints, 2 none")
     parser.add_argument("--checkpoints", type=int, default=5, help="incremental ones")
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     options = parser.parse_args()
     spark_settings.SETTINGS.update(scheduler_settings())
     spark_settings.session("checkpoints")
     with tempfile.TemporaryDirectory() as folder:
-        figures = measure(Path(folder), options.keys, options.checkpoints)
+        figures = measure(Path(folder), options.keys, options.parallelism, options.checkpoints)
     for name, value in figures.items():
         print(f"{name}: {value}")
     if options.json:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import posixpath
 import uuid
+from dataclasses import dataclass
 from typing import Any
 
 from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
@@ -28,6 +29,14 @@ _FEW_BYTES = 4 * 1024 * 1024
 _ENTRY = "uid, state, key, namespace, slot"
 
 
+@dataclass(frozen=True)
+class Changes:
+    """``rows``: a DataFrame of rows that are written down."""
+
+    rows: Any
+    count: int
+
+
 class IncrementalWriter:
     """Of one job."""
 
@@ -36,8 +45,8 @@ class IncrementalWriter:
         self._table = table
         self._ledger = ledger
 
-    def stage(self, base: Manifest, epoch: int, full: Written) -> Any | None:
-        """The changes behind the base, as a DataFrame whose rows are written down; None: a full checkpoint, please.
+    def stage(self, base: Manifest, epoch: int, full: Written) -> Changes | None:
+        """The changes behind the base; None: a full checkpoint, please.
 
         ``full``: the last full one. Another one costs less if it is small, or when there are more changes than that.
         """
@@ -52,31 +61,32 @@ class IncrementalWriter:
             return None
         return self._staged(epochs)
 
-    def _staged(self, epochs: list[int]) -> Any | None:
-
+    def _staged(self, epochs: list[int]) -> Changes | None:
         if not epochs:
-            return self._session.createDataFrame([], STAGED_SCHEMA)
+            return Changes(self._session.createDataFrame([], STAGED_SCHEMA), 0)
         # written down, so that Python decodes them once and Spark knows their size
         path = posixpath.join(self._ledger.path, "staged")
         staged_rows(self._session, self._ledger.path, epochs).write.mode("overwrite").parquet(path)
         staged = self._session.read.schema(STAGED_SCHEMA).parquet(path)
-        unclear = staged.where("uid IS NULL").limit(1).collect()
-        if unclear:
-            self._refuse(unclear[0])
+        changes, state, key = staged.selectExpr(
+            "count(*)", "first(state) FILTER (WHERE uid IS NULL)", "first(key) FILTER (WHERE uid IS NULL)"
+        ).collect()[0]
+        if key is not None:
+            self._refuse(state, key)
             return None
-        return staged
+        return Changes(staged, changes)
 
-    def _refuse(self, row: Any) -> None:
-        reason = f"state '{row['state']}' has the key {row['key']}, which other keys equal that are written otherwise"
+    def _refuse(self, state: str, key: str) -> None:
+        reason = f"state '{state}' has the key {key}, which other keys equal that are written otherwise"
         self._ledger.refuse(reason)
         _LOG.warning("checkpoints of this job are not incremental: %s", reason)
 
-    def apply(self, base: Manifest, staged: Any) -> Written:
+    def apply(self, base: Manifest, changes: Changes) -> Written:
         """One commit with all that has changed."""
-        if base.state.version is not None and staged.isEmpty():
+        if base.state.version is not None and not changes.count:
             return Written(base.state.version, 0)
         view = f"flinkish_changes_{uuid.uuid4().hex}"
-        staged.createOrReplaceTempView(view)
+        changes.rows.createOrReplaceTempView(view)
         try:
             self._session.sql(
                 f"""

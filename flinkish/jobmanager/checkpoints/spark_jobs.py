@@ -19,6 +19,8 @@ def own_session(spark: Any) -> Any:
     session = spark.newSession()
     # what is rewritten (MERGE, OPTIMIZE) is checked before: damage must not get a checksum that fits
     session.conf.set("parquet.page.verify-checksum.enabled", "true")
+    # changes are written down before they are merged; Delta would do so once more
+    session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
     return session
 
 
