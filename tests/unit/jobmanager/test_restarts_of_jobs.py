@@ -102,7 +102,9 @@ def test_a_failure_that_does_not_go_away_by_itself_is_not_retried() -> None:
     assert len(OPENED) == 1
 
 
-def test_a_stop_during_the_delay_ends_the_job() -> None:
+def test_a_stop_during_the_delay_ends_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    # of the whole process, in which other tests may have asked from outside
+    monkeypatch.setattr(live_jobs, "_stopped", False)
     FAILURES[:] = [4]
     env = environment()
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1, 600_000))
