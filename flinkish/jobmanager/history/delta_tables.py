@@ -14,9 +14,7 @@ import posixpath
 from collections import Counter
 from typing import Any
 
-from pyarrow import fs
-
-from flinkish.common.storage import place
+from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.history.tables import TABLES, Row
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.spark.vacuum import vacuum
@@ -37,13 +35,6 @@ _PROPERTIES = {
 def history_path(job_dir: str, table: str) -> str:
     """Where a table of the history lies."""
     return posixpath.join(job_dir, "history", table)
-
-
-def files_of(path: str) -> int:
-    """How many data files lie in a table's directory, those that were replaced included."""
-    system, root = place(path)
-    infos = system.get_file_info(fs.FileSelector(root, allow_not_found=True))
-    return sum(info.extension == "parquet" for info in infos)
 
 
 class DeltaTables:
@@ -75,7 +66,7 @@ class DeltaTables:
     def _tidy_up(self, path: str) -> None:
         try:
             # files that were replaced lie there as well, so only Delta knows; but it takes a second to ask
-            if files_of(path) > MAX_FILES:
+            if sum(name.endswith(".parquet") for name in child_names(path)) > MAX_FILES:
                 frame = self._spark.read.format("delta").load(path)
                 if len(frame.inputFiles()) > MAX_FILES:
                     self.compact(path)
