@@ -8,12 +8,13 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.class_archive import java_options
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.postgres import PostgresServer
 from tests.support.spark_session import start_session
 
-# of a JVM that lives for seconds, compiling its code well costs more than it gains
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+if "JDK_JAVA_OPTIONS" not in os.environ:
+    os.environ["JDK_JAVA_OPTIONS"] = java_options()
 
 
 @pytest.fixture(scope="session")

@@ -98,7 +98,8 @@ def run(options: dict[str, Any]) -> None:
     counts = counts_of(env, options)
     if options.get("sink") == "collect":
         for row in counts.execute_and_collect("connect"):
-            print(f"collected> {row[0]},{row[1]}")
+            # one write, because the log is shared with the progress: print() writes the end of the line by itself
+            sys.stdout.write(f"collected> {row[0]},{row[1]}\n")
         return
     add_sink(counts, options)
     env.execute("connect")
