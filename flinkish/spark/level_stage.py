@@ -41,7 +41,7 @@ class LevelFunction:
     def __call__(self, key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         """Run the channel, or let rows in transit pass."""
         with failures_marked():
-            self.deployment.check_fence()
+            self.deployment.begin_task()
             target = self.deployment.book().target(self.level, key[0])
             if target is None:
                 for frame in frames:

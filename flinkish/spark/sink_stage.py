@@ -54,7 +54,7 @@ class CommitFunction:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One Spark partition of the epoch's output."""
         with failures_marked():
-            self.deployment.check_fence()
+            self.deployment.begin_task()
             manager = self.deployment.task_manager()
             buffers: list[Buffer] = []
             rows: list[tuple[int, int, bytes]] = []

@@ -83,7 +83,7 @@ class FrameSourceFunction:
             first = next((batch for batch in batches if batch.num_rows), None)
             if first is None:
                 return
-            self.deployment.check_fence()
+            self.deployment.begin_task()
             manager, part = self.deployment.task_manager(), current_partition()
             decoder = manager.job.vertex(self.vertex).source
             assert isinstance(decoder, RecordDecoder)
@@ -128,7 +128,7 @@ class GeneratedSourceFunction:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One Spark partition of one epoch: one split."""
         with failures_marked():
-            self.deployment.check_fence()
+            self.deployment.begin_task()
             for batch in batches:
                 for value, time_ms in zip(batch.column("value").to_pylist(), batch.column(TIME_COLUMN).to_pylist()):
                     yield from self._read(value, _stamp(self.deployment, time_ms))

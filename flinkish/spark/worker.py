@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gc
 import pickle
 import re
 import zlib
@@ -17,6 +16,7 @@ from pyspark import TaskContext
 
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError
+from flinkish.runtime.collector import WorkerCollector
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.pickling import use_fallback
 from flinkish.runtime.task_manager import MAX_JOBS, TaskManager, task_manager
@@ -30,10 +30,6 @@ _BATCH_ID = "streaming.sql.batchId"
 
 #: Session setting, per job, that holds it where Spark does not: settings travel to the tasks as local properties.
 _BATCH_SETTING = "spark.flinkish.batch."
-
-
-#: New container objects in a worker between two collections of the youngest ones.
-GC_THRESHOLD = 100_000
 
 
 class WorkerFailure(Exception):
@@ -78,13 +74,18 @@ class Deployment:
         """Tells programs apart that run as the same attempt of a copied job directory."""
         return f"{self.attempt}-{zlib.crc32(self.blob):08x}"
 
-    def check_fence(self) -> None:
-        """FencedError if the driver has lost the job. Asks once per Spark task."""
+    def begin_task(self) -> None:
+        """To be called before each share of work; acts once per Spark task.
+
+        FencedError if the driver has lost the job.
+        """
         context = TaskContext.get()
         task = None if context is None else context.taskAttemptId()
-        if task is None or _checked.get(self.job_id) != task:
+        if task is None or _begun.get(self.job_id) != task:
             self.fence.check()
-            _checked[self.job_id] = task
+            _begun[self.job_id] = task
+            if task is not None:
+                _collector.task_begins()
 
     def task_manager(self) -> TaskManager:
         """This worker's TaskManager for the job."""
@@ -117,12 +118,11 @@ def _prepare_worker() -> None:
     from pyspark import cloudpickle
 
     use_fallback(cloudpickle.dumps)
-    # batches of tuples look like garbage to the collector's default of 700 objects: up to a fifth of the time
-    gc.set_threshold(GC_THRESHOLD, 20, 20)
 
 
-#: job -> Spark task that has asked the fence
-_checked: dict[str, int | None] = {}
+#: job -> Spark task that has begun last
+_begun: dict[str, int | None] = {}
+_collector = WorkerCollector()
 _books: dict[tuple[str, str], AddressBook] = {}
 
 

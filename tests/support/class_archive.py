@@ -17,8 +17,9 @@ import pyspark
 
 from tests.support.processes import python_path
 
-#: Of a JVM that lives for seconds, compiling its code well costs more than it gains.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: Of a JVM that lives for seconds, compiling its code well costs more than it gains. The room for compiled code is by
+#: default five times smaller then, too small for the session that all tests share.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 #: JVMs with another class path (Spark's launcher, Kafka) go on without the archive and need not say so.
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _TIMEOUT_S = 180

@@ -10,6 +10,12 @@ from flinkish.spark.session import is_remote
 
 #: Scheduler pool of what must not hold up epochs; it matters where Spark schedules fairly.
 POOL = "flinkish-checkpoints"
+#: How many tasks a stage has: of a shuffle, a scan, a table in memory.
+_TASKS = (
+    "spark.sql.shuffle.partitions",
+    "spark.sql.files.minPartitionNum",
+    "spark.sql.leafNodeDefaultParallelism",
+)
 
 
 def own_session(spark: Any) -> Any:
@@ -21,6 +27,9 @@ def own_session(spark: Any) -> Any:
     session.conf.set("parquet.page.verify-checksum.enabled", "true")
     # changes are written down before they are merged; Delta would do so once more
     session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
+    # a task of an epoch waits for one of these to end where they take all cores
+    for setting in _TASKS:
+        session.conf.set(setting, str(gentle_tasks(session)))
     return session
 
 
