@@ -1,6 +1,6 @@
 """What checkpoints and savepoints cost in a job with much keyed state, of which 1 % changes between two checkpoints.
 
-    python -m benchmarks.checkpoints [--keys 1000000] [--parallelism 1] [--checkpoints 5] [--json FILE]
+    python -m benchmarks.checkpoints [--keys 1000000] [--parallelism 1] [--checkpoints 12] [--json FILE]
 
 A first source brings every key once; a second one changes the same 1 % of the keys again and again, a tenth of them in
 each epoch. Printed: how long a full checkpoint takes and incremental ones take; how long epochs take while a checkpoint
@@ -26,7 +26,7 @@ from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.epoch_report import EpochReport
-from flinkish.spark.session import scheduler_settings
+from flinkish.spark.session import settings_of_long_lived_sessions
 
 TIMEOUT_S = 3_600.0
 #: Changed between two checkpoints, and epochs in which that happens.
@@ -119,8 +119,8 @@ def measure(folder: Path, keys: int, parallelism: int, checkpoints: int) -> dict
     client, epochs = start(folder / "job", keys, parallelism)
     epochs.wait_for(lambda: epochs.records >= keys)
     epochs.pass_by(EPOCHS_PER_CYCLE)
-    busy: list[float] = []
     quiet: list[float] = []
+    busy: list[list[float]] = []
 
     def checkpoint() -> Any:
         began = time.monotonic()
@@ -128,12 +128,14 @@ def measure(folder: Path, keys: int, parallelism: int, checkpoints: int) -> dict
         quiet.extend(epochs.durations_between(began, time.monotonic()))
         began = time.monotonic()
         client.run.checkpoints.take_last(TIMEOUT_S)
-        busy.extend(epochs.durations_between(began, time.monotonic()))
+        busy.append(epochs.durations_between(began, time.monotonic()))
         return client.run.checkpoints.describe()[-1]
 
     full = checkpoint()
-    while_full, busy = busy, []
     incremental = [checkpoint() for _ in range(checkpoints)]
+    while_full, *while_incremental = busy
+    # the driver's JVM compiles for many checkpoints what they do
+    warm = [epoch for durations in while_incremental[checkpoints // 2 :] for epoch in durations]
     savepoint_s, savepoint = timed(lambda: client.trigger_savepoint(str(folder / "savepoints")).result())
     client.cancel().result()
     restore_s = restored(folder, keys, parallelism, savepoint)
@@ -146,9 +148,15 @@ def measure(folder: Path, keys: int, parallelism: int, checkpoints: int) -> dict
         "really incremental": all(c.incremental for c in incremental) and not wrong,
         "rows of an incremental one": [c.rows_written for c in incremental],
         "epoch without a checkpoint, median s": median(quiet),
-        "epoch during incremental checkpoints, median s": median(busy),
+        "epoch during incremental checkpoints, median s of each": [
+            median(durations) for durations in while_incremental
+        ],
+        "epoch during the later half of them, median s": median(warm),
         "epoch during the full checkpoint, median s": median(while_full),
-        "longest epoch without and during incremental checkpoints, s": [max(quiet, default=0), max(busy, default=0)],
+        "longest epoch without a checkpoint and during the later half, s": [
+            max(quiet, default=0),
+            max(warm, default=0),
+        ],
         "savepoint, s": savepoint_s,
         "start from the savepoint to the first committed epoch, s": restore_s,
     }
@@ -174,10 +182,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.checkpoints", description=__doc__)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--parallelism", type=int, default=1, help="1 leaves a core to checkpoints, 2 none")
-    parser.add_argument("--checkpoints", type=int, default=5, help="incremental ones")
+    parser.add_argument("--checkpoints", type=int, default=12, help="incremental ones")
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     options = parser.parse_args()
-    spark_settings.SETTINGS.update(scheduler_settings())
+    spark_settings.SETTINGS.update(settings_of_long_lived_sessions())
     spark_settings.session("checkpoints")
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(Path(folder), options.keys, options.parallelism, options.checkpoints)

@@ -23,6 +23,7 @@ from flinkish.runtime.state.changelog import Change, decode_changes
 from flinkish.runtime.state.key_texts import key_texts
 from flinkish.runtime.state.savepoint_rows import to_savepoint_row
 from flinkish.spark.worker import failures_marked
+from flinkish.spark.worker_pool import workers_beside_epochs
 
 _FILE_SCHEMA = pa.schema([("changes", pa.binary())])
 
@@ -111,4 +112,5 @@ def _batch(share: list[_Staged]) -> pa.RecordBatch:
 def staged_rows(spark: Any, changelog: str, epochs: list[int]) -> Any:
     """The rows of the changes of these epochs, as a DataFrame of `STAGED_SCHEMA`."""
     paths = [epoch_directory(changelog, epoch) for epoch in epochs]
-    return spark.read.schema("changes binary").parquet(*paths).mapInArrow(ChangesToRows(), STAGED_SCHEMA)
+    with workers_beside_epochs(spark):
+        return spark.read.schema("changes binary").parquet(*paths).mapInArrow(ChangesToRows(), STAGED_SCHEMA)

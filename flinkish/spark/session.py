@@ -127,15 +127,19 @@ def _session_settings() -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.enabled": "false",
         "spark.databricks.delta.snapshotPartitions": "2",
-        **scheduler_settings(),
+        **settings_of_long_lived_sessions(),
     }
 
 
-def scheduler_settings() -> dict[str, str]:
-    """Epochs come before checkpoints. Without them Spark takes jobs in the order in which they came."""
+def settings_of_long_lived_sessions() -> dict[str, str]:
+    """For sessions in which epochs and checkpoints run again and again. Nothing goes wrong without them.
+
+    Epochs come before checkpoints; otherwise Spark takes jobs in the order in which they came. The code of all their
+    queries is kept, of which there are more than the 100 of Spark's default; otherwise it is compiled each time.
+    """
     pools = Path(__file__).parent / "scheduler.xml"
     file = {"spark.scheduler.allocation.file": str(pools)} if pools.exists() else {}
-    return {"spark.scheduler.mode": "FAIR", **file}
+    return {"spark.scheduler.mode": "FAIR", **file, "spark.sql.codegen.cache.maxEntries": "1000"}
 
 
 def is_remote(spark: Any) -> bool:

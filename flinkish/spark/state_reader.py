@@ -15,6 +15,7 @@ from flinkish.runtime.state.operator_state import decode_operator_states
 from flinkish.runtime.state.restore import operator_state_rows
 from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row, watermark_row
 from flinkish.spark.worker import failures_marked
+from flinkish.spark.worker_pool import workers_beside_epochs
 
 #: Columns of a savepoint's table, in Spark's DDL.
 SAVEPOINT_SCHEMA = "uid string, state string, kind string, key string, namespace string, value string"
@@ -79,9 +80,10 @@ def _batch(share: list[SavepointRow]) -> pa.RecordBatch:
 def read_state(spark: Any, checkpoint: str, epoch: int, levels: int, kinds: ChannelKinds) -> Any:
     """The rows of all levels as of an epoch, as a DataFrame; None for a job without levels."""
     frame = None
-    for operator in range(levels):
-        level = stored_channels(spark, checkpoint, epoch, operator).mapInArrow(BodyToRows(kinds), SAVEPOINT_SCHEMA)
-        frame = level if frame is None else frame.unionByName(level)
+    with workers_beside_epochs(spark):
+        for operator in range(levels):
+            level = stored_channels(spark, checkpoint, epoch, operator).mapInArrow(BodyToRows(kinds), SAVEPOINT_SCHEMA)
+            frame = level if frame is None else frame.unionByName(level)
     return frame
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from flinkish.spark.session import scheduler_settings
+from flinkish.spark.session import settings_of_long_lived_sessions
 from tests.support.kafka_jars import spark_jars
 from tests.support.processes import python_path
 
@@ -54,6 +54,6 @@ def session_settings(folder: Path) -> dict[str, str]:
         "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
         "spark.sql.streaming.stateStore.forceSnapshotUploadOnLag": "false",
         "spark.ui.enabled": "false",
-        **scheduler_settings(),
+        **settings_of_long_lived_sessions(),
         "spark.ui.showConsoleProgress": "false",
     }
