@@ -12,7 +12,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.typeinfo.spark_ddl import spark_type
 from flinkish.errors import ProgramError, SavepointError
 from flinkish.jobmanager.directory.files import absolute, child_names, delete_directory
-from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableVersion, write_manifest
+from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents, TableVersion, write_manifest
 from flinkish.jobmanager.savepoints.state_table import COLUMNS, check_unique, written_contents
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.spark.failures import translate
@@ -67,18 +67,8 @@ def write_savepoint(
     directory = absolute(str(path))
     if child_names(directory):
         raise SavepointError("the directory is not empty", where=directory, expected="a new directory")
-    table = posixpath.join(directory, TableVersion().table)
     rows = reduce(lambda left, right: left.unionByName(right), (_rows(frame, states or {}, texts) for frame in frames))
-    spark = frames[0].sparkSession
-    try:
-        rows.write.format("delta").save(table)
-        contents = written_contents(spark, table)
-        check_unique(spark.read.format("delta").load(table), f"savepoint {directory}")
-    except BaseException as error:
-        delete_directory(directory)
-        if isinstance(error, Exception):
-            raise translate(error, f"savepoint {directory}") from error
-        raise
+    contents = _write_rows(frames[0].sparkSession, rows, directory)
     declared = tuple(_declared(state, states or {}, frames) for state in contents.states)
     write_manifest(
         directory,
@@ -94,6 +84,21 @@ def write_savepoint(
         ),
     )
     return directory
+
+
+def _write_rows(spark: Any, rows: DataFrame, directory: str) -> TableContents:
+    """Write and check the table of a savepoint. It is gone again if that fails."""
+    table = posixpath.join(directory, TableVersion().table)
+    try:
+        rows.write.format("delta").save(table)
+        contents = written_contents(spark, table)
+        check_unique(spark.read.format("delta").load(table), f"savepoint {directory}")
+    except BaseException as error:
+        delete_directory(directory)
+        if isinstance(error, Exception):
+            raise translate(error, f"savepoint {directory}") from error
+        raise
+    return contents
 
 
 def _check_columns(columns: Sequence[str]) -> None:

@@ -1,0 +1,45 @@
+"""What is done beside the epochs (checkpoints, savepoints) takes neither their Python workers nor all cores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from flinkish.jobmanager.checkpoints.spark_jobs import own_session
+from flinkish.spark.worker_pool import VARIABLE, workers_beside_epochs
+
+
+def _process(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"pid": [os.getpid()], "pool": [os.environ.get(VARIABLE, "")]})
+
+
+def _workers(spark: SparkSession, beside_epochs: bool) -> set[tuple[int, str]]:
+    frame = spark.range(0, 1_000, 1, 2)
+    if beside_epochs:
+        with workers_beside_epochs(spark):
+            frame = frame.mapInArrow(_process, "pid long, pool string")
+    else:
+        frame = frame.mapInArrow(_process, "pid long, pool string")
+    return {(row.pid, row.pool) for row in frame.collect()}
+
+
+def test_functions_made_for_work_beside_epochs_run_in_workers_of_their_own(spark: SparkSession) -> None:
+    epochs, beside = set(), set()
+    for _ in range(4):
+        epochs |= _workers(spark, beside_epochs=False)
+        beside |= _workers(spark, beside_epochs=True)
+    assert {pool for _, pool in epochs} == {""}
+    assert {pool for _, pool in beside} == {"beside-epochs"}
+    assert not {pid for pid, _ in epochs} & {pid for pid, _ in beside}
+
+
+def test_a_checkpoint_uses_half_of_the_cores_and_changes_no_setting_of_the_program(spark: SparkSession) -> None:
+    names = ("spark.sql.shuffle.partitions", "spark.sql.files.minPartitionNum", "spark.sql.leafNodeDefaultParallelism")
+    before = [spark.conf.get(name, None) for name in names]
+    own = own_session(spark)
+    assert [own.conf.get(name) for name in names] == ["1", "1", "1"], "of two cores"
+    assert [spark.conf.get(name, None) for name in names] == before
