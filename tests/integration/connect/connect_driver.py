@@ -4,12 +4,13 @@ that run one after the other in one session.
 A job's options: ``folder`` (Spark's files), ``remote`` (as for ``SparkSession.builder.remote``), ``job_dir``,
 ``database`` (SQLite), ``source`` (``generated``, ``parquet`` or ``text``), ``files``, ``sink`` (``jdbc``, ``delta``,
 ``print``, ``collect``), ``table`` (Delta), ``count``, ``per_epoch``, ``break_at`` (the index of a click that user code
-fails on), ``settings``.
+fails on), ``fails_once`` (a file that says that it has), ``settings``.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -54,10 +55,12 @@ def source_of(options: dict[str, Any]) -> Any:
 
 def counts_of(env: StreamExecutionEnvironment, options: dict[str, Any]) -> DataStream:
     """Clicks of users that are logged in, counted per user."""
-    break_at = options.get("break_at")
+    break_at, fails_once = options.get("break_at"), options.get("fails_once")
 
     def one(record: Any) -> Row:
-        if break_at is not None and record[2] == break_at:
+        if break_at is not None and record[2] == break_at and not (fails_once and os.path.exists(fails_once)):
+            if fails_once:
+                Path(fails_once).touch()
             raise ValueError(f"click {break_at} cannot be counted")
         return Row(record[0], 1)
 

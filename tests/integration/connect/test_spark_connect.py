@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flinkish.jobmanager.requests import ask
 from tests.integration.connect.clicks import click, expected
 from tests.support.connect_server import start_connect_server
 from tests.support.processes import ProcessGroup, start_driver, wait_until
@@ -142,6 +143,41 @@ def test_on_a_server_of_its_own_the_next_driver_takes_over_from_one_that_was_kil
     assert 0 < killed_at < sum(expected(COUNT).values())
     assert "connect: finished after" in output
     assert counts_in(database) == expected(COUNT)
+
+
+@pytest.mark.slow
+def test_restarts_checkpoints_savepoints_and_drain_are_those_of_other_sessions(tmp_path: Path) -> None:
+    database = new_database(tmp_path)
+    settings = {
+        "execution.checkpointing.interval": "1 s",
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "1",
+        "restart-strategy.fixed-delay.delay": "100 ms",
+    }
+    job = {"database": str(database), "count": 1_000_000, "per_epoch": 300, "settings": settings}
+    job_dir = tmp_path / "job-0"
+    fails = {"break_at": 901, "fails_once": str(tmp_path / "failed")}
+    with start(tmp_path, {**job, **fails}) as driver:
+        driver.wait_for(lambda: total(database) > sum(expected(901).values()), 120, "clicks counted behind the failure")
+        driver.wait_for(lambda: whole_checkpoints(job_dir), 120, "a checkpoint")
+        described = ask(str(job_dir), "describe", 60)
+        drained = ask(str(job_dir), "stop", 120, directory=str(tmp_path / "savepoints"), drain=True)
+        assert "connect: finished after" in driver.succeed(timeout_s=120)
+    assert [exception["error_class"] for exception in described["exceptions"]] == ["UserCodeError"]
+    stopped_at = total(database)
+    count = next(count for count in range(stopped_at, 1_000_000) if sum(expected(count).values()) == stopped_at)
+    assert counts_in(database) == expected(count)
+
+    more = {"execution.state-recovery.path": drained, **settings}
+    with start(tmp_path, {**job, "count": count + 600, "job_dir": str(tmp_path / "other"), "settings": more}) as driver:
+        assert "connect: finished after" in driver.succeed(timeout_s=120)
+    assert counts_in(database) == expected(count + 600)
+
+
+def whole_checkpoints(job_dir: Path) -> int:
+    counts: dict[str, int] = ask(str(job_dir), "describe", 60)["checkpoints"]["counts"]
+    return counts.get("COMPLETED", 0)
 
 
 def new_database(folder: Path) -> Path:
