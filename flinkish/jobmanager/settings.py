@@ -10,6 +10,7 @@ from flinkish.common.options import checkpointing, core, execution, flinkish, st
 from flinkish.common.time import Duration
 from flinkish.jobmanager.checkpoints.settings import CheckpointSettings, checkpoint_settings
 from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.path_check import check_path
 from flinkish.jobmanager.recovery.decision import Fallback
 from flinkish.runtime.deployment import JobSettings
 
@@ -65,8 +66,9 @@ def _job_parameters(configuration: Configuration) -> dict[str, str]:
 
 def driver_settings(configuration: Configuration) -> DriverSettings:
     """What the driver needs."""
+    job_dir = configuration.get(flinkish.JOB_DIR)
     return DriverSettings(
-        job_dir=configuration.get(flinkish.JOB_DIR),
+        job_dir=None if job_dir is None else check_path(job_dir),
         epoch_interval_ms=_ms(configuration.get(flinkish.EPOCH_INTERVAL)),
         heartbeat_interval_ms=_ms(configuration.get(flinkish.HEARTBEAT_INTERVAL)),
         state_backend=configuration.get(state.BACKEND),

@@ -177,7 +177,7 @@ def snapshots(job: PreparedJob) -> list[Path]:
 @pytest.fixture(scope="module")
 def with_snapshots(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> PreparedJob:
     """Its state has been written as a whole meanwhile, as Spark does after ten epochs, once a minute."""
-    made = PreparedJob(tmp_path_factory.mktemp("damage") / "with snapshots")
+    made = PreparedJob(tmp_path_factory.mktemp("damage") / "with-snapshots")
     made.prepare(spark, lambda: len(snapshots(made)) >= 2, flinkish__epoch__interval="2 s")
     return made
 
@@ -196,7 +196,7 @@ def test_damaged_snapshots_of_state_are_recovered_from(
 
 @pytest.fixture(scope="module")
 def in_rocksdb(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> PreparedJob:
-    made = PreparedJob(tmp_path_factory.mktemp("damage") / "in rocksdb")
+    made = PreparedJob(tmp_path_factory.mktemp("damage") / "in-rocksdb")
     made.prepare(spark, state__backend__type="rocksdb")
     return made
 

@@ -148,5 +148,5 @@ def test_a_savepoint_knows_the_topic_that_was_read(
     reader.fill()
     savepoint = reader.stopped_with_savepoint(tmp_path)
     reader.make_anew(COUNT + PER_EPOCH)
-    job.directory = tmp_path / "another job"
+    job.directory = tmp_path / "another-job"
     assert "it was deleted and made anew" in reader.refused(settings={"execution.state-recovery.path": savepoint})

@@ -1,0 +1,32 @@
+"""Which paths a job's directory may have."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from flinkish.common.storage import local_path
+from flinkish.errors import ConfigurationError
+
+#: What stands escaped in a URI. Spark's reader of state (Spark 4.2) escapes the path and then looks for a directory of
+#: the escaped name: epochs would run, and no checkpoint or savepoint could ever be written. A ``*`` is a pattern to it.
+_ESCAPED = re.compile(r'[\s"#%*<>?\[\]^`{|}\x00-\x1f\x7f]')
+
+
+def check_path(path: str) -> str:
+    """The path, if state can be read there.
+
+    Raises:
+        ConfigurationError: it has a character that Spark's reader of state cannot have.
+    """
+    local = local_path(path)
+    whole = path if local is None else os.path.abspath(local)
+    found = _ESCAPED.search(whole)
+    if found is not None:
+        raise ConfigurationError(
+            f"Spark cannot read state below a path with the character {found.group()!r}",
+            where=f"flinkish.job.dir = '{path}' ({whole})",
+            expected='a path without blanks and without any of " # % * < > ? [ ] ^ ` { | }',
+            hint="choose another directory for the job",
+        )
+    return path

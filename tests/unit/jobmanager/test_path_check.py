@@ -1,0 +1,50 @@
+"""Spark's reader of state cannot read below every path: such job directories are refused before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flinkish.common import Configuration
+from flinkish.errors import ConfigurationError
+from flinkish.jobmanager.settings import driver_settings
+
+
+def job_dir_of(path: str) -> str | None:
+    settings = Configuration()
+    settings.set_string("flinkish.job.dir", path)
+    return driver_settings(settings).job_dir
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "50%", "q?", "c#", "[1]", "{x}", "tab\t", "a%20b", 'quo"te', "a|b", "a*", "a\u00a0b"]
+)
+def test_a_path_that_spark_would_escape_is_refused_with_the_character(name: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        job_dir_of(f"/data/{name}/job")
+    assert "flinkish.job.dir" in raised.value.where and f"/data/{name}/job" in raised.value.where
+    assert "cannot read state" in raised.value.what
+
+
+def test_a_relative_path_is_refused_for_the_directory_that_it_lies_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my files").mkdir()
+    monkeypatch.chdir(tmp_path / "my files")
+    with pytest.raises(ConfigurationError, match="my files"):
+        job_dir_of("job")
+
+
+@pytest.mark.parametrize("path", ["/data/jobs/a-b_c.d~e", "/data/größe", "/data/a,b;c:d@e&f=g+h!(i)'$", "s3a://b/job"])
+def test_other_paths_are_taken_as_they_are(path: str) -> None:
+    assert job_dir_of(path) == path
+
+
+def test_a_url_of_a_file_is_looked_at_as_a_path() -> None:
+    with pytest.raises(ConfigurationError, match="character ' '"):
+        job_dir_of("file:///data/a b")
+
+
+def test_no_directory_is_no_mistake() -> None:
+    assert driver_settings(Configuration()).job_dir is None
