@@ -190,8 +190,9 @@ def test_damaged_snapshots_of_state_are_recovered_from(
     job = with_snapshots.copy(tmp_path / "copy")
     newest_one = max(snapshots(job), key=lambda path: int(path.name.split(".")[0]))
     ended = how_it_ends(job, newest_one, harm, PreparedJob.go_on, capsys)
-    # without it Spark reads the changes behind the snapshot before it
-    assert ended == (UNHARMED if harm == "deleted" else RECOVERED)
+    # without it Spark reads the changes behind the snapshot before it; it does so as well where it notices the damage
+    # itself, unless there are too many changes
+    assert ended in {"deleted": {UNHARMED}, "emptied": {RECOVERED}}.get(harm, {UNHARMED, RECOVERED})
 
 
 @pytest.fixture(scope="module")
