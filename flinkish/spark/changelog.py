@@ -23,7 +23,7 @@ from flinkish.runtime.state.changelog import Change, decode_changes
 from flinkish.runtime.state.key_texts import key_texts
 from flinkish.runtime.state.savepoint_rows import to_savepoint_row
 from flinkish.spark.worker import failures_marked
-from flinkish.spark.worker_pool import workers_beside_epochs
+from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
 
 _FILE_SCHEMA = pa.schema([("changes", pa.binary())])
 
@@ -76,6 +76,7 @@ class ChangesToRows:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One Spark partition of the changelog."""
+        give_way_to_epochs()
         with failures_marked():
             share: list[_Staged] = []
             for batch in batches:

@@ -15,7 +15,7 @@ from flinkish.runtime.state.operator_state import decode_operator_states
 from flinkish.runtime.state.restore import operator_state_rows
 from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row, watermark_row
 from flinkish.spark.worker import failures_marked
-from flinkish.spark.worker_pool import workers_beside_epochs
+from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
 
 #: Columns of a savepoint's table, in Spark's DDL.
 SAVEPOINT_SCHEMA = "uid string, state string, kind string, key string, namespace string, value string"
@@ -44,6 +44,7 @@ class BodyToRows:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One partition of the state of a level."""
+        give_way_to_epochs()
         with failures_marked():
             share: list[SavepointRow] = []
             for row in self._rows(batches):

@@ -8,6 +8,7 @@ for each set of environment variables that functions ask for.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from flinkish.spark.session import is_remote
 #: The variable whose value names the pool.
 VARIABLE = "FLINKISH_WORKERS"
 BESIDE_EPOCHS = "beside-epochs"
+#: Niceness of these workers: where there are too few cores, epochs have them.
+NICENESS = 10
 
 _lock = threading.Lock()
 
@@ -39,3 +42,9 @@ def workers_beside_epochs(spark: Any) -> Iterator[None]:
             yield
         finally:
             del environment[VARIABLE]
+
+
+def give_way_to_epochs() -> None:
+    """To be called in a worker: lowers its priority, once, if it is one beside the epochs."""
+    if os.environ.get(VARIABLE) == BESIDE_EPOCHS and hasattr(os, "nice"):
+        os.nice(max(0, NICENESS - os.nice(0)))

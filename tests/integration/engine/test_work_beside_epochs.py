@@ -9,32 +9,38 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from flinkish.jobmanager.checkpoints.spark_jobs import own_session
-from flinkish.spark.worker_pool import VARIABLE, workers_beside_epochs
+from flinkish.spark.worker_pool import NICENESS, VARIABLE, give_way_to_epochs, workers_beside_epochs
+
+_SCHEMA = "pid long, pool string, niceness long"
 
 
 def _process(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
-        yield pa.RecordBatch.from_pydict({"pid": [os.getpid()], "pool": [os.environ.get(VARIABLE, "")]})
+        give_way_to_epochs()
+        worker = {"pid": [os.getpid()], "pool": [os.environ.get(VARIABLE, "")], "niceness": [os.nice(0)]}
+        yield pa.RecordBatch.from_pydict(worker)
 
 
-def _workers(spark: SparkSession, beside_epochs: bool) -> set[tuple[int, str]]:
+def _workers(spark: SparkSession, beside_epochs: bool) -> set[tuple[int, str, int]]:
     frame = spark.range(0, 1_000, 1, 2)
     if beside_epochs:
         with workers_beside_epochs(spark):
-            frame = frame.mapInArrow(_process, "pid long, pool string")
+            frame = frame.mapInArrow(_process, _SCHEMA)
     else:
-        frame = frame.mapInArrow(_process, "pid long, pool string")
-    return {(row.pid, row.pool) for row in frame.collect()}
+        frame = frame.mapInArrow(_process, _SCHEMA)
+    return {(row.pid, row.pool, row.niceness) for row in frame.collect()}
 
 
-def test_functions_made_for_work_beside_epochs_run_in_workers_of_their_own(spark: SparkSession) -> None:
-    epochs, beside = set(), set()
+def test_functions_made_for_work_beside_epochs_run_in_workers_of_their_own_which_give_way(spark: SparkSession) -> None:
+    usual = os.nice(0)
+    epochs: set[tuple[int, str, int]] = set()
+    beside: set[tuple[int, str, int]] = set()
     for _ in range(4):
         epochs |= _workers(spark, beside_epochs=False)
         beside |= _workers(spark, beside_epochs=True)
-    assert {pool for _, pool in epochs} == {""}
-    assert {pool for _, pool in beside} == {"beside-epochs"}
-    assert not {pid for pid, _ in epochs} & {pid for pid, _ in beside}
+    assert {(pool, niceness) for _, pool, niceness in epochs} == {("", usual)}
+    assert {(pool, niceness) for _, pool, niceness in beside} == {("beside-epochs", max(usual, NICENESS))}
+    assert not {pid for pid, _, _ in epochs} & {pid for pid, _, _ in beside}
 
 
 def test_a_checkpoint_uses_half_of_the_cores_and_changes_no_setting_of_the_program(spark: SparkSession) -> None:
