@@ -35,13 +35,15 @@ def workers_beside_epochs(spark: Any) -> Iterator[None]:
     if is_remote(spark):
         yield
         return
-    environment = spark.sparkContext.environment
+    context = spark.sparkContext
     with _lock:
-        environment[VARIABLE] = BESIDE_EPOCHS
+        usual = context.environment
+        # another dict: PySpark may just be going through this one in the thread of an epoch
+        context.environment = {**usual, VARIABLE: BESIDE_EPOCHS}
         try:
             yield
         finally:
-            del environment[VARIABLE]
+            context.environment = usual
 
 
 def give_way_to_epochs() -> None:

@@ -43,6 +43,15 @@ def test_functions_made_for_work_beside_epochs_run_in_workers_of_their_own_which
     assert not {pid for pid, _, _ in epochs} & {pid for pid, _, _ in beside}
 
 
+def test_what_pyspark_may_be_going_through_in_the_thread_of_an_epoch_is_not_changed(spark: SparkSession) -> None:
+    usual = spark.sparkContext.environment
+    before = dict(usual)
+    with workers_beside_epochs(spark):
+        assert spark.sparkContext.environment == {**before, VARIABLE: "beside-epochs"}
+        assert usual == before
+    assert spark.sparkContext.environment is usual
+
+
 def test_a_checkpoint_uses_half_of_the_cores_and_changes_no_setting_of_the_program(spark: SparkSession) -> None:
     names = ("spark.sql.shuffle.partitions", "spark.sql.files.minPartitionNum", "spark.sql.leafNodeDefaultParallelism")
     before = [spark.conf.get(name, None) for name in names]
