@@ -11,10 +11,12 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pyspark
 
+from flinkish.spark.session import installed_java
 from tests.support.processes import python_path
 
 #: Of a JVM that lives for seconds, compiling its code well costs more than it gains. The room for compiled code is by
@@ -34,8 +36,9 @@ def java_options() -> str:
 
 
 def _archive() -> Path:
-    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
-    key = hashlib.sha256(f"{java} {pyspark.__file__} {pyspark.__version__} {SHORT_LIVED}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(
+        f"{installed_java()} {pyspark.__file__} {pyspark.__version__} {SHORT_LIVED}".encode()
+    ).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"flinkish-tests-{os.getuid()}" / f"classes-{key}.jsa"
 
 
@@ -48,7 +51,7 @@ def _make(archive: Path) -> bool:
             return True
         # renamed when it is whole, so that nobody maps a part of it
         made = archive.with_suffix(f".{os.getpid()}")
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, suppress(subprocess.TimeoutExpired):
             # the JVM writes it when its Python process has ended, and holds the pipes until then
             subprocess.run(
                 [sys.executable, "-m", "tests.support.class_archive", folder, str(made)],

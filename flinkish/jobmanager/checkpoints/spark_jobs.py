@@ -28,8 +28,9 @@ def own_session(spark: Any) -> Any:
     # changes are written down before they are merged; Delta would do so once more
     session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
     # a task of an epoch waits for one of these to end where they take all cores
+    tasks = str(gentle_tasks(session))
     for setting in _TASKS:
-        session.conf.set(setting, str(gentle_tasks(session)))
+        session.conf.set(setting, tasks)
     return session
 
 

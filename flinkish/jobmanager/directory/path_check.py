@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 
-from flinkish.common.storage import local_path
 from flinkish.errors import ConfigurationError
+from flinkish.jobmanager.directory.files import absolute
 
 #: What stands escaped in a URI. Spark's reader of state (Spark 4.2) escapes the path and then looks for a directory of
 #: the escaped name: epochs would run, and no checkpoint or savepoint could ever be written. A ``*`` is a pattern to it.
@@ -19,8 +18,7 @@ def check_path(path: str) -> str:
     Raises:
         ConfigurationError: it has a character that Spark's reader of state cannot have.
     """
-    local = local_path(path)
-    whole = path if local is None else os.path.abspath(local)
+    whole = absolute(path)
     found = _ESCAPED.search(whole)
     if found is not None:
         raise ConfigurationError(
