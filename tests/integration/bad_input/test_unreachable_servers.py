@@ -61,6 +61,7 @@ def test_a_database_that_is_away_is_named_and_gets_each_row_once_when_it_is_back
         job.run(to_pair=fails_half_way, **parts)
     half = dict(postgres.query(database, 'SELECT "user", n FROM counts'))
     assert sum(half.values()) == 2 * PER_EPOCH
+    after_epoch_2 = Counter(event(index)["user"] for index in range(3 * PER_EPOCH))
 
     postgres.stop()
     with pytest.raises(OperationError) as caught:
@@ -73,7 +74,10 @@ def test_a_database_that_is_away_is_named_and_gets_each_row_once_when_it_is_back
     assert "secret" not in message
 
     postgres.start()
-    assert dict(postgres.query(database, 'SELECT "user", n FROM counts')) == half
+    # A subtask that was in its last attempt when the other one failed may still reach the database: Spark gives Python
+    # two seconds to end (docs/semantics.md). Its marker keeps its rows from being counted again by the next run.
+    found = dict(postgres.query(database, 'SELECT "user", n FROM counts'))
+    assert all(found[user] in (half[user], after_epoch_2[user]) for user in after_epoch_2), found
     job.run(**parts)
     counts = dict(postgres.query(database, 'SELECT "user", n FROM counts'))
     assert counts == Counter(event(index)["user"] for index in range(COUNT))
