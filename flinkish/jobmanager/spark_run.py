@@ -15,6 +15,7 @@ from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.attempt.remote_reports import STOP_FILE
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.ownership import take_ownership
+from flinkish.jobmanager.directory.path_check import check_path
 from flinkish.jobmanager.drain.attempt import DrainAttempt
 from flinkish.jobmanager.drain.marker import DrainMarker
 from flinkish.jobmanager.drain.procedure import begin_drain
@@ -215,11 +216,21 @@ class SparkRun(JobRun):
         self.attempt.wake()
 
 
+def temporary_directory() -> str:
+    """A new directory, which may hold a job.
+
+    Raises:
+        ConfigurationError: the system's directory for temporary files is none for state.
+    """
+    place = tempfile.gettempdir()
+    check_path(place, "TMPDIR", "set flinkish.job.dir, or TMPDIR to another directory")
+    return tempfile.mkdtemp(prefix="flinkish-", dir=place)
+
+
 def prepare_directory(spark: Any, settings: DriverSettings, name: str) -> tuple[JobDirectory, bool]:
     """The job's directory, claimed; True when it is a temporary one, which nobody else can know."""
     temporary = settings.job_dir is None
-    path = tempfile.mkdtemp(prefix="flinkish-") if settings.job_dir is None else settings.job_dir
-    directory = JobDirectory(path)
+    directory = JobDirectory(temporary_directory() if settings.job_dir is None else settings.job_dir)
     if temporary:
         directory.claim(name)
     else:

@@ -12,8 +12,8 @@ from flinkish.jobmanager.directory.files import absolute
 _ESCAPED = re.compile(r'[\s"#%*<>?\[\]^`{|}\x00-\x1f\x7f]')
 
 
-def check_path(path: str) -> str:
-    """The path, if state can be read there.
+def check_path(path: str, setting: str = "flinkish.job.dir", hint: str = "choose another directory for the job") -> str:
+    """The path, which ``setting`` gives, if state can be read there.
 
     Raises:
         ConfigurationError: it has a character that Spark's reader of state cannot have.
@@ -23,8 +23,8 @@ def check_path(path: str) -> str:
     if found is not None:
         raise ConfigurationError(
             f"Spark cannot read state below a path with the character {found.group()!r}",
-            where=f"flinkish.job.dir = '{path}' ({whole})",
+            where=f"{setting} = '{path}' ({whole})",
             expected='a path without blanks and without any of " # % * < > ? [ ] ^ ` { | }',
-            hint="choose another directory for the job",
+            hint=hint,
         )
     return path

@@ -24,6 +24,9 @@ class HistoryStore(Protocol):
     def append(self, table: str, rows: list[Row]) -> None:
         """Write rows; may take its time, may raise whatever it likes."""
 
+    def make_missing(self) -> None:
+        """Make the tables that have got no rows yet; may raise as well."""
+
 
 class HistoryWriter:
     """A `History` that writes every ``interval_s`` seconds, if there is anything, and at the end."""
@@ -43,6 +46,7 @@ class HistoryWriter:
         self._left = 0
         self._attempt = 0
         self._failing = False
+        self._all_there = False
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -99,6 +103,16 @@ class HistoryWriter:
         for table in TABLES:
             if table in tables:
                 self._write(table, tables[table])
+        if tables and not self._all_there and not self._failing:
+            # behind the rows: a short job ends with rows for most of them
+            self._make_missing()
+
+    def _make_missing(self) -> None:
+        try:
+            self._store.make_missing()
+            self._all_there = True
+        except Exception as error:
+            _LOG.info("history of %s: not all tables are there yet: %s", self._rows.job_name, error)
 
     def _write(self, table: str, rows: list[Row]) -> None:
         try:

@@ -182,17 +182,31 @@ def with_snapshots(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
     return made
 
 
+#: Whether Spark itself gets over a damaged snapshot, by the one before it and the changes since: on by default.
+REPAIR = "spark.sql.streaming.stateStore.autoSnapshotRepair.enabled"
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("repaired_by_spark", [True, False])
 @pytest.mark.parametrize("harm", HARMS)
 def test_damaged_snapshots_of_state_are_recovered_from(
-    with_snapshots: PreparedJob, tmp_path: Path, harm: str, capsys: pytest.CaptureFixture[str]
+    with_snapshots: PreparedJob,
+    spark: SparkSession,
+    tmp_path: Path,
+    harm: str,
+    repaired_by_spark: bool,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     job = with_snapshots.copy(tmp_path / "copy")
     newest_one = max(snapshots(job), key=lambda path: int(path.name.split(".")[0]))
-    ended = how_it_ends(job, newest_one, harm, PreparedJob.go_on, capsys)
-    # without it Spark reads the changes behind the snapshot before it; it does so as well where it notices the damage
-    # itself, unless there are too many changes
-    assert ended in {"deleted": {UNHARMED}, "emptied": {RECOVERED}}.get(harm, {UNHARMED, RECOVERED})
+    spark.conf.set(REPAIR, str(repaired_by_spark).lower())
+    try:
+        ended = how_it_ends(job, newest_one, harm, PreparedJob.go_on, capsys)
+    finally:
+        spark.conf.unset(REPAIR)
+    # one that is not there was none to Spark; one without a byte it takes for something else than damage
+    spark_gets_over_it = harm == "deleted" or (repaired_by_spark and harm != "emptied")
+    assert ended == (UNHARMED if spark_gets_over_it else RECOVERED)
 
 
 @pytest.fixture(scope="module")

@@ -115,6 +115,7 @@ def test_the_history_of_a_job_is_read_with_sql_when_it_has_ended(spark: SparkSes
         client = counting(collected, "kept", 100, tmp_path, **HISTORY)
         client.get_job_execution_result().result(TIMEOUT_S)
         told = [(event.before or None, event.after) for event in client.describe().story]
+        assert rows(spark, tmp_path, "exceptions", "class", "time_ms") == []
         again = counting(collected, "kept", 100, tmp_path, **HISTORY)
         again.get_job_execution_result().result(TIMEOUT_S)
         with pytest.raises(IncompatibleJobError):

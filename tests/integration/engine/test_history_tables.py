@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from delta import DeltaTable
 from pyspark.sql import SparkSession
 
 from flinkish.jobmanager.history import delta_tables
 from flinkish.jobmanager.history.delta_tables import DeltaTables, history_path
-from flinkish.jobmanager.history.tables import Rows
+from flinkish.jobmanager.history.tables import TABLES, Rows
 from flinkish.jobmanager.lifecycle.story import Event
 from flinkish.runtime.clock import ManualClock
 
@@ -37,3 +38,15 @@ def test_a_table_has_few_files_and_no_rows_that_are_too_old(
     properties = detail.properties
     assert properties["delta.deletedFileRetentionDuration"] == "interval 1 hours"
     assert properties["delta.logRetentionDuration"] == "interval 1 days"
+
+
+def test_tables_without_rows_can_be_read_as_well(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(2):
+        tables = DeltaTables(spark, str(tmp_path), retention_ms=0)
+        tables.append("jobs", [ROWS.job(Event(number, "job 'clicks'", "", "RUNNING", "", number), 0)])
+        tables.make_missing()
+    counts = {name: spark.read.format("delta").load(history_path(str(tmp_path), name)).count() for name in TABLES}
+    assert counts == {"jobs": 2, "executions": 0, "exceptions": 0, "checkpoints": 0}
+    path = history_path(str(tmp_path), "exceptions")
+    assert spark.sql(f"SELECT class, message FROM delta.`{path}`").collect() == []
+    assert len(DeltaTable.forPath(spark, path).history().collect()) == 1

@@ -24,6 +24,7 @@ class Store:
     def __init__(self) -> None:
         self.tables: dict[str, list[Row]] = {}
         self.broken = False
+        self.times_made_missing = 0
         self.open = threading.Event()
         self.open.set()
 
@@ -32,6 +33,11 @@ class Store:
         if self.broken:
             raise OSError("the disk is full\nand a long trace")
         self.tables.setdefault(table, []).extend(rows)
+
+    def make_missing(self) -> None:
+        self.times_made_missing += 1
+        if self.times_made_missing == 1:
+            raise OSError("the disk is full")
 
 
 def event(number: int) -> Event:
@@ -67,6 +73,21 @@ def test_a_job_does_not_wait_for_a_slow_store() -> None:
     store.open.set()
     writer.close()
     assert numbers(store) == list(range(50))
+
+
+def test_tables_without_rows_are_made_behind_the_first_rows_and_when_that_failed_behind_the_next() -> None:
+    store = Store()
+    writer = HistoryWriter(ROWS, store, 3600)
+    made = []
+    store.broken = True
+    for number in range(4):
+        writer.status(event(number), 0)
+        writer.flush()
+        made.append(store.times_made_missing)
+        store.broken = False
+    assert made == [0, 1, 2, 2]
+    writer.close()
+    assert numbers(store) == list(range(4))
 
 
 def test_what_could_not_be_written_is_written_later_in_order_and_told_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from flinkish.common import Configuration
 from flinkish.errors import ConfigurationError
 from flinkish.jobmanager.settings import driver_settings
+from flinkish.jobmanager.spark_run import temporary_directory
 
 
 def job_dir_of(path: str) -> str | None:
@@ -48,3 +50,16 @@ def test_a_url_of_a_file_is_looked_at_as_a_path() -> None:
 
 def test_no_directory_is_no_mistake() -> None:
     assert driver_settings(Configuration()).job_dir is None
+
+
+def test_a_temporary_directory_is_made_only_where_state_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert Path(temporary_directory()).parent == tmp_path
+    (tmp_path / "my files").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "my files"))
+    with pytest.raises(ConfigurationError, match="character ' '") as raised:
+        temporary_directory()
+    assert raised.value.where.startswith("TMPDIR = ") and "flinkish.job.dir" in raised.value.hint
+    assert list((tmp_path / "my files").iterdir()) == []
