@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from flinkish.core.source import DataFrameSource, GeneratedSource, Source
 from flinkish.errors import FencedError, FlinkishError
 from flinkish.jobmanager.attempt import epoch_listeners
+from flinkish.jobmanager.attempt.beginnings import Beginnings
 from flinkish.jobmanager.attempt.clock_watch import ClockWatch
 from flinkish.jobmanager.attempt.epoch_function import EpochFunction
 from flinkish.jobmanager.attempt.epoch_listeners import STOP_MARK, StopQuery
@@ -25,14 +26,9 @@ from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs
 from flinkish.jobmanager.attempt.source_checks import check_sources
 from flinkish.jobmanager.directory.free_space import with_free_space
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
-from flinkish.jobmanager.directory.not_begun import (
-    epoch_not_begun,
-    forget_not_begun,
-    remember_not_begun,
-)
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.recovery.decision import Traces
-from flinkish.jobmanager.recovery.query_traces import check_query
+from flinkish.jobmanager.recovery.query_traces import check_query, read_traces
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
@@ -108,8 +104,7 @@ class QueryAttempt:
         #: the query waits for the times of its epochs; and the clock went back while it ran
         self._waits = self._set_back = False
         self._inbox = Inbox(directory, plan.job) if is_remote(spark) else None
-        #: what there was of the query before this attempt; and whether an epoch has begun in it
-        self._before, self._begun = Traces((), ()), False
+        self._beginnings = Beginnings.after(Traces((), ()), False)
 
     def move_to(self, location: QueryLocation) -> None:
         """Run the query there; not while it runs elsewhere."""
@@ -121,28 +116,17 @@ class QueryAttempt:
     def before_epoch(self, epoch: int) -> None:
         """The last moment at which an epoch can be kept from happening."""
         if self._stop.is_set() or self.ended or self._failure is not None:
-            if epoch > self._before.last_planned:
-                remember_not_begun(self.directory, epoch)
+            self._beginnings.prevented(self.directory, epoch)
             raise StopQuery
         self.directory.check_owner(self.job.name)
 
     def proves_state(self, epoch: int) -> bool:
-        """Whether the epoch must show that all state can be read before any sink hears of it: the first one that reads
-        it from storage. So an epoch that damage has kept from beginning is known as such."""
-        if self._begun:
-            return False
-        self._begun = True
-        # of one that an earlier attempt has begun nothing can be said any more
-        fresh = epoch > self._before.last_planned or epoch == epoch_not_begun(self.directory)
-        if fresh and self._before.committed and self.job.levels:
-            remember_not_begun(self.directory, epoch)
-            return True
-        forget_not_begun(self.directory)
-        return False
+        """Whether all levels must have run before any sink hears of the epoch."""
+        return self._beginnings.proves_state(self.directory, epoch)
 
     def state_is_proved(self) -> None:
-        """Now the epoch begins for sinks."""
-        forget_not_begun(self.directory)
+        """They have run."""
+        self._beginnings.state_is_proved(self.directory)
 
     def after_epoch(self, report: EpochReport) -> None:
         """Only Spark's own commit is left."""
@@ -190,7 +174,7 @@ class QueryAttempt:
 
     def _runs(self) -> list[QueryRun]:
         """The runs still to be made."""
-        self._before = check_query(self.location)
+        self._beginnings = Beginnings.after(check_query(self.location), self.job.levels > 0)
         # of this query: one that takes its place begins before the end again
         announced = (self.directory.read("end-of-input.json") or {}).get("query") == self.location.first_epoch
         self._base = keep_tick_size(self.directory, self.job, self._base)
@@ -247,13 +231,20 @@ class QueryAttempt:
                 frame.writeStream.outputMode("append")
                 .queryName(f"{self.job.name}-{self.job.job_id[:8]}")
                 .option("checkpointLocation", self.location.path)
-                .foreachBatch(EpochFunction(deployment, self.directory.path, self.directory.token))
+                .foreachBatch(self._epoch_function(deployment))
             )
             if run.available_now:
                 writer = writer.trigger(availableNow=True)
             else:
                 writer = writer.trigger(processingTime=f"{run.interval_ms} milliseconds")
             return writer.start()
+
+    def _epoch_function(self, deployment: Deployment) -> EpochFunction:
+        beginnings = self._beginnings
+        if self._inbox is not None:
+            # another process runs the epochs, one for each query: what those before it have begun is read from traces
+            beginnings = Beginnings.after(read_traces(self.location), self.job.levels > 0)
+        return EpochFunction(deployment, self.directory.path, self.directory.token, beginnings)
 
     def _follow(self, query: Any) -> None:
         checked = time.monotonic()

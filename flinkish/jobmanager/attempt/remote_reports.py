@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.errors import FencedError, FlinkishError, OperationError
+from flinkish.jobmanager.attempt.beginnings import Beginnings
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.directory.not_begun import forget_not_begun
 from flinkish.runtime.buffer import Buffer, decode, encode
 from flinkish.runtime.committing import CommitReport, commit_buffers
 from flinkish.runtime.deployment import JobDescriptor
@@ -41,15 +41,18 @@ def report_file(epoch: int) -> str:
 class FarSide:
     """The process that runs ``foreachBatch``. One per query, for all its epochs."""
 
-    def __init__(self, job_dir: str, token: str, job_name: str, fence: Fence = NO_FENCE) -> None:
+    def __init__(
+        self, job_dir: str, token: str, job_name: str, beginnings: Beginnings, fence: Fence = NO_FENCE
+    ) -> None:
         self._directory = JobDirectory(job_dir, token)
         self._directory.fence = fence
         self._token = token
         self._job_name = job_name
+        self._beginnings = beginnings
         self._ended = False
         self._buffers: list[bytes] = []
 
-    def before_epoch(self) -> None:
+    def before_epoch(self, epoch: int) -> None:
         """The last moment at which an epoch can be kept from happening.
 
         Raises:
@@ -59,10 +62,18 @@ class FarSide:
         """
         self._check_owner()
         if self._ended or self._directory.read(STOP_FILE) is not None:
+            self._beginnings.prevented(self._directory, epoch)
             self._directory.write(END_FILE, {"token": self._token})
             raise StopQuery
-        forget_not_begun(self._directory)
         self._buffers = []
+
+    def proves_state(self, epoch: int) -> bool:
+        """Whether all levels must have run before any sink hears of the epoch."""
+        return self._beginnings.proves_state(self._directory, epoch)
+
+    def state_is_proved(self) -> None:
+        """They have run."""
+        self._beginnings.state_is_proved(self._directory)
 
     def keep(self, job: JobDescriptor, buffers: Iterable[Buffer], epoch: int) -> list[CommitReport]:
         """In place of committing in this process: the driver will."""
@@ -96,11 +107,11 @@ class FarSide:
 _far_sides: dict[tuple[str, str], FarSide] = {}
 
 
-def far_side(job_dir: str, token: str, job_name: str, fence: Fence = NO_FENCE) -> FarSide:
+def far_side(job_dir: str, token: str, job_name: str, beginnings: Beginnings, fence: Fence = NO_FENCE) -> FarSide:
     """This process's far side of a job, kept from epoch to epoch."""
     found = _far_sides.get((job_dir, token))
     if found is None:
-        found = _far_sides[job_dir, token] = FarSide(job_dir, token, job_name, fence)
+        found = _far_sides[job_dir, token] = FarSide(job_dir, token, job_name, beginnings, fence)
     return found
 
 

@@ -6,6 +6,7 @@ Each driver is a process of its own, because a process has one kind of Spark ses
 from __future__ import annotations
 
 import json
+import re
 import socket
 import sqlite3
 from collections import Counter
@@ -173,6 +174,28 @@ def test_restarts_checkpoints_savepoints_and_drain_are_those_of_other_sessions(t
     with start(tmp_path, {**job, "count": count + 600, "job_dir": str(tmp_path / "other"), "settings": more}) as driver:
         assert "connect: finished after" in driver.succeed(timeout_s=120)
     assert counts_in(database) == expected(count + 600)
+
+
+@pytest.mark.slow
+def test_a_damaged_state_is_taken_from_the_last_checkpoint_and_nothing_is_lost_or_repeated(tmp_path: Path) -> None:
+    database = new_database(tmp_path)
+    settings = {"execution.checkpointing.interval": "1 s"}
+    job = {"database": str(database), "count": COUNT, "per_epoch": 300, "settings": settings}
+    with start(tmp_path, job) as driver:
+        driver.wait_for(lambda: total(database), 120, "clicks counted")
+        driver.stop(timeout_s=60)
+        assert "connect: suspended after" in driver.output()
+    stopped_at = total(database)
+    assert 0 < stopped_at < sum(expected(COUNT).values())
+    versions = (tmp_path / "job-0" / "spark" / "state" / "0" / "0").glob("*.delta")
+    lost = max(versions, key=lambda path: int(path.stem))
+    lost.unlink()
+
+    with start(tmp_path, job) as driver:
+        output = driver.succeed(timeout_s=180)
+    assert str(lost) in output
+    assert re.search(r"goes on from the checkpoint \S+/chk-\d+ of epoch \d+; nothing is repeated", output)
+    assert counts_in(database) == expected(COUNT)
 
 
 def whole_checkpoints(job_dir: Path) -> int:
