@@ -6,7 +6,6 @@ made it; it knows the job's directory, but neither the job's state nor its other
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -18,6 +17,7 @@ from flinkish.errors import FencedError, FlinkishError
 from flinkish.jobmanager.attempt import epoch_listeners
 from flinkish.jobmanager.attempt.beginnings import Beginnings
 from flinkish.jobmanager.attempt.clock_watch import ClockWatch
+from flinkish.jobmanager.attempt.end_offsets import end_offsets
 from flinkish.jobmanager.attempt.epoch_function import EpochFunction
 from flinkish.jobmanager.attempt.epoch_listeners import STOP_MARK, StopQuery
 from flinkish.jobmanager.attempt.query_inputs import keep_heartbeat, keep_tick_size, position_after
@@ -321,21 +321,9 @@ class QueryAttempt:
         whole = bool(committed) and planned[-1:] == committed[-1:]
         return self.location.first_epoch + committed[-1] if whole else None
 
-    def end_offsets(self, epoch: int) -> list[str | None]:
-        """Where each source of the plan stood after an epoch, as Spark writes it; None: it had nothing to read yet."""
-        for progress in reversed(self._query.recentProgress if self._query is not None else []):
-            batch = int(progress["batchId"]) + self.location.first_epoch
-            # the one that follows begins where this one ended, also when it has nothing to read
-            if batch in (epoch, epoch + 1):
-                edge = "endOffset" if batch == epoch else "startOffset"
-                return [_offset_text(source[edge]) for source in progress["sources"]]
-        # nothing has happened in this attempt
-        ends = QueryLog(self.location.path).positions(epoch - self.location.first_epoch)
-        return [_offset_text(end) for end in ends]
-
     def positions(self, epoch: int) -> dict[str, str]:
         """Source uid -> where it stood after an epoch. Not of a source that has had nothing to read yet."""
-        ends = self.end_offsets(epoch)
+        ends = end_offsets(self._query, self.location, epoch)
         found: dict[str, str] = {}
         for index, (vertex, source) in enumerate(sorted(self.sources.items())):
             uid, end = self.job.vertex(vertex).head.uid, ends[index]
@@ -356,9 +344,3 @@ class QueryAttempt:
         """A stop was asked for: tell the process that runs epochs, if it is another one."""
         if self._inbox is not None:
             self.directory.write(STOP_FILE, {"stop": True})
-
-
-def _offset_text(offset: Any) -> str | None:
-    if offset is None or offset == "null":
-        return None
-    return offset if isinstance(offset, str) else json.dumps(offset)
