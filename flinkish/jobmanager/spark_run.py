@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 import shutil
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.attempt.remote_reports import STOP_FILE
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.ownership import take_ownership
-from flinkish.jobmanager.directory.path_check import check_path
+from flinkish.jobmanager.directory.path_check import temporary_directory
 from flinkish.jobmanager.drain.attempt import DrainAttempt
 from flinkish.jobmanager.drain.marker import DrainMarker
 from flinkish.jobmanager.drain.procedure import begin_drain
@@ -214,17 +213,6 @@ class SparkRun(JobRun):
         """End after the running epoch."""
         super().request_stop(end, cause)
         self.attempt.wake()
-
-
-def temporary_directory() -> str:
-    """A new directory, which may hold a job.
-
-    Raises:
-        ConfigurationError: the system's directory for temporary files is none for state.
-    """
-    place = tempfile.gettempdir()
-    check_path(place, "TMPDIR", "set flinkish.job.dir, or TMPDIR to another directory")
-    return tempfile.mkdtemp(prefix="flinkish-", dir=place)
 
 
 def prepare_directory(spark: Any, settings: DriverSettings, name: str) -> tuple[JobDirectory, bool]:

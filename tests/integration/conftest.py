@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.class_archive import java_options
+from tests.support.class_archive import set_java_options
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.postgres import PostgresServer
 from tests.support.spark_session import start_session
 
-if "JDK_JAVA_OPTIONS" not in os.environ:
-    os.environ["JDK_JAVA_OPTIONS"] = java_options()
+set_java_options()
 
 
 @pytest.fixture(scope="session")

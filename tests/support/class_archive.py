@@ -35,6 +35,12 @@ def java_options() -> str:
     return f"{SHORT_LIVED} {_QUIET} -XX:SharedArchiveFile={archive}"
 
 
+def set_java_options() -> None:
+    """For all JVMs that this process starts from now on, unless somebody has set other ones."""
+    if "JDK_JAVA_OPTIONS" not in os.environ:
+        os.environ["JDK_JAVA_OPTIONS"] = java_options()
+
+
 def _archive() -> Path:
     key = hashlib.sha256(
         f"{installed_java()} {pyspark.__file__} {pyspark.__version__} {SHORT_LIVED}".encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 
 from flinkish.errors import ConfigurationError
 from flinkish.jobmanager.directory.files import absolute
@@ -28,3 +29,14 @@ def check_path(path: str, setting: str = "flinkish.job.dir", hint: str = "choose
             hint=hint,
         )
     return path
+
+
+def temporary_directory() -> str:
+    """A new directory, which may hold a job.
+
+    Raises:
+        ConfigurationError: the system's directory for temporary files is none for state.
+    """
+    place = tempfile.gettempdir()
+    check_path(place, "TMPDIR", "set flinkish.job.dir, or TMPDIR to another directory")
+    return tempfile.mkdtemp(prefix="flinkish-", dir=place)

@@ -225,11 +225,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--folder", type=Path, default=None, help="keeps what failed trials leave")
     options = parser.parse_args(arguments)
-    from tests.support.class_archive import java_options
+    from tests.support.class_archive import set_java_options
     from tests.support.spark_session import start_session
 
     # each trial starts a JVM that lives for seconds
-    os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
+    set_java_options()
     seed = options.seed if options.seed is not None else random.randrange(10**6)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="two-drivers-"))
     os.chdir(REPOSITORY)

@@ -9,8 +9,8 @@ import pytest
 
 from flinkish.common import Configuration
 from flinkish.errors import ConfigurationError
+from flinkish.jobmanager.directory.path_check import temporary_directory
 from flinkish.jobmanager.settings import driver_settings
-from flinkish.jobmanager.spark_run import temporary_directory
 
 
 def job_dir_of(path: str) -> str | None:

@@ -88,7 +88,9 @@ def test_after_sigterm_it_is_watched_whether_the_jobs_end() -> None:
 
 
 def test_jobs_that_have_ended_in_time_leave_the_process_alone() -> None:
-    end_in_time([Run(), Run()])
+    runs = [Run(), Run()]
+    end_in_time(runs)
+    assert all(run.waited.is_set() for run in runs)
 
 
 def test_a_job_that_does_not_end_in_time_ends_with_the_process_which_says_what_was_not_finished() -> None:
