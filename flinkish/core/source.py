@@ -2,18 +2,21 @@
 
 A source is one of two kinds:
 
-* :class:`GeneratedSource`: the worker makes the records of (split, tick) itself, from nothing but these two numbers.
-  A *tick* is the share of one epoch. Collections, sequences and generators. Runs in the minicluster as well.
+* :class:`SplitSource` (Flink's FLIP-27 source): a :class:`SplitEnumerator` finds *splits* (files, Kafka partitions,
+  ranges of numbers), a :class:`SplitReader` in the worker reads a range of one. The engine assigns splits to subtasks
+  and decides for each epoch which range of each split is read, before anything is read. Collections, sequences,
+  generators, files and Kafka. Runs in the minicluster as well.
 * :class:`DataFrameSource`: Spark reads (``load`` gives a streaming DataFrame), a :class:`RecordDecoder` in the worker
-  turns Arrow batches into lists. Files, Kafka, Delta, any streaming DataFrame.
+  turns Arrow batches into lists. Delta, any streaming DataFrame.
 
 Both are replayable: an epoch that runs again reads the same records.
 """
 
 from __future__ import annotations
 
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +25,7 @@ from flinkish.common.typeinfo import TypeInformation
 if TYPE_CHECKING:
     import pyarrow
 
-#: Name of the column that holds the split a record belongs to (a Kafka partition), if the source has stable splits.
+#: Name of the column that holds the split a record belongs to, in the DataFrame of a source that has stable splits.
 SPLIT_COLUMN = "__split"
 
 
@@ -48,32 +51,175 @@ class Source(ABC):
     def produced_type(self) -> TypeInformation:
         """The type of its records."""
 
+    def check_continuation(self, position: str | None, known: Mapping[str, str]) -> dict[str, str]:
+        """Called in the driver before a query starts, to find out whether the source can go on.
 
-class GeneratedBatch(NamedTuple):
-    """Records of one split and tick. ``finished``: the split has no record after these."""
+        Args:
+            position: where it goes on, as a savepoint has it; None if it begins.
+            known: what this method returned when the job was started before.
+
+        Returns:
+            What tells the things that are read from others of the same name (topic -> its id), to be remembered.
+
+        Raises:
+            FinalOperationError: what comes next is no longer there, or is not what was read before.
+        """
+        return dict(known)
+
+
+# ---------------------------------------------------------------------------------------------------- splits
+
+
+@dataclass(frozen=True)
+class SourceSplit:
+    """A part of a source that is read by one subtask at a time, from ``start`` to ``end``.
+
+    A position is a whole number that only the source understands and that never goes back: bytes of a text file, rows
+    of a Parquet file, offsets of a Kafka partition, indices of a generator.
+
+    Args:
+        id: its name, stable and unique within the source: the path of a file, ``topic-3``.
+        start: position of the first record.
+        end: the position behind the last record; None while it is not known (a Kafka partition without a bound) or
+            where only the reader finds it (a file that cannot be cut).
+        info: what else the reader must know, made of JSON's types.
+    """
+
+    id: str
+    start: int = 0
+    end: int | None = None
+    info: Any = None
+
+
+@dataclass(frozen=True)
+class SplitRange:
+    """What one epoch reads of a split: positions from ``start`` up to, and without, ``stop``.
+
+    Args:
+        stop: None: to the split's end, wherever that is.
+        ends: the split has no record behind this range and never will have one.
+    """
+
+    split: SourceSplit
+    start: int
+    stop: int | None
+    ends: bool = False
+
+
+class SplitRecords(NamedTuple):
+    """A batch of records of one split, with their timestamps in ms (None: the source has none)."""
 
     values: list[Any]
     timestamps: list[int] | None
-    finished: bool
 
 
-class GeneratedSource(Source):
-    """Records made in the worker. Small and picklable: it travels with the job."""
+class UnitCost(NamedTuple):
+    """What a position of a split stands for: estimated records and bytes (in memory, as read) per unit of position."""
+
+    records: float
+    bytes: float
+
+
+class SplitEnumerator(ABC):
+    """Finds the splits of a source and how far each can be read. One instance per query; it runs beside the driver, in a
+    process of its own, without a Spark session, and is asked by one thread.
+
+    It holds no state that must outlive it: which splits are known, open or finished, and the position in each, is kept
+    by the engine, which writes it into the query's log before the epoch runs.
+    """
+
+    @abstractmethod
+    def discover(self, known: Collection[str]) -> Sequence[SourceSplit]:
+        """New splits, in the order in which they are to be read. Asked before each epoch: a source for which looking is
+        dear looks at intervals of its own, and gives () in between. Must find the same splits in the same order for the
+        same input, and never one whose id is in ``known``."""
 
     @property
     @abstractmethod
-    def splits(self) -> int:
-        """Number of parallel splits, at least 1; fixed for the life of the job."""
+    def complete(self) -> bool:
+        """Whether `discover` will never find another split."""
 
-    @property
-    def size(self) -> int | None:
-        """Number of records of all splits, if known before reading; None otherwise."""
-        return None
+    def end_of(self, split: SourceSplit, position: int) -> tuple[int | None, bool]:
+        """How far the split can be read now, at least ``position``, and whether that is its end. Asked before each epoch
+        for each open split. ``(None, True)``: only as a whole, to an end that the reader finds.
+
+        Raises:
+            ConnectionFailedError: nobody answers.
+            FinalOperationError: what is to be read at ``position`` is gone.
+        """
+        return split.end, True
+
+    def cost(self, split: SourceSplit, position: int) -> UnitCost:
+        """What its positions behind ``position`` cost, measured or estimated."""
+        return UnitCost(1.0, 0.0)
+
+    def cut(self, split: SourceSplit, start: int, stop: int) -> int:
+        """A better place to stop than ``stop``, between ``start`` (exclusive) and ``stop`` (inclusive)."""
+        return stop
+
+    def freeze(self) -> None:  # noqa: B027 - optional
+        """From now on behave as if nothing new came in: the query ends when all that is there now has been read."""
+
+    def close(self) -> None:  # noqa: B027 - optional
+        """The query has ended. May not be called when the process is killed."""
+
+
+class SplitReader(ABC):
+    """Reads ranges of splits in a worker. One instance per subtask and worker, kept from epoch to epoch; a subtask may
+    be read by another worker in each epoch, so nothing may rely on what an earlier epoch did here."""
+
+    def open(self, ranges: Sequence[SplitRange], batch_size: int) -> None:  # noqa: B027 - optional
+        """The ranges that `read` will be asked for next, in this epoch. What an earlier epoch has left half-read, because
+        it failed, is forgotten."""
 
     @abstractmethod
-    def read(self, split: int, tick: int, max_records: int) -> GeneratedBatch:
-        """The records of ``split`` in the ``tick``-th epoch (from 0), at most ``max_records``; always the same for the
-        same arguments. A tick after the end gives no record and ``finished``."""
+    def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
+        """The records of a range, in batches of at most ``batch_size``; always the same ones in the same order. The
+        iterators of several ranges may be advanced in turns when the source is read side by side.
+
+        Raises:
+            MalformedRecordError: names file and line, or partition and offset.
+            CorruptStateError, ConnectionFailedError: the records cannot be read (any more).
+        """
+
+    def close(self) -> None:  # noqa: B027 - optional
+        """Give back what is held."""
+
+
+class SplitSource(Source):
+    """A source whose splits the engine assigns. Small and picklable: it travels with the job."""
+
+    @property
+    def side_by_side(self) -> bool:
+        """True: a subtask has all of its splits open at a time, as for Kafka: each has a watermark of its own, which
+        counts from the moment the split is known. False: one after the other, as for files: the next one is assigned,
+        to whichever subtask is free, when one ends."""
+        return False
+
+    @abstractmethod
+    def create_enumerator(self, restored: Sequence[SourceSplit]) -> SplitEnumerator:
+        """The enumerator of a query. ``restored``: splits that a savepoint named, finished ones included; they are known
+        already, with the positions that the savepoint has."""
+
+    @abstractmethod
+    def create_reader(self) -> SplitReader:
+        """The reader of one subtask."""
+
+    def subtask_of(self, split_id: str, parallelism: int) -> int:
+        """The subtask that reads a split, if they are read side by side; never another one at another time."""
+        return zlib.crc32(split_id.encode()) % parallelism
+
+    def declared_splits(self) -> tuple[str, ...]:
+        """Splits that are known before any record was read: a silent one holds the watermark back. () when unknown. Asked
+        in the driver, of sources that are read side by side."""
+        return ()
+
+    def acknowledge(self, positions: Mapping[str, int]) -> None:  # noqa: B027 - optional
+        """An epoch is committed that ended with these positions (split -> position) of the open splits. Called in the
+        driver, beside the epochs; a failure is logged and does no harm (Flink's notifyCheckpointComplete)."""
+
+
+# ---------------------------------------------------------------------------------------------------- Spark reads
 
 
 class RecordDecoder(ABC):
@@ -83,11 +229,6 @@ class RecordDecoder(ABC):
     def decode(self, batch: pyarrow.RecordBatch) -> tuple[list[Any], list[int] | None]:
         """(values, timestamps in ms or None). Never drops a record silently: MalformedRecordError."""
 
-    def decode_many(self, batch: pyarrow.RecordBatch) -> Iterator[tuple[list[Any], list[int] | None]]:
-        """The same in parts of bounded size; what the engine calls. For decoders whose rows stand for many records
-        each (paths of files that the worker reads itself), which need not be in memory together."""
-        yield self.decode(batch)
-
 
 class DataFrameSource(Source):
     """Records that Spark reads."""
@@ -95,29 +236,8 @@ class DataFrameSource(Source):
     @abstractmethod
     def load(self, spark: Any, limits: SourceLimits, start: str | None) -> Any:
         """A streaming DataFrame of exactly the columns that ``decoder()`` needs, plus ``SPLIT_COLUMN`` (string) when
-        the source has stable splits. ``start``: offsets of a savepoint (as `end_offset` gave them), or None."""
+        the source has stable splits. ``start``: offsets of a savepoint (as Spark gave them), or None."""
 
     @abstractmethod
     def decoder(self) -> RecordDecoder:
         """How the worker reads its batches."""
-
-    def position(self, spark: Any, end_offset: str, checkpoint: str, index: int) -> str:
-        """What to give to `load` as ``start`` so that a new query goes on behind ``end_offset`` (Spark's JSON).
-        ``checkpoint``: of the query; ``index``: the source's place among the query's sources."""
-        return end_offset
-
-    def check_continuation(self, position: str | None, known: Mapping[str, str]) -> dict[str, str]:
-        """Called before a query starts. ``position``: where it goes on (as `position` or Spark gave it), None if it
-        begins; ``known``: what this method gave when the job was started before.
-
-        Returns:
-            what tells the things that are read from others of the same name (topic -> its id), to be remembered.
-
-        Raises:
-            FinalOperationError: what comes next is no longer there, or is not what was read before.
-        """
-        return dict(known)
-
-    def declared_splits(self) -> tuple[str, ...]:
-        """Splits known before any record was read: a silent one holds the watermark back. () when unknown."""
-        return ()
