@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flinkish.core.source import DataFrameSource, GeneratedSource, RecordDecoder, Source
+from flinkish.core.source import DataFrameSource, RecordDecoder, Source, SplitSource
 from flinkish.errors import ProgramError
 from flinkish.graph.origins import declare_origins
 from flinkish.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph, StreamNode
@@ -279,10 +279,8 @@ class JobGraphGenerator:
 
 
 def _splits(source: Source | None) -> Sequence[str]:
-    """The names of the splits that are known before any record."""
-    if isinstance(source, GeneratedSource):
-        return [str(split) for split in range(source.splits)]
-    return source.declared_splits() if isinstance(source, DataFrameSource) else ()
+    """The names of the splits that are known before any record, of a source that reads them side by side."""
+    return source.declared_splits() if isinstance(source, SplitSource) and source.side_by_side else ()
 
 
 def _in_worker(source: Source | None) -> Source | RecordDecoder | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from flinkish.core.sink import WriterSink
-from flinkish.core.source import GeneratedSource
+from flinkish.core.source import SourceLimits, SplitSource
 from flinkish.errors import ProgramError
 from flinkish.runtime.buffer import Buffer, decode
 from flinkish.runtime.clock import Clock, SystemClock
@@ -20,7 +21,9 @@ from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, VertexDesc
 from flinkish.runtime.epoch_report import EpochReport, sum_up
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.report import TaskReport
-from flinkish.runtime.source_task import read_generated
+from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
+from flinkish.runtime.sources.progress import SourceShare
+from flinkish.runtime.sources.split_list import SegmentsInMemory
 from flinkish.runtime.task import EpochStamp, Row
 from flinkish.runtime.task_manager import StoredChannel, TaskManager
 
@@ -29,12 +32,17 @@ _ChannelId = tuple[int, int]
 
 @dataclass
 class StateStore:
-    """Header and body of each channel, and the next epoch. Outlives a MiniCluster, as a job directory does."""
+    """Header and body of each channel, where the sources stand, and the next epoch. Outlives a MiniCluster, as a job
+    directory does."""
 
     channels: dict[_ChannelId, tuple[bytes, bytes | None]] = field(default_factory=dict)
     next_epoch: int = 0
-    #: processing time of the next epoch, once it was tried: it is the same when it is tried again
-    planned_time_ms: int | None = None
+    #: where the sources stand
+    offset: dict[str, Any] = field(default_factory=lambda: NOTHING_READ)
+    #: where they stand after the next epoch, once it was planned: it is the same when it is tried again
+    planned: dict[str, Any] | None = None
+    #: long lists of splits
+    segments: SegmentsInMemory = field(default_factory=SegmentsInMemory)
     finished: bool = False
 
 
@@ -56,11 +64,11 @@ class MiniCluster:
         max_records_per_epoch: int | None = None,
     ) -> None:
         for vertex in job.vertices:
-            if vertex.source is not None and not isinstance(vertex.source, GeneratedSource):
+            if vertex.source is not None and not isinstance(vertex.source, SplitSource):
                 raise ProgramError(
                     f"the source of '{vertex.name}' is read by Spark",
                     where=f"job '{job.name}'",
-                    expected="collections, sequences or generators in the minicluster",
+                    expected="a source that Python reads in the minicluster (not Delta, not from_spark)",
                     hint="run the job on Spark (execution.target: spark)",
                 )
         for sink in job.sinks:
@@ -74,7 +82,13 @@ class MiniCluster:
         self.job = job
         self.store = store if store is not None else StateStore()
         self._clock = clock or SystemClock()
-        self._max_records = max_records_per_epoch or job.settings.max_records_per_epoch
+        settings = job.settings
+        limits = SourceLimits(
+            max_records_per_epoch or settings.max_records_per_epoch,
+            settings.max_bytes_per_epoch,
+            settings.source_batch_size,
+        )
+        self._enumerator = JobEnumerator(job, limits, self.store.segments, self._clock)
         self._task_manager = TaskManager(job)
 
     def run(
@@ -103,20 +117,22 @@ class MiniCluster:
     def dispose(self) -> None:
         """Close all functions that are still open: the job has ended, or will not go on here."""
         self._task_manager.dispose()
+        self._enumerator.close()
 
-    def _plan(self) -> EpochStamp:
-        if self.store.planned_time_ms is None:
-            self.store.planned_time_ms = self._clock.now_ms()
+    def _plan(self) -> dict[str, Any]:
+        if self.store.planned is None:
+            self.store.planned = self._enumerator.next_offset(self.store.offset, forced=True)
         passed(Phase.PLANNED, epoch=self.store.next_epoch)
-        return EpochStamp(self.store.next_epoch, self.store.planned_time_ms)
+        return self.store.planned
 
-    def _run_epoch(self, stamp: EpochStamp) -> EpochReport:
+    def _run_epoch(self, planned: dict[str, Any]) -> EpochReport:
+        stamp = EpochStamp(self.store.next_epoch, planned["time_ms"])
         rows: list[Row] = []
         written: dict[_ChannelId, tuple[bytes, bytes | None]] = {}
         for level in range(self.job.levels + 1):
             vertices = [vertex for vertex in self.job.vertices if vertex.level == level]
             if level == 0:
-                rows.extend(self._read_sources(vertices, stamp))
+                rows.extend(self._read_sources(self._enumerator.shares(self.store.offset, planned), stamp))
             else:
                 rows = self._run_level(vertices, rows, stamp, written)
         tasks = [TaskReport.decode(data) for vertex, _, data in rows if vertex == REPORT_VERTEX]
@@ -126,23 +142,16 @@ class MiniCluster:
         report = sum_up(self.job, stamp.epoch, stamp.time_ms, tasks, commits)
         self.store.channels.update(written)
         self.store.next_epoch += 1
-        self.store.planned_time_ms = None
+        self.store.offset, self.store.planned = planned, None
         self.store.finished = report.end_of_input
         passed(Phase.METADATA_COMMITTED, epoch=stamp.epoch)
         return report
 
-    def _read_sources(self, vertices: Iterable[VertexDescriptor], stamp: EpochStamp) -> list[Row]:
+    def _read_sources(self, shares: Iterable[SourceShare], stamp: EpochStamp) -> list[Row]:
         rows: list[Row] = []
-        for vertex in vertices:
-            source = vertex.source
-            assert isinstance(source, GeneratedSource)
-            for subtask in range(vertex.parallelism):
-                splits = range(subtask, source.splits, vertex.parallelism)
-                if splits:
-                    size = self.job.settings.source_batch_size
-                    batches = read_generated(source, splits, stamp.epoch, self._max_records, size)
-                    for share in self._task_manager.run_source(vertex.id, subtask, batches, 0, stamp):
-                        rows.extend(share)
+        for share in shares:
+            for part in self._task_manager.run_source(share.vertex, share.subtask, share, stamp):
+                rows.extend(part)
         return rows
 
     def _run_level(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from flinkish.core.source import GeneratedSource
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.committing import CommitReport
 from flinkish.runtime.deployment import JobDescriptor
@@ -57,8 +56,7 @@ def sum_up(
 
 
 def _ended(job: JobDescriptor, vertex: int, tasks: tuple[TaskReport, ...]) -> bool:
-    ended = {split for task in tasks if task.vertex == vertex for split in task.ended_splits}
-    source = job.vertex(vertex).source
-    if isinstance(source, GeneratedSource) and WHOLE_SOURCE not in ended:
-        return len(ended) >= source.splits
-    return WHOLE_SOURCE in ended
+    """Whether all subtasks of a source say that they have nothing more to read, or one says it of the whole source."""
+    over = [task for task in tasks if task.vertex == vertex and task.finished]
+    whole = any(WHOLE_SOURCE in task.ended_splits for task in over)
+    return whole or len({task.subtask for task in over}) == job.vertex(vertex).parallelism

@@ -6,21 +6,27 @@ a split (its watermark) is remembered by the receivers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from flinkish.core.source import GeneratedSource
+from flinkish.core.source import SplitRange, SplitReader, SplitSource
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.errors import InternalError
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.input_gate import WHOLE_SOURCE, origin_name
-from flinkish.runtime.operators.sink_writer import SinkWriterOperator
 from flinkish.runtime.report import TaskReport
-from flinkish.runtime.stable_hash import stable_hash
+from flinkish.runtime.sources.progress import SourceShare
 from flinkish.runtime.task import WORKER, EpochStamp, Row, Task
 
 #: The split of records whose source has no stable splits: all its readers together are one origin.
 UNSPLIT = "0"
+
+#: The split of a subtask that never had one, when it ends.
+_NO_SPLIT = ""
+
+#: Splits that a report names, the last ones: an epoch may read thousands of small files.
+MAX_REPORTED_SPLITS = 32
 
 
 class SplitBatch(NamedTuple):
@@ -32,6 +38,23 @@ class SplitBatch(NamedTuple):
     ended: bool = False
 
 
+@dataclass(frozen=True)
+class SourceInput:
+    """What a source task works through in one epoch.
+
+    Args:
+        batches: the records, with the ends of splits.
+        part: tells apart several tasks that read the same splits in one epoch (only where Spark reads).
+        ends: nothing will ever follow.
+        ended: it was so before this epoch: there is nothing to read, and everybody was told.
+    """
+
+    batches: Iterable[SplitBatch]
+    part: int = 0
+    ends: bool = False
+    ended: bool = False
+
+
 class SourceTask(Task):
     """Runs the chain of a source vertex over batches."""
 
@@ -39,8 +62,10 @@ class SourceTask(Task):
         super().__init__(job, vertex, subtask)
         self._opened = False
         self.closed_in: int | None = None
-        #: split -> the epoch in which it ended; that epoch may be run again
-        self._ended: dict[str, int] = {}
+        self._reader: SplitReader | None = None
+        source = vertex.source
+        #: splits that are read one after the other are one stream of the subtask, with one watermark
+        self._one_stream = isinstance(source, SplitSource) and not source.side_by_side
 
     def open(self) -> None:
         """Open the chain, once."""
@@ -48,20 +73,36 @@ class SourceTask(Task):
             self._opened = True
             self.chain.open()
 
-    def run(self, batches: Iterable[SplitBatch], part: int, stamp: EpochStamp) -> Iterator[list[Row]]:
-        """Read all batches; yields rows as they become full buffers, then the barrier's."""
-        if self.closed:
-            yield from self._report_again(batches, stamp)
+    def read(self, share: SourceShare) -> SourceInput:
+        """The input of an epoch, as it was planned."""
+        source = self.vertex.source
+        assert isinstance(source, SplitSource)
+        if share.ended or not share.ranges:
+            return SourceInput((), ends=share.ends, ended=share.ended)
+        if self._reader is None:
+            self._reader = source.create_reader()
+        size = self.job.settings.source_batch_size
+        self._reader.open(share.ranges, size)
+        read = side_by_side if source.side_by_side else one_after_the_other
+        return SourceInput(read(self._reader, share.ranges, size), ends=share.ends)
+
+    def run(self, given: SourceInput, stamp: EpochStamp) -> Iterator[list[Row]]:
+        """Work through the input; yields rows as they become full buffers, then the barrier's."""
+        if given.ended:
+            self._report(self._report_of(0, (), (), True, stamp))
+            yield self.take_rows()
             return
         self.open()
         self.chain.begin(stamp.epoch, self.subtask, stamp.time_ms, MIN_TIMESTAMP_MS, {})
-        self._sink_sequence, self._part, self._origin = 0, part, ""
+        self._sink_sequence, self._part, self._origin = 0, given.part, origin_name(self.vertex.id, str(self.subtask))
+        # who reads what is Spark's business where Spark reads: then one committer gets it all
+        self._sink_channel = self.subtask if isinstance(self.vertex.source, SplitSource) else 0
         self._time_ms = stamp.time_ms
         records, splits, ended = 0, dict[str, None](), dict[str, None]()
         current: str | None = None
-        for batch in batches:
-            if batch.split != current and not self.is_over(batch.split, stamp):
-                self._begin_split(batch.split, part)
+        for batch in given.batches:
+            if batch.split != current:
+                self._begin_split(batch.split, self._stream_of(batch.split), given.part)
                 current = batch.split
             splits[batch.split] = None
             if batch.values:
@@ -70,61 +111,53 @@ class SourceTask(Task):
                 self.chain.head.process_batch(batch.values, batch.timestamps)
             if batch.ended:
                 ended[batch.split] = None
-                self._end_split(batch.split, stamp)
+                if not self._one_stream or batch.split == WHOLE_SOURCE:
+                    self.chain.process_watermark(MAX_WATERMARK_MS)
             if self._rows:
                 yield self.take_rows()
+        if given.ends:
+            self._end(current)
         self.chain.end()
-        self._report(self._report_of(records, tuple(splits), tuple(ended), stamp))
+        self._report(self._report_of(records, tuple(splits), tuple(ended), given.ends, stamp))
         yield self.take_rows()
-        if self._is_last_split():
+        if given.ends:
             self.closed_in = stamp.epoch
             self.close()
 
-    def is_over(self, split: str, stamp: EpochStamp) -> bool:
-        """Whether the split has ended in an earlier epoch: everybody was told, it is only reported again."""
-        return self._ended.get(split, stamp.epoch) < stamp.epoch
+    def _stream_of(self, split: str) -> str:
+        """The stream, with a watermark of its own, to which the records of a split belong."""
+        return str(self.subtask) if self._one_stream and split != WHOLE_SOURCE else split
 
-    def _report_again(self, batches: Iterable[SplitBatch], stamp: EpochStamp) -> Iterator[list[Row]]:
-        splits = dict.fromkeys(batch.split for batch in batches)
-        self._report(self._report_of(0, tuple(splits), tuple(splits), stamp))
-        yield self.take_rows()
-
-    def _begin_split(self, split: str, part: int) -> None:
-        if self._origin:
-            # what sinks hold belongs to the split before, and to its committer
-            for operator in self.chain.operators:
-                if isinstance(operator, SinkWriterOperator):
-                    operator.snapshot_state()
+    def _begin_split(self, split: str, stream: str, part: int) -> None:
         self.chain.begin_split(split)
-        self._origin = origin_name(self.vertex.id, split)
-        self.chain.begin_origin(self._origin, part)
-        self._sink_channel = self._sink_subtask(split)
+        self.chain.begin_origin(origin_name(self.vertex.id, stream), part)
 
-    def _sink_subtask(self, split: str) -> int:
-        """Which committer gets the records of a split: the same one when the epoch is read again by other tasks."""
-        return 0 if split == UNSPLIT else stable_hash(split) % self.vertex.parallelism
-
-    def _end_split(self, split: str, stamp: EpochStamp) -> None:
-        if not self.is_over(split, stamp):
-            self._ended[split] = stamp.epoch
+    def _end(self, current: str | None) -> None:
+        """Nothing will ever follow: event time goes to its end, and the functions flush what they hold back."""
+        if current is None:
+            # a subtask that had nothing to read in this epoch, or never, has an end, too
+            self._begin_split(_NO_SPLIT, str(self.subtask), 0)
+        if self._one_stream and current != WHOLE_SOURCE or current is None:
             self.chain.process_watermark(MAX_WATERMARK_MS)
-            self.chain.finish()
+        self.chain.finish()
 
-    def _is_last_split(self) -> bool:
-        """Whether all splits that this subtask reads have ended, as far as this worker has seen it."""
-        source = self.vertex.source
-        if WHOLE_SOURCE in self._ended or not isinstance(source, GeneratedSource):
-            return WHOLE_SOURCE in self._ended
-        mine = range(self.subtask, source.splits, self.vertex.parallelism)
-        return all(str(split) in self._ended for split in mine)
+    def close(self) -> None:
+        """The functions are closed; the task stays, to report the end in later epochs."""
+        self._close_reader()
+        super().close()
 
-    @property
-    def closed(self) -> bool:
-        """Whether there is nothing more to read; the task stays, to report that in later epochs."""
-        return self.closed_in is not None
+    def dispose(self) -> None:
+        """Give everything back."""
+        self._close_reader()
+        super().dispose()
+
+    def _close_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
 
     def _report_of(
-        self, records: int, splits: tuple[str, ...], ended: tuple[str, ...], stamp: EpochStamp
+        self, records: int, splits: tuple[str, ...], ended: tuple[str, ...], finished: bool, stamp: EpochStamp
     ) -> TaskReport:
         return TaskReport(
             vertex=self.vertex.id,
@@ -132,8 +165,9 @@ class SourceTask(Task):
             subtask=self.subtask,
             records_in=records,
             records_out=self.chain.records_out(),
-            splits=splits,
-            ended_splits=ended,
+            finished=finished,
+            splits=splits[-MAX_REPORTED_SPLITS:],
+            ended_splits=ended[-MAX_REPORTED_SPLITS:],
             metrics=self._metrics(),
             worker=WORKER,
             place=stamp.place,
@@ -141,23 +175,31 @@ class SourceTask(Task):
         )
 
 
-def read_generated(
-    source: GeneratedSource, splits: Iterable[int], tick: int, max_records: int, batch_size: int
-) -> Iterator[SplitBatch]:
-    """What a generated source gives in one tick, in batches."""
-    for split in splits:
-        values, timestamps, finished = source.read(split, tick, max_records)
-        if len(values) > max_records:
-            raise InternalError(
-                f"{type(source).__name__} gave {len(values)} records", expected=f"at most {max_records}"
-            )
-        name = str(split)
-        for start in range(0, len(values), batch_size):
-            end = start + batch_size
-            yield SplitBatch(name, values[start:end], None if timestamps is None else timestamps[start:end])
-        yield SplitBatch(name, [], None, finished)
+def one_after_the_other(reader: SplitReader, ranges: Iterable[SplitRange], batch_size: int) -> Iterator[SplitBatch]:
+    """Each range as a whole, in their order."""
+    for wanted in ranges:
+        for records in reader.read(wanted, batch_size):
+            yield SplitBatch(wanted.split.id, records.values, records.timestamps)
+        yield SplitBatch(wanted.split.id, [], None, wanted.ends)
 
 
-def end_of_source() -> Iterator[SplitBatch]:
-    """The end of a source that does not end by itself: of all its splits at once."""
-    yield SplitBatch(WHOLE_SOURCE, [], None, True)
+def side_by_side(reader: SplitReader, ranges: Sequence[SplitRange], batch_size: int) -> Iterator[SplitBatch]:
+    """A batch of that range whose records are the oldest so far; where records have no time, of that which has given
+    the fewest."""
+    readers = [reader.read(wanted, batch_size) for wanted in ranges]
+    turns = [(MIN_TIMESTAMP_MS, 0, place) for place in range(len(ranges))]
+    while turns:
+        time_ms, given, place = heapq.heappop(turns)
+        split = ranges[place].split.id
+        records = next(readers[place], None)
+        if records is None:
+            yield SplitBatch(split, [], None, ranges[place].ends)
+            continue
+        yield SplitBatch(split, records.values, records.timestamps)
+        newest_ms = max(records.timestamps) if records.timestamps else time_ms
+        heapq.heappush(turns, (max(time_ms, newest_ms), given + len(records.values), place))
+
+
+def end_of_source() -> SourceInput:
+    """The end of a source that does not end by itself, of all its splits and subtasks at once."""
+    return SourceInput((SplitBatch(WHOLE_SOURCE, [], None, True),), ends=True)

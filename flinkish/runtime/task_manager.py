@@ -20,7 +20,8 @@ from flinkish.runtime.channel_header import ChannelHeader
 from flinkish.runtime.deployment import ChannelKind, JobDescriptor, VertexDescriptor
 from flinkish.runtime.failure import describe_failure
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.source_task import SourceTask, SplitBatch
+from flinkish.runtime.source_task import SourceInput, SourceTask
+from flinkish.runtime.sources.progress import SourceShare
 from flinkish.runtime.task import ChannelResult, ChannelTask, EpochStamp, Row, Task
 
 #: Tasks held at once; the one used longest ago makes room, closed clean.
@@ -194,22 +195,15 @@ class TaskManager:
     # ------------------------------------------------------------------ sources
 
     def run_source(
-        self,
-        vertex: int,
-        subtask: int,
-        batches: Iterable[SplitBatch],
-        part: int,
-        stamp: EpochStamp,
-        *,
-        drain: bool = False,
+        self, vertex: int, subtask: int, given: SourceShare | SourceInput, stamp: EpochStamp, *, drain: bool = False
     ) -> Iterator[list[Row]]:
-        """A source's share of an epoch, read by this worker. ``drain``: the end of the whole source is announced, also
-        if the splits of this subtask have ended before."""
+        """What a source's subtask does in an epoch: a share that was planned, or what Spark has read. ``drain``: the end
+        of the whole source is announced, also if this subtask has ended before."""
         descriptor = self.job.vertex(vertex)
         subtask %= descriptor.parallelism
         task = self._take_source(descriptor, subtask, stamp, drain)
         try:
-            yield from task.run(batches, part, stamp)
+            yield from task.run(task.read(given) if isinstance(given, SourceShare) else given, stamp)
         except GeneratorExit:
             _dispose_quietly(task)
             raise

@@ -1,0 +1,218 @@
+"""Decides what the next epoch reads of one source: assigns splits to subtasks, and says how far each is read.
+
+Rule: the plan depends on the splits, their positions and the limits; on nothing of the cluster. A subtask reads one
+split after the other, as Flink's file source does, or all of its splits side by side, as Flink's Kafka source does.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumerator, SplitSource
+from flinkish.runtime.sources.progress import OpenSplit, SourceProgress
+from flinkish.runtime.sources.split_list import SegmentStore
+
+
+@dataclass
+class _Budget:
+    """What one subtask may still take in, in records and in bytes."""
+
+    records: float
+    bytes: float
+    #: something is read in each epoch, however large a single record is
+    untouched: bool = True
+
+    def units(self, cost_records: float, cost_bytes: float) -> int:
+        """The most positions that fit; at least one while nothing was taken."""
+        if self.records <= 0:
+            return 0
+        by_records = self.records / cost_records if cost_records > 0 else math.inf
+        by_bytes = self.bytes / cost_bytes if cost_bytes > 0 else math.inf
+        return max(int(min(by_records, by_bytes, 2.0**62)), 1 if self.untouched else 0)
+
+    def take(self, units: float, cost_records: float, cost_bytes: float) -> None:
+        """So much is read."""
+        self.records -= units * cost_records
+        self.bytes -= units * cost_bytes
+        self.untouched = False
+
+
+class EpochPlanner:
+    """Plans the epochs of one source.
+
+    Args:
+        source: as the program has it.
+        enumerator: the query's.
+        parallelism: of the source's vertex.
+        limits: of one epoch.
+        store: of segments of the list of splits.
+    """
+
+    def __init__(
+        self,
+        source: SplitSource,
+        enumerator: SplitEnumerator,
+        parallelism: int,
+        limits: SourceLimits,
+        store: SegmentStore,
+    ) -> None:
+        self._source = source
+        self._enumerator = enumerator
+        self._parallelism = parallelism
+        self._limits = limits
+        self._store = store
+        #: the splits of the last progress that was planned from, and their ids; made anew when it is another one
+        self._splits: list[SourceSplit] = []
+        self._ids: set[str] = set()
+        self._turn = 0
+
+    def next(self, start: SourceProgress) -> SourceProgress:
+        """The end of the epoch that follows ``start``; equal to ``start``, but for what it says of the epoch itself, when
+        there is nothing to read or to tell."""
+        self._look_up(start)
+        before = len(self._splits)
+        complete = start.complete
+        if not complete:
+            found = list(self._enumerator.discover(self._ids))
+            self._splits.extend(found)
+            self._ids.update(split.id for split in found)
+            complete = self._enumerator.complete
+        self._turn += 1
+        if self._source.side_by_side:
+            open_splits, begun = self._assign_all(start)
+            after, assigned = self._read_side_by_side(open_splits), len(self._splits)
+        else:
+            after, begun = self._read_one_after_the_other(start)
+            assigned = start.next + len(begun)
+        splits = start.splits
+        if len(self._splits) > before or len(splits.tail) and start.next < assigned:
+            splits = splits.with_splits(self._splits, start.ended_before(start.next), self._store)
+        return SourceProgress(splits, assigned, tuple(after), tuple(begun), complete)
+
+    def _look_up(self, start: SourceProgress) -> None:
+        if len(self._splits) != len(start.splits):
+            self._splits = start.splits.splits(self._store)
+            self._ids = {split.id for split in self._splits}
+
+    # ------------------------------------------------------------------ side by side
+
+    def _assign_all(self, start: SourceProgress) -> tuple[list[OpenSplit], list[int]]:
+        """Every split is open as soon as it is known."""
+        open_splits, begun = list(start.open), []
+        for index in range(start.next, len(self._splits)):
+            split = self._splits[index]
+            begun.append(self._source.subtask_of(split.id, self._parallelism))
+            open_splits.append(OpenSplit(index, begun[-1], split.start))
+        return open_splits, begun
+
+    def _read_side_by_side(self, open_splits: Sequence[OpenSplit]) -> list[OpenSplit]:
+        """Each split gives in proportion to what it has, so that none runs ahead of the others."""
+        ends = [self._enumerator.end_of(self._splits[one.index], one.position) for one in open_splits]
+        costs = [self._enumerator.cost(self._splits[one.index], one.position) for one in open_splits]
+        available = []
+        for one, (end, _), cost in zip(open_splits, ends, costs):
+            alone = _Budget(self._limits.max_records, self._limits.max_bytes).units(*cost)
+            available.append(min((one.position + alone if end is None else end) - one.position, alone))
+        records = sum(units * cost.records for units, cost in zip(available, costs))
+        size = sum(units * cost.bytes for units, cost in zip(available, costs))
+        share = min(1.0, _ratio(self._limits.max_records, records), _ratio(self._limits.max_bytes, size))
+        units = [math.floor(amount * share) for amount in available]
+        if share < 1.0:
+            self._hand_out_rest(units, available, costs)
+        after = []
+        for one, (end, last), amount in zip(open_splits, ends, units):
+            position = one.position + amount
+            if end is not None and amount and position < end:
+                position = self._enumerator.cut(self._splits[one.index], one.position, position)
+            if not (last and (end is None or position >= end)):
+                after.append(one._replace(position=position))
+        return after
+
+    def _hand_out_rest(self, units: list[int], available: Sequence[int], costs: Sequence[tuple[float, float]]) -> None:
+        """What rounding down has left goes to the splits in turns; an epoch reads at least one record."""
+        budget = _Budget(self._limits.max_records, self._limits.max_bytes)
+        for amount, cost in zip(units, costs):
+            if amount:
+                budget.take(amount, *cost)
+        for step in range(len(units)):
+            index = (step + self._turn) % len(units)
+            if units[index] < available[index] and budget.units(*costs[index]):
+                units[index] += 1
+                budget.take(1, *costs[index])
+
+    # ------------------------------------------------------------------ one after the other
+
+    def _read_one_after_the_other(self, start: SourceProgress) -> tuple[list[OpenSplit], list[int]]:
+        """Always the subtask goes on that has read least, so that small files spread evenly."""
+        current: list[OpenSplit | None] = [None] * self._parallelism
+        for one in start.open:
+            current[one.subtask] = one
+        waiting = iter(range(start.next, len(self._splits)))
+        begun: list[int] = []
+        budgets = self._budgets(current, len(self._splits) - start.next)
+        whole = {subtask: replace(budget) for subtask, budget in budgets.items()}
+        turns = [(0.0, subtask) for subtask in budgets]
+        heapq.heapify(turns)
+        while turns:
+            _, subtask = heapq.heappop(turns)
+            one = current[subtask]
+            if one is None:
+                index = next(waiting, None)
+                if index is None:
+                    continue
+                begun.append(subtask)
+                one = OpenSplit(index, subtask, self._splits[index].start)
+            current[subtask], goes_on = self._read_on(one, budgets[subtask])
+            if goes_on:
+                left, most = budgets[subtask], whole[subtask]
+                used = 1 - min(_ratio(left.records, most.records), _ratio(left.bytes, most.bytes))
+                heapq.heappush(turns, (used, subtask))
+        return [one for one in current if one is not None], begun
+
+    def _budgets(self, current: Sequence[OpenSplit | None], waiting: int) -> dict[int, _Budget]:
+        """The epoch's limits, divided among the subtasks that have something to read."""
+        busy = [subtask for subtask, one in enumerate(current) if one is not None]
+        free = [subtask for subtask, one in enumerate(current) if one is None]
+        working = [*busy, *free[:waiting]]
+        if not working:
+            return {}
+        records, more = divmod(self._limits.max_records, len(working))
+        size = self._limits.max_bytes / len(working)
+        return {
+            subtask: _Budget(records + ((place + self._turn) % len(working) < more), size)
+            for place, subtask in enumerate(working)
+        }
+
+    def _read_on(self, one: OpenSplit, budget: _Budget) -> tuple[OpenSplit | None, bool]:
+        """Where the split stands then (None: at its end), and whether the subtask may read another one."""
+        split = self._splits[one.index]
+        end, last = self._enumerator.end_of(split, one.position)
+        cost = self._enumerator.cost(split, one.position)
+        fitting = budget.units(*cost)
+        if end is None:
+            # only as a whole: begun when there is room for anything, and nothing follows it in this epoch
+            if not fitting:
+                return one, False
+            budget.take(fitting, *cost)
+            return None, False
+        if one.position + fitting < end:
+            if not fitting:
+                return one, False
+            stop = self._enumerator.cut(split, one.position, one.position + fitting)
+            return one._replace(position=stop), False
+        if end > one.position:
+            budget.take(end - one.position, *cost)
+        room = budget.untouched or budget.records >= 1 and budget.bytes >= 1
+        return (None, room) if last else (one._replace(position=end), False)
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else math.inf
+
+
+def is_news(start: SourceProgress, end: SourceProgress) -> bool:
+    """Whether an epoch between the two has anything to read or to tell."""
+    return replace(start, begun=()) != replace(end, begun=()) or bool(end.begun)

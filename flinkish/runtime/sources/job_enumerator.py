@@ -1,0 +1,167 @@
+"""The sources of a job, planned together: one offset for all of them (Flink's SourceCoordinator for each).
+
+    {"announce": false, "epoch": 17, "sources": {uid: where it stands}, "time_ms": 1700000000000}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumerator, SplitSource
+from flinkish.errors import CorruptStateError, FlinkishError
+from flinkish.runtime.clock import Clock
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.sources.epoch_planner import EpochPlanner, is_news
+from flinkish.runtime.sources.progress import SourceProgress, SourceShare, ranges_between
+from flinkish.runtime.sources.split_list import SegmentStore, SplitList
+
+#: The offset of a query that has not read anything yet.
+NOTHING_READ: dict[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class CoordinatedSource:
+    """A source of a job that is read split by split."""
+
+    vertex: int
+    uid: str
+    name: str
+    source: SplitSource
+    parallelism: int
+
+
+def coordinated_sources(job: JobDescriptor) -> list[CoordinatedSource]:
+    """Those of a job, in the order of their vertices."""
+    return [
+        CoordinatedSource(vertex.id, vertex.head.uid, vertex.name, vertex.source, vertex.parallelism)
+        for vertex in job.vertices
+        if isinstance(vertex.source, SplitSource)
+    ]
+
+
+class JobEnumerator:
+    """Plans the epochs of a job's query.
+
+    Args:
+        job: the job graph.
+        limits: what one epoch may take in from one source.
+        store: where long lists of splits go.
+        clock: gives each epoch its processing time.
+        restored: uid -> where the source stood in the savepoint that the job begins with.
+    """
+
+    def __init__(
+        self,
+        job: JobDescriptor,
+        limits: SourceLimits,
+        store: SegmentStore,
+        clock: Clock,
+        restored: Mapping[str, SourceProgress] | None = None,
+    ) -> None:
+        self._where = f"job '{job.name}'"
+        self._sources = coordinated_sources(job)
+        self._limits = limits
+        self._store = store
+        self._clock = clock
+        self._restored = restored or {}
+        self._planners: dict[str, EpochPlanner] = {}
+        self._enumerators: list[SplitEnumerator] = []
+        self._frozen = False
+
+    def next_offset(self, start: dict[str, Any], forced: bool = False, announce: bool = False) -> dict[str, Any]:
+        """Where the sources stand at the end of the next epoch; ``start`` itself when there is nothing to do.
+
+        Args:
+            start: where they stand now.
+            forced: there must be an epoch, also without data.
+            announce: the epoch announces the end of the sources that Spark reads.
+        """
+        news, stands = forced or announce, {}
+        for one in self._sources:
+            before = self.progress(start, one.uid)
+            after = self._planner(one, before).next(before)
+            news = news or is_news(before, after)
+            stands[one.uid] = after.encode()
+        if not news:
+            return start
+        return {
+            "announce": announce,
+            "epoch": start.get("epoch", 0) + 1,
+            "sources": dict(sorted(stands.items())),
+            "time_ms": self._clock.now_ms(),
+        }
+
+    def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[SourceShare]:
+        """What each subtask of each source does in the epoch between the two. Every one has a share: also those that
+        read nothing have a watermark, and an end."""
+        found = []
+        for one in self._sources:
+            before, after = self.progress(start, one.uid), self.progress(end, one.uid)
+            ranges = ranges_between(before, after, self._store, one.parallelism)
+            for subtask in range(one.parallelism):
+                ended = before.ended(subtask)
+                ends = after.ended(subtask) and not ended
+                share = SourceShare(one.vertex, subtask, end["time_ms"], tuple(ranges[subtask]), ends, ended)
+                found.append(share)
+        return found
+
+    def progress(self, offset: dict[str, Any], uid: str) -> SourceProgress:
+        """Where a source stands."""
+        if offset == NOTHING_READ:
+            return self._restored.get(uid, SourceProgress())
+        where = f"{self._where}, source uid {uid}"
+        if uid not in offset.get("sources", {}):
+            raise CorruptStateError(
+                f"the query's log has no position of the source: {str(offset)[:200]}",
+                where=where,
+                hint="restore the query's log from a copy, or start the job from its last checkpoint or savepoint",
+            )
+        return SourceProgress.decode(offset["sources"][uid], where)
+
+    def _planner(self, one: CoordinatedSource, start: SourceProgress) -> EpochPlanner:
+        found = self._planners.get(one.uid)
+        if found is None:
+            try:
+                enumerator = one.source.create_enumerator(known_splits(start, self._store))
+            except FlinkishError as error:
+                error.where = "; ".join(part for part in (f"{self._where}, source uid {one.uid}", error.where) if part)
+                raise
+            if self._frozen:
+                enumerator.freeze()
+            self._enumerators.append(enumerator)
+            found = EpochPlanner(one.source, enumerator, one.parallelism, self._limits, self._store)
+            self._planners[one.uid] = found
+        return found
+
+    def freeze(self) -> None:
+        """From now on plan only what is there now."""
+        self._frozen = True
+        for enumerator in self._enumerators:
+            enumerator.freeze()
+
+    def close(self) -> None:
+        """The query has ended."""
+        for enumerator in self._enumerators:
+            enumerator.close()
+
+
+def known_splits(progress: SourceProgress, store: SegmentStore) -> list[SourceSplit]:
+    """All splits of a source, each with the position at which it stands; one that has ended has none."""
+    splits = progress.splits.splits(store)
+    going = {one.index: one.position for one in progress.open}
+    for index, split in enumerate(splits):
+        if index in going:
+            splits[index] = SourceSplit(split.id, going[index], split.end, split.info)
+        elif index < progress.next:
+            splits[index] = SourceSplit(split.id)
+    return splits
+
+
+def progress_of(splits: Sequence[SourceSplit], ended: Sequence[str], complete: bool, store: SegmentStore) -> SourceProgress:
+    """Where a source stands that is to go on with these splits. The inverse of `known_splits`: none is assigned, because
+    the source may have another parallelism now."""
+    everything = [*(SourceSplit(split_id) for split_id in ended), *splits]
+    known = SplitList().with_splits(everything, (), store)
+    return SourceProgress(known, next=len(ended), complete=complete)
