@@ -121,8 +121,8 @@ class UnitCost(NamedTuple):
 
 
 class SplitEnumerator(ABC):
-    """Finds the splits of a source and how far each can be read. One instance per query; it runs beside the driver, in a
-    process of its own, without a Spark session, and is asked by one thread.
+    """Finds the splits of a source and how far each can be read. One instance per query; it runs beside the driver, in
+    a process of its own, without a Spark session, and is asked by one thread.
 
     It holds no state that must outlive it: which splits are known, open or finished, and the position in each, is kept
     by the engine, which writes it into the query's log before the epoch runs.
@@ -140,8 +140,8 @@ class SplitEnumerator(ABC):
         """Whether `discover` will never find another split."""
 
     def end_of(self, split: SourceSplit, position: int) -> tuple[int | None, bool]:
-        """How far the split can be read now, at least ``position``, and whether that is its end. Asked before each epoch
-        for each open split. ``(None, True)``: only as a whole, to an end that the reader finds.
+        """How far the split can be read now, at least ``position``, and whether that is its end. Asked before each
+        epoch for each open split. ``(None, True)``: only as a whole, to an end that the reader finds.
 
         Raises:
             ConnectionFailedError: nobody answers.
@@ -169,8 +169,8 @@ class SplitReader(ABC):
     be read by another worker in each epoch, so nothing may rely on what an earlier epoch did here."""
 
     def open(self, ranges: Sequence[SplitRange], batch_size: int) -> None:  # noqa: B027 - optional
-        """The ranges that `read` will be asked for next, in this epoch. What an earlier epoch has left half-read, because
-        it failed, is forgotten."""
+        """The ranges that `read` will be asked for next, in this epoch. What an earlier epoch has left half-read,
+        because it failed, is forgotten."""
 
     @abstractmethod
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
@@ -198,8 +198,8 @@ class SplitSource(Source):
 
     @abstractmethod
     def create_enumerator(self, restored: Sequence[SourceSplit]) -> SplitEnumerator:
-        """The enumerator of a query. ``restored``: splits that a savepoint named, finished ones included; they are known
-        already, with the positions that the savepoint has."""
+        """The enumerator of a query. ``restored``: the splits that are known already, from a savepoint or from the
+        query's log, in their order, each with the position that it has reached; one that has ended has only its id."""
 
     @abstractmethod
     def create_reader(self) -> SplitReader:
@@ -210,8 +210,8 @@ class SplitSource(Source):
         return zlib.crc32(split_id.encode()) % parallelism
 
     def declared_splits(self) -> tuple[str, ...]:
-        """Splits that are known before any record was read: a silent one holds the watermark back. () when unknown. Asked
-        in the driver, of sources that are read side by side."""
+        """Splits that are known before any record was read: a silent one holds the watermark back. () when unknown.
+        Asked in the driver, of sources that are read side by side."""
         return ()
 
     def acknowledge(self, positions: Mapping[str, int]) -> None:  # noqa: B027 - optional

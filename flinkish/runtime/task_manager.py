@@ -197,8 +197,8 @@ class TaskManager:
     def run_source(
         self, vertex: int, subtask: int, given: SourceShare | SourceInput, stamp: EpochStamp, *, drain: bool = False
     ) -> Iterator[list[Row]]:
-        """What a source's subtask does in an epoch: a share that was planned, or what Spark has read. ``drain``: the end
-        of the whole source is announced, also if this subtask has ended before."""
+        """What a source's subtask does in an epoch: a share that was planned, or what Spark has read. ``drain``: the
+        end of the whole source is announced, also if this subtask has ended before."""
         descriptor = self.job.vertex(vertex)
         subtask %= descriptor.parallelism
         task = self._take_source(descriptor, subtask, stamp, drain)

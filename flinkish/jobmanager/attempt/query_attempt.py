@@ -9,18 +9,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from flinkish.core.source import DataFrameSource, GeneratedSource, Source
+from flinkish.core.source import Source
 from flinkish.errors import FencedError, FlinkishError
 from flinkish.jobmanager.attempt import epoch_listeners
+from flinkish.jobmanager.attempt.acknowledging import Acknowledgements
 from flinkish.jobmanager.attempt.beginnings import Beginnings
 from flinkish.jobmanager.attempt.clock_watch import ClockWatch
 from flinkish.jobmanager.attempt.end_offsets import end_offsets
 from flinkish.jobmanager.attempt.epoch_function import EpochFunction
 from flinkish.jobmanager.attempt.epoch_listeners import STOP_MARK, StopQuery
-from flinkish.jobmanager.attempt.query_inputs import keep_heartbeat, keep_tick_size, position_after
+from flinkish.jobmanager.attempt.query_inputs import keep_packing, source_positions
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
 from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs
 from flinkish.jobmanager.attempt.source_checks import check_sources
@@ -33,9 +34,10 @@ from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.spark.addressing import partitions_of
 from flinkish.spark.failures import translate
-from flinkish.spark.plan import PlanOptions, build_plan, first_tick
+from flinkish.spark.plan import PlanOptions, build_plan
 from flinkish.spark.session import is_remote, query_settings, settings_in_force
 from flinkish.spark.worker import Deployment, deploy
 
@@ -92,7 +94,8 @@ class QueryAttempt:
         self.ended = False
         self._settings = settings
         self._base = plan.base
-        self._options = plan.base
+        #: Spark's settings for the packing of the files that it reads itself
+        self._packing: dict[str, str] = {}
         self._observer = observer
         self._stop = stop
         #: what the attempt must fail with, for a reason outside of its query
@@ -105,6 +108,7 @@ class QueryAttempt:
         self._waits = self._set_back = False
         self._inbox = Inbox(directory, plan.job) if is_remote(spark) else None
         self._beginnings = Beginnings.after(Traces((), ()), False)
+        self._acknowledgements = Acknowledgements(plan.job, plan.sources, SegmentFiles(directory.path))
 
     def move_to(self, location: QueryLocation) -> None:
         """Run the query there; not while it runs elsewhere."""
@@ -131,10 +135,10 @@ class QueryAttempt:
     def after_epoch(self, report: EpochReport) -> None:
         """Only Spark's own commit is left."""
         self.directory.check_owner(self.job.name)
-        self.ended = self.ended or report.end_of_input
         self._tell(report)
 
     def _tell(self, report: EpochReport) -> None:
+        self.ended = self.ended or report.end_of_input
         self._reported = report.epoch
         self._observer.epoch_done(report)
 
@@ -153,6 +157,7 @@ class QueryAttempt:
             raise
         finally:
             epoch_listeners.unregister(self.job.job_id)
+            self._acknowledgements.close()
 
     def _fenced(self) -> FencedError | None:
         try:
@@ -177,13 +182,9 @@ class QueryAttempt:
         self._beginnings = Beginnings.after(check_query(self.location), self.job.levels > 0)
         # of this query: one that takes its place begins before the end again
         announced = (self.directory.read("end-of-input.json") or {}).get("query") == self.location.first_epoch
-        self._base = keep_tick_size(self.directory, self.job, self._base)
+        self._packing = keep_packing(self.directory, self.job, self._base)
         check_sources(self.job, self.sources, self.directory, self._base)
-        runs = []
-        for run in plan_runs(self.job, self.sources, self._settings, self._base, announced):
-            control = keep_heartbeat(self.directory, self.job.name, run.options.control)
-            runs.append(replace(run, options=replace(run.options, control=control)))
-        return runs
+        return plan_runs(self.job, self.sources, self._settings, self._base, announced)
 
     def _run_query(self, run: QueryRun, deployment: Deployment) -> None:
         self._run_once(run, deployment)
@@ -218,15 +219,14 @@ class QueryAttempt:
         return end or STOP_MARK in str(error)
 
     def _start(self, run: QueryRun, deployment: Deployment) -> Any:
-        self._options = run.options
-        settings = query_settings(
+        settings = self._packing | query_settings(
             self._settings.state_backend,
             self.partitions,
             self.job.settings.source_batch_size,
             self.directory.is_local,
         )
         with settings_in_force(self.spark, settings):
-            frame = build_plan(self.spark, self.job, self.sources, deployment, run.options)
+            frame = build_plan(self.spark, self.job, self.sources, deployment, run.options, self.directory.path)
             writer = (
                 frame.writeStream.outputMode("append")
                 .queryName(f"{self.job.name}-{self.job.job_id[:8]}")
@@ -249,7 +249,7 @@ class QueryAttempt:
     def _follow(self, query: Any) -> None:
         checked = time.monotonic()
         while query.isActive:
-            if self._stop.is_set() or self._failure is not None or self._set_back:
+            if self._stop.is_set() or self._failure is not None or self._set_back or self._is_over():
                 self._stop_idle(query)
             if self._may_have_committed():
                 self._look_for_commits(query)
@@ -260,6 +260,10 @@ class QueryAttempt:
             query.awaitTermination(_REMOTE_POLL_S if self._inbox else _POLL_S)
         query.awaitTermination()
         self._look_for_commits(query)
+
+    def _is_over(self) -> bool:
+        """Whether the last epoch of the input is committed."""
+        return self.ended and self._committed >= self._reported
 
     def _look_at_clock(self) -> None:
         """A query that waits for a time must be started again when the clock was set back."""
@@ -298,6 +302,8 @@ class QueryAttempt:
             self._take_reports(committed)
             passed(Phase.CLEANED_UP, epoch=committed)
             self._observer.epoch_committed(committed)
+            if self._acknowledgements.wanted:
+                self._acknowledgements.committed(end_offsets(query, self.location, committed)[0])
 
     def _take_reports(self, committed: int | None) -> None:
         """The reports of epochs that ran in another process (None: of all there are)."""
@@ -324,16 +330,7 @@ class QueryAttempt:
     def positions(self, epoch: int) -> dict[str, str]:
         """Source uid -> where it stood after an epoch. Not of a source that has had nothing to read yet."""
         ends = end_offsets(self._query, self.location, epoch)
-        found: dict[str, str] = {}
-        for index, (vertex, source) in enumerate(sorted(self.sources.items())):
-            uid, end = self.job.vertex(vertex).head.uid, ends[index]
-            if end is None:
-                continue
-            if isinstance(source, DataFrameSource):
-                found[uid] = source.position(self.spark, end, self.location.path, index)
-            elif isinstance(source, GeneratedSource):
-                found[uid] = position_after(source, end, first_tick(self.job, vertex, self._options))
-        return found
+        return source_positions(self.job, self.sources, ends, SegmentFiles(self.directory.path))
 
     def fail(self, failure: FlinkishError) -> None:
         """End after the running epoch and fail with this, whatever the query says."""

@@ -6,41 +6,42 @@ something else of the same name, is told before anything is read. ``<job dir>/so
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from flinkish.core.source import DataFrameSource, Source
+from flinkish.core.source import Source
 from flinkish.errors import FlinkishError
+from flinkish.jobmanager.attempt.query_inputs import source_positions
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.spark.plan import PlanOptions
 
 _FILE = "sources.json"
 
 
-def check_sources(job: JobDescriptor, sources: dict[int, Source], directory: JobDirectory, base: PlanOptions) -> None:
-    """Ask each source that Spark reads whether it can go on where the query will.
+def check_sources(
+    job: JobDescriptor, sources: Mapping[int, Source], directory: JobDirectory, base: PlanOptions
+) -> None:
+    """Ask each source whether it can go on where the query will.
 
     Raises:
         FinalOperationError: it cannot, and waiting does not help.
         ConnectionFailedError: nobody answers.
     """
-    ordered = sorted(sources.items())
-    if not any(isinstance(source, DataFrameSource) for _, source in ordered):
-        return
-    positions = QueryLog(directory.query_location().path).committed_positions()
+    ends = QueryLog(directory.query_location().path).committed_positions()
+    positions = {**base.positions, **source_positions(job, sources, ends, SegmentFiles(directory.path))}
     before: dict[str, Any] = (directory.read(_FILE) or {}).get("sources", {})
     now: dict[str, Any] = {}
-    for index, (vertex, source) in enumerate(ordered):
-        if isinstance(source, DataFrameSource):
-            head = job.vertex(vertex).head
-            position = positions[index] if index < len(positions) else None
-            try:
-                now[head.uid] = source.check_continuation(
-                    position or base.start_offsets.get(vertex), before.get(head.uid, {})
-                )
-            except FlinkishError as error:
-                error.where = "; ".join(part for part in (f"source uid {head.uid}", error.where) if part)
-                raise
+    for vertex, source in sorted(sources.items()):
+        uid = job.vertex(vertex).head.uid
+        try:
+            known = source.check_continuation(positions.get(uid), before.get(uid, {}))
+        except FlinkishError as error:
+            error.where = "; ".join(part for part in (f"source uid {uid}", error.where) if part)
+            raise
+        if known:
+            now[uid] = known
     if now != before:
         directory.write(_FILE, {"sources": now})

@@ -24,7 +24,6 @@ from typing import Any
 
 from flinkish.common.storage import local_path, place
 from flinkish.core.fence import NO_FENCE, Fence, NoFence
-from flinkish.core.source import GeneratedSource
 from flinkish.errors import FencedError, IncompatibleJobError, OperationError
 from flinkish.jobmanager.directory.damaged_files import damaged_file
 from flinkish.jobmanager.directory.owner import SILENCE_S, Life, entry, given_back, life_of, watch
@@ -260,10 +259,8 @@ def describe_structure(job: JobDescriptor, partitions: int) -> dict[str, Any]:
 
 
 def _source_of(vertex: VertexDescriptor) -> str:
-    """The splits of a generated source are numbered: with other ones its ticks would mean other records."""
-    if isinstance(vertex.source, GeneratedSource):
-        return f"{vertex.head.uid} ({vertex.source.splits} splits)"
-    return vertex.head.uid
+    """Splits are assigned to the subtasks of a source."""
+    return f"{vertex.head.uid} (parallelism {vertex.parallelism})"
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:

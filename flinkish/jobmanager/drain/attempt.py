@@ -37,7 +37,7 @@ class DrainAttempt(QueryAttempt):
     ) -> None:
         self._marker = marker
         rows = state_rows(directory) if marker.levels else None
-        options = PlanOptions(control=True, end_of_input=True, drain=True, restore_rows=rows)
+        options = PlanOptions(end_of_input=True, drain=True, restore_rows=rows)
         drained = replace(plan, sources={}, base=options)
         super().__init__(spark, drained, settings, directory, observer, threading.Event())
 

@@ -11,9 +11,8 @@ import posixpath
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.core.source import DataFrameSource, GeneratedSource, Source
+from flinkish.core.source import Source
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.attempt.query_inputs import first_ticks
 from flinkish.jobmanager.directory.files import absolute, delete_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport, ProgramOutline, compare
@@ -160,13 +159,10 @@ def compatibility_of(
 def outline_of(program: RestoredProgram) -> ProgramOutline:
     """The uids of a program."""
     job = program.job
-    positioned = (DataFrameSource, GeneratedSource)
     return ProgramOutline(
         job.name,
         frozenset(descriptor.uid for vertex in job.vertices for descriptor in vertex.operators),
-        frozenset(
-            job.vertex(vertex).head.uid for vertex, source in program.sources.items() if isinstance(source, positioned)
-        ),
+        frozenset(job.vertex(vertex).head.uid for vertex in program.sources),
         stateful_without_uid(job),
     )
 
@@ -181,16 +177,11 @@ def _incompatible(report: CompatibilityReport, job: JobDescriptor) -> SavepointE
 
 
 def _options(program: RestoredProgram, directory: JobDirectory, remembered: dict[str, Any]) -> PlanOptions:
-    job, sources = program.job, program.sources
-    offsets = {
-        vertex.id: remembered["sources"][vertex.head.uid]
-        for vertex in job.vertices
-        if isinstance(sources.get(vertex.id), DataFrameSource) and vertex.head.uid in remembered["sources"]
-    }
-    ticks = first_ticks(job, sources, remembered["sources"])
+    uids = {program.job.vertex(vertex).head.uid for vertex in program.sources}
+    positions = {uid: position for uid, position in remembered["sources"].items() if uid in uids}
     # a query that has taken the place of a damaged one has rows of its own
     rows = posixpath.join(directory.path, remembered.get("rows", "restore"))
-    return PlanOptions(first_ticks=ticks, start_offsets=offsets, restore_rows=rows)
+    return PlanOptions(positions=positions, restore_rows=rows)
 
 
 def _watermarks(table: Any) -> dict[str, int]:

@@ -1,1 +1,1 @@
-"""What each epoch reads: splits, their assignment to subtasks, and their positions (Flink's SourceCoordinator). Pure."""
+"""What each epoch reads: splits, their assignment to subtasks, their positions (Flink's SourceCoordinator). Pure."""

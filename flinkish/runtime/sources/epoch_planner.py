@@ -70,8 +70,7 @@ class EpochPlanner:
         self._turn = 0
 
     def next(self, start: SourceProgress) -> SourceProgress:
-        """The end of the epoch that follows ``start``; equal to ``start``, but for what it says of the epoch itself, when
-        there is nothing to read or to tell."""
+        """The end of the epoch that follows ``start``. `is_news` says whether there is anything to read or to tell."""
         self._look_up(start)
         before = len(self._splits)
         complete = start.complete
@@ -110,12 +109,13 @@ class EpochPlanner:
 
     def _read_side_by_side(self, open_splits: Sequence[OpenSplit]) -> list[OpenSplit]:
         """Each split gives in proportion to what it has, so that none runs ahead of the others."""
-        ends = [self._enumerator.end_of(self._splits[one.index], one.position) for one in open_splits]
-        costs = [self._enumerator.cost(self._splits[one.index], one.position) for one in open_splits]
-        available = []
-        for one, (end, _), cost in zip(open_splits, ends, costs):
-            alone = _Budget(self._limits.max_records, self._limits.max_bytes).units(*cost)
-            available.append(min((one.position + alone if end is None else end) - one.position, alone))
+        ends = [self._enumerator.end_of(self._splits[one.number], one.position) for one in open_splits]
+        costs = [self._enumerator.cost(self._splits[one.number], one.position) for one in open_splits]
+        whole = _Budget(self._limits.max_records, self._limits.max_bytes)
+        available = [
+            whole.units(*cost) if end is None else end - one.position
+            for one, (end, _), cost in zip(open_splits, ends, costs)
+        ]
         records = sum(units * cost.records for units, cost in zip(available, costs))
         size = sum(units * cost.bytes for units, cost in zip(available, costs))
         share = min(1.0, _ratio(self._limits.max_records, records), _ratio(self._limits.max_bytes, size))
@@ -126,7 +126,7 @@ class EpochPlanner:
         for one, (end, last), amount in zip(open_splits, ends, units):
             position = one.position + amount
             if end is not None and amount and position < end:
-                position = self._enumerator.cut(self._splits[one.index], one.position, position)
+                position = self._enumerator.cut(self._splits[one.number], one.position, position)
             if not (last and (end is None or position >= end)):
                 after.append(one._replace(position=position))
         return after
@@ -158,14 +158,14 @@ class EpochPlanner:
         heapq.heapify(turns)
         while turns:
             _, subtask = heapq.heappop(turns)
-            one = current[subtask]
-            if one is None:
-                index = next(waiting, None)
-                if index is None:
+            going = current[subtask]
+            if going is None:
+                number = next(waiting, None)
+                if number is None:
                     continue
                 begun.append(subtask)
-                one = OpenSplit(index, subtask, self._splits[index].start)
-            current[subtask], goes_on = self._read_on(one, budgets[subtask])
+                going = OpenSplit(number, subtask, self._splits[number].start)
+            current[subtask], goes_on = self._read_on(going, budgets[subtask])
             if goes_on:
                 left, most = budgets[subtask], whole[subtask]
                 used = 1 - min(_ratio(left.records, most.records), _ratio(left.bytes, most.bytes))
@@ -181,14 +181,13 @@ class EpochPlanner:
             return {}
         records, more = divmod(self._limits.max_records, len(working))
         size = self._limits.max_bytes / len(working)
-        return {
-            subtask: _Budget(records + ((place + self._turn) % len(working) < more), size)
-            for place, subtask in enumerate(working)
-        }
+        shares = [records + ((place + self._turn) % len(working) < more) for place in range(len(working))]
+        # with fewer records than subtasks some have to wait
+        return {subtask: _Budget(share, size) for subtask, share in zip(working, shares) if share}
 
     def _read_on(self, one: OpenSplit, budget: _Budget) -> tuple[OpenSplit | None, bool]:
         """Where the split stands then (None: at its end), and whether the subtask may read another one."""
-        split = self._splits[one.index]
+        split = self._splits[one.number]
         end, last = self._enumerator.end_of(split, one.position)
         cost = self._enumerator.cost(split, one.position)
         fitting = budget.units(*cost)

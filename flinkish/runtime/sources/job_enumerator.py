@@ -1,11 +1,11 @@
 """The sources of a job, planned together: one offset for all of them (Flink's SourceCoordinator for each).
 
-    {"announce": false, "epoch": 17, "sources": {uid: where it stands}, "time_ms": 1700000000000}
+{"announce": false, "epoch": 17, "sources": {uid: where it stands}, "time_ms": 1700000000000}
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from flinkish.runtime.clock import Clock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.sources.epoch_planner import EpochPlanner, is_news
 from flinkish.runtime.sources.progress import SourceProgress, SourceShare, ranges_between
-from flinkish.runtime.sources.split_list import SegmentStore, SplitList
+from flinkish.runtime.sources.split_list import SegmentStore
 
 #: The offset of a query that has not read anything yet.
 NOTHING_READ: dict[str, Any] = {}
@@ -78,7 +78,8 @@ class JobEnumerator:
             forced: there must be an epoch, also without data.
             announce: the epoch announces the end of the sources that Spark reads.
         """
-        news, stands = forced or announce, {}
+        # what a savepoint says of sources that have ended must be told to the new query
+        news, stands = forced or announce or (start == NOTHING_READ and bool(self._restored)), {}
         for one in self._sources:
             before = self.progress(start, one.uid)
             after = self._planner(one, before).next(before)
@@ -101,7 +102,7 @@ class JobEnumerator:
             before, after = self.progress(start, one.uid), self.progress(end, one.uid)
             ranges = ranges_between(before, after, self._store, one.parallelism)
             for subtask in range(one.parallelism):
-                ended = before.ended(subtask)
+                ended = start != NOTHING_READ and before.ended(subtask)
                 ends = after.ended(subtask) and not ended
                 share = SourceShare(one.vertex, subtask, end["time_ms"], tuple(ranges[subtask]), ends, ended)
                 found.append(share)
@@ -150,18 +151,10 @@ class JobEnumerator:
 def known_splits(progress: SourceProgress, store: SegmentStore) -> list[SourceSplit]:
     """All splits of a source, each with the position at which it stands; one that has ended has none."""
     splits = progress.splits.splits(store)
-    going = {one.index: one.position for one in progress.open}
+    going = {one.number: one.position for one in progress.open}
     for index, split in enumerate(splits):
         if index in going:
             splits[index] = SourceSplit(split.id, going[index], split.end, split.info)
         elif index < progress.next:
             splits[index] = SourceSplit(split.id)
     return splits
-
-
-def progress_of(splits: Sequence[SourceSplit], ended: Sequence[str], complete: bool, store: SegmentStore) -> SourceProgress:
-    """Where a source stands that is to go on with these splits. The inverse of `known_splits`: none is assigned, because
-    the source may have another parallelism now."""
-    everything = [*(SourceSplit(split_id) for split_id in ended), *splits]
-    known = SplitList().with_splits(everything, (), store)
-    return SourceProgress(known, next=len(ended), complete=complete)

@@ -19,12 +19,12 @@ class OpenSplit(NamedTuple):
     """A split that has been begun and has not ended.
 
     Args:
-        index: its place in the list of splits.
+        number: its place in the list of splits.
         subtask: who reads it.
         position: what is read next.
     """
 
-    index: int
+    number: int
     subtask: int
     position: int
 
@@ -58,7 +58,7 @@ class SourceProgress:
 
     def ended_before(self, begun: int) -> list[int]:
         """Indices of the splits before ``begun`` that have ended."""
-        going = {split.index for split in self.open}
+        going = {split.number for split in self.open}
         return [index for index in range(begun) if index not in going]
 
     def encode(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def ranges_between(
     """What each subtask reads between two positions of the source: the splits that it goes on with first, then those
     that it begins."""
     splits: Sequence[SourceSplit] = end.splits.splits(store) if start != end else ()
-    after = {split.index: split for split in end.open}
+    after = {split.number: split for split in end.open}
     found: list[list[SplitRange]] = [[] for _ in range(parallelism)]
 
     def add(index: int, subtask: int, position: int) -> None:
@@ -131,7 +131,7 @@ def ranges_between(
 
     if start != end:
         for split in start.open:
-            add(split.index, split.subtask, split.position)
+            add(split.number, split.subtask, split.position)
         for index, subtask in zip(range(start.next, end.next), end.begun, strict=True):
             add(index, subtask, splits[index].start)
     return found

@@ -1,0 +1,48 @@
+"""Where a source stands, as a savepoint has it: self-contained, whatever the number of subtasks.
+
+    {"complete": true, "ended": [id, ...], "splits": [[id, position, end, info], ...]}
+
+``splits`` are those that are still to be read, each from ``position``; ``complete``: no other one will be found.
+"""
+
+from __future__ import annotations
+
+import json
+
+from flinkish.core.source import SourceSplit
+from flinkish.errors import SavepointError
+from flinkish.runtime.sources.progress import SourceProgress
+from flinkish.runtime.sources.split_list import SegmentStore, SplitList
+
+
+def encode_position(progress: SourceProgress, store: SegmentStore) -> str:
+    """The form in a savepoint."""
+    positions = {one.number: one.position for one in progress.open}
+    ended, going = [], []
+    for index, split in enumerate(progress.splits.splits(store)):
+        if index < progress.next and index not in positions:
+            ended.append(split.id)
+        else:
+            going.append([split.id, positions.get(index, split.start), split.end, split.info])
+    return json.dumps({"complete": progress.complete, "ended": ended, "splits": going})
+
+
+def decode_position(text: str, uid: str, store: SegmentStore) -> SourceProgress:
+    """Where a source goes on with that: no split is assigned, since the source may have another parallelism now.
+
+    Raises:
+        SavepointError: the text is something else.
+    """
+    try:
+        found = json.loads(text)
+        splits = [SourceSplit(str(name), int(position), end, info) for name, position, end, info in found["splits"]]
+        ended = [SourceSplit(str(name)) for name in found["ended"]]
+        complete = bool(found["complete"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise SavepointError(
+            f"the position {text[:200]!r} of a source cannot be read: {error!r}",
+            where=f"source uid {uid}",
+            expected='{"complete": ..., "ended": [...], "splits": [[id, position, end, info], ...]}',
+            hint="use another savepoint",
+        ) from error
+    return SourceProgress(SplitList().with_splits([*ended, *splits], (), store), next=len(ended), complete=complete)

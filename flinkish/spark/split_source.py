@@ -1,0 +1,208 @@
+"""The one Python data source of a job's query: all sources whose splits the engine assigns, and the calls without data.
+
+Spark keeps its offsets in the query's own log, written before the epoch runs; a replay asks for the partitions between
+two logged offsets, whatever the cluster looks like by then. A partition is a subtask of a source, in every epoch, and
+the source's chain runs where the partition is read.
+
+Rule: the reader is made in several processes, and pickled: nothing happens until it is asked for an offset.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+
+from flinkish.core.source import RecordDecoder, SourceLimits
+from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
+from flinkish.runtime.clock import SystemClock
+from flinkish.runtime.deployment import VertexDescriptor
+from flinkish.runtime.source_task import end_of_source
+from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
+from flinkish.runtime.sources.positions import decode_position
+from flinkish.runtime.sources.progress import SourceShare
+from flinkish.runtime.sources.split_list import SegmentFiles
+from flinkish.runtime.task import EpochStamp, Row
+from flinkish.runtime.task_manager import TaskManager
+from flinkish.spark.rows import ROW_SCHEMA, to_arrow
+from flinkish.spark.task_place import current_place
+from flinkish.spark.worker import Deployment, current_epoch, failures_marked
+
+
+@dataclass(frozen=True)
+class SourceQuery:
+    """What the sources of one query must know.
+
+    Args:
+        deployment: the job.
+        job_dir: where long lists of splits are kept.
+        heartbeat: there is an epoch at each trigger, also without data.
+        end_of_input: the first epoch that is planned announces the end of the sources that Spark reads.
+        drain: it announces the end of all sources.
+        positions: uid -> where the source stood in the savepoint that the query begins with.
+    """
+
+    deployment: Deployment
+    job_dir: str
+    heartbeat: bool = False
+    end_of_input: bool = False
+    drain: bool = False
+    positions: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ControlShare:
+    """What is done in an epoch besides reading.
+
+    Args:
+        time_ms: the epoch's processing time.
+        call: the channels are called that must be called in each epoch.
+        announce: the end of the sources that Spark reads; ``drain``: of all sources.
+    """
+
+    time_ms: int
+    call: bool
+    announce: bool
+    drain: bool
+
+
+class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans epochs in a process beside the driver, and reads shares of them in the workers."""
+
+    def __init__(self, query: SourceQuery) -> None:
+        self._query = query
+        self._planning: JobEnumerator | None = None
+        self._available_now = False
+        self._called = False
+
+    # ------------------------------------------------------------------ beside the driver
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Nothing. Spark asks twice, and does not keep it."""
+        return NOTHING_READ
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Read what is there now, then end."""
+        self._available_now = True
+        self._enumerator().freeze()
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where the next epoch ends; ``start`` when there is none. The limits are our own."""
+        query = self._query
+        with failures_marked():
+            forced = query.heartbeat and not (self._available_now and self._called)
+            self._called = True
+            announce = query.end_of_input and not start.get("announce", False)
+            return self._enumerator().next_offset(start, forced, announce)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """A partition for each subtask of each source, and one for what is done besides."""
+        query = self._query
+        if start == end:
+            return []
+        with failures_marked():
+            found: list[Any] = list(self._enumerator().shares(start, end))
+        if query.heartbeat or end["announce"]:
+            found.append(ControlShare(end["time_ms"], query.heartbeat, end["announce"], query.drain))
+        return [InputPartition(share) for share in found]
+
+    def _enumerator(self) -> JobEnumerator:
+        if self._planning is None:
+            job, store = pickle.loads(self._query.deployment.blob), SegmentFiles(self._query.job_dir)
+            settings = job.settings
+            limits = SourceLimits(
+                settings.max_records_per_epoch, settings.max_bytes_per_epoch, settings.source_batch_size
+            )
+            restored = {uid: decode_position(text, uid, store) for uid, text in self._query.positions.items()}
+            if self._query.drain:
+                # nothing is read any more
+                job = _without_sources(job)
+            self._planning = JobEnumerator(job, limits, store, SystemClock(), restored)
+        return self._planning
+
+    def stop(self) -> None:
+        """The query has ended."""
+        if self._planning is not None:
+            self._planning.close()
+
+    def __getstate__(self) -> SourceQuery:
+        return self._query
+
+    def __setstate__(self, query: SourceQuery) -> None:
+        self.__init__(query)  # type: ignore[misc]
+
+    # ------------------------------------------------------------------ in a worker
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """One share of one epoch."""
+        deployment, share = self._query.deployment, partition.value
+        with failures_marked():
+            deployment.begin_task()
+            manager = deployment.task_manager()
+            stamp = EpochStamp(current_epoch(deployment), share.time_ms, current_place())
+            if isinstance(share, ControlShare):
+                yield from to_arrow(_control_rows(manager, share, stamp), deployment.book(), 1)
+                return
+            assert isinstance(share, SourceShare)
+            for rows in manager.run_source(share.vertex, share.subtask, share, stamp):
+                yield from to_arrow(rows, deployment.book(), 1)
+
+
+def _without_sources(job: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(job, vertices=tuple(replace(vertex, source=None) for vertex in job.vertices))
+
+
+def _control_rows(manager: TaskManager, share: ControlShare, stamp: EpochStamp) -> Iterator[Row]:
+    for vertex in manager.job.vertices:
+        if share.call and vertex.level == 1 and vertex.clocked:
+            for channel in vertex.channels():
+                header = BufferHeader(BufferKind.HEARTBEAT, vertex.id, channel.number, 0, "", 0, 0, 0)
+                yield vertex.id, channel.number, encode(header, b"")
+        if share.announce and _is_ended(vertex, share.drain):
+            for rows in manager.run_source(vertex.id, 0, end_of_source(), stamp, drain=share.drain):
+                yield from rows
+
+
+def _is_ended(vertex: VertexDescriptor, drain: bool) -> bool:
+    return vertex.source is not None and (drain or isinstance(vertex.source, RecordDecoder))
+
+
+class _SourcesOfAJob(DataSource):
+    """Subclassed for each query, so that what the query must know travels with the class."""
+
+    query: SourceQuery
+
+    @classmethod
+    def name(cls) -> str:
+        return source_name(cls.query)
+
+    def schema(self) -> str:
+        return ROW_SCHEMA
+
+    def streamReader(self, schema: Any) -> SourceStreamReader:  # noqa: N802 - Spark's name
+        return SourceStreamReader(self.query)
+
+
+def source_name(query: SourceQuery) -> str:
+    """The name of the data source among those of the session."""
+    return f"flinkish-{query.deployment.job_id}"
+
+
+def source_rows(spark: Any, query: SourceQuery) -> Any:
+    """The rows of all sources that are read split by split."""
+    # a class that is not found in a module is pickled as a whole, with its attributes
+    spark.dataSource.register(type("FlinkishSources", (_SourcesOfAJob,), {"query": query}))
+    return spark.readStream.format(source_name(query)).load()
+
+
+def offset_of(text: str | None) -> dict[str, Any]:
+    """An offset of this source, as the query's log has it."""
+    return NOTHING_READ if text is None else dict(json.loads(text))

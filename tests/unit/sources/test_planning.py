@@ -1,0 +1,247 @@
+"""Which splits an epoch reads, by whom and how far; and that a replay finds the same in the offsets alone."""
+
+from __future__ import annotations
+
+import json
+import string
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flinkish.core.source import SourceLimits
+from flinkish.errors import CorruptStateError, SavepointError
+from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.operators.source import SourceOperatorFactory
+from flinkish.runtime.sources import split_list
+from flinkish.runtime.sources.job_enumerator import JobEnumerator
+from flinkish.runtime.sources.positions import decode_position, encode_position
+from flinkish.runtime.sources.progress import SourceProgress
+from flinkish.runtime.sources.split_list import SegmentFiles, SegmentsInMemory
+from tests.support.lettered_source import LetteredSource
+
+Offset = dict[str, Any]
+
+
+def job_of(source: LetteredSource, parallelism: int) -> JobDescriptor:
+    head = OperatorDescriptor("letters", "Source: letters", SourceOperatorFactory())
+    vertex = VertexDescriptor(0, head.name, 0, (head,), parallelism, 4, source=source, bounded=source.bounded)
+    return JobDescriptor("00" * 16, "job", (vertex,), ())
+
+
+class Run:
+    """Epochs of one source, planned to the end; each is also planned again from its offsets, by another enumerator."""
+
+    def __init__(self, source: LetteredSource, parallelism: int, limits: SourceLimits, most: int = 10_000) -> None:
+        self.job, self.limits, self.store = job_of(source, parallelism), limits, SegmentsInMemory()
+        self.parallelism = parallelism
+        self.epochs: list[list[list[Any]]] = []
+        self.offset: Offset = {}
+        self.ended_in: dict[int, int] = {}
+        enumerator = self.enumerator()
+        for _ in range(most):
+            after = enumerator.next_offset(self.offset)
+            if after == self.offset:
+                return
+            self._take(self.offset, json.loads(json.dumps(after)))
+            self.offset = after
+        raise AssertionError("the source does not end")
+
+    def enumerator(self) -> JobEnumerator:
+        return JobEnumerator(self.job, self.limits, self.store, ManualClock(7))
+
+    def _take(self, start: Offset, end: Offset) -> None:
+        shares = self.enumerator().shares(start, end)
+        assert [share.subtask for share in shares] == list(range(self.parallelism))
+        found: list[list[Any]] = []
+        for share in shares:
+            read = []
+            for wanted in share.ranges:
+                stop = wanted.split.end if wanted.stop is None else wanted.stop
+                assert stop is not None
+                read += [(wanted.split.id, number) for number in range(wanted.start, stop)]
+            found.append(read)
+            if share.ends:
+                assert share.subtask not in self.ended_in
+                self.ended_in[share.subtask] = len(self.epochs)
+            assert share.ended == (self.ended_in.get(share.subtask, 10**9) < len(self.epochs))
+        self.epochs.append(found)
+
+    def of_subtask(self, subtask: int) -> list[Any]:
+        return [record for epoch in self.epochs for record in epoch[subtask]]
+
+
+sizes = st.lists(st.integers(0, 40), max_size=20).map(lambda counts: dict(zip(string.ascii_letters, counts)))
+
+
+@given(sizes, st.booleans(), st.integers(1, 4), st.integers(1, 30), st.integers(1, 60))
+def test_each_record_is_read_once_and_in_order_within_the_bounds_of_each_epoch(
+    counts: dict[str, int], together: bool, parallelism: int, records: int, size: int
+) -> None:
+    limits = SourceLimits(max_records=records, max_bytes=size)
+    run = Run(LetteredSource(counts, together, record_bytes=2.0), parallelism, limits)
+    everything = [record for subtask in range(parallelism) for record in run.of_subtask(subtask)]
+    assert sorted(everything) == sorted((name, n) for name, count in counts.items() for n in range(count))
+    for subtask in range(parallelism):
+        for name in counts:
+            numbers = [n for split, n in run.of_subtask(subtask) if split == name]
+            assert numbers == sorted(numbers)
+            # nobody else reads any of it
+            assert len(numbers) in (0, counts[name])
+    for epoch in run.epochs:
+        read = sum(map(len, epoch))
+        assert read <= records
+        # one record for each subtask where not even one fits
+        assert 2 * read <= max(size, 2 * parallelism if not together else 2)
+    assert set(run.ended_in) == set(range(parallelism))
+
+
+@given(sizes, st.integers(1, 3), st.integers(1, 30))
+def test_splits_that_are_read_one_after_the_other_are_begun_in_order_and_one_at_a_time(
+    counts: dict[str, int], parallelism: int, records: int
+) -> None:
+    run = Run(LetteredSource(counts), parallelism, SourceLimits(max_records=records))
+    begun: dict[str, int] = {}
+    for number, epoch in enumerate(run.epochs):
+        for read in epoch:
+            for split, _ in read:
+                begun.setdefault(split, number)
+    in_order = [name for name, count in counts.items() if count]
+    assert [begun[name] for name in in_order] == sorted(begun[name] for name in in_order)
+    for subtask in range(parallelism):
+        names = [split for split, _ in run.of_subtask(subtask)]
+        assert names == sorted(names, key=names.index)
+
+
+def test_two_files_are_read_side_by_side_by_two_subtasks_and_one_after_the_other_by_one() -> None:
+    source, limits = LetteredSource({"a": 4, "b": 4}), SourceLimits(max_records=2)
+    by_two = Run(source, 2, limits)
+    assert by_two.epochs == [[[("a", n)], [("b", n)]] for n in range(4)]
+    by_one = Run(source, 1, limits)
+    assert [epoch[0] for epoch in by_one.epochs] == [
+        [("a", 0), ("a", 1)],
+        [("a", 2), ("a", 3)],
+        [("b", 0), ("b", 1)],
+        [("b", 2), ("b", 3)],
+    ]
+
+
+def test_a_subtask_takes_as_many_small_splits_in_one_epoch_as_fit() -> None:
+    run = Run(LetteredSource({"a": 1, "b": 1, "c": 1, "d": 1, "e": 1}), 2, SourceLimits(max_records=100))
+    assert len(run.epochs) == 1
+    assert [len(read) for read in run.epochs[0]] in ([3, 2], [2, 3])
+
+
+def test_splits_that_are_read_side_by_side_give_in_proportion_to_what_they_have() -> None:
+    run = Run(LetteredSource({"a": 80, "b": 20}, together=True), 1, SourceLimits(max_records=10))
+    first = run.epochs[0][0]
+    assert [split for split, _ in first] == ["a"] * 8 + ["b"] * 2
+    assert len(run.epochs) == 10
+
+
+def test_subtasks_without_a_split_end_in_the_first_epoch_and_an_empty_source_ends_at_once() -> None:
+    run = Run(LetteredSource({"a": 3}), 3, SourceLimits(max_records=2))
+    assert [run.ended_in[subtask] for subtask in (0, 1, 2)] == [1, 0, 0]
+    assert Run(LetteredSource({}), 2, SourceLimits()).ended_in == {0: 0, 1: 0}
+
+
+def test_an_unbounded_source_without_anything_new_has_no_epoch() -> None:
+    source = LetteredSource({"a": 3}, unbounded=True)
+    run = Run(source, 1, SourceLimits())
+    assert run.epochs == [[[("a", 0), ("a", 1), ("a", 2)]]]
+    assert run.ended_in == {}
+    again = run.enumerator().next_offset(run.offset, forced=True)
+    assert again["epoch"] == run.offset["epoch"] + 1
+    assert all(not share.ranges for share in run.enumerator().shares(run.offset, again))
+
+
+def test_many_splits_leave_the_offset_and_the_list_of_them_is_compacted(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(split_list, "MAX_TAIL", 4)
+    monkeypatch.setattr(split_list, "MAX_SEGMENTS", 3)
+    source, store = LetteredSource({}, unbounded=True), SegmentFiles(str(tmp_path))
+    job = job_of(source, 2)
+    read: list[Any] = []
+    enumerator = JobEnumerator(job, SourceLimits(), store, ManualClock())
+    offset: Offset = {}
+    # the source that the enumerator has is that of the job
+    found = job.vertices[0].source
+    assert isinstance(found, LetteredSource)
+    for number in range(60):
+        found.sizes[f"s{number}"] = 1
+        found.sizes.update({f"s{number}-{more}": 0 for more in range(number % 3)})
+        after = enumerator.next_offset(offset)
+        fresh = JobEnumerator(job, SourceLimits(), SegmentFiles(str(tmp_path)), ManualClock())
+        read += [r.split.id for share in fresh.shares(offset, after) for r in share.ranges if r.split.end]
+        offset = after
+        stands = offset["sources"]["letters"]
+        assert len(stands["segments"]) <= 3
+        assert len(stands["tail"]) <= 4
+    assert read == [f"s{number}" for number in range(60)]
+
+
+@given(sizes, st.booleans(), st.integers(1, 3), st.integers(1, 3), st.integers(1, 20), st.integers(0, 5))
+def test_a_savepoint_goes_on_behind_what_was_read_with_another_parallelism(
+    counts: dict[str, int], together: bool, before: int, after: int, records: int, epochs: int
+) -> None:
+    source, limits = LetteredSource(counts, together), SourceLimits(max_records=records)
+    whole = Run(source, before, limits)
+    store = SegmentsInMemory()
+    first, offset = whole.enumerator(), dict[str, Any]()
+    for _ in range(min(epochs, len(whole.epochs))):
+        offset = first.next_offset(offset)
+    old = [r for epoch in whole.epochs[: min(epochs, len(whole.epochs))] for read in epoch for r in read]
+    position = encode_position(first.progress(offset, "letters"), whole.store)
+    restored = {"letters": decode_position(position, "letters", store)}
+    second = JobEnumerator(job_of(source, after), limits, store, ManualClock(), restored)
+    new: list[Any] = []
+    ended: set[int] = set()
+    stands: Offset = {}
+    while len(ended) < after:
+        end = second.next_offset(stands)
+        assert end != stands
+        for share in second.shares(stands, end):
+            ended |= {share.subtask} if share.ends else set()
+            for wanted in share.ranges:
+                stop = wanted.split.end if wanted.stop is None else wanted.stop
+                assert stop is not None
+                new += [(wanted.split.id, number) for number in range(wanted.start, stop)]
+        stands = end
+    assert second.next_offset(stands) == stands
+    assert sorted(old + new) == sorted((name, n) for name, count in counts.items() for n in range(count))
+
+
+def test_a_position_that_is_no_position_is_refused() -> None:
+    for text in ("", "{}", '{"tick": 3}', '{"complete": true, "ended": [], "splits": [["a"]]}'):
+        with pytest.raises(SavepointError, match="position"):
+            decode_position(text, "letters", SegmentsInMemory())
+
+
+def test_an_offset_that_is_not_as_it_was_written_is_damage() -> None:
+    whole = SourceProgress().encode()
+    for key in whole:
+        broken = {name: value for name, value in whole.items() if name != key}
+        with pytest.raises(CorruptStateError, match="position of a source"):
+            SourceProgress.decode(broken, "job 'job'")
+
+
+def test_a_list_of_splits_that_is_missing_or_cut_off_is_damage_that_names_the_file(tmp_path: Any) -> None:
+    store = SegmentFiles(str(tmp_path))
+    name = store.write([["a", 0, 1, None], ["b"]])
+    assert SegmentFiles(str(tmp_path)).read(name) == [["a", 0, 1, None], ["b"]]
+    path = tmp_path / "splits" / f"{name}.json"
+    path.write_text(path.read_text().replace('"count": 2', '"count": 3'))
+    with pytest.raises(CorruptStateError) as damage:
+        SegmentFiles(str(tmp_path)).read(name)
+    assert damage.value.file == str(path)
+    path.unlink()
+    with pytest.raises(CorruptStateError, match=name):
+        SegmentFiles(str(tmp_path)).read(name)
+
+
+def test_an_offset_is_the_same_text_for_the_same_place() -> None:
+    progress = SourceProgress(complete=True)
+    assert json.dumps(progress.encode()) == json.dumps(replace(progress).encode())
+    assert list(progress.encode()) == sorted(progress.encode())
