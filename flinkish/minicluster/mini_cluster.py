@@ -1,7 +1,7 @@
 """Runs a job graph epoch by epoch in memory, with the same runtime as under Spark and a clock of your choice.
 
 What Spark does is done here with dictionaries: rows between levels are lists, the state store is a dict that takes an
-epoch's changes only when the whole epoch has succeeded.
+epoch's changes only when the whole epoch has succeeded. An epoch is prepared before it is committed, as under Spark.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from flinkish.core.source import GeneratedSource
 from flinkish.errors import ProgramError
 from flinkish.runtime.buffer import Buffer, decode
 from flinkish.runtime.clock import Clock, SystemClock
-from flinkish.runtime.committing import commit_buffers, is_sink_vertex
-from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, VertexDescriptor
+from flinkish.runtime.committing import commit_of
+from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, VertexDescriptor, is_sink_vertex
 from flinkish.runtime.epoch_report import EpochReport, sum_up
 from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.prepared_epoch import PreparedEpoch
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.source_task import read_generated
 from flinkish.runtime.task import EpochStamp, Row
@@ -35,6 +36,8 @@ class StateStore:
     next_epoch: int = 0
     #: processing time of the next epoch, once it was tried: it is the same when it is tried again
     planned_time_ms: int | None = None
+    #: the next epoch, once all of its tasks have ended, and the state that they have written
+    prepared: tuple[PreparedEpoch, dict[_ChannelId, tuple[bytes, bytes | None]]] | None = None
     finished: bool = False
 
 
@@ -111,6 +114,22 @@ class MiniCluster:
         return EpochStamp(self.store.next_epoch, self.store.planned_time_ms)
 
     def _run_epoch(self, stamp: EpochStamp) -> EpochReport:
+        if self.store.prepared is None:
+            self.store.prepared = self._prepare(stamp)
+            passed(Phase.EPOCH_PREPARED, epoch=stamp.epoch)
+        prepared, written = self.store.prepared
+        commit = commit_of(self.job, prepared)
+        commits = [commit.commit(*target) for target in prepared.by_target()]
+        report = sum_up(self.job, stamp.epoch, stamp.time_ms, map(TaskReport.decode, prepared.reports), commits)
+        self.store.channels.update(written)
+        self.store.next_epoch += 1
+        self.store.planned_time_ms = self.store.prepared = None
+        self.store.finished = report.end_of_input
+        passed(Phase.METADATA_COMMITTED, epoch=stamp.epoch)
+        return report
+
+    def _prepare(self, stamp: EpochStamp) -> tuple[PreparedEpoch, dict[_ChannelId, tuple[bytes, bytes | None]]]:
+        """Run all levels."""
         rows: list[Row] = []
         written: dict[_ChannelId, tuple[bytes, bytes | None]] = {}
         for level in range(self.job.levels + 1):
@@ -119,17 +138,10 @@ class MiniCluster:
                 rows.extend(self._read_sources(vertices, stamp))
             else:
                 rows = self._run_level(vertices, rows, stamp, written)
-        tasks = [TaskReport.decode(data) for vertex, _, data in rows if vertex == REPORT_VERTEX]
-        buffers = [decode(data) for vertex, _, data in rows if is_sink_vertex(vertex)]
-        end_of_input = sum_up(self.job, stamp.epoch, stamp.time_ms, tasks, ()).end_of_input
-        commits = commit_buffers(self.job, buffers, stamp.epoch, end_of_input)
-        report = sum_up(self.job, stamp.epoch, stamp.time_ms, tasks, commits)
-        self.store.channels.update(written)
-        self.store.next_epoch += 1
-        self.store.planned_time_ms = None
-        self.store.finished = report.end_of_input
-        passed(Phase.METADATA_COMMITTED, epoch=stamp.epoch)
-        return report
+        reports = tuple(data for vertex, _, data in rows if vertex == REPORT_VERTEX)
+        committables = tuple(data for vertex, _, data in rows if is_sink_vertex(vertex))
+        end_of_input = sum_up(self.job, stamp.epoch, stamp.time_ms, map(TaskReport.decode, reports), ()).end_of_input
+        return PreparedEpoch(stamp.epoch, stamp.time_ms, end_of_input, reports, committables), written
 
     def _read_sources(self, vertices: Iterable[VertexDescriptor], stamp: EpochStamp) -> list[Row]:
         rows: list[Row] = []
