@@ -1,7 +1,7 @@
 """The committing half of sinks: committables of one (sink, subtask, epoch), in a fixed order, into one commit.
 
-Rule: nothing is committed before its epoch is prepared (``runtime/prepared_epoch.py``). A commit that fails, or of which
-nobody knows whether it happened, is made again with the same content.
+Rule: nothing is committed before its epoch is prepared (``runtime/prepared_epoch.py``). A commit that fails, or of
+which nobody knows whether it happened, is made again with the same content.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The barrier of an epoch: one file that holds, or refers to, all that its commit needs.
 
 Rule: before the file is there, no sink has heard of the epoch, and the epoch is run again as a whole. From then on the
-epoch is never run again: whoever goes on with the job commits what the file says. So state and output of an epoch always
-come from the same run, whatever its functions do, and no sink is told two contents for one epoch.
+epoch is never run again: whoever goes on with the job commits what the file says. So state and output of an epoch
+always come from the same run, whatever its functions do, and no sink is told two contents for one epoch.
 
 An epoch that gives nothing to any sink needs no barrier and has no file.
 """

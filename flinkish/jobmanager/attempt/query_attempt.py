@@ -37,7 +37,7 @@ from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
 from flinkish.spark.addressing import partitions_of
 from flinkish.spark.failures import translate
 from flinkish.spark.plan import PlanOptions, build_plan, first_tick
-from flinkish.spark.session import is_remote, query_settings, settings_in_force
+from flinkish.spark.session import allow_epochs_that_do_not_run, is_remote, query_settings, settings_in_force
 from flinkish.spark.worker import Deployment, deploy
 
 _log = logging.getLogger("flinkish.jobmanager")
@@ -222,6 +222,7 @@ class QueryAttempt:
             self.job.settings.source_batch_size,
             self.directory.is_local,
         )
+        allow_epochs_that_do_not_run(self.spark)
         with settings_in_force(self.spark, settings):
             frame = build_plan(self.spark, self.job, self.sources, deployment, run.options)
             writer = (

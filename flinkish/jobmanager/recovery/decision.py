@@ -1,11 +1,11 @@
 """Whether a job may go back to a checkpoint, decided by nothing but the names of files and the configuration.
 
-Epochs are numbered without gaps, and sinks hear of an epoch only when it is prepared; its file is deleted when Spark has
-committed later epochs. So the last epoch that any sink can have heard of is known from names alone, also when the files
-themselves are damaged: the highest of ``prepared`` and ``commits``, or the one before the last that was planned or has
-state (Spark plans an epoch when the one before it is committed). With a checkpoint at the end of that very epoch nothing
-is repeated (*exact*). Otherwise epochs behind it have been delivered to sinks already and would be delivered again
-(*replay*).
+Epochs are numbered without gaps, and sinks hear of an epoch only when it is prepared; its file is deleted when Spark
+has committed later epochs. So the last epoch that any sink can have heard of is known from names alone, also when the
+files themselves are damaged: the highest of ``prepared`` and ``commits``, or the one before the last that was planned
+or has state (Spark plans an epoch when the one before it is committed). With a checkpoint at the end of that very epoch
+nothing is repeated (*exact*). Otherwise epochs behind it have been delivered to sinks already and would be delivered
+again (*replay*).
 """
 
 from __future__ import annotations
