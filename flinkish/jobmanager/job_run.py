@@ -13,10 +13,10 @@ from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
+from flinkish.common.storage_errors import storage_error
 from flinkish.errors import FencedError, FlinkishError, InternalError
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.checkpoints.no_checkpoints import Checkpoints, NoCheckpoints
-from flinkish.jobmanager.directory.storage_errors import storage_error
 from flinkish.jobmanager.history.history import History, NoHistory
 from flinkish.jobmanager.lifecycle.job import JOB_TRANSITIONS
 from flinkish.jobmanager.lifecycle.state_machine import StateMachine

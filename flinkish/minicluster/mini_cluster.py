@@ -1,7 +1,7 @@
 """Runs a job graph epoch by epoch in memory, with the same runtime as under Spark and a clock of your choice.
 
 What Spark does is done here with dictionaries: rows between levels are lists, the state store is a dict that takes an
-epoch's changes only when the whole epoch has succeeded.
+epoch's changes only when the whole epoch has succeeded. An epoch is prepared before it is committed, as under Spark.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from flinkish.core.source import SourceLimits, SplitSource
 from flinkish.errors import ProgramError
 from flinkish.runtime.buffer import Buffer, decode
 from flinkish.runtime.clock import Clock, SystemClock
-from flinkish.runtime.committing import commit_buffers, is_sink_vertex
-from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, VertexDescriptor
+from flinkish.runtime.committing import commit_of
+from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, VertexDescriptor, is_sink_vertex
 from flinkish.runtime.epoch_report import EpochReport, sum_up
 from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.prepared_epoch import PreparedEpoch
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.progress import SourceShare
@@ -43,6 +44,8 @@ class StateStore:
     planned: dict[str, Any] | None = None
     #: long lists of splits
     segments: SegmentsInMemory = field(default_factory=SegmentsInMemory)
+    #: the next epoch, once all of its tasks have ended, and the state that they have written
+    prepared: tuple[PreparedEpoch, dict[_ChannelId, tuple[bytes, bytes | None]]] | None = None
     finished: bool = False
 
 
@@ -127,6 +130,25 @@ class MiniCluster:
 
     def _run_epoch(self, planned: dict[str, Any]) -> EpochReport:
         stamp = EpochStamp(self.store.next_epoch, planned["time_ms"])
+        if self.store.prepared is None:
+            self.store.prepared = self._prepare(planned, stamp)
+            passed(Phase.EPOCH_PREPARED, epoch=stamp.epoch)
+        prepared, written = self.store.prepared
+        commit = commit_of(self.job, prepared)
+        commits = [commit.commit(*target) for target in prepared.by_target()]
+        report = sum_up(self.job, stamp.epoch, stamp.time_ms, map(TaskReport.decode, prepared.reports), commits)
+        self.store.channels.update(written)
+        self.store.next_epoch += 1
+        self.store.offset = planned
+        self.store.planned = self.store.prepared = None
+        self.store.finished = report.end_of_input
+        passed(Phase.METADATA_COMMITTED, epoch=stamp.epoch)
+        return report
+
+    def _prepare(
+        self, planned: dict[str, Any], stamp: EpochStamp
+    ) -> tuple[PreparedEpoch, dict[_ChannelId, tuple[bytes, bytes | None]]]:
+        """Run all levels."""
         rows: list[Row] = []
         written: dict[_ChannelId, tuple[bytes, bytes | None]] = {}
         for level in range(self.job.levels + 1):
@@ -135,17 +157,10 @@ class MiniCluster:
                 rows.extend(self._read_sources(self._enumerator.shares(self.store.offset, planned), stamp))
             else:
                 rows = self._run_level(vertices, rows, stamp, written)
-        tasks = [TaskReport.decode(data) for vertex, _, data in rows if vertex == REPORT_VERTEX]
-        buffers = [decode(data) for vertex, _, data in rows if is_sink_vertex(vertex)]
-        end_of_input = sum_up(self.job, stamp.epoch, stamp.time_ms, tasks, ()).end_of_input
-        commits = commit_buffers(self.job, buffers, stamp.epoch, end_of_input)
-        report = sum_up(self.job, stamp.epoch, stamp.time_ms, tasks, commits)
-        self.store.channels.update(written)
-        self.store.next_epoch += 1
-        self.store.offset, self.store.planned = planned, None
-        self.store.finished = report.end_of_input
-        passed(Phase.METADATA_COMMITTED, epoch=stamp.epoch)
-        return report
+        reports = tuple(data for vertex, _, data in rows if vertex == REPORT_VERTEX)
+        committables = tuple(data for vertex, _, data in rows if is_sink_vertex(vertex))
+        end_of_input = sum_up(self.job, stamp.epoch, stamp.time_ms, map(TaskReport.decode, reports), ()).end_of_input
+        return PreparedEpoch(stamp.epoch, stamp.time_ms, end_of_input, reports, committables), written
 
     def _read_sources(self, shares: Iterable[SourceShare], stamp: EpochStamp) -> list[Row]:
         rows: list[Row] = []

@@ -34,6 +34,8 @@ class BufferKind(IntEnum):
     HEARTBEAT = 4
     #: a channel's header and body, as another query of the job has stored them
     CHANNEL = 5
+    #: a reference to committables that lie in a file
+    COMMITTABLES_IN_FILE = 6
 
 
 class BufferHeader(NamedTuple):

@@ -1,21 +1,24 @@
-"""The committing half of sinks: committables of one (sink, subtask, epoch), in a fixed order, into one commit."""
+"""The committing half of sinks: committables of one (sink, subtask, epoch), in a fixed order, into one commit.
+
+Rule: nothing is committed before its epoch is prepared (``runtime/prepared_epoch.py``). A commit that fails, or of
+which nobody knows whether it happened, is made again with the same content.
+"""
 
 from __future__ import annotations
 
-import pickle
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.core.sink import CommitContext, WriterSink
-from flinkish.runtime.buffer import Buffer
-from flinkish.runtime.deployment import CHANGELOG_VERTEX, JobDescriptor, SinkDescriptor
+from flinkish.runtime.buffer import Buffer, BufferKind, decode, encode
+from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor
+from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.failure import describe_failure
 from flinkish.runtime.operators.sink_writer import decode_committables
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.task import EpochStamp, sink_vertex
+from flinkish.runtime.prepared_epoch import PreparedEpoch
 
 
 @dataclass(frozen=True)
@@ -26,24 +29,67 @@ class CommitReport:
     subtask: int
     records: int
 
-    def encode(self) -> bytes:
-        """The form in which it travels."""
-        return pickle.dumps((self.sink, self.subtask, self.records), protocol=5)
 
-    @staticmethod
-    def decode(data: bytes) -> CommitReport:
-        """The inverse of `encode`."""
-        return CommitReport(*pickle.loads(data))
+@dataclass(frozen=True)
+class EpochCommit:
+    """What all commits of an epoch have in common."""
+
+    job: JobDescriptor
+    epoch: int
+    time_ms: int
+    end_of_input: bool
+    fence: Fence = NO_FENCE
+    #: None: all committables are in the buffers
+    files: EpochFiles | None = None
+
+    def commit(self, sink_id: int, subtask: int, buffers: Iterable[bytes]) -> CommitReport:
+        """Commit what a subtask of a writer sink has, if this driver still owns the job."""
+        sink = self.job.sink(sink_id)
+        assert isinstance(sink.sink, WriterSink)
+        context = self.context(sink, subtask)
+        passed(Phase.COMMIT_BEGUN, sink=sink.uid, subtask=subtask, epoch=self.epoch)
+        self.fence.check()
+        try:
+            records = sink.sink.create_committer().commit(batches_in_order(buffers, self.files), context)
+        except Exception as error:
+            raise commit_failure(error, f"sink '{sink.name}' ({subtask + 1}/{sink.parallelism})", self.epoch) from error
+        passed(Phase.SINK_COMMITTED, sink=sink.uid, subtask=subtask, epoch=self.epoch)
+        return CommitReport(sink.id, subtask, records)
+
+    def with_payload(self, data: bytes) -> bytes:
+        """A buffer that holds its committables itself, wherever they lie now."""
+        buffer = decode(data)
+        if self.files is None or buffer.header.kind is not BufferKind.COMMITTABLES_IN_FILE:
+            return data
+        return encode(buffer.header._replace(kind=BufferKind.COMMITTABLES), self.files.payload(buffer))
+
+    def context(self, sink: SinkDescriptor, subtask: int) -> CommitContext:
+        """What a sink is told about its part of the output."""
+        return CommitContext(
+            job_id=self.job.job_id,
+            job_name=self.job.name,
+            sink_uid=sink.uid,
+            sink_name=sink.name,
+            epoch=self.epoch,
+            epoch_time_ms=self.time_ms,
+            subtask=subtask,
+            parallelism=sink.parallelism,
+            end_of_input=self.end_of_input,
+            fence=self.fence,
+        )
 
 
-def sink_of(vertex: int) -> int:
-    """The sink that rows with this vertex number belong to."""
-    return -2 - vertex
+def commit_of(
+    job: JobDescriptor, prepared: PreparedEpoch, fence: Fence = NO_FENCE, files: EpochFiles | None = None
+) -> EpochCommit:
+    """The commit of a prepared epoch."""
+    return EpochCommit(job, prepared.epoch, prepared.time_ms, prepared.end_of_input, fence, files)
 
 
-def is_sink_vertex(vertex: int) -> bool:
-    """Whether rows with this vertex number belong to a sink."""
-    return CHANGELOG_VERTEX < vertex <= sink_vertex(0)
+def commit_failure(error: BaseException, where: str, epoch: int) -> Exception:
+    """The typed error for whatever a sink raised while it committed."""
+    hint = "the epoch is prepared: the job, started again, commits what is left of it without running it again"
+    return describe_failure(error, where, epoch, hint)
 
 
 def commits_on_driver(sink: SinkDescriptor) -> bool:
@@ -51,65 +97,8 @@ def commits_on_driver(sink: SinkDescriptor) -> bool:
     return isinstance(sink.sink, WriterSink) and sink.sink.create_committer().on_driver
 
 
-def batches_in_order(buffers: Iterable[Buffer]) -> Iterator[list[Any]]:
+def batches_in_order(data: Iterable[bytes], files: EpochFiles | None = None) -> Iterator[list[Any]]:
     """The committables of one (sink, subtask), by origin, part and sequence: the same order at each delivery."""
+    buffers: list[Buffer] = [decode(buffer) for buffer in data]
     for buffer in sorted(buffers, key=lambda b: (b.header.origin, b.header.part, b.header.sequence)):
-        yield decode_committables(buffer.payload)[1]
-
-
-def commit_buffers(
-    job: JobDescriptor, buffers: Iterable[Buffer], epoch: int, end_of_input: bool = False, fence: Fence = NO_FENCE
-) -> list[CommitReport]:
-    """Commit what belongs to writer sinks, one commit per (sink, subtask), each while the fence lets it."""
-    by_target: dict[tuple[int, int], list[Buffer]] = defaultdict(list)
-    for buffer in buffers:
-        by_target[sink_of(buffer.header.vertex), buffer.header.channel].append(buffer)
-    return [
-        _commit(job, job.sink(sink), subtask, by_target[sink, subtask], epoch, end_of_input, fence)
-        for sink, subtask in sorted(by_target)
-    ]
-
-
-def _commit(
-    job: JobDescriptor,
-    sink: SinkDescriptor,
-    subtask: int,
-    buffers: list[Buffer],
-    epoch: int,
-    end: bool,
-    fence: Fence,
-) -> CommitReport:
-    assert isinstance(sink.sink, WriterSink)
-    stamp = EpochStamp(epoch, decode_committables(buffers[0].payload)[0])
-    context = commit_context(job, sink, subtask, stamp, end, fence)
-    passed(Phase.SINK_PREPARED, sink=sink.uid, subtask=subtask, epoch=stamp.epoch)
-    fence.check()
-    try:
-        records = sink.sink.create_committer().commit(batches_in_order(buffers), context)
-    except Exception as error:
-        raise describe_failure(error, f"sink '{sink.name}' ({subtask + 1}/{sink.parallelism})", stamp.epoch) from error
-    passed(Phase.SINK_COMMITTED, sink=sink.uid, subtask=subtask, epoch=stamp.epoch)
-    return CommitReport(sink.id, subtask, records)
-
-
-def commit_context(
-    job: JobDescriptor,
-    sink: SinkDescriptor,
-    subtask: int,
-    stamp: EpochStamp,
-    end: bool = False,
-    fence: Fence = NO_FENCE,
-) -> CommitContext:
-    """What a sink is told about one share of the output."""
-    return CommitContext(
-        job_id=job.job_id,
-        job_name=job.name,
-        sink_uid=sink.uid,
-        sink_name=sink.name,
-        epoch=stamp.epoch,
-        epoch_time_ms=stamp.time_ms,
-        subtask=subtask,
-        parallelism=sink.parallelism,
-        end_of_input=end,
-        fence=fence,
-    )
+        yield decode_committables(buffer.payload if files is None else files.payload(buffer))[1]

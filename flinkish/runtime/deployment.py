@@ -24,6 +24,21 @@ REPORT_VERTEX = -1
 CHANGELOG_VERTEX = -(2**30)
 
 
+def sink_vertex(sink_id: int) -> int:
+    """The vertex number under which rows for a sink travel."""
+    return -2 - sink_id
+
+
+def sink_of(vertex: int) -> int:
+    """The sink that rows with this vertex number belong to."""
+    return -2 - vertex
+
+
+def is_sink_vertex(vertex: int) -> bool:
+    """Whether rows with this vertex number belong to a sink."""
+    return CHANGELOG_VERTEX < vertex <= sink_vertex(0)
+
+
 class ChannelKind(Enum):
     """What a channel stands for."""
 

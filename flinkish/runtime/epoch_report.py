@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.committing import CommitReport
@@ -27,6 +29,17 @@ class EpochReport:
     #: operator uid or sink uid -> records
     sink_records: dict[str, int] = field(default_factory=dict)
     tasks: tuple[TaskReport, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As a dict of plain values."""
+        content = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**content, "tasks": [base64.b64encode(task.encode()).decode() for task in self.tasks]}
+
+    @staticmethod
+    def from_json(content: dict[str, Any]) -> EpochReport:
+        """The inverse of `to_json`."""
+        tasks = tuple(TaskReport.decode(base64.b64decode(task)) for task in content["tasks"])
+        return EpochReport(**{**content, "tasks": tasks})
 
 
 def sum_up(

@@ -16,8 +16,12 @@ _OWN_ROOT = str(Path(__file__).resolve().parent.parent) + os.sep
 _KEY_LENGTH = 200
 
 
-def describe_failure(error: BaseException, task: str, epoch: int) -> FlinkishError:
-    """The typed error for whatever a task raised."""
+#: True of all that a task raises: sinks hear of an epoch only when all of its tasks have ended.
+NOTHING_COMMITTED = "nothing of this epoch was committed; mend the program and start the job again"
+
+
+def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NOTHING_COMMITTED) -> FlinkishError:
+    """The typed error for whatever a task raised. ``hint``: what to do about user code that is wrong."""
     frames = _frames(error.__traceback__)
     where = _where(frames, task, epoch)
     if isinstance(error, FlinkishError):
@@ -29,7 +33,7 @@ def describe_failure(error: BaseException, task: str, epoch: int) -> FlinkishErr
         f"{type(error).__name__} in user code: {error}",
         user_traceback=user_traceback,
         where=where,
-        hint="nothing of this epoch was committed; mend the program and start the job again",
+        hint=hint,
     )
     raised.task, raised.epoch = task, epoch
     if _picklable(error):

@@ -25,6 +25,7 @@ from flinkish.runtime.deployment import (
     ChannelKind,
     JobDescriptor,
     VertexDescriptor,
+    sink_vertex,
 )
 from flinkish.runtime.input_gate import InputGate, Records, Step, WatermarkStep, origin_name
 from flinkish.runtime.operator import EpochInfo
@@ -41,11 +42,6 @@ from flinkish.runtime.state.restore import take_in_rows
 Row = tuple[int, int, bytes]
 
 WORKER = f"{socket.gethostname()}:{os.getpid()}"
-
-
-def sink_vertex(sink_id: int) -> int:
-    """The vertex number under which rows for a sink travel."""
-    return -2 - sink_id
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from flinkish.errors import CorruptStateError, InternalError
 from flinkish.runtime.buffer import Buffer
 from flinkish.runtime.channel_header import ChannelHeader
 from flinkish.runtime.deployment import ChannelKind, JobDescriptor, VertexDescriptor
+from flinkish.runtime.epoch_files import EpochFiles, TaskOutput
 from flinkish.runtime.failure import describe_failure
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.source_task import SourceInput, SourceTask
@@ -46,8 +47,10 @@ class StoredChannel(NamedTuple):
 class TaskManager:
     """The tasks of one job in one worker."""
 
-    def __init__(self, job: JobDescriptor) -> None:
+    def __init__(self, job: JobDescriptor, files: EpochFiles | None = None) -> None:
+        """``files``: where tasks leave what an epoch gives to sinks; None: all of it stays in their rows."""
         self.job = job
+        self._output = TaskOutput(job, files)
         #: while channels are being moved, nothing commits
         self.rebalance_in_progress = False
         self._tasks: OrderedDict[_TaskId, ChannelTask] = OrderedDict()
@@ -77,7 +80,9 @@ class TaskManager:
                 self.punctuate()
             self.punctuate()
             passed(Phase.LEVEL_PROCESSED, vertex=vertex, channel=channel, level=descriptor.level, epoch=stamp.epoch)
-            return self.commit()
+            result, rows = self.commit()
+            with self._output.of_run(stamp.epoch) as output:
+                return result, output.referenced(rows)
         except Exception as error:
             if isinstance(error, CorruptStateError):
                 self.handle_corruption(vertex, channel)
@@ -203,7 +208,9 @@ class TaskManager:
         subtask %= descriptor.parallelism
         task = self._take_source(descriptor, subtask, stamp, drain)
         try:
-            yield from task.run(task.read(given) if isinstance(given, SourceShare) else given, stamp)
+            with self._output.of_run(stamp.epoch) as output:
+                for rows in task.run(task.read(given) if isinstance(given, SourceShare) else given, stamp):
+                    yield output.referenced(rows)
         except GeneratorExit:
             _dispose_quietly(task)
             raise
@@ -245,7 +252,9 @@ def _dispose_quietly(task: Task) -> None:
 _managers: dict[tuple[str, str], TaskManager] = {}
 
 
-def task_manager(job_id: str, version: str, load: Callable[[], JobDescriptor]) -> TaskManager:
+def task_manager(
+    job_id: str, version: str, load: Callable[[], JobDescriptor], files: EpochFiles | None = None
+) -> TaskManager:
     """The task manager of this worker for one version (attempt and program) of a job. Those of other versions are
     disposed of: a new attempt opens its functions anew. So is that of the job used longest ago, when there are too
     many."""
@@ -256,6 +265,6 @@ def task_manager(job_id: str, version: str, load: Callable[[], JobDescriptor]) -
             _managers.pop(other).dispose()
         while len(_managers) >= MAX_JOBS:
             _managers.pop(next(iter(_managers))).dispose()
-        manager = TaskManager(load())
+        manager = TaskManager(load(), files)
     _managers[key] = manager
     return manager

@@ -10,8 +10,7 @@ partition.
 
 from __future__ import annotations
 
-from flinkish.runtime.committing import is_sink_vertex
-from flinkish.runtime.deployment import CHANGELOG_VERTEX, REPORT_VERTEX, JobDescriptor
+from flinkish.runtime.deployment import CHANGELOG_VERTEX, REPORT_VERTEX, JobDescriptor, is_sink_vertex
 
 _MASK = 0xFFFFFFFF
 

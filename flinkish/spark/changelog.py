@@ -1,31 +1,19 @@
-"""The changelog of a job: what each epoch has changed in its state, written by the executors, read by checkpoints.
-
-    <job dir>/changelog/epoch=17/part-0.parquet    column ``changes``: one value per channel
-
-Rule: the files of an epoch are written before Spark commits it, and a replay writes them again under the same names. So
-the changelog of a committed epoch is whole, and that of one that is not committed is never read.
-"""
+"""The changelog of a job (``runtime/changelog_files.py``) as the rows that a checkpoint needs."""
 
 from __future__ import annotations
 
-import posixpath
-import uuid
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from flinkish.common.storage import place
+from flinkish.runtime.changelog_files import read_parts
 from flinkish.runtime.state.changelog import Change, decode_changes
 from flinkish.runtime.state.key_texts import key_texts
 from flinkish.runtime.state.savepoint_rows import to_savepoint_row
 from flinkish.spark.worker import failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
-
-_FILE_SCHEMA = pa.schema([("changes", pa.binary())])
 
 #: Of the rows that `ChangesToRows` gives. ``slot`` tells the timers of one key apart; ``marker`` rows stand for the
 #: entry itself, whatever it had before; a row without ``uid`` says that a key has more texts than can be told.
@@ -41,33 +29,6 @@ _STAGED_ARROW = pa.schema(
 _BATCH_ROWS = 10_000
 
 _Staged = tuple[int, str | None, str, str, str, str, str | None, str, bool]
-
-
-def changelog_directory(job_dir: str) -> str:
-    """Directory of a job's changelog."""
-    return posixpath.join(job_dir, "changelog")
-
-
-def epoch_directory(changelog: str, epoch: int) -> str:
-    """Directory of the files of one epoch."""
-    return posixpath.join(changelog, f"epoch={epoch}")
-
-
-def write_changes(changelog: str, epoch: int, partition: int, changes: list[bytes]) -> None:
-    """Write what one Spark partition has of an epoch's changes, in place of what an earlier try has written."""
-    filesystem, root = place(epoch_directory(changelog, epoch))
-    path = posixpath.join(root, f"part-{partition}.parquet")
-    if not changes:
-        with suppress(FileNotFoundError):
-            filesystem.delete_file(path)
-        return
-    filesystem.create_dir(root, recursive=True)
-    temporary = posixpath.join(root, f".part-{partition}.{uuid.uuid4().hex}")
-    table = pa.table({"changes": pa.array(changes, pa.binary())}, schema=_FILE_SCHEMA)
-    with filesystem.open_output_stream(temporary) as stream:
-        # pickles do not repeat each other, and dictionaries of them would only cost
-        pq.write_table(table, stream, use_dictionary=False, write_statistics=False)
-    filesystem.move(temporary, path)
 
 
 @dataclass(frozen=True)
@@ -112,6 +73,8 @@ def _batch(share: list[_Staged]) -> pa.RecordBatch:
 
 def staged_rows(spark: Any, changelog: str, epochs: list[int]) -> Any:
     """The rows of the changes of these epochs, as a DataFrame of `STAGED_SCHEMA`."""
-    paths = [epoch_directory(changelog, epoch) for epoch in epochs]
+    paths = [path for epoch in epochs for path in read_parts(changelog, epoch)]
+    if not paths:
+        return spark.createDataFrame([], STAGED_SCHEMA)
     with workers_beside_epochs(spark):
         return spark.read.schema("changes binary").parquet(*paths).mapInArrow(ChangesToRows(), STAGED_SCHEMA)

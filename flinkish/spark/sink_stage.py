@@ -1,103 +1,89 @@
-"""The end of an epoch: one Spark action runs all levels and commits; ``foreachBatch`` calls it.
+"""The end of an epoch, called by ``foreachBatch``: one Spark action runs all levels; then the epoch is prepared; then a
+second, small job commits it.
 
-Writer sinks commit inside that action, in the executors; what must reach the driver (reports, printed lines, collected
-records) is what the action returns. Sinks that take DataFrames read the epoch's cached rows afterwards.
+Rule: see ``runtime/prepared_epoch.py``. An epoch that is already prepared when Spark delivers it (again) is committed
+and nothing else: its plan does not run, and its state is what the run that prepared it has written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.core.sink import DataFrameSink, WriterSink
-from flinkish.runtime.buffer import Buffer, decode
+from flinkish.core.sink import DataFrameSink
+from flinkish.errors import InternalError
+from flinkish.runtime.changelog_files import read_parts, write_changes, write_parts
 from flinkish.runtime.committing import (
     CommitReport,
-    commit_buffers,
-    commit_context,
+    EpochCommit,
+    batches_in_order,
+    commit_failure,
+    commit_of,
     commits_on_driver,
-    is_sink_vertex,
-    sink_of,
 )
-from flinkish.runtime.deployment import CHANGELOG_VERTEX, REPORT_VERTEX, JobDescriptor, SinkDescriptor
+from flinkish.runtime.deployment import CHANGELOG_VERTEX, REPORT_VERTEX, SinkDescriptor, is_sink_vertex
+from flinkish.runtime.epoch_files import CHANGES_IN_FILE, EpochFiles
 from flinkish.runtime.epoch_report import EpochReport, sum_up
-from flinkish.runtime.failure import describe_failure
-from flinkish.runtime.operators.sink_writer import decode_committables
 from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
 from flinkish.runtime.report import TaskReport
-from flinkish.runtime.task import EpochStamp, sink_vertex
-from flinkish.spark.changelog import write_changes
-from flinkish.spark.rows import ROW_SCHEMA, to_arrow
-from flinkish.spark.worker import Deployment, current_partition, failures_marked
+from flinkish.spark.worker import Deployment, failures_marked
 
-#: Vertex number of rows that carry a commit's report, at the very end of an epoch.
-_COMMIT_REPORT = -(2**31)
+#: (sink, subtask, its buffers): what is committed as one.
+Target = tuple[int, int, list[bytes]]
 
-#: (job, buffers for sinks that commit in the driver, epoch) -> reports
-DriverCommit = Callable[[JobDescriptor, list[Buffer], int], list[CommitReport]]
+#: Commits what belongs to sinks that commit in the driver.
+DriverCommit = Callable[[EpochCommit, list[Target]], list[CommitReport]]
+
+_COMMIT_SCHEMA = "sink int, subtask int, records long"
+_COMMIT_ARROW = pa.schema([("sink", pa.int32()), ("subtask", pa.int32()), ("records", pa.int64())])
 
 
 @dataclass(frozen=True)
 class CommitFunction:
-    """Commits the rows of writer sinks in an executor; hands everything for the driver on."""
+    """Commits in an executor what one subtask of a writer sink has."""
 
     deployment: Deployment
     epoch: int
-    #: directory of the changelog, or None when there is none
-    changelog: str | None = None
+    time_ms: int
+    end_of_input: bool
+    targets: tuple[Target, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One Spark partition of the epoch's output."""
+        """One Spark partition: the number of one target."""
         with failures_marked():
-            self.deployment.begin_task()
-            manager = self.deployment.task_manager()
-            buffers: list[Buffer] = []
-            rows: list[tuple[int, int, bytes]] = []
-            changes: list[bytes] = []
             for batch in batches:
-                columns = (batch.column(name).to_pylist() for name in ("vertex", "channel", "buffer"))
-                for vertex, channel, data in zip(*columns):
-                    if vertex == CHANGELOG_VERTEX:
-                        changes.append(data)
-                    elif self._commits_here(manager.job, vertex):
-                        buffers.append(decode(data))
-                    elif not self._is_frame_sink(manager.job, vertex):
-                        rows.append((vertex, channel, data))
-            if self.changelog is not None:
-                self.deployment.fence.check()
-                write_changes(self.changelog, self.epoch, current_partition(), changes)
-            for report in commit_buffers(manager.job, buffers, self.epoch, fence=self.deployment.fence):
-                rows.append((_COMMIT_REPORT, 0, report.encode()))
-            yield from to_arrow(rows, self.deployment.book(), manager.job.levels + 1)
+                for number in batch.column("id").to_pylist():
+                    yield self._commit(*self.targets[number])
 
-    @staticmethod
-    def _is_frame_sink(job: JobDescriptor, vertex: int) -> bool:
-        return is_sink_vertex(vertex) and isinstance(job.sink(sink_of(vertex)).sink, DataFrameSink)
-
-    def _commits_here(self, job: JobDescriptor, vertex: int) -> bool:
-        if not is_sink_vertex(vertex) or self._is_frame_sink(job, vertex):
-            return False
-        return not commits_on_driver(job.sink(sink_of(vertex)))
+    def _commit(self, sink: int, subtask: int, buffers: list[bytes]) -> pa.RecordBatch:
+        self.deployment.begin_task()
+        job, fence, files = self.deployment.job(), self.deployment.fence, self.deployment.files
+        commit = EpochCommit(job, self.epoch, self.time_ms, self.end_of_input, fence, files)
+        report = commit.commit(sink, subtask, buffers)
+        return pa.RecordBatch.from_pylist([report.__dict__], schema=_COMMIT_ARROW)
 
 
 @dataclass(frozen=True)
 class DecodeFunction:
-    """Turns the buffers of a DataFrame sink into rows of its declared type."""
+    """Reads the records of a DataFrame sink, as rows of their declared type, from what was prepared."""
 
+    files: EpochFiles
     input_type: TypeInformation
+    #: the buffers of one subtask each
+    subtasks: tuple[list[bytes], ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One Spark partition."""
+        """One Spark partition: the place of one subtask."""
         with failures_marked():
             for batch in batches:
-                buffers = sorted(map(decode, batch.column("buffer").to_pylist()), key=lambda b: b.header)
-                for buffer in buffers:
-                    yield records_to_arrow(decode_committables(buffer.payload)[1], self.input_type)
+                for number in batch.column("id").to_pylist():
+                    for records in batches_in_order(self.subtasks[number], self.files):
+                        yield records_to_arrow(records, self.input_type)
 
 
 def records_to_arrow(values: list[Any], input_type: TypeInformation) -> pa.RecordBatch:
@@ -117,74 +103,116 @@ class EpochRunner:
     of its own."""
 
     deployment: Deployment
-    #: directory of the changelog, or None when there is none
-    changelog: str | None = None
 
     def run(self, frame: Any, epoch: int, commit: DriverCommit | None = None) -> EpochReport:
-        """Run one epoch to its end. ``commit`` gets what belongs to sinks that commit in the driver."""
-        job = self.deployment.job()
-        frame_sinks = [sink for sink in job.sinks if isinstance(sink.sink, DataFrameSink)]
-        if frame_sinks:
-            frame = frame.persist()
-        try:
-            table = self._act(frame, epoch, job)
-            report = self._deliver(table, epoch, job, commit or partial(commit_buffers, fence=self.deployment.fence))
-            for sink in frame_sinks:
-                self._write_frame(frame, sink, report)
-        finally:
-            if frame_sinks:
-                frame.unpersist()
-        return report
+        """Run one epoch to its end, or commit it if it is already prepared. ``commit`` gets what belongs to sinks that
+        commit in the driver."""
+        prepared = self._prepared_epochs().read(epoch)
+        if prepared is None:
+            prepared = self._prepare(frame, epoch)
+        return self._commit(frame.sparkSession, prepared, commit or _commit_here)
 
-    def _act(self, frame: Any, epoch: int, job: JobDescriptor) -> list[tuple[int, int, bytes]]:
-        """The one action."""
-        here = any(isinstance(sink.sink, WriterSink) and not commits_on_driver(sink) for sink in job.sinks)
-        if here or self.changelog is not None:
-            if job.levels == 0:
-                # the rows of one (sink, subtask) must meet in one Spark task; behind a shuffle they already do
-                frame = frame.repartition(self.deployment.partitions, "vertex", "channel")
-            frame = frame.mapInArrow(CommitFunction(self.deployment, epoch, self.changelog), ROW_SCHEMA)
-        else:
-            # nothing to commit in the executors: spare the way through another Python worker
-            hidden = _frame_sink_vertices(job)
-            frame = frame.where(~frame["vertex"].isin(hidden)) if hidden else frame
+    def is_prepared(self, epoch: int) -> bool:
+        """Whether sinks can have heard of the epoch."""
+        return epoch in self._prepared_epochs().epochs()
+
+    def _prepared_epochs(self) -> PreparedEpochs:
+        return PreparedEpochs(self._files().prepared)
+
+    def _files(self) -> EpochFiles:
+        if self.deployment.files is None:
+            raise InternalError("an epoch runs without a place for its files", hint="please report this")
+        return self.deployment.files
+
+    # ------------------------------------------------------------------ before the barrier
+
+    def _prepare(self, frame: Any, epoch: int) -> PreparedEpoch:
+        """The action that runs all levels, and the barrier behind it."""
+        job = self.deployment.job()
         result = frame.toArrow()
-        columns = (result.column(name).to_pylist() for name in ("vertex", "channel", "buffer"))
-        return list(zip(*columns))
-
-    def _deliver(
-        self, rows: list[tuple[int, int, bytes]], epoch: int, job: JobDescriptor, commit: DriverCommit
-    ) -> EpochReport:
-        tasks, commits, buffers = [], [], []
-        for vertex, _, data in rows:
+        reports: list[bytes] = []
+        committables: list[bytes] = []
+        changes: list[bytes] = []
+        for vertex, data in zip(result.column("vertex").to_pylist(), result.column("buffer").to_pylist()):
             if vertex == REPORT_VERTEX:
-                tasks.append(TaskReport.decode(data))
-            elif vertex == _COMMIT_REPORT:
-                commits.append(CommitReport.decode(data))
-            else:
-                buffers.append(decode(data))
-        commits.extend(commit(job, buffers, epoch))
+                reports.append(data)
+            elif is_sink_vertex(vertex):
+                committables.append(data)
+            elif vertex == CHANGELOG_VERTEX:
+                changes.append(data)
+        if job.settings.changelog:
+            self._list_changes(epoch, changes)
+        tasks = list(map(TaskReport.decode, reports))
         time_ms = max((task.processing_time_ms for task in tasks), default=0)
-        return sum_up(job, epoch, time_ms, tasks, commits)
+        end_of_input = sum_up(job, epoch, time_ms, tasks, ()).end_of_input
+        prepared = PreparedEpoch(epoch, time_ms, end_of_input, tuple(reports), tuple(committables))
+        if committables:
+            self._prepared_epochs().write(prepared, self.deployment.fence)
+            passed(Phase.EPOCH_PREPARED, epoch=epoch)
+        return prepared
 
-    def _write_frame(self, frame: Any, sink: SinkDescriptor, report: EpochReport) -> None:
-        assert isinstance(sink.sink, DataFrameSink)
+    def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
+        """Say which files hold what the epoch has changed in the state."""
+        changelog = self._files().changelog
+        names = [data[1:].decode() for data in changes if data[:1] == CHANGES_IN_FILE]
+        inline = [data[1:] for data in changes if data[:1] != CHANGES_IN_FILE]
+        if inline:
+            names.append(write_changes(changelog, epoch, inline))
+        if names or read_parts(changelog, epoch):
+            self.deployment.fence.check()
+            write_parts(changelog, epoch, names)
+
+    # ------------------------------------------------------------------ behind the barrier
+
+    def _commit(self, session: Any, prepared: PreparedEpoch, commit_on_driver: DriverCommit) -> EpochReport:
         job = self.deployment.job()
-        rows = frame.where(f"vertex = {sink_vertex(sink.id)}").select("buffer")
-        records = rows.mapInArrow(DecodeFunction(sink.input_type), _ddl(sink.input_type))
-        stamp = EpochStamp(report.epoch, report.time_ms)
-        context = commit_context(job, sink, 0, stamp, report.end_of_input, self.deployment.fence)
-        passed(Phase.SINK_PREPARED, sink=sink.uid, subtask=0, epoch=report.epoch)
-        self.deployment.fence.check()
+        commit = commit_of(job, prepared, self.deployment.fence, self._files())
+        in_executors: list[Target] = []
+        on_driver: list[Target] = []
+        frames: dict[int, list[list[bytes]]] = {}
+        for target in prepared.by_target():
+            sink = job.sink(target[0])
+            if isinstance(sink.sink, DataFrameSink):
+                frames.setdefault(sink.id, []).append(target[2])
+            elif commits_on_driver(sink):
+                on_driver.append(target)
+            else:
+                in_executors.append(target)
+        reports = self._commit_in_executors(session, prepared, in_executors) if in_executors else []
+        reports.extend(commit_on_driver(commit, on_driver))
+        for sink_id, subtasks in sorted(frames.items()):
+            self._write_frame(session, commit, job.sink(sink_id), subtasks)
+        return sum_up(job, prepared.epoch, prepared.time_ms, map(TaskReport.decode, prepared.reports), reports)
+
+    def _commit_in_executors(self, session: Any, prepared: PreparedEpoch, targets: list[Target]) -> list[CommitReport]:
+        function = CommitFunction(
+            self.deployment, prepared.epoch, prepared.time_ms, prepared.end_of_input, tuple(targets)
+        )
+        result = _numbers(session, len(targets)).mapInArrow(function, _COMMIT_SCHEMA).toArrow()
+        return [CommitReport(**row) for row in result.to_pylist()]
+
+    def _write_frame(
+        self, session: Any, commit: EpochCommit, sink: SinkDescriptor, subtasks: list[list[bytes]]
+    ) -> None:
+        assert isinstance(sink.sink, DataFrameSink)
+        function = DecodeFunction(self._files(), sink.input_type, tuple(subtasks))
+        records = _numbers(session, len(subtasks)).mapInArrow(function, _ddl(sink.input_type))
+        passed(Phase.COMMIT_BEGUN, sink=sink.uid, subtask=0, epoch=commit.epoch)
+        commit.fence.check()
         try:
-            sink.sink.write_frame(records, context)
+            sink.sink.write_frame(records, commit.context(sink, 0))
         except Exception as error:
-            raise describe_failure(error, f"sink '{sink.name}'", report.epoch) from error
-        passed(Phase.SINK_COMMITTED, sink=sink.uid, subtask=0, epoch=report.epoch)
+            raise commit_failure(error, f"sink '{sink.name}'", commit.epoch) from error
+        passed(Phase.SINK_COMMITTED, sink=sink.uid, subtask=0, epoch=commit.epoch)
 
 
-def _frame_sink_vertices(job: JobDescriptor) -> list[int]:
-    return [sink_vertex(sink.id) for sink in job.sinks if isinstance(sink.sink, DataFrameSink)]
+def _commit_here(commit: EpochCommit, targets: list[Target]) -> list[CommitReport]:
+    return [commit.commit(*target) for target in targets]
+
+
+def _numbers(session: Any, count: int) -> Any:
+    """The numbers below ``count``, each in a Spark partition of its own."""
+    return session.range(0, count, 1, count)
 
 
 def _ddl(input_type: TypeInformation) -> Any:

@@ -18,6 +18,7 @@ from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError
 from flinkish.runtime.collector import WorkerCollector
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.pickling import use_fallback
 from flinkish.runtime.task_manager import MAX_JOBS, TaskManager, task_manager
 from flinkish.spark.addressing import AddressBook
@@ -68,11 +69,14 @@ class Deployment:
     first_epoch: int = 0
     #: of the driver that sent it; stays the same as long as the driver lives, as plans must
     fence: Fence = NO_FENCE
+    #: where tasks leave what an epoch gives to sinks; None: this deployment runs no epochs
+    files: EpochFiles | None = None
 
     @cached_property
     def version(self) -> str:
-        """Tells programs apart that run as the same attempt of a copied job directory."""
-        return f"{self.attempt}-{zlib.crc32(self.blob):08x}"
+        """Tells programs apart that run as the same attempt, and the same program in a copied job directory."""
+        files = b"" if self.files is None else self.files.prepared.encode()
+        return f"{self.attempt}-{zlib.crc32(self.blob + files):08x}"
 
     def begin_task(self) -> None:
         """To be called before each share of work; acts once per Spark task.
@@ -89,7 +93,7 @@ class Deployment:
 
     def task_manager(self) -> TaskManager:
         """This worker's TaskManager for the job."""
-        return task_manager(self.job_id, self.version, self._load)
+        return task_manager(self.job_id, self.version, self._load, self.files)
 
     def job(self) -> JobDescriptor:
         """The job graph."""
@@ -126,13 +130,19 @@ _collector = WorkerCollector()
 _books: dict[tuple[str, str], AddressBook] = {}
 
 
-def deploy(job: JobDescriptor, partitions: int, first_epoch: int = 0, fence: Fence = NO_FENCE) -> Deployment:
+def deploy(
+    job: JobDescriptor,
+    partitions: int,
+    first_epoch: int = 0,
+    fence: Fence = NO_FENCE,
+    files: EpochFiles | None = None,
+) -> Deployment:
     """Pickle a job graph. UnserializableFunctionError names the operator that cannot travel."""
     try:
         blob = _cloudpickled(job)
     except Exception as error:
         raise _unserializable(job, error) from error
-    return Deployment(job.job_id, job.attempt, partitions, blob, first_epoch, fence)
+    return Deployment(job.job_id, job.attempt, partitions, blob, first_epoch, fence, files)
 
 
 def _cloudpickled(value: object) -> bytes:

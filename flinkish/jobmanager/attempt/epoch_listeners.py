@@ -21,12 +21,6 @@ class EpochListener(Protocol):
     def before_epoch(self, epoch: int) -> None:
         """May raise `StopQuery`, or FencedError."""
 
-    def proves_state(self, epoch: int) -> bool:
-        """Whether all levels must have run before any sink hears of the epoch."""
-
-    def state_is_proved(self) -> None:
-        """They have run; now the sinks."""
-
     def after_epoch(self, report: EpochReport) -> None:
         """All of the epoch is done, only Spark's own commit is left."""
 

@@ -16,7 +16,6 @@ from flinkish.core.source import Source
 from flinkish.errors import FencedError, FlinkishError
 from flinkish.jobmanager.attempt import epoch_listeners
 from flinkish.jobmanager.attempt.acknowledging import Acknowledgements
-from flinkish.jobmanager.attempt.beginnings import Beginnings
 from flinkish.jobmanager.attempt.clock_watch import ClockWatch
 from flinkish.jobmanager.attempt.end_offsets import end_offsets
 from flinkish.jobmanager.attempt.epoch_function import EpochFunction
@@ -28,17 +27,19 @@ from flinkish.jobmanager.attempt.source_checks import check_sources
 from flinkish.jobmanager.directory.free_space import with_free_space
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
-from flinkish.jobmanager.recovery.decision import Traces
-from flinkish.jobmanager.recovery.query_traces import check_query, read_traces
+from flinkish.jobmanager.recovery.query_traces import check_query
 from flinkish.jobmanager.settings import DriverSettings
+from flinkish.runtime.changelog_files import changelog_directory
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.spark.addressing import partitions_of
 from flinkish.spark.failures import translate
 from flinkish.spark.plan import PlanOptions, build_plan
-from flinkish.spark.session import is_remote, query_settings, settings_in_force
+from flinkish.spark.session import allow_epochs_that_do_not_run, is_remote, query_settings, settings_in_force
 from flinkish.spark.worker import Deployment, deploy
 
 _log = logging.getLogger("flinkish.jobmanager")
@@ -107,30 +108,21 @@ class QueryAttempt:
         #: the query waits for the times of its epochs; and the clock went back while it ran
         self._waits = self._set_back = False
         self._inbox = Inbox(directory, plan.job) if is_remote(spark) else None
-        self._beginnings = Beginnings.after(Traces((), ()), False)
         self._acknowledgements = Acknowledgements(plan.job, plan.sources, SegmentFiles(directory.path))
 
     def move_to(self, location: QueryLocation) -> None:
         """Run the query there; not while it runs elsewhere."""
         self.location = location
         self._reported = self._committed = location.first_epoch - 1
+        self._prepared = PreparedEpochs(prepared_directory(location.path))
 
     # ------------------------------------------------------------------ called by the query, for each epoch
 
     def before_epoch(self, epoch: int) -> None:
         """The last moment at which an epoch can be kept from happening."""
         if self._stop.is_set() or self.ended or self._failure is not None:
-            self._beginnings.prevented(self.directory, epoch)
             raise StopQuery
         self.directory.check_owner(self.job.name)
-
-    def proves_state(self, epoch: int) -> bool:
-        """Whether all levels must have run before any sink hears of the epoch."""
-        return self._beginnings.proves_state(self.directory, epoch)
-
-    def state_is_proved(self) -> None:
-        """They have run."""
-        self._beginnings.state_is_proved(self.directory)
 
     def after_epoch(self, report: EpochReport) -> None:
         """Only Spark's own commit is left."""
@@ -149,6 +141,9 @@ class QueryAttempt:
         epoch_listeners.register(self.job.job_id, self)
         try:
             self._run_queries()
+            if self.ended:
+                # Spark has committed the last epoch: nothing will be delivered again
+                self._prepared.delete_up_to(self._reported, self.directory.fence)
         except Exception as error:
             # a newer driver takes the query's files away: whatever then fails here, that is why
             fenced = error if isinstance(error, FencedError) else self._fenced()
@@ -169,7 +164,9 @@ class QueryAttempt:
         return None
 
     def _run_queries(self) -> None:
-        deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence)
+        files = EpochFiles(self._prepared.path, changelog_directory(self.directory.path))
+        deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence, files)
+        self._prepared.delete_unreferenced(self.directory.fence)
         for run in self._runs():
             if run.announces_end:
                 self.directory.write("end-of-input.json", {"announced": True, "query": self.location.first_epoch})
@@ -179,7 +176,7 @@ class QueryAttempt:
 
     def _runs(self) -> list[QueryRun]:
         """The runs still to be made."""
-        self._beginnings = Beginnings.after(check_query(self.location), self.job.levels > 0)
+        check_query(self.location)
         # of this query: one that takes its place begins before the end again
         announced = (self.directory.read("end-of-input.json") or {}).get("query") == self.location.first_epoch
         self._packing = keep_packing(self.directory, self.job, self._base)
@@ -225,6 +222,7 @@ class QueryAttempt:
             self.job.settings.source_batch_size,
             self.directory.is_local,
         )
+        allow_epochs_that_do_not_run(self.spark)
         with settings_in_force(self.spark, settings):
             frame = build_plan(self.spark, self.job, self.sources, deployment, run.options, self.directory.path)
             writer = (
@@ -240,11 +238,7 @@ class QueryAttempt:
             return writer.start()
 
     def _epoch_function(self, deployment: Deployment) -> EpochFunction:
-        beginnings = self._beginnings
-        if self._inbox is not None:
-            # another process runs the epochs, one for each query: what those before it have begun is read from traces
-            beginnings = Beginnings.after(read_traces(self.location), self.job.levels > 0)
-        return EpochFunction(deployment, self.directory.path, self.directory.token, beginnings)
+        return EpochFunction(deployment, self.directory.path, self.directory.token)
 
     def _follow(self, query: Any) -> None:
         checked = time.monotonic()
@@ -300,6 +294,7 @@ class QueryAttempt:
             self._committed = committed
             passed(Phase.METADATA_COMMITTED, epoch=committed)
             self._take_reports(committed)
+            self._prepared.delete_up_to(committed - 2, self.directory.fence)
             passed(Phase.CLEANED_UP, epoch=committed)
             self._observer.epoch_committed(committed)
             if self._acknowledgements.wanted:

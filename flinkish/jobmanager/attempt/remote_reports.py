@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import base64
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.errors import FencedError, FlinkishError, OperationError
-from flinkish.jobmanager.attempt.beginnings import Beginnings
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.runtime.buffer import Buffer, decode, encode
-from flinkish.runtime.committing import CommitReport, commit_buffers
+from flinkish.runtime.committing import CommitReport, EpochCommit
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.spark.sink_stage import Target
 
 #: Name of the file that asks the query to end before its next epoch.
 STOP_FILE = "stop.json"
@@ -41,16 +41,14 @@ def report_file(epoch: int) -> str:
 class FarSide:
     """The process that runs ``foreachBatch``. One per query, for all its epochs."""
 
-    def __init__(
-        self, job_dir: str, token: str, job_name: str, beginnings: Beginnings, fence: Fence = NO_FENCE
-    ) -> None:
+    def __init__(self, job_dir: str, token: str, job_name: str, fence: Fence = NO_FENCE) -> None:
         self._directory = JobDirectory(job_dir, token)
         self._directory.fence = fence
         self._token = token
         self._job_name = job_name
-        self._beginnings = beginnings
         self._ended = False
-        self._buffers: list[bytes] = []
+        #: per sink and subtask that the driver commits: its buffers
+        self._for_driver: list[dict[str, Any]] = []
 
     def before_epoch(self, epoch: int) -> None:
         """The last moment at which an epoch can be kept from happening.
@@ -62,29 +60,21 @@ class FarSide:
         """
         self._check_owner()
         if self._ended or self._directory.read(STOP_FILE) is not None:
-            self._beginnings.prevented(self._directory, epoch)
             self._directory.write(END_FILE, {"token": self._token})
             raise StopQuery
-        self._buffers = []
+        self._for_driver = []
 
-    def proves_state(self, epoch: int) -> bool:
-        """Whether all levels must have run before any sink hears of the epoch."""
-        return self._beginnings.proves_state(self._directory, epoch)
-
-    def state_is_proved(self) -> None:
-        """They have run."""
-        self._beginnings.state_is_proved(self._directory)
-
-    def keep(self, job: JobDescriptor, buffers: Iterable[Buffer], epoch: int) -> list[CommitReport]:
+    def keep(self, commit: EpochCommit, targets: list[Target]) -> list[CommitReport]:
         """In place of committing in this process: the driver will."""
-        self._buffers = [encode(buffer.header, buffer.payload) for buffer in buffers]
+        for sink, subtask, buffers in targets:
+            texts = [base64.b64encode(commit.with_payload(buffer)).decode() for buffer in buffers]
+            self._for_driver.append({"sink": sink, "subtask": subtask, "buffers": texts})
         return []
 
     def after_epoch(self, report: EpochReport) -> None:
         """All of the epoch is done here, only Spark's own commit is left."""
         self._check_owner()
-        data = base64.b64encode(pickle.dumps((report, self._buffers), protocol=5)).decode()
-        self._directory.write(report_file(report.epoch), {"report": data})
+        self._directory.write(report_file(report.epoch), {"report": report.to_json(), "for_driver": self._for_driver})
         self._ended = report.end_of_input
 
     def failed(self, error: FlinkishError) -> None:
@@ -107,11 +97,11 @@ class FarSide:
 _far_sides: dict[tuple[str, str], FarSide] = {}
 
 
-def far_side(job_dir: str, token: str, job_name: str, beginnings: Beginnings, fence: Fence = NO_FENCE) -> FarSide:
+def far_side(job_dir: str, token: str, job_name: str, fence: Fence = NO_FENCE) -> FarSide:
     """This process's far side of a job, kept from epoch to epoch."""
     found = _far_sides.get((job_dir, token))
     if found is None:
-        found = _far_sides[job_dir, token] = FarSide(job_dir, token, job_name, beginnings, fence)
+        found = _far_sides[job_dir, token] = FarSide(job_dir, token, job_name, fence)
     return found
 
 
@@ -131,8 +121,8 @@ class Inbox:
             value = self._directory.read(name)
             if value is None:
                 continue
-            report, buffers = pickle.loads(base64.b64decode(value["report"]))
-            yield self._committed(report, self._commit(map(decode, buffers), epoch))
+            report = EpochReport.from_json(value["report"])
+            yield self._committed(report, self._commit(report, value["for_driver"]))
             self._directory.delete(name)
 
     def end(self) -> FlinkishError | bool:
@@ -145,8 +135,12 @@ class Inbox:
         error = pickle.loads(base64.b64decode(value["error"]))
         return error if isinstance(error, FlinkishError) else False
 
-    def _commit(self, buffers: Iterable[Buffer], epoch: int) -> list[CommitReport]:
-        return commit_buffers(self._job, buffers, epoch, fence=self._directory.fence)
+    def _commit(self, report: EpochReport, targets: list[dict[str, Any]]) -> list[CommitReport]:
+        commit = EpochCommit(self._job, report.epoch, report.time_ms, report.end_of_input, self._directory.fence)
+        return [
+            commit.commit(target["sink"], target["subtask"], map(base64.b64decode, target["buffers"]))
+            for target in targets
+        ]
 
     def _committed(self, report: EpochReport, commits: list[CommitReport]) -> EpochReport:
         sink_records = dict(report.sink_records)

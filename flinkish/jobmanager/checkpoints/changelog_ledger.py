@@ -12,7 +12,7 @@ import posixpath
 
 from flinkish.jobmanager.directory.files import child_names, delete_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.spark.changelog import changelog_directory, epoch_directory
+from flinkish.runtime.changelog_files import changelog_directory, epoch_directory
 
 _FILE = "changelog.json"
 _PREFIX = "epoch="

@@ -17,7 +17,8 @@ from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
 from flinkish.jobmanager.directory.files import delete_directory, directory_bytes
 from flinkish.jobmanager.savepoints.manifest import Manifest
-from flinkish.spark.changelog import STAGED_SCHEMA, epoch_directory, staged_rows
+from flinkish.runtime.changelog_files import epoch_directory
+from flinkish.spark.changelog import STAGED_SCHEMA, staged_rows
 
 _LOG = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import posixpath
 import uuid
 
 from flinkish.common.storage import local_path, place
-from flinkish.jobmanager.directory.storage_errors import storage_error, storage_errors
+from flinkish.common.storage_errors import storage_error, storage_errors
 
 
 def absolute(path: str) -> str:

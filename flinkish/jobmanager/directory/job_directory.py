@@ -22,13 +22,13 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.common.sealed_json import sealed, unsealed
 from flinkish.common.storage import local_path, place
+from flinkish.common.storage_errors import storage_error, storage_errors
 from flinkish.core.fence import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, IncompatibleJobError, OperationError
 from flinkish.jobmanager.directory.damaged_files import damaged_file
 from flinkish.jobmanager.directory.owner import SILENCE_S, Life, entry, given_back, life_of, watch
-from flinkish.jobmanager.directory.sealed_json import sealed, unsealed
-from flinkish.jobmanager.directory.storage_errors import storage_error, storage_errors
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 
 #: Says where the query's checkpoint is; query_move.py knows of one more entry, ``moved_from``.

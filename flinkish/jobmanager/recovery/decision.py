@@ -1,10 +1,11 @@
 """Whether a job may go back to a checkpoint, decided by nothing but the names of files and the configuration.
 
-Epochs are numbered without gaps, and Spark writes ``offsets/<batch>`` before anything of a batch happens. So the last
-epoch that anything can have happened in is known from names alone, also when the files themselves are damaged: the
-highest of ``offsets``, ``commits`` and versions of state, without the one that a stop has kept from beginning
-(``not-begun.json``). With a checkpoint at the end of that very epoch nothing is repeated (*exact*). Otherwise epochs
-behind it have been delivered to sinks already and would be delivered again (*replay*).
+Epochs are numbered without gaps, and sinks hear of an epoch only when it is prepared; its file is deleted when Spark
+has committed later epochs. So the last epoch that any sink can have heard of is known from names alone, also when the
+files themselves are damaged: the highest of ``prepared`` and ``commits``, or the one before the last that was planned
+or has state (Spark plans an epoch when the one before it is committed). With a checkpoint at the end of that very epoch
+nothing is repeated (*exact*). Otherwise epochs behind it have been delivered to sinks already and would be delivered
+again (*replay*).
 """
 
 from __future__ import annotations
@@ -34,24 +35,25 @@ class Traces:
     committed: tuple[int, ...]
     #: the last epoch of which there is state
     last_state: int | None = None
-    #: an epoch that was planned, and of which it is written that no sink has heard of it
-    not_begun: int | None = None
+    #: of ``prepared/``
+    prepared: tuple[int, ...] = ()
 
     @property
-    def last(self) -> int | None:
-        """The last epoch in which anything can have happened; None: no trace of any."""
-        states = () if self.last_state is None else (self.last_state,)
-        begun = (epoch for epoch in (*self.planned, *states) if epoch != self.not_begun)
-        return max((*begun, *self.committed), default=None)
-
-    @property
-    def last_planned(self) -> int:
-        """The last epoch that was planned; -1: none."""
-        return max(self.planned, default=-1)
+    def last_delivered(self) -> int | None:
+        """The last epoch that any sink can have heard of; None: there is none."""
+        before = max((epoch - 1 for epoch in (*self.planned, *self._states)), default=-1)
+        last = max((*self.committed, *self.prepared, before), default=-1)
+        return None if last < 0 else last
 
     def missing(self) -> int | None:
-        """The epoch whose offsets must be there and are not: without them Spark would plan it anew, with other ones."""
-        return self.last if self.last is not None and self.last > self.last_planned else None
+        """The epoch whose offsets must be there and are not: Spark writes them before anything of an epoch happens, and
+        would plan it anew without them, with other ones."""
+        last = max((*self.committed, *self.prepared, *self._states), default=-1)
+        return last if last > max(self.planned, default=-1) else None
+
+    @property
+    def _states(self) -> tuple[int, ...]:
+        return () if self.last_state is None else (self.last_state,)
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def decide(mode: Fallback, traces: Traces, candidate: Candidate | None) -> Decis
     """What to do about a damaged query. ``candidate``: the newest checkpoint that can be used."""
     if candidate is None:
         return Decision(None, range(0), 0, "there is no completed checkpoint")
-    last = max(candidate.epoch, -1 if traces.last is None else traces.last)
+    last = max(candidate.epoch, -1 if traces.last_delivered is None else traces.last_delivered)
     repeated = range(candidate.epoch + 1, last + 1)
     # numbers of epochs that were only planned are not given again either
     first_epoch = max(last, *traces.planned) + 1 if traces.planned else last + 1
@@ -96,6 +98,6 @@ def _why_not(candidate: Candidate, repeated: range) -> str:
     if repeated:
         return (
             f"the last completed checkpoint is of epoch {candidate.epoch}, and epochs up to {repeated[-1]} have been "
-            "begun: what they gave to sinks would be given again"
+            "delivered: what they gave to sinks would be given again"
         )
-    return f"the offsets of epoch {candidate.epoch} are gone: it is not known which epochs have been begun behind it"
+    return f"the offsets of epoch {candidate.epoch} are gone: it is not known which epochs were delivered behind it"

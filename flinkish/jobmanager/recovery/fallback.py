@@ -18,7 +18,6 @@ from flinkish.errors import CorruptStateError, FinalOperationError, SavepointErr
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.directory.files import delete_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.directory.not_begun import epoch_not_begun
 from flinkish.jobmanager.drain.marker import DrainMarker
 from flinkish.jobmanager.recovery.decision import Candidate, Decision, Traces, decide
 from flinkish.jobmanager.recovery.query_traces import read_traces
@@ -78,7 +77,7 @@ class QueryFallback:
             ) from error
 
     def _traces(self) -> Traces:
-        return read_traces(self.directory.query_location(), epoch_not_begun(self.directory))
+        return read_traces(self.directory.query_location())
 
     def _check_not_in_vain(self, program: RestoredProgram, error: CorruptStateError, traces: Traces) -> None:
         """A query that has itself begun with a checkpoint and got no further would get no further again."""

@@ -1,7 +1,7 @@
 """Reads what the names of a query's files say, and looks whether those that a query starts with can be read at all.
 
 Rule: what is missing or unreadable is told with its name before Spark is asked; some of it Spark would not notice, and
-begin an epoch anew that sinks know already.
+plan an epoch anew that it has run already.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from flinkish.jobmanager.directory.files import child_names, empty_files, read_b
 from flinkish.jobmanager.directory.job_directory import QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog, damaged
 from flinkish.jobmanager.recovery.decision import Traces
+from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
 
 #: The position of a file source: the number of its last list of files.
 _FILES_READ = re.compile(r'\{"logOffset":(-?\d+)\}')
@@ -22,7 +23,7 @@ _FILES_READ = re.compile(r'\{"logOffset":(-?\d+)\}')
 _VERSION_OF_STATE = re.compile(r"(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|zip)")
 
 
-def read_traces(location: QueryLocation, not_begun: int | None = None) -> Traces:
+def read_traces(location: QueryLocation) -> Traces:
     """What there is of the query."""
     log, first = QueryLog(location.path), location.first_epoch
     # version n + 1 of the state is that after batch n
@@ -31,7 +32,8 @@ def read_traces(location: QueryLocation, not_begun: int | None = None) -> Traces
         tuple(batch + first for batch in log.planned()),
         tuple(batch + first for batch in log.committed()),
         max(versions) - 1 + first if versions else None,
-        not_begun,
+        # numbered as the job's epochs are
+        tuple(PreparedEpochs(prepared_directory(location.path)).epochs()),
     )
 
 

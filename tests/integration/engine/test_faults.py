@@ -52,7 +52,8 @@ IN_WORKERS = [
         Phase.SOURCES_READ,
         Phase.LEVEL_PROCESSED,
         Phase.STATE_WRITTEN,
-        Phase.SINK_PREPARED,
+        Phase.COMMITTABLES_WRITTEN,
+        Phase.COMMIT_BEGUN,
         Phase.SINK_COMMITTED,
     )
     for how in ("raise", "kill")
@@ -61,11 +62,12 @@ IN_DRIVER = [
     Case(Phase.PLANNED, "raise"),
     Case(Phase.METADATA_COMMITTED, "raise"),
     Case(Phase.CLEANED_UP, "raise"),
-    Case(Phase.SINK_PREPARED, "raise", delta=True),
+    Case(Phase.EPOCH_PREPARED, "raise"),
+    Case(Phase.COMMIT_BEGUN, "raise", delta=True),
     Case(Phase.SINK_COMMITTED, "raise", delta=True),
 ]
 #: Tried by `./run-tests.sh --slow` only.
-SLOW = [case for case in IN_WORKERS if case.how == "raise"][1:] + [Case(Phase.SINK_PREPARED, "raise", delta=True)]
+SLOW = [case for case in IN_WORKERS if case.how == "raise"][1:] + [Case(Phase.COMMIT_BEGUN, "raise", delta=True)]
 OF_SAVEPOINTS = [
     Case(phase, "raise") for phase in (Phase.SAVEPOINT_READ, Phase.SAVEPOINT_WRITTEN, Phase.SAVEPOINT_COMPLETED)
 ]
@@ -76,7 +78,10 @@ OF_CHECKPOINTS = [
 OF_DRAINS = [Case(phase, "raise") for phase in (Phase.DRAIN_BEGUN, Phase.DRAIN_PREPARED, Phase.DRAIN_DONE)]
 OF_FALLBACKS = [Case(phase, "raise") for phase in (Phase.FALLBACK_PREPARED, Phase.FALLBACK_DONE)]
 #: One driver after the other, on the same job.
-KILLED_DRIVERS = [Case(phase, "kill", True) for phase in (Phase.PLANNED, Phase.METADATA_COMMITTED, Phase.CLEANED_UP)]
+KILLED_DRIVERS = [
+    Case(phase, "kill", True)
+    for phase in (Phase.PLANNED, Phase.EPOCH_PREPARED, Phase.METADATA_COMMITTED, Phase.CLEANED_UP)
+]
 KILLED_SAVEPOINTS = [Case(case.phase, "kill", True) for case in OF_SAVEPOINTS]
 KILLED_RESTORES = [Case(case.phase, "kill", True) for case in OF_RESTORES]
 KILLED_CHECKPOINTS = [Case(case.phase, "kill", True) for case in OF_CHECKPOINTS]

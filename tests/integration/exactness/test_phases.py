@@ -78,7 +78,8 @@ def in_driver(phase: Phase) -> bool:
         Phase.SOURCES_READ,
         Phase.LEVEL_PROCESSED,
         Phase.STATE_WRITTEN,
-        Phase.SINK_PREPARED,
+        Phase.COMMITTABLES_WRITTEN,
+        Phase.COMMIT_BEGUN,
         Phase.SINK_COMMITTED,
     )
     return phase not in workers

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 from flinkish.core.time_domain import TimeDomain
+from flinkish.errors import OperationError
+from flinkish.runtime.changelog_files import epoch_directory, read_parts, write_changes, write_parts
 from flinkish.runtime.state.body_codec import TIMERS_PREFIX
 from flinkish.runtime.state.changelog import Change, encode_changes
-from flinkish.spark.changelog import ChangesToRows, epoch_directory, write_changes
+from flinkish.spark.changelog import ChangesToRows
 
 
 def rows_of(changelog: Path, epoch: int) -> list[dict[str, Any]]:
@@ -19,8 +22,8 @@ def rows_of(changelog: Path, epoch: int) -> list[dict[str, Any]]:
     return [row for batch in ChangesToRows()(iter(batches)) for row in batch.to_pylist()]
 
 
-def write(changelog: Path, *changes: Change, epoch: int = 3, partition: int = 0) -> None:
-    write_changes(str(changelog), epoch, partition, [encode_changes(epoch, changes)])
+def write(changelog: Path, *changes: Change, epoch: int = 3) -> str:
+    return write_changes(str(changelog), epoch, [encode_changes(epoch, changes)])
 
 
 def test_a_changed_value_is_a_marker_and_the_row_that_there_is_now(tmp_path: Path) -> None:
@@ -57,10 +60,20 @@ def test_a_key_whose_texts_cannot_be_told_is_said_so(tmp_path: Path) -> None:
     assert row["uid"] is None and row["state"] == "sum" and row["key"] == "1.5"
 
 
-def test_a_replay_takes_the_place_of_what_it_repeats_also_when_it_changes_nothing(tmp_path: Path) -> None:
+def test_only_the_parts_of_the_last_run_of_an_epoch_count_also_when_it_changes_nothing(tmp_path: Path) -> None:
+    assert read_parts(str(tmp_path), 3) == []
     write(tmp_path, Change("a", "sum", "value", None, "k", None, (1,)))
-    write(tmp_path, Change("a", "sum", "value", None, "k", None, (2,)))
-    write(tmp_path, Change("a", "sum", "value", None, "l", None, (3,)), partition=1)
-    assert [row["value"] for row in rows_of(tmp_path, 3)] == [None, "2", None, "3"]
-    write_changes(str(tmp_path), 3, 1, [])
-    assert [row["value"] for row in rows_of(tmp_path, 3)] == [None, "2"]
+    again = write(tmp_path, Change("a", "sum", "value", None, "k", None, (2,)))
+    assert read_parts(str(tmp_path), 3) == [], "parts that no list names are those of a run that has failed"
+    write_parts(str(tmp_path), 3, [again])
+    assert [Path(path).name for path in read_parts(str(tmp_path), 3)] == [again]
+    write_parts(str(tmp_path), 3, [])
+    assert read_parts(str(tmp_path), 3) == []
+
+
+def test_a_damaged_list_of_parts_is_named(tmp_path: Path) -> None:
+    write_parts(str(tmp_path), 3, ["part-a.parquet"])
+    (file,) = tmp_path.glob("*/_parts.json")
+    file.write_text(file.read_text().replace("part-a", "part-b"))
+    with pytest.raises(OperationError, match="epoch=3/_parts.json"):
+        read_parts(str(tmp_path), 3)

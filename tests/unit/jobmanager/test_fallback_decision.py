@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,31 +15,37 @@ from flinkish.jobmanager.recovery.query_traces import check_query, read_traces
 CHECKPOINT = Candidate("/job/checkpoints/chk-3", 7)
 
 
-def traces(last_planned: int, last_committed: int, **more: int) -> Traces:
+def traces(last_planned: int, last_committed: int, **more: Any) -> Traces:
     return Traces(tuple(range(last_planned + 1)), tuple(range(last_committed + 1)), **more)
 
 
 def test_with_a_checkpoint_of_the_last_planned_epoch_nothing_is_repeated() -> None:
-    for seen in (traces(7, 7), traces(7, 6), traces(7, 7, last_state=7), traces(8, 7, last_state=8, not_begun=8)):
+    for seen in (traces(7, 7), traces(7, 7, last_state=7), traces(8, 7), traces(8, 7, last_state=8)):
         decision = decide(Fallback.EXACT, seen, CHECKPOINT)
         assert (decision.checkpoint, list(decision.repeated)) == (CHECKPOINT, [])
 
 
 def test_numbers_of_epochs_are_not_given_twice() -> None:
     assert decide(Fallback.EXACT, traces(7, 7), CHECKPOINT).first_epoch == 8
-    assert decide(Fallback.EXACT, traces(8, 7, not_begun=8), CHECKPOINT).first_epoch == 9
+    assert decide(Fallback.EXACT, traces(8, 7), CHECKPOINT).first_epoch == 9
     assert decide(Fallback.REPLAY, traces(11, 10), CHECKPOINT).first_epoch == 12
     assert decide(Fallback.REPLAY, Traces((), ()), CHECKPOINT).first_epoch == 8
 
 
 @pytest.mark.parametrize(
     "seen",
-    [traces(8, 7), traces(8, 8), Traces(tuple(range(8)), (), last_state=8), traces(8, 8, not_begun=8)],
+    [
+        traces(8, 8),
+        traces(8, 7, prepared=(7, 8)),
+        traces(8, 7, last_state=9),
+        Traces(tuple(range(10)), ()),
+        Traces(tuple(range(8)), (), 8, (8,)),
+    ],
 )
 def test_epochs_that_may_have_reached_sinks_are_repeated_only_if_that_is_allowed(seen: Traces) -> None:
     refused = decide(Fallback.EXACT, seen, CHECKPOINT)
     assert refused.checkpoint is None
-    assert "epochs up to 8 have been begun" in refused.refusal
+    assert "epochs up to 8 have been delivered" in refused.refusal
     allowed = decide(Fallback.REPLAY, seen, CHECKPOINT)
     assert (allowed.checkpoint, list(allowed.repeated)) == (CHECKPOINT, [8])
 
@@ -72,14 +79,18 @@ def make_query(folder: Path, planned: int, committed: int, state: int) -> QueryL
 
 
 def test_traces_are_epochs_of_the_job(tmp_path: Path) -> None:
-    seen = read_traces(make_query(tmp_path, 3, 2, 3))
-    assert seen == Traces((10, 11, 12), (10, 11), 12)
-    assert seen.last == 12
+    location = make_query(tmp_path, 3, 2, 3)
+    assert read_traces(location) == Traces((10, 11, 12), (10, 11), 12)
+    assert read_traces(location).last_delivered == 11
+    (tmp_path / "spark/prepared/12").mkdir(parents=True)
+    assert read_traces(location).last_delivered == 11, "the tasks have ended, but nothing was prepared"
+    (tmp_path / "spark/prepared/12.json").touch()
+    assert read_traces(location).last_delivered == 12
 
 
 def test_a_query_that_is_whole_passes(tmp_path: Path) -> None:
-    assert check_query(QueryLocation(str(tmp_path / "new"), 5)).last_planned == -1
-    assert check_query(make_query(tmp_path, 3, 2, 3)).last_planned == 12
+    assert check_query(QueryLocation(str(tmp_path / "new"), 5)).planned == ()
+    assert check_query(make_query(tmp_path, 3, 2, 3)).planned == (10, 11, 12)
 
 
 @pytest.mark.parametrize("how", ["deleted", "emptied", "cut"])
@@ -92,7 +103,7 @@ def test_the_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, how: s
     else:
         file.write_bytes(b"" if how == "emptied" else file.read_bytes()[:-5])
     if (name, how) == ("commits/2", "deleted"):
-        assert check_query(location).last_planned == 12  # as if the driver had died before: the batch is run again
+        assert check_query(location).planned[-1] == 12  # as if the driver had died before: the batch is run again
         return
     with pytest.raises(CorruptStateError) as caught:
         check_query(location)

@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import FencedError, ProgramError
-from flinkish.jobmanager.attempt.beginnings import Beginnings
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, FarSide, Inbox
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.directory.not_begun import epoch_not_begun
 from flinkish.runtime.deployment import JobDescriptor
 
 JOB = JobDescriptor("0" * 32, "job", (), ())
@@ -24,7 +22,7 @@ def owned(path: Path) -> JobDirectory:
 
 
 def far_side(path: Path, token: str) -> FarSide:
-    return FarSide(str(path), token, "job", Beginnings(last_planned=4, from_storage=True))
+    return FarSide(str(path), token, "job")
 
 
 def test_a_query_that_was_asked_to_end_says_so(tmp_path: Path) -> None:
@@ -36,7 +34,6 @@ def test_a_query_that_was_asked_to_end_says_so(tmp_path: Path) -> None:
     with pytest.raises(StopQuery):
         far.before_epoch(5)
     assert Inbox(directory, JOB).end() is True
-    assert epoch_not_begun(directory) == 5
 
 
 def test_the_error_that_ended_a_query_comes_back_whole(tmp_path: Path) -> None:

@@ -1,0 +1,194 @@
+"""The files in which tasks leave what an epoch gives to sinks, and what it has changed in the state.
+
+    <query>/prepared/17.json              the epoch is prepared: all that its commit needs (runtime/prepared_epoch.py)
+    <query>/prepared/17/<token>           committables of one run of one task, one behind the other
+    <job dir>/changelog/epoch=17/...      changes of state, for incremental checkpoints (runtime/changelog_files.py)
+
+The committables lie inside of the query's own directory: a driver that takes the job over moves that away
+(``jobmanager/directory/query_move.py``), so a paused driver that wakes up can neither prepare an epoch nor change one.
+
+Rule: a file is named by a token that is used once and is never changed, so a task that is tried again, or that goes on
+although its epoch has failed, never touches what another one has written. A file counts only if it is referenced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+
+from flinkish.common.durable_files import OutputFile, delete, open_durable, read_slice
+from flinkish.common.storage_errors import storage_error, storage_errors
+from flinkish.errors import CorruptStateError
+from flinkish.runtime.buffer import Buffer, BufferKind, decode, encode
+from flinkish.runtime.changelog_files import write_changes
+from flinkish.runtime.deployment import CHANGELOG_VERTEX, JobDescriptor, is_sink_vertex
+from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.task import Row
+
+#: So many bytes of an epoch may travel to the driver inside of the rows, shared out among its tasks.
+INLINE_BYTES_PER_EPOCH = 1024 * 1024
+
+#: What a task may send inline, at least and at most.
+INLINE_BYTES_MIN, INLINE_BYTES_MAX = 4 * 1024, 64 * 1024
+
+#: First byte of a row of the changelog: the changes themselves follow, or the name of the file that holds them.
+CHANGES_INLINE, CHANGES_IN_FILE = b"\0", b"\1"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A part of a file. ``file``: relative to the directory of the prepared epochs."""
+
+    file: str
+    offset: int
+    length: int
+    sha256: str
+
+    def encode(self) -> bytes:
+        """The payload of a buffer that refers to a file."""
+        return json.dumps(asdict(self)).encode()
+
+    @staticmethod
+    def decode(data: bytes) -> Slice:
+        """The inverse of `encode`."""
+        return Slice(**json.loads(data))
+
+
+@dataclass(frozen=True)
+class EpochFiles:
+    """Where the files of a query's epochs lie. Picklable: it travels to the tasks."""
+
+    #: directory of the prepared epochs, inside of the query's own directory
+    prepared: str
+    #: directory of the changelog, inside of the job directory
+    changelog: str
+
+    def payload(self, buffer: Buffer) -> bytes:
+        """The committables of a buffer, read from their file if they lie in one.
+
+        Raises:
+            CorruptStateError: the file is missing, or not what was written; names it.
+        """
+        if buffer.header.kind is not BufferKind.COMMITTABLES_IN_FILE:
+            return buffer.payload
+        part = Slice.decode(buffer.payload)
+        path = posixpath.join(self.prepared, part.file)
+        try:
+            data = read_slice(path, part.offset, part.length)
+        except (FileNotFoundError, NotADirectoryError):
+            raise damaged_output(path, "missing") from None
+        except OSError as error:
+            raise storage_error(error, "read", path) from error
+        if hashlib.sha256(data).hexdigest() != part.sha256:
+            raise damaged_output(path, "not what was written")
+        return data
+
+
+def damaged_output(path: str, how: str) -> CorruptStateError:
+    """The error for a file that holds what an epoch gives to sinks."""
+    error = CorruptStateError(
+        f"the output of an epoch cannot be committed: {path} is {how}",
+        where=path,
+        hint="restore the file from a copy, or the job from its last checkpoint or savepoint",
+    )
+    error.file = path
+    return error
+
+
+class TaskOutput:
+    """Turns what the tasks of a worker hand over into references.
+
+    Without ``files`` (the minicluster) everything stays in the rows.
+    """
+
+    def __init__(self, job: JobDescriptor, files: EpochFiles | None) -> None:
+        self._files = files
+        runs = sum(len(vertex.channels()) for vertex in job.vertices)
+        self._inline_bytes = min(max(INLINE_BYTES_PER_EPOCH // max(runs, 1), INLINE_BYTES_MIN), INLINE_BYTES_MAX)
+
+    @contextmanager
+    def of_run(self, epoch: int) -> Iterator[RunOutput]:
+        """For one run of a task in an epoch. When the block is left, what was handed over is durable; when it is left
+        by an error, its file is gone."""
+        output = RunOutput(self._files, self._inline_bytes, epoch)
+        try:
+            yield output
+        except BaseException:
+            output.discard()
+            raise
+        output.close()
+
+
+class RunOutput:
+    """What one run of a task hands over: a file at most, opened when it is needed."""
+
+    def __init__(self, files: EpochFiles | None, inline_bytes: int, epoch: int) -> None:
+        self._files = files
+        self._inline_left = inline_bytes
+        self._epoch = epoch
+        self._committables = False
+        self._name = ""
+        self._file: OutputFile | None = None
+        self._offset = 0
+
+    def referenced(self, rows: list[Row]) -> list[Row]:
+        """The rows, with references in place of what was written to the file."""
+        return [self._referenced(row) if row[0] < 0 else row for row in rows]
+
+    def _referenced(self, row: Row) -> Row:
+        vertex, channel, data = row
+        if is_sink_vertex(vertex):
+            self._committables = True
+            return row if self._files is None or self._fits(data) else (vertex, channel, self._written(decode(data)))
+        if vertex == CHANGELOG_VERTEX:
+            if self._files is None or self._fits(data):
+                return vertex, channel, CHANGES_INLINE + data
+            name = write_changes(self._files.changelog, self._epoch, [data])
+            return vertex, channel, CHANGES_IN_FILE + name.encode()
+        return row
+
+    def _fits(self, data: bytes) -> bool:
+        """Whether it may travel inside of the row."""
+        if len(data) > self._inline_left:
+            return False
+        self._inline_left -= len(data)
+        return True
+
+    def _written(self, buffer: Buffer) -> bytes:
+        assert self._files is not None
+        if self._file is None:
+            self._name = f"{self._epoch}/{uuid.uuid4().hex}"
+        path = posixpath.join(self._files.prepared, self._name)
+        with storage_errors("write", path):
+            if self._file is None:
+                self._file = open_durable(path)
+            self._file.write(buffer.payload)
+        digest = hashlib.sha256(buffer.payload).hexdigest()
+        part = Slice(self._name, self._offset, len(buffer.payload), digest)
+        self._offset += part.length
+        return encode(buffer.header._replace(kind=BufferKind.COMMITTABLES_IN_FILE), part.encode())
+
+    def close(self) -> None:
+        """All of the run has been handed over."""
+        if self._file is not None:
+            with storage_errors("write", self._path()):
+                self._file.close()
+        if self._committables:
+            passed(Phase.COMMITTABLES_WRITTEN, epoch=self._epoch)
+
+    def discard(self) -> None:
+        """The run has failed: nobody will refer to its file."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+            with suppress(OSError):
+                delete(self._path())
+
+    def _path(self) -> str:
+        assert self._files is not None
+        return posixpath.join(self._files.prepared, self._name)

@@ -1,0 +1,188 @@
+"""An epoch is prepared, then committed: nothing of it is visible before the barrier, and it never runs again behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from flinkish.errors import CorruptStateError, FlinkishError, UserCodeError
+from flinkish.runtime.phases import Phase
+from tests.integration.engine import random_job
+from tests.integration.engine.random_job import RECORDS, assert_chained, build, links, runs
+from tests.support import faults
+from tests.support.processes import ProcessGroup, start_driver, wait_until
+
+TIMEOUT_S = 180
+KILLED = -9
+
+#: Those that the process with ``foreachBatch`` passes in each epoch; the others are passed by Spark's workers.
+IN_DRIVER = [Phase.PLANNED, Phase.EPOCH_PREPARED, Phase.METADATA_COMMITTED, Phase.CLEANED_UP]
+IN_WORKERS = [
+    Phase.SOURCES_READ,
+    Phase.LEVEL_PROCESSED,
+    Phase.STATE_WRITTEN,
+    Phase.COMMITTABLES_WRITTEN,
+    Phase.COMMIT_BEGUN,
+    Phase.SINK_COMMITTED,
+]
+RESTARTING = {
+    "restart_strategy__type": "fixed-delay",
+    "restart_strategy__fixed_delay__attempts": "9",
+    "restart_strategy__fixed_delay__delay": "10 ms",
+}
+
+
+def in_table(spark: SparkSession, folder: Path) -> list[tuple[Any, ...]]:
+    """What is in the Delta table."""
+    return sorted(tuple(row) for row in spark.read.format("delta").load(str(folder / "table")).collect())
+
+
+def test_after_an_exception_in_one_subtask_nothing_of_the_epoch_is_visible(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UserCodeError) as caught:
+        build(tmp_path, broken_key=3).execute("random")
+    assert links(tmp_path) == []
+    assert runs(tmp_path) > 0, "the other keys were processed"
+    assert "nothing of this epoch was committed" in str(caught.value)
+    assert "epoch 0, of which nothing is committed" in str(caught.value)
+    # the program is mended: what it gives now is what is committed
+    build(tmp_path).execute("random")
+    assert_chained(links(tmp_path))
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_prepared_epoch_is_committed_without_being_run_again(
+    spark: SparkSession, tmp_path: Path, fault_plan: Path, backend: str
+) -> None:
+    faults.plan_fault(fault_plan, Phase.SINK_COMMITTED, "raise", epoch=2)
+    with pytest.raises(FlinkishError, match="epoch 2, which is prepared: sinks may have committed a part of it"):
+        build(tmp_path, state__backend__type=backend).execute("random")
+    assert faults.happened(fault_plan)
+    already = runs(tmp_path)
+    build(tmp_path, state__backend__type=backend).execute("random")
+    assert_chained(links(tmp_path))
+    assert runs(tmp_path) == RECORDS, f"{already} records had been processed before"
+    left = [path.name for path in (tmp_path / "job").glob("spark*/prepared/*")]
+    assert left == [], "the job has ended: nothing will be delivered again"
+
+
+def test_a_sink_of_dataframes_gets_the_very_records_that_others_have_committed(
+    spark: SparkSession, tmp_path: Path, fault_plan: Path
+) -> None:
+    # in the driver: the database has committed before
+    faults.plan_fault(fault_plan, Phase.COMMIT_BEGUN, "raise", epoch=1, pid=os.getpid())
+    with pytest.raises(FlinkishError, match="injected at commit begun"):
+        build(tmp_path, delta=True).execute("random")
+    build(tmp_path, delta=True).execute("random")
+    assert_chained(links(tmp_path))
+    assert in_table(spark, tmp_path) == links(tmp_path)
+    assert runs(tmp_path) == RECORDS
+
+
+def test_a_damaged_prepared_epoch_is_named_and_nothing_is_made_up_for_it(
+    spark: SparkSession, tmp_path: Path, fault_plan: Path
+) -> None:
+    faults.plan_fault(fault_plan, Phase.EPOCH_PREPARED, "raise", epoch=2)
+    with pytest.raises(FlinkishError, match="injected at epoch prepared"):
+        build(tmp_path).execute("random")
+    (file,) = (tmp_path / "job").glob("spark/prepared/2.json")
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(b'"epoch": 2', b'"epoch": 3'))
+    before = links(tmp_path), runs(tmp_path)
+    with pytest.raises(FlinkishError) as caught:
+        build(tmp_path).execute("random")
+    assert str(file) in str(caught.value)
+    assert isinstance(caught.value, CorruptStateError) or isinstance(caught.value.__cause__, CorruptStateError)
+    assert (links(tmp_path), runs(tmp_path)) == before
+    file.write_bytes(whole)
+    build(tmp_path).execute("random")
+    assert_chained(links(tmp_path))
+
+
+def test_state_that_is_lost_behind_a_prepared_epoch_is_told_when_its_output_is_committed(
+    spark: SparkSession, tmp_path: Path, fault_plan: Path
+) -> None:
+    faults.plan_fault(fault_plan, Phase.EPOCH_PREPARED, "raise", epoch=2)
+    with pytest.raises(FlinkishError, match="injected at epoch prepared"):
+        build(tmp_path).execute("random")
+    committed = len(links(tmp_path))
+    lost = [folder / "3.delta" for folder in (tmp_path / "job/spark/state/0").glob("[01]")]
+    whole = {path: path.read_bytes() for path in lost}
+    for path in lost:
+        path.unlink()
+    with pytest.raises(FlinkishError, match=r"3\.delta"):
+        build(tmp_path).execute("random")
+    assert len(links(tmp_path)) > committed
+    for path, data in whole.items():
+        path.write_bytes(data)
+    build(tmp_path).execute("random")
+    assert_chained(links(tmp_path))
+
+
+def start(folder: Path, fault_plan: Path, **options: Any) -> ProcessGroup:
+    """A driver of its own."""
+    described = {"folder": str(folder), **options}
+    if options.get("remote", "").startswith("local"):
+        # the server of the driver before may take a while to go
+        wait_until(_port_is_free, 60, "the server's port")
+    return start_driver(Path(random_job.__file__), json.dumps(described), log_file=folder / "driver.log")
+
+
+def _port_is_free() -> bool:
+    with socket.socket() as port:
+        port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):
+            port.bind(("0.0.0.0", 15002))
+            return True
+    return False
+
+
+def test_under_spark_connect_a_prepared_epoch_is_committed_without_being_run_again(
+    tmp_path: Path, fault_plan: Path
+) -> None:
+    faults.plan_fault(fault_plan, Phase.SINK_COMMITTED, "raise", epoch=2)
+    with start(tmp_path, fault_plan, remote="local[2]", settings=RESTARTING) as driver:
+        driver.succeed(TIMEOUT_S)
+    assert faults.happened(fault_plan)
+    assert_chained(links(tmp_path))
+    assert runs(tmp_path) == RECORDS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["raise", "kill"])
+@pytest.mark.parametrize("phase", IN_WORKERS, ids=lambda phase: phase.value)
+def test_whatever_fails_in_a_worker_output_and_state_agree(
+    spark: SparkSession, tmp_path: Path, fault_plan: Path, phase: Phase, how: str
+) -> None:
+    for epoch in (1, 2):
+        faults.plan_fault(fault_plan, phase, how, epoch=epoch)
+        with pytest.raises(FlinkishError):
+            build(tmp_path, delta=True).execute("random")
+        assert faults.happened(fault_plan)
+    faults.no_fault(fault_plan)
+    build(tmp_path, delta=True).execute("random")
+    assert_chained(links(tmp_path))
+    assert in_table(spark, tmp_path) == links(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("remote", [{}, {"remote": "local[2]"}], ids=["driver", "spark connect"])
+def test_whatever_is_killed_at_each_phase_in_turn_output_and_state_agree(
+    tmp_path: Path, fault_plan: Path, remote: dict[str, str]
+) -> None:
+    for number, phase in enumerate((*IN_DRIVER, *IN_WORKERS)):
+        faults.plan_fault(fault_plan, phase, "kill", epoch=number % 5)
+        with start(tmp_path, fault_plan, settings=RESTARTING, **remote) as driver:
+            # a process of the server, or a worker: the driver starts the job again, or another driver does
+            driver.wait_for(lambda: faults.happened(fault_plan) or not driver.running, TIMEOUT_S, phase.value)
+            driver.kill()
+    faults.no_fault(fault_plan)
+    with start(tmp_path, fault_plan, settings=RESTARTING, **remote) as driver:
+        driver.succeed(TIMEOUT_S)
+    assert_chained(links(tmp_path))
