@@ -14,13 +14,13 @@ from benchmarks.empty_epochs import CHANNELS, argument_parser, figures
 from benchmarks.pipelines.dict_sink import DictSink
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.core.source import GeneratedBatch, GeneratedSource
+from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.epoch_report import EpochReport
 
 
-class SilentSource(GeneratedSource):
+class SilentSource(NumberedSplitSource):
     """Never has a record."""
 
     @property
@@ -38,9 +38,17 @@ class SilentSource(GeneratedSource):
         """One."""
         return 1
 
-    def read(self, split: int, tick: int, max_records: int) -> GeneratedBatch:
+    def size_of(self, split: int) -> int | None:
+        """No end."""
+        return None
+
+    def end_of_epoch(self, split: int, position: int) -> int:
+        """Nothing yet."""
+        return position
+
+    def values(self, split: int, start: int, stop: int) -> list[Any]:
         """Nothing."""
-        return GeneratedBatch([], None, False)
+        return []
 
 
 class Reminder(KeyedProcessFunction):

@@ -6,7 +6,6 @@ The sink upserts into a dictionary of the driver, once per key and epoch: what a
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -70,13 +69,11 @@ class WithWindow(ProcessWindowFunction):  # type: ignore[type-arg]
             yield ((key, context.window().start), result)
 
 
-def build(env: Any, pipeline: str, paths: list[Path], in_worker: bool) -> None:
+def build(env: Any, pipeline: str, paths: list[Path]) -> None:
     """The program, as a user would write it."""
     folder = str(paths[0].parent) if len({path.parent for path in paths}) == 1 else None
     places = [folder] if folder else sorted({str(path.parent) for path in paths})
-    source = FileSource.parquet(
-        *places, type_info=TYPES[pipeline], columns=list(COLUMNS[pipeline]), read_in_worker=in_worker
-    )
+    source = FileSource.parquet(*places, type_info=TYPES[pipeline], columns=list(COLUMNS[pipeline]))
     events = env.from_source(source, WatermarkStrategy.no_watermarks(), "files")
     if pipeline == "sum":
         (
@@ -125,7 +122,6 @@ class Marks(JobObserver):
 def main() -> None:
     """Run one pipeline."""
     parser = contract.argument_parser("flinkish")
-    parser.add_argument("--in-worker", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--epoch-records", type=int, default=4_000_000)
     parser.add_argument("--warm-up-epochs", type=int, default=3)
     parser.add_argument("--verbose", action="store_true")
@@ -139,7 +135,7 @@ def main() -> None:
     configuration.set_string("flinkish.epoch.max-bytes-per-source", "4gb")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(2)
-    build(env, options.pipeline, paths, options.in_worker)
+    build(env, options.pipeline, paths)
     marks = Marks(meter, options.warm_up_epochs)
     started = time.perf_counter()
     client = env.execute_async(f"benchmark-{options.pipeline}")

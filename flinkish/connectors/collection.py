@@ -1,4 +1,4 @@
-"""``from_collection``: the values travel with the job; tick ``n`` is the n-th slice of ``max_records`` values."""
+"""``from_collection``: the values travel with the job."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.core.source import GeneratedBatch, GeneratedSource
+from flinkish.connectors.numbered_splits import SAMPLE, NumberedSplitSource, pickled_size
 
 
-class CollectionSource(GeneratedSource):
+class CollectionSource(NumberedSplitSource):
     """A bounded source over values that the program itself holds. One split, in the order of the collection.
 
-    >>> CollectionSource([1, 2, 3]).read(0, 1, 2)
-    GeneratedBatch(values=[3], timestamps=None, finished=True)
+    >>> CollectionSource([1, 2, 3]).values(0, 1, 3)
+    [2, 3]
     """
 
     def __init__(self, values: Iterable[Any], type_info: TypeInformation | None = None) -> None:
@@ -29,13 +29,14 @@ class CollectionSource(GeneratedSource):
         return self._type_info
 
     @property
-    def size(self) -> int | None:
-        return len(self._values)
-
-    @property
     def splits(self) -> int:
         return 1
 
-    def read(self, split: int, tick: int, max_records: int) -> GeneratedBatch:
-        end = (tick + 1) * max_records
-        return GeneratedBatch(self._values[tick * max_records : end], None, end >= len(self._values))
+    def size_of(self, split: int) -> int | None:
+        return len(self._values)
+
+    def values(self, split: int, start: int, stop: int) -> list[Any]:
+        return self._values[start:stop]
+
+    def bytes_per_record(self, split: int, position: int) -> float:
+        return pickled_size(self._values[position : position + SAMPLE])

@@ -9,25 +9,27 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.core.source import GeneratedBatch, GeneratedSource
+from flinkish.connectors.numbered_splits import ENDLESS, SAMPLE, NumberedSplitSource, pickled_size
 from flinkish.errors import ProgramError
 
 _WHERE = "DataGeneratorSource"
 
 
-class DataGeneratorSource(GeneratedSource):
+class DataGeneratorSource(NumberedSplitSource):
     """Records made by ``function(index)``, index from 0.
 
     Args:
         function: index -> value; must give the same value for the same index, since an epoch may run again.
-            With ``of_list=True`` it takes a ``range`` of indices and returns as many values: far faster.
+            With ``of_list=True`` it takes a ``range`` of indices (a batch at most) and returns as many values: far
+            faster.
         count: number of records; None for an unbounded source.
         type_info: type of the values.
-        records_per_epoch: how many records one epoch takes in over all splits; None: as many as the engine allows.
+        records_per_epoch: how many records one epoch takes in over all splits, but at least one of each; None: as many
+            as the engine allows.
         splits: parallel splits.
 
-    >>> DataGeneratorSource(lambda i: i * i, count=5, splits=2).read(1, 0, 10)
-    GeneratedBatch(values=[1, 9], timestamps=None, finished=True)
+    >>> DataGeneratorSource(lambda i: i * i, count=5, splits=2).values(1, 0, 2)
+    [1, 9]
     """
 
     def __init__(
@@ -77,17 +79,30 @@ class DataGeneratorSource(GeneratedSource):
     def splits(self) -> int:
         return self._splits
 
-    def read(self, split: int, tick: int, max_records: int) -> GeneratedBatch:
-        per_tick = max_records * self._splits
-        if self._records_per_epoch is not None:
-            per_tick = min(per_tick, self._records_per_epoch)
-        begin, end = tick * per_tick, (tick + 1) * per_tick
-        finished = self._count is not None and end >= self._count
-        if self._count is not None:
-            end = min(end, self._count)
-        # the first index of this split that is not before `begin`
-        indices = range(begin + (split - begin) % self._splits, end, self._splits)
-        return GeneratedBatch(self._values(indices), None, finished)
+    def size_of(self, split: int) -> int | None:
+        return None if self._count is None else self._position(self._count, split)
+
+    def end_of_epoch(self, split: int, position: int) -> int:
+        if self._records_per_epoch is None:
+            return ENDLESS
+        # epoch n takes the indices from n times to n + 1 times the number, whichever splits they belong to
+        epoch = (position * self._splits + split) // self._records_per_epoch
+        return max(position + 1, self._position((epoch + 1) * self._records_per_epoch, split))
+
+    def values(self, split: int, start: int, stop: int) -> list[Any]:
+        return self._values(range(start * self._splits + split, stop * self._splits + split, self._splits))
+
+    def bytes_per_record(self, split: int, position: int) -> float:
+        size = self.size_of(split)
+        stop = position + SAMPLE if size is None else min(position + SAMPLE, size)
+        try:
+            return pickled_size(self.values(split, position, stop))
+        except Exception:  # user code: its error belongs to the task that reads these records
+            return 0.0
+
+    def _position(self, index: int, split: int) -> int:
+        """How many indices below ``index`` a split has."""
+        return (index - split + self._splits - 1) // self._splits
 
     def _values(self, indices: Sequence[int]) -> list[Any]:
         if not self._of_list:

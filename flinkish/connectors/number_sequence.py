@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.core.source import GeneratedBatch, GeneratedSource
+from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.errors import ProgramError
 
 
-class NumberSequenceSource(GeneratedSource):
+class NumberSequenceSource(NumberedSplitSource):
     """A bounded sequence of longs. Splits are contiguous parts of the range whose sizes differ by at most one.
 
     >>> source = NumberSequenceSource(1, 5, splits=2)
-    >>> source.read(0, 0, 10).values, source.read(1, 0, 10).values
+    >>> source.values(0, 0, 3), source.values(1, 0, 2)
     ([1, 2, 3], [4, 5])
 
     Raises:
@@ -44,17 +46,17 @@ class NumberSequenceSource(GeneratedSource):
         return Types.LONG()
 
     @property
-    def size(self) -> int | None:
-        return self._count
-
-    @property
     def splits(self) -> int:
         return self._splits
 
-    def read(self, split: int, tick: int, max_records: int) -> GeneratedBatch:
+    def size_of(self, split: int) -> int | None:
+        share, more = divmod(self._count, self._splits)
+        return share + (split < more)
+
+    def values(self, split: int, start: int, stop: int) -> list[int]:
         share, more = divmod(self._count, self._splits)
         first = self._start + split * share + min(split, more)
-        end = first + share + (split < more)
-        begin = min(first + tick * max_records, end)
-        stop = min(begin + max_records, end)
-        return GeneratedBatch(list(range(begin, stop)), None, stop >= end)
+        return list(range(first + start, first + stop))
+
+    def bytes_per_record(self, split: int, position: int) -> float:
+        return sys.getsizeof(self._start + self._count)

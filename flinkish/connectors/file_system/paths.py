@@ -1,13 +1,15 @@
-"""Paths as Spark, pyarrow and users write them."""
+"""Paths as users write them, and the names that files have as splits."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote, urlsplit
 
-from flinkish.errors import ConnectionFailedError, ProgramError
+from flinkish.common.storage import local_path
+from flinkish.errors import ConnectionFailedError
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -37,77 +39,72 @@ def file_system_of(path: str) -> tuple[FileSystem, str]:
     return found
 
 
-def one_glob(paths: Sequence[str]) -> str:
-    """Several paths as the ONE that Spark's file streams take.
+def absolute(path: str) -> str:
+    """A path that means the same in every process: local ones from the root and without ``file:``, URIs as they are.
 
-    >>> one_glob(["/a/x", "/b"]), one_glob(["s3a://bucket/a", "s3a://bucket/b"]), one_glob(["/a"])
-    ('/{a/x,b}', 's3a://bucket/{a,b}', '/a')
+    >>> absolute("file:///data/in/"), absolute("s3a://bucket/in")
+    ('/data/in', 's3a://bucket/in')
+    """
+    local = local_path(path)
+    return path if local is None else os.path.abspath(local)
 
+
+class Root(NamedTuple):
+    """Where the files of a path lie. Their ids begin with ``prefix``, without its first ``cut`` characters they are
+    paths inside of the file system. Neither keys nor settings of a URI get into ids."""
+
+    system: FileSystem
+    path: str
+    prefix: str
+    cut: int
+
+    def id_of(self, path: str) -> str:
+        """The id of a file by its path inside of the file system."""
+        return self.prefix[: self.cut] + path
+
+
+def root_of(path: str) -> Root:
+    """
     Raises:
-        ProgramError: no path, or paths on several file systems.
+        ConnectionFailedError: the file system cannot be reached or is not known.
     """
-    if not paths:
-        raise ProgramError("a file source without a path", where="FileSource", expected="at least one path")
-    if len(paths) == 1:
-        return paths[0]
-    heads = {_root(path) for path in paths}
-    if len(heads) > 1:
-        raise ProgramError(
-            f"the paths of one file source lie on several file systems: {', '.join(paths)}",
-            where="FileSource",
-            expected="paths with the same scheme and host",
-            hint="make one source per file system and union() the streams",
-        )
-    (head,) = heads
-    return f"{head}{{{','.join(path[len(head) :] for path in paths)}}}"
+    system, inside = file_system_of(path)
+    if local_path(path) is not None:
+        return Root(system, inside, "/", 0)
+    return Root(system, inside.rstrip("/"), *id_prefix(path, inside))
 
 
-def first_file(paths: Sequence[str]) -> tuple[FileSystem, str, int] | None:
-    """Any file that the source would read now: (file system, path, bytes); None if there is none, or for globs."""
-    from pyarrow import fs
+def id_prefix(uri: str, inside: str) -> tuple[str, int]:
+    """What the ids of files of a URI begin with, and how much of it is not part of the path ``inside``.
 
-    for path in paths:
-        if re.search(r"[*?\[{]", path):
-            continue
-        system, inside = file_system_of(path)
-        info = system.get_file_info(inside)
-        if info.type == fs.FileType.File:
-            return system, inside, info.size
-        if info.type == fs.FileType.Directory:
-            for found in system.get_file_info(fs.FileSelector(inside, recursive=True)):
-                if found.type == fs.FileType.File and found.size and not _hidden(found.path[len(inside) :]):
-                    return system, found.path, found.size
-    return None
-
-
-def processed_files(spark: Any, checkpoint_location: str, source_index: int, log_offset: int) -> list[str]:
-    """The files that a query's file source had taken in up to ``log_offset`` of its progress.
-
-    They are what ``load(start=...)`` wants, as ``{"processed": [...]}``: Spark's own offset is a number that only
-    means something to the query that counted it.
+    >>> id_prefix("s3a://key:secret@bucket/in?region=eu", "bucket/in"), id_prefix("hdfs://node:8020/in", "/in")
+    (('s3://bucket/', 5), ('hdfs://node:8020/', 16))
     """
-    import json
-
-    lines = spark.read.text(f"{checkpoint_location.rstrip('/')}/sources/{source_index}").collect()
-    entries = [json.loads(line[0]) for line in lines if line[0].startswith("{")]
-    return sorted({entry["path"] for entry in entries if entry["batchId"] <= log_offset})
-
-
-def readable(uri: str) -> str:
-    """A file's URI for messages.
-
-    >>> readable("file:///tmp/a%20b.json")
-    '/tmp/a b.json'
-    """
-    parts = urlsplit(uri)
-    return unquote(parts.path) if parts.scheme == "file" else uri
+    parts = urlsplit(re.sub("^s3[an]://", "s3://", uri))
+    host = parts.netloc.rpartition("@")[2]
+    prefix = f"{parts.scheme}://{host}/"
+    if inside.startswith("/"):
+        return prefix, len(prefix) - 1
+    return prefix, len(parts.scheme) + 3 if inside.partition("/")[0] == host else len(prefix)
 
 
-def _root(path: str) -> str:
-    # Hadoop takes a path that begins with a brace for a relative one: the root stays outside
-    match = re.match(r"(?:[a-z0-9+.-]+:(?://[^/]*)?)?/?", path, re.IGNORECASE)
-    return match[0] if match else ""
+class FileSystems:
+    """The file systems of a source, made when they are first needed in a process."""
 
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+        self._roots: list[Root] | None = None
 
-def _hidden(path: str) -> bool:
-    return any(part.startswith((".", "_")) for part in path.split("/") if part)
+    def locate(self, split_id: str) -> tuple[FileSystem, str]:
+        """The file system of a split and its path there: that of the source's path with the same beginning.
+
+        Raises:
+            ConnectionFailedError: the file system cannot be reached or is not known.
+        """
+        if self._roots is None:
+            self._roots = [root_of(path) for path in self._paths]
+        for root in self._roots:
+            if split_id.startswith(root.prefix):
+                return root.system, split_id[root.cut :]
+        # the program no longer names the path that the split was found by
+        return file_system_of(split_id if split_id.startswith("/") else quote(split_id, safe=":/@"))

@@ -1,58 +1,53 @@
-"""``FileSource``: Spark lists (and mostly reads) the files, the worker makes records of them.
+"""``FileSource``: records out of files, each of which is a split.
 
-Rule upheld here: no line and no column becomes null unnoticed. JSON and CSV are parsed in the worker, because Spark's
-parsers take the first of two objects in a line, cut off what follows, and put null where a text does not fit.
+Rule upheld here: no line and no column becomes null unnoticed. JSON and CSV are not parsed by Spark: its parsers
+take the first of two objects in a line, cut off what follows, and put null where a text does not fit.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from flinkish.common.time import Duration
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
-from flinkish.connectors.column_decoder import ColumnDecoder
-from flinkish.connectors.file_system.decoders import LineDecoder, ParquetFileDecoder, check_columns
-from flinkish.connectors.file_system.paths import first_file, one_glob
+from flinkish.connectors.file_system.lines import LineFileEnumerator, LineSplitReader
+from flinkish.connectors.file_system.listing import find_roots, folder_of, single_paths
+from flinkish.connectors.file_system.parquet import ParquetFileEnumerator, ParquetSplitReader
+from flinkish.connectors.file_system.paths import FileSystems, absolute
 from flinkish.connectors.file_system.stream_format import BulkFormat, StreamFormat
-from flinkish.connectors.spark_types import ddl_of
-from flinkish.core.source import DataFrameSource, RecordDecoder, SourceLimits
-from flinkish.errors import ConnectionFailedError, ProgramError, SavepointError
+from flinkish.core.source import SourceSplit, SplitEnumerator, SplitReader, SplitSource
+from flinkish.errors import ProgramError
 
-# Spark forgets files that are a week older than the newest one: "seen before, or too old to matter". Nothing is here.
-_MAX_FILE_AGE = "36500d"
-# Spark's own schema of this format, of which it wants to be told
-_LISTING = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
-_LOCAL_ROOT = "^file:/+"
-_SAMPLE_BYTES = 64 * 1024
+#: How often a monitored source looks for new files unless the program says otherwise (Flink's default).
+DISCOVERY_INTERVAL = Duration.of_seconds(1)
 
 
-class FileSource(DataFrameSource):
+class FileSource(SplitSource):
     """Records out of files. Directories are read with all that is below them; names that begin with ``.`` or ``_``
-    are left out. Bounded, unless it monitors its paths: then new files are taken in as they appear.
+    and files without content are left out. Paths may have wildcards (``*``, ``?``, ``[a-c]``, ``{a,b}``) and lie on
+    several file systems, which the workers and the driver must both reach with pyarrow.fs.
 
-    Restore: files that the savepoint names are not read again. Exact, because an epoch takes in whole files.
+    Bounded (the files that are there when the job starts), unless it monitors its paths: then new files are taken in as
+    they appear. Files are read one after the other in the order (modification time, path), by whichever subtask is
+    free; large ones over several epochs, except compressed ones. A file must stay as it is until it has been read.
+
+    Restore: exact. Files that the savepoint knows go on where they were, others are new.
 
     Made by :meth:`for_record_stream_format` (PyFlink's) or by :meth:`text`, :meth:`csv`, :meth:`json`, :meth:`parquet`.
 
-    Raises (when it is loaded):
-        ProgramError: a path does not exist; a declared column is not in the (first) Parquet file.
+    Raises (when the job starts):
+        ProgramError: a path does not exist; a declared column is not in a Parquet file.
     """
 
     def __init__(
         self,
         content: StreamFormat | BulkFormat,
         paths: Sequence[str],
-        monitored: bool = False,
-        read_in_worker: bool = False,
+        discovery_interval: Duration | None = None,
     ) -> None:
         self._content = content
-        self._paths = list(paths)
-        self._glob = one_glob(self._paths)
-        self._monitored = monitored
-        self._read_in_worker = read_in_worker
+        self._paths = single_paths([absolute(path) for path in paths])
+        self._discovery_interval = discovery_interval
 
     @staticmethod
     def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> FileSourceBuilder:
@@ -112,14 +107,9 @@ class FileSource(DataFrameSource):
         return FileSource(StreamFormat(schema, skip_blank=True, header=names), paths)
 
     @staticmethod
-    def parquet(
-        *paths: str, type_info: TypeInformation, columns: Sequence[str] | None = None, read_in_worker: bool = False
-    ) -> FileSource:
+    def parquet(*paths: str, type_info: TypeInformation, columns: Sequence[str] | None = None) -> FileSource:
         """Only the declared columns are read: those of a ROW_NAMED (gives Rows), or ``columns`` of a TUPLE (gives
         tuples, which are faster).
-
-        ``read_in_worker``: Spark only lists the files and the Python worker reads them with pyarrow: faster, if the
-        workers can reach the files with pyarrow.fs and there are at least as many files as cores.
         """
         if columns is None and isinstance(type_info, RowTypeInfo):
             columns = type_info.get_field_names()
@@ -129,106 +119,43 @@ class FileSource(DataFrameSource):
                 where="FileSource.parquet",
                 expected="a ROW_NAMED, or columns=[...]",
             )
-        return FileSource(BulkFormat(type_info, tuple(columns)), paths, read_in_worker=read_in_worker)
+        return FileSource(BulkFormat(type_info, tuple(columns)), paths)
 
-    def monitor(self) -> FileSource:
+    def monitor(self, discovery_interval: Duration = DISCOVERY_INTERVAL) -> FileSource:
         """The same source, unbounded: files that appear later are read as well."""
-        return FileSource(self._content, self._paths, True, self._read_in_worker)
+        return FileSource(self._content, self._paths, discovery_interval)
 
     @property
     def bounded(self) -> bool:
-        return not self._monitored
+        return self._discovery_interval is None
 
     @property
     def produced_type(self) -> TypeInformation:
         return self._content.produced_type
 
-    def decoder(self) -> RecordDecoder:
+    def create_enumerator(self, restored: Sequence[SourceSplit]) -> SplitEnumerator:
+        interval = self._discovery_interval
+        interval_s = None if interval is None else interval.to_nanos() / 1e9
+        known = [split.id for split in restored]
         if isinstance(self._content, StreamFormat):
-            return LineDecoder(self._content)
-        if self._read_in_worker:
-            return ParquetFileDecoder(self._content)
-        return ColumnDecoder(self._content.type_info, f"files {self._glob}")
+            return LineFileEnumerator(self._paths, interval_s, known)
+        return ParquetFileEnumerator(self._content.columns, self._paths, interval_s, known)
 
-    def load(self, spark: Any, limits: SourceLimits, start: str | None) -> Any:
-        from pyspark.errors import AnalysisException
-        from pyspark.sql import functions as f
+    def create_reader(self) -> SplitReader:
+        systems = FileSystems([folder_of(path)[0] for path in self._paths])
+        if isinstance(self._content, StreamFormat):
+            return LineSplitReader(self._content, systems)
+        return ParquetSplitReader(self._content, systems)
 
-        reader = spark.readStream.option("recursiveFileLookup", "true").option("maxFileAge", _MAX_FILE_AGE)
-        reader = reader.option("maxBytesPerTrigger", str(self._bytes_per_epoch(limits)))
-        content = self._content
-        try:
-            if isinstance(content, StreamFormat):
-                # as bytes: the worker decides what is text
-                columns = [f.col("value").cast("binary").alias("line"), f.col("_metadata.file_path").alias("file")]
-                frame = reader.format("text").load(self._glob)
-            elif self._read_in_worker:
-                # of this format's columns only `content` makes Spark open a file
-                columns = [f.col("path")]
-                frame = reader.format("binaryFile").schema(_LISTING).load(self._glob)
-            else:
-                columns = [f.col(f"`{name.replace('`', '``')}`") for name in content.columns]
-                frame = reader.format("parquet").schema(_ddl(content)).load(self._glob)
-        except AnalysisException as error:
-            raise ProgramError(
-                f"the files cannot be read: {error.desc if hasattr(error, 'desc') else error}",
-                where=f"FileSource {self._glob}",
-            ) from error
-        if start is not None:
-            # Spark writes file:/x here and file:///x into its logs
-            uri = f.regexp_replace(f.col("_metadata.file_path"), _LOCAL_ROOT, "file:/")
-            frame = frame.filter(~uri.isin([re.sub(_LOCAL_ROOT, "file:/", path) for path in _processed(start)]))
-        return frame.select(*columns)
-
-    def position(self, spark: Any, end_offset: str, checkpoint: str, index: int) -> str:
-        """The files that the query has read, out of the log that Spark keeps of them: offset n is its n-th entry."""
-        last = int(json.loads(end_offset)["logOffset"])
-        lines = spark.read.text(f"{checkpoint}/sources/{index}").where("value like '{%'").collect()
-        entries = (json.loads(line["value"]) for line in lines)
-        return json.dumps({"processed": sorted({entry["path"] for entry in entries if entry["batchId"] <= last})})
-
-    def _bytes_per_epoch(self, limits: SourceLimits) -> int:
-        """Spark counts bytes of files and not records, so what a record takes is measured on one file."""
-        try:
-            found = first_file(self._paths)
-        except (OSError, ConnectionFailedError):
-            found = None  # Spark may reach file systems that pyarrow does not; epochs are then bounded in bytes alone
-        if found is None:
-            return limits.max_bytes
-        system, path, size = found
-        if isinstance(self._content, BulkFormat):
-            from pyarrow import parquet
-
-            with system.open_input_file(path) as handle:
-                file = parquet.ParquetFile(handle)
-                check_columns(list(self._content.columns), file.schema_arrow.names, path)
-                records, sampled = file.metadata.num_rows, size
-        else:
-            with system.open_input_file(path) as handle:
-                sample = handle.read(_SAMPLE_BYTES)
-                records, sampled = sample.count(b"\n"), len(sample)
-        if not records:
-            return limits.max_bytes
-        bytes_max: int = limits.max_records * sampled // records
-        return max(1, min(limits.max_bytes, bytes_max))
-
-
-def _ddl(content: BulkFormat) -> str:
-    from flinkish.common.typeinfo import Types
-    from flinkish.connectors.columns import field_types
-
-    return ddl_of(Types.ROW_NAMED(list(content.columns), field_types(content.type_info)))
-
-
-def _processed(start: str) -> list[str]:
-    try:
-        return list(json.loads(start)["processed"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise SavepointError(
-            f"the offset {start[:200]!r} of a file source cannot be read: {error!r}",
-            where="FileSource",
-            expected='{"processed": [file, ...]}',
-        ) from error
+    def check_continuation(self, position: str | None, known: Mapping[str, str]) -> dict[str, str]:
+        """
+        Raises:
+            ProgramError: a path does not exist.
+            ConnectionFailedError: a file system does not answer.
+        """
+        for path in self._paths:
+            find_roots(path, must_match=self.bounded)
+        return dict(known)
 
 
 class FileSourceBuilder:
@@ -237,29 +164,29 @@ class FileSourceBuilder:
     def __init__(self, content: StreamFormat | BulkFormat, paths: Sequence[str]) -> None:
         self._content = content
         self._paths = paths
-        self._monitored = False
+        self._discovery_interval: Duration | None = None
 
     def monitor_continuously(self, discovery_interval: Duration) -> FileSourceBuilder:
-        """Unbounded: files that appear later are read as well. New ones are looked for in each epoch, whatever the
-        interval."""
-        self._monitored = True
+        """Unbounded: files that appear later are read as well. New ones are looked for before an epoch, if the
+        interval has passed."""
+        self._discovery_interval = discovery_interval
         return self
 
     def process_static_file_set(self) -> FileSourceBuilder:
         """Bounded: the files that are there when the job starts."""
-        self._monitored = False
+        self._discovery_interval = None
         return self
 
     def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> FileSourceBuilder:
-        """Kept for PyFlink: Spark decides what is split."""
+        """Kept for PyFlink: every file is a split, read in ranges."""
         return self
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder:
-        """Kept for PyFlink: Spark decides who reads what."""
+        """Kept for PyFlink: the next file goes to the subtask that is free."""
         return self
 
     def build(self) -> FileSource:
-        return FileSource(self._content, self._paths, self._monitored)
+        return FileSource(self._content, self._paths, self._discovery_interval)
 
 
 class FileEnumeratorProvider:

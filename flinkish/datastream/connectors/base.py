@@ -1,9 +1,29 @@
-"""``flinkish.datastream.connectors.base``."""
+"""``flinkish.datastream.connectors.base``: PyFlink's, and what a source in Python is made of."""
 
 from __future__ import annotations
 
 from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
 from flinkish.core.sink import Sink
-from flinkish.core.source import Source
+from flinkish.core.source import (
+    Source,
+    SourceSplit,
+    SplitEnumerator,
+    SplitRange,
+    SplitReader,
+    SplitRecords,
+    SplitSource,
+    UnitCost,
+)
 
-__all__ = ["DeliveryGuarantee", "Sink", "Source"]
+__all__ = [
+    "DeliveryGuarantee",
+    "Sink",
+    "Source",
+    "SourceSplit",
+    "SplitEnumerator",
+    "SplitRange",
+    "SplitReader",
+    "SplitRecords",
+    "SplitSource",
+    "UnitCost",
+]

@@ -43,9 +43,8 @@ def read(
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             splits = sorted(set(batch.column("__split").to_pylist())) if "__split" in batch.schema.names else []
-            for values, timestamps in decoder.decode_many(batch):
-                pickled = pickle.dumps((values, timestamps, splits))
-                yield pa.RecordBatch.from_pydict({"pickled": [pickled]})
+            pickled = pickle.dumps((*decoder.decode(batch), splits))
+            yield pa.RecordBatch.from_pydict({"pickled": [pickled]})
 
     def take(frame: DataFrame, epoch: int) -> None:
         records: list[Any] = []

@@ -13,7 +13,6 @@ import pytest
 from flinkish.common.serialization import Encoder
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row
-from flinkish.connectors.file_system.paths import one_glob
 from flinkish.connectors.file_system.sink import FileSink
 from flinkish.connectors.file_system.sink_options import BucketAssigner, OutputFileConfig, RollingPolicy
 from flinkish.connectors.file_system.stream_format import StreamFormat
@@ -107,15 +106,6 @@ def test_a_folder_that_cannot_be_written_is_the_operators_business(tmp_path: Pat
     (tmp_path / "file").write_text("")
     with pytest.raises(ConnectionFailedError, match="cannot be written.*epoch 3"):
         deliver(builder(tmp_path / "file" / "out").build(), ["a"], 3)
-
-
-def test_paths_of_one_source_lie_on_one_file_system() -> None:
-    assert one_glob(["/a/x", "/b"]) == "/{a/x,b}"
-    assert one_glob(["s3a://one/a/b", "s3a://one/c"]) == "s3a://one/{a/b,c}"
-    with pytest.raises(ProgramError, match="several file systems"):
-        one_glob(["s3a://one/a", "s3a://two/b"])
-    with pytest.raises(ProgramError, match="without a path"):
-        one_glob([])
 
 
 def test_a_charset_without_lines_is_refused() -> None:

@@ -1,44 +1,55 @@
-"""Collections, sequences and generators: each record once, in every way to cut them into splits and ticks."""
+"""Collections, sequences and generators: each record once, in every way to cut them into splits and epochs."""
 
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkish.common.typeinfo import Types
 from flinkish.connectors.collection import CollectionSource
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.number_sequence import NumberSequenceSource
-from flinkish.core.source import GeneratedSource
-from flinkish.errors import ProgramError
+from flinkish.connectors.numbered_splits import NumberedSplitSource
+from flinkish.core.source import SourceLimits, SourceSplit
+from flinkish.errors import ProgramError, SavepointError
+from tests.support.split_reading import SplitReading
 
 
-def read_all(source: GeneratedSource, max_records: int) -> list[list[object]]:
-    found = []
-    for split in range(source.splits):
-        values: list[object] = []
-        for tick in range(1000):
-            batch = source.read(split, tick, max_records)
-            assert len(batch.values) <= max_records
-            values += batch.values
-            if batch.finished:
-                assert source.read(split, tick + 1, max_records) == ([], None, True)
-                break
-        else:
-            raise AssertionError("the split does not end")
-        found.append(values)
-    return found
+def same(index: int) -> int:
+    return index
 
 
-def test_a_collection_that_fits_one_tick_is_finished_in_it() -> None:
-    assert CollectionSource(["a", "b"]).read(0, 0, 10) == (["a", "b"], None, True)
+def squares(indices: range) -> list[int]:
+    return [i * i for i in indices]
 
 
-def test_an_empty_collection_is_finished_at_once() -> None:
-    assert CollectionSource([]).read(0, 0, 10) == ([], None, True)
+def first_only(indices: range) -> list[int]:
+    return [0]
+
+
+def long_texts(index: int) -> str:
+    return "x" * 10_000
+
+
+def faulty(index: int) -> int:
+    raise ValueError("no")
+
+
+def read(source: NumberedSplitSource, max_records: int = 100, batch_size: int = 10) -> list[list[Any]]:
+    """The records of each split."""
+    reading = SplitReading(source, SourceLimits(max_records=max_records, batch_size=batch_size)).run()
+    assert reading.ended
+    return [reading.by_split.get(split, []) for split in source.declared_splits()]
+
+
+def test_a_collection_is_one_split() -> None:
+    source = CollectionSource(["a", "b"])
+    assert (source.declared_splits(), source.bounded, read(source)) == (("0",), True, [["a", "b"]])
+    assert read(CollectionSource([])) == [[]]
 
 
 def test_a_collection_is_untyped_unless_a_type_is_declared() -> None:
@@ -46,14 +57,16 @@ def test_a_collection_is_untyped_unless_a_type_is_declared() -> None:
     assert CollectionSource([1], Types.INT()).produced_type == Types.INT()
 
 
-@given(st.lists(st.integers(), max_size=30), st.integers(1, 7))
-def test_ticks_of_a_collection_give_each_value_once_in_order(values: list[int], max_records: int) -> None:
-    assert read_all(CollectionSource(values), max_records) == [values]
+@settings(deadline=None)
+@given(st.lists(st.integers(), max_size=30), st.integers(1, 7), st.integers(1, 5))
+def test_epochs_of_a_collection_give_each_value_once_in_order(values: list[int], size: int, batch: int) -> None:
+    assert read(CollectionSource(values), size, batch) == [values]
 
 
+@settings(deadline=None)
 @given(st.integers(-50, 50), st.integers(0, 60), st.integers(1, 7), st.integers(1, 9))
 def test_a_number_sequence_gives_both_ends_and_each_number_once(start: int, more: int, splits: int, size: int) -> None:
-    parts = read_all(NumberSequenceSource(start, start + more, splits), size)
+    parts = read(NumberSequenceSource(start, start + more, splits), size)
     assert sum(parts, []) == list(range(start, start + more + 1))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
@@ -63,35 +76,84 @@ def test_a_number_sequence_cannot_end_before_it_starts() -> None:
         NumberSequenceSource(2, 1)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 60), st.integers(1, 5), st.integers(1, 9), st.one_of(st.none(), st.integers(1, 20)))
 def test_a_generator_calls_the_function_once_per_index(count: int, splits: int, size: int, rate: int | None) -> None:
-    source = DataGeneratorSource(lambda i: i, count, records_per_epoch=rate, splits=splits)
-    parts = read_all(source, size)
-    assert sorted(sum(parts, [])) == list(range(count))
-    assert all(index % splits == split for split, part in enumerate(parts) for index in part)  # type: ignore[operator]
+    parts = read(DataGeneratorSource(same, count, records_per_epoch=rate, splits=splits), size)
+    assert parts == [list(range(split, count, splits)) for split in range(splits)]
 
 
 def test_a_rate_is_over_all_splits_together() -> None:
-    source = DataGeneratorSource(lambda i: i, records_per_epoch=5, splits=2)
-    assert [source.read(split, tick, 100).values for tick in range(2) for split in range(2)] == [
-        [0, 2, 4], [1, 3], [6, 8], [5, 7, 9],
-    ]  # fmt: skip
-    assert not source.bounded
-    assert not source.read(0, 10**6, 100).finished
+    source = DataGeneratorSource(same, records_per_epoch=5, splits=2)
+    reading = SplitReading(source)
+    for _ in range(4):
+        reading.run_epoch()
+    assert reading.epochs == [[0, 2, 4, 1, 3], [6, 8, 5, 7, 9], [10, 12, 14, 11, 13], [16, 18, 15, 17, 19]]
+    assert not source.bounded and not reading.ended
 
 
-def test_a_list_function_gets_ranges_and_must_return_as_many_values() -> None:
-    source = DataGeneratorSource(lambda indices: [i * i for i in indices], 5, of_list=True)
-    assert source.read(0, 0, 10) == ([0, 1, 4, 9, 16], None, True)
+def test_a_rate_goes_on_where_an_epoch_was_cut_by_the_engine() -> None:
+    source = DataGeneratorSource(same, 20, records_per_epoch=10)
+    reading = SplitReading(source, SourceLimits(max_records=6)).run()
+    assert [len(epoch) for epoch in reading.epochs] == [6, 4, 6, 4]
+
+
+def test_an_endless_generator_gives_one_epoch_when_it_is_frozen() -> None:
+    for rate, size in ((None, 7), (4, 4)):
+        source = DataGeneratorSource(same, records_per_epoch=rate)
+        reading = SplitReading(source, SourceLimits(max_records=7))
+        reading.enumerator.freeze()
+        assert reading.run().epochs == [list(range(size))]
+        bounded = SplitReading(DataGeneratorSource(same, 20, records_per_epoch=rate), SourceLimits(max_records=7))
+        bounded.enumerator.freeze()
+        assert bounded.run().records == list(range(20))
+
+
+def test_a_list_function_gets_ranges_of_at_most_a_batch_and_must_return_as_many_values() -> None:
+    assert read(DataGeneratorSource(squares, 5, of_list=True)) == [[0, 1, 4, 9, 16]]
+    assert read(DataGeneratorSource(squares, 5, of_list=True), batch_size=2) == [[0, 1, 4, 9, 16]]
     with pytest.raises(ProgramError, match="1 values for 5 indices"):
-        DataGeneratorSource(lambda indices: [0], 5, of_list=True).read(0, 0, 10)
+        read(DataGeneratorSource(first_only, 5, of_list=True))
+
+
+def test_the_size_of_records_is_measured_so_that_long_ones_make_small_epochs() -> None:
+    limits = SourceLimits(max_bytes=100_500)
+    for source in (DataGeneratorSource(long_texts, 30), CollectionSource([long_texts(0)] * 30)):
+        assert len(SplitReading(source, limits).run().epochs) >= 3
+    assert [len(e) for e in SplitReading(NumberSequenceSource(1, 30), SourceLimits(max_bytes=280)).run().epochs] == [
+        10
+    ] * 3
+
+
+def test_a_function_that_fails_does_so_where_the_record_is_made() -> None:
+    reading = SplitReading(DataGeneratorSource(faulty, 3))
+    ranges = reading.plan()
+    with pytest.raises(ValueError, match="no"):
+        reading.read(ranges)
 
 
 def test_sources_with_other_splits_are_new_sources() -> None:
     assert NumberSequenceSource(1, 4).with_splits(3).splits == 3
-    assert DataGeneratorSource(abs, 4, Types.INT()).with_splits(2).read(1, 0, 9).values == [1, 3]
+    assert read(DataGeneratorSource(abs, 4, Types.INT()).with_splits(2)) == [[0, 2], [1, 3]]
+
+
+def test_a_split_always_belongs_to_the_same_subtask() -> None:
+    source = DataGeneratorSource(same, 4, splits=4)
+    assert [source.subtask_of(split, 3) for split in source.declared_splits()] == [0, 1, 2, 0]
+    assert source.side_by_side
+
+
+def test_a_restored_source_goes_on_at_its_positions_with_the_programs_size() -> None:
+    restored = [SourceSplit(str(split), 0, 5) for split in range(2)]
+    source = DataGeneratorSource(same, 14, splits=2)
+    reading = SplitReading(source, restored=restored, positions={"0": 5, "1": 4}).run()
+    assert reading.by_split == {"0": [10, 12], "1": [9, 11, 13]}
+
+
+def test_a_savepoint_of_another_number_of_splits_is_refused() -> None:
+    with pytest.raises(SavepointError, match="the source has 3 splits and had 2 when the savepoint was taken"):
+        DataGeneratorSource(same, 10, splits=3).create_enumerator([SourceSplit("0"), SourceSplit("1")])
 
 
 def test_sources_travel() -> None:
-    source = pickle.loads(pickle.dumps(NumberSequenceSource(1, 9, 2)))
-    assert source.read(1, 0, 9).values == [6, 7, 8, 9]
+    assert read(pickle.loads(pickle.dumps(NumberSequenceSource(1, 9, 2))))[1] == [6, 7, 8, 9]

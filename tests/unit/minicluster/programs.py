@@ -9,8 +9,8 @@ from flinkish.common import Configuration
 from flinkish.common.time import Duration
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.core.sink import CommitContext, Committer, Guarantee, SinkWriter, WriterSink
-from flinkish.core.source import GeneratedBatch, GeneratedSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.minicluster import MiniCluster, StateStore
@@ -18,8 +18,9 @@ from flinkish.runtime.clock import Clock, ManualClock
 from flinkish.runtime.deployment import JobDescriptor, JobSettings
 
 
-class ListSource(GeneratedSource):
-    """Given records per split; ``pauses`` of a split: how many epochs it gives nothing at first."""
+class ListSource(NumberedSplitSource):
+    """Given records per split. ``pauses`` of a split: how many epochs it gives nothing at first; so many positions have
+    no record, and an epoch passes one of them."""
 
     def __init__(self, *splits: list[Any], pauses: tuple[int, ...] = (), endless: bool = False) -> None:
         self._splits = splits
@@ -38,12 +39,18 @@ class ListSource(GeneratedSource):
     def splits(self) -> int:
         return len(self._splits)
 
-    def read(self, split: int, tick: int, max_records: int) -> GeneratedBatch:
-        values, tick = self._splits[split], tick - self._pauses[split]
-        if tick < 0:
-            return GeneratedBatch([], None, False)
-        end = (tick + 1) * max_records
-        return GeneratedBatch(values[tick * max_records : end], None, not self._endless and end >= len(values))
+    def size_of(self, split: int) -> int | None:
+        return None if self._endless else self._last(split)
+
+    def end_of_epoch(self, split: int, position: int) -> int:
+        return position + 1 if position < self._pauses[split] else self._last(split)
+
+    def values(self, split: int, start: int, stop: int) -> list[Any]:
+        pause = self._pauses[split]
+        return self._splits[split][max(0, start - pause) : max(0, stop - pause)]
+
+    def _last(self, split: int) -> int:
+        return self._pauses[split] + len(self._splits[split])
 
 
 class MemorySink(WriterSink):

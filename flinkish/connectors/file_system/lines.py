@@ -1,0 +1,287 @@
+"""Files of lines: positions are bytes, or the file as a whole where it is compressed.
+
+Rule upheld here (Hadoop's): a range holds the lines that BEGIN in it. So every cutting of a file gives each line
+exactly once, wherever the cuts fall, and nothing need be read in order to plan.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flinkish.connectors.file_system.enumerator import FileEnumerator
+from flinkish.connectors.file_system.paths import FileSystems
+from flinkish.connectors.file_system.split_file import open_split, unreadable
+from flinkish.connectors.file_system.stream_format import StreamFormat
+from flinkish.core.source import SourceSplit, SplitRange, SplitReader, SplitRecords, UnitCost
+from flinkish.errors import MalformedRecordError, ProgramError
+
+if TYPE_CHECKING:
+    from pyarrow import NativeFile
+
+#: How much is read at a time: one request on object stores.
+BLOCK_BYTES = 2 * 1024 * 1024
+#: How much of a file is looked at to find out how long its lines are.
+SAMPLE_BYTES = 64 * 1024
+#: Smaller files are taken to have lines as long as those of the file that was measured before.
+MEASURED_FROM_BYTES = 1024 * 1024
+#: The beginning of a line is looked for in steps of this size.
+_SCAN_BYTES = 16 * 1024
+#: In an error lines are counted up to here; on the local file system everywhere.
+_COUNTED_BYTES = 64 * 1024 * 1024
+#: So much of a compressed file's sample is unpacked.
+_UNPACKED_BYTES = 16 * 1024 * 1024
+
+#: How files are compressed, by the ends of their names.
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+#: The ends of names of files that are compressed in ways that nothing here can read.
+_UNKNOWN_COMPRESSION = (".deflate", ".lzo", ".snappy", ".xz")
+
+_LINE_END = re.compile(rb"[\r\n]")
+_LINE_ENDS = re.compile(rb"\r\n?|\n")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def compression_of(path: str) -> str | None:
+    """How a file is compressed, as pyarrow calls it.
+
+    >>> compression_of("/in/a.txt.gz"), compression_of("/in/a.txt")
+    ('gzip', None)
+    """
+    return next((codec for suffix, codec in COMPRESSED.items() if path.endswith(suffix)), None)
+
+
+class LineFileEnumerator(FileEnumerator[UnitCost]):
+    """Files of lines, as ranges of bytes. A compressed file cannot be cut: its unit is the whole file."""
+
+    _last: UnitCost | None = None
+
+    def as_found(self, split: SourceSplit) -> SourceSplit:
+        if split.id.endswith(_UNKNOWN_COMPRESSION):
+            raise ProgramError(
+                "the file is compressed in a way that cannot be read",
+                where=f"file {split.id}",
+                expected=f"no compression, or one of {', '.join(COMPRESSED)}",
+                hint="compress the file otherwise, or keep it out of the source's paths",
+            )
+        return split if compression_of(split.id) else replace(split, end=int(split.info["bytes"]))
+
+    def cost(self, split: SourceSplit, position: int) -> UnitCost:
+        return self.facts(split)
+
+    def look_at(self, split: SourceSplit) -> UnitCost:
+        codec = compression_of(split.id)
+        if codec is not None:
+            return _cost_of_compressed(self._sample(split), codec, split.info["bytes"])
+        if self._last is None or split.info["bytes"] >= MEASURED_FROM_BYTES:
+            sample = self._sample(split)
+            self._last = UnitCost(max(1, len(_LINE_ENDS.findall(sample))) / max(1, len(sample)), 1.0)
+        return self._last
+
+    def _sample(self, split: SourceSplit) -> bytes:
+        with open_split(self.systems, split) as file:
+            try:
+                return bytes(file.read(SAMPLE_BYTES))
+            except OSError as error:
+                raise unreadable(split.id, error) from None
+
+
+def _cost_of_compressed(sample: bytes, codec: str, size: int) -> UnitCost:
+    """Lines and bytes of a whole file, judged by its beginning."""
+    import pyarrow as pa
+
+    unpacked = b""
+    with pa.CompressedInputStream(pa.BufferReader(sample), codec) as stream:
+        try:
+            while len(unpacked) < _UNPACKED_BYTES and (block := stream.read(SAMPLE_BYTES)):
+                unpacked += block
+        except OSError:
+            pass  # a sample ends in the middle; whether the file is whole is found out when it is read
+    times = size / len(sample)
+    return UnitCost(max(1.0, times * len(_LINE_ENDS.findall(unpacked))), max(float(size), times * len(unpacked)))
+
+
+class Lines(NamedTuple):
+    """A block of whole lines, line ends included. ``position`` in bytes (unpacked ones of a compressed file)."""
+
+    data: bytes
+    position: int
+
+
+def line_start(file: NativeFile, position: int, end: int) -> int:
+    """Where the first line begins that begins at ``position`` or behind it; ``end`` if none does.
+
+    A byte order mark belongs to no line.
+    """
+    if position <= 0:
+        file.seek(0)
+        return min(end, len(_BYTE_ORDER_MARK)) if file.read(len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK else 0
+    at = position - 1
+    while at < end:
+        file.seek(at)
+        # one byte more than is searched: a \n behind a \r belongs to it
+        block = bytes(file.read(min(_SCAN_BYTES, end - at) + 1))
+        found = _LINE_END.search(block, 0, _SCAN_BYTES)
+        if found is not None:
+            return min(end, at + found.end() + (block[found.start() : found.start() + 2] == b"\r\n"))
+        if not block:
+            break
+        at += _SCAN_BYTES
+    return end
+
+
+def whole_lines(file: NativeFile, position: int, stop: int | None) -> Iterator[Lines]:
+    """The lines from ``position`` (the beginning of one) to ``stop`` (the end of one; None: of the file).
+
+    Raises:
+        EOFError: the file ends before.
+    """
+    rest = b""
+    at = position
+    while stop is None or at < stop:
+        # a line that is longer than a block is read in steps that double
+        size = max(BLOCK_BYTES, len(rest))
+        block = bytes(file.read(size if stop is None else min(size, stop - at)))
+        if not block and stop is not None:
+            raise EOFError(f"the file ends at byte {at} and had {stop} bytes when it was found")
+        if not block:
+            break
+        data = rest + block if rest else block
+        if at == 0 and stop is None:
+            data = data.removeprefix(_BYTE_ORDER_MARK)
+        at += len(block)
+        # a \r at the very end may be the half of a line end
+        cut = max(data.rfind(b"\n"), data.rfind(b"\r", 0, max(0, len(data) - 1))) + 1
+        if cut:
+            yield Lines(data[:cut], at - len(data))
+        rest = data[cut:]
+    if rest:
+        yield Lines(rest, at - len(rest))
+
+
+def split_lines(data: bytes) -> list[bytes]:
+    """The lines without their ends, which are ``\\n``, ``\\r\\n`` or ``\\r``.
+
+    >>> split_lines(b"a\\r\\n\\nb"), split_lines(b"a\\n")
+    ([b'a', b'', b'b'], [b'a'])
+    """
+    if b"\r" in data:
+        return data.splitlines()  # three times slower
+    lines = data.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+class LineSplitReader(SplitReader):
+    """Keeps the file open that it read last."""
+
+    def __init__(self, stream_format: StreamFormat, systems: FileSystems) -> None:
+        self._format = stream_format
+        self._systems = systems
+        self._open: tuple[SourceSplit, NativeFile] | None = None
+
+    def open(self, ranges: Sequence[SplitRange], batch_size: int) -> None:
+        if self._open is not None and all(wanted.split != self._open[0] for wanted in ranges):
+            self.close()
+
+    def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
+        for block in self._blocks(wanted):
+            lines = split_lines(block.data)
+            for begin in range(0, len(lines), batch_size):
+                records = self._records(lines[begin : begin + batch_size], wanted.split, block, begin)
+                if records:
+                    yield SplitRecords(records, None)
+
+    def _blocks(self, wanted: SplitRange) -> Iterator[Lines]:
+        split = wanted.split
+        try:
+            codec = compression_of(split.id)
+            if codec is None:
+                end = split.info["bytes"] if split.end is None else split.end
+                file = self._file(split)
+                stop = line_start(file, end if wanted.stop is None else min(wanted.stop, end), end)
+                start = line_start(file, wanted.start, end)
+                file.seek(start)
+                yield from whole_lines(file, start, stop)
+            else:
+                yield from self._unpacked(split, codec)
+        except (OSError, EOFError) as error:
+            self.close()
+            raise unreadable(split.id, error) from None
+        if wanted.ends:
+            self.close()
+
+    def _unpacked(self, split: SourceSplit, codec: str) -> Iterator[Lines]:
+        import pyarrow as pa
+
+        with open_split(self._systems, split) as file, pa.CompressedInputStream(file, codec) as stream:
+            yield from whole_lines(stream, 0, None)
+
+    def _file(self, split: SourceSplit) -> NativeFile:
+        if self._open is None or self._open[0] != split:
+            self.close()
+            self._open = (split, open_split(self._systems, split))
+        return self._open[1]
+
+    def _records(self, lines: list[bytes], split: SourceSplit, block: Lines, begin: int) -> list[Any]:
+        try:
+            records = self._format.schema.deserialize_batch(self._messages(lines))
+        except MalformedRecordError:
+            raise self._located(lines, split, block, begin) from None
+        if type(None) in set(map(type, records)):
+            # what the schema was told to pass over (ignore_parse_errors)
+            records = [record for record in records if record is not None]
+        return records
+
+    def _messages(self, lines: list[bytes]) -> list[bytes | None]:
+        kept: list[bytes | None] = list(lines)
+        if self._format.skip_blank:
+            kept = [line for line in lines if line and not line.isspace()]
+        if self._format.header is not None:
+            header = self._format.header.encode()
+            kept = [line for line in kept if line != header and line != _BYTE_ORDER_MARK + header]
+        return kept
+
+    def _located(self, lines: list[bytes], split: SourceSplit, block: Lines, begin: int) -> Exception:
+        """The error again, with file, line and byte: which line it was is asked of the schema one by one."""
+        for index, line in enumerate(lines, begin):
+            try:
+                self._format.schema.deserialize_batch(self._messages([line]))
+            except MalformedRecordError as error:
+                place = self._place(split, block, index)
+                return MalformedRecordError(
+                    error.what,
+                    where=", ".join(part for part in (f"file {split.id}, {place}", error.where) if part),
+                    expected=error.expected,
+                    hint=error.hint,
+                )
+        return ProgramError(
+            "the schema refuses a batch of lines and none of its lines", where=type(self._format.schema).__name__
+        )
+
+    def _place(self, split: SourceSplit, block: Lines, index: int) -> str:
+        ends = [match.end() for match in _LINE_ENDS.finditer(block.data)]
+        byte = block.position + (ends[index - 1] if index else 0)
+        if not split.id.startswith("/") and byte > _COUNTED_BYTES:
+            return f"byte {byte}"
+        codec = compression_of(split.id)
+        blocks = self._unpacked(split, codec) if codec else whole_lines(self._from_start(split), 0, block.position)
+        number = 1 + index
+        for before in blocks:
+            if before.position >= block.position:
+                break
+            number += len(split_lines(before.data))
+        return f"line {number} (byte {byte})"
+
+    def _from_start(self, split: SourceSplit) -> NativeFile:
+        file = self._file(split)
+        file.seek(0)
+        return file
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None

@@ -1,0 +1,87 @@
+"""Which files the paths of a source mean now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from flinkish.connectors.file_system.globs import expand_braces, files_below, matching, split_pattern
+from flinkish.connectors.file_system.paths import Root, root_of
+from flinkish.core.source import SourceSplit
+from flinkish.errors import ConnectionFailedError, ProgramError
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo
+
+
+def single_paths(paths: Sequence[str]) -> list[str]:
+    """The paths without braces.
+
+    Raises:
+        ProgramError: no path, or a brace that is not closed.
+    """
+    if not paths:
+        raise ProgramError("a file source without a path", where="FileSource", expected="at least one path")
+    return [single for path in paths for single in expand_braces(path)]
+
+
+def folder_of(path: str) -> tuple[str, str]:
+    """The path or URI that a path (without braces) begins with, and the pattern behind it.
+
+    >>> folder_of("s3://bucket/in/*.txt?region=eu-west-1"), folder_of("/in/a?.txt"), folder_of("/in")
+    (('s3://bucket/in?region=eu-west-1', '*.txt'), ('/in', 'a?.txt'), ('/in', ''))
+    """
+    settings = re.search(r"\?\w+=[^/]*$", path) if "://" in path else None
+    query = settings[0] if settings else ""
+    folder, rest = split_pattern(path.removesuffix(query))
+    return folder + query, rest
+
+
+def find_roots(path: str, must_match: bool) -> tuple[Root, list[FileInfo]]:
+    """The files and folders that one path without braces means.
+
+    Args:
+        must_match: a pattern that matches nothing is an error too.
+
+    Raises:
+        ProgramError: the path does not exist.
+        ConnectionFailedError: the file system does not answer.
+    """
+    folder, rest = folder_of(path)
+    root = root_of(folder)
+    try:
+        found = matching(root.system, root.path, rest)
+    except OSError as error:
+        raise _unlisted(path, error) from error
+    if not found and (must_match or not rest):
+        raise ProgramError(
+            f"nothing matches the path '{path}'" if rest else f"the path '{path}' does not exist",
+            where="FileSource",
+            expected="files, or folders of files",
+            hint="correct the path, or make the folder first",
+        )
+    return root, found
+
+
+def find_files(path: str, must_match: bool) -> list[SourceSplit]:
+    """The files of one path without braces, as splits that begin at 0 and whose end is not known.
+
+    Files without content are left out: one that is just being made would otherwise count as read.
+
+    Raises:
+        ProgramError: the path does not exist.
+        ConnectionFailedError: the file system does not answer.
+    """
+    root, found = find_roots(path, must_match)
+    try:
+        files = [file for info in found for file in files_below(root.system, info) if file.size]
+    except OSError as error:
+        raise _unlisted(path, error) from error
+    return [
+        SourceSplit(root.id_of(file.path), info={"bytes": file.size, "modified_ns": file.mtime_ns}) for file in files
+    ]
+
+
+def _unlisted(path: str, error: OSError) -> ConnectionFailedError:
+    return ConnectionFailedError(f"the files cannot be listed: {error}", where=f"FileSource {path}")

@@ -1,0 +1,65 @@
+"""A file that is a split: opened, and still the one that was found. The errors of reading one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flinkish.connectors.file_system.paths import FileSystems
+from flinkish.core.source import SourceSplit
+from flinkish.errors import FinalOperationError, FlinkishError, MalformedRecordError, RetryableError
+
+if TYPE_CHECKING:
+    from pyarrow import NativeFile
+
+
+def open_split(systems: FileSystems, split: SourceSplit) -> NativeFile:
+    """The file, for reading anywhere in it.
+
+    A file that has grown is read as far as it went when it was found.
+
+    Raises:
+        FinalOperationError: it is gone, is shorter, or was replaced by another one of the same length.
+        ConnectionFailedError: the file system cannot be reached.
+        RetryableError: it cannot be opened.
+    """
+    from pyarrow import fs
+
+    system, path = systems.locate(split.id)
+    try:
+        now = system.get_file_info(path)
+        if now.type != fs.FileType.File:
+            raise _changed(split, "the file is gone")
+        if now.size < split.info["bytes"]:
+            raise _changed(split, f"the file has {now.size} bytes and had {split.info['bytes']} when it was found")
+        if now.size == split.info["bytes"] and now.mtime_ns != split.info["modified_ns"]:
+            raise _changed(split, "the file was replaced by another one after it was found")
+        return system.open_input_file(path)
+    except FileNotFoundError:
+        raise _changed(split, "the file is gone") from None
+    except OSError as error:
+        if isinstance(error, FlinkishError):
+            raise
+        raise RetryableError(f"the file cannot be opened: {error}", where=f"file {split.id}") from error
+
+
+def _changed(split: SourceSplit, what: str) -> FinalOperationError:
+    return FinalOperationError(
+        what,
+        where=f"file {split.id}",
+        expected="files that stay as they are until they have been read",
+        hint="put the old file back with its modification time (cp -p); write files elsewhere and move them in whole",
+    )
+
+
+def unreadable(split_id: str, error: Exception) -> FlinkishError:
+    """What to raise when reading has failed. Another attempt is worth it if the file system is to blame, and not the
+    content."""
+    if isinstance(error, FlinkishError):
+        return error
+    # pyarrow's file systems give a number (errno), and name the service that failed; its decoders do neither
+    damaged = not isinstance(error, OSError) or (error.errno is None and split_id.startswith("/"))
+    if damaged:
+        return MalformedRecordError(
+            f"the file is damaged: {error}", where=f"file {split_id}", expected="a complete file of its format"
+        )
+    return RetryableError(f"the file cannot be read: {error}", where=f"file {split_id}")

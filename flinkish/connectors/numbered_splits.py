@@ -1,0 +1,145 @@
+"""Sources whose records are made in the worker from nothing but their numbers: collections, sequences, generators.
+
+A source has a fixed number of splits, called ``"0"``, ``"1"``, ..., which are read side by side; a position is an index
+within the split.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from abc import abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from flinkish.core.source import (
+    SourceSplit,
+    SplitEnumerator,
+    SplitRange,
+    SplitReader,
+    SplitRecords,
+    SplitSource,
+    UnitCost,
+)
+from flinkish.errors import SavepointError
+
+#: The end of a split without end: the engine cuts what it gets.
+ENDLESS = 1 << 62
+#: How many records are looked at to find out how large they are.
+SAMPLE = 10
+#: How many positions pass until the size of records is measured again.
+_MEASURED_EVERY = 100_000
+
+
+class NumberedSplitSource(SplitSource):
+    """A source of `splits` splits, each with an index of its own."""
+
+    @property
+    def side_by_side(self) -> bool:
+        return True
+
+    @property
+    @abstractmethod
+    def splits(self) -> int:
+        """Number of splits, at least 1; fixed for the life of the job."""
+
+    @abstractmethod
+    def size_of(self, split: int) -> int | None:
+        """Number of records of a split; None without end."""
+
+    @abstractmethod
+    def values(self, split: int, start: int, stop: int) -> list[Any]:
+        """The records of a split from position ``start`` up to, and without, ``stop``; always the same ones."""
+
+    def end_of_epoch(self, split: int, position: int) -> int:
+        """How far an epoch that begins at ``position`` may go."""
+        return ENDLESS
+
+    def bytes_per_record(self, split: int, position: int) -> float:
+        """About how large a record is at ``position``."""
+        return 0.0
+
+    def subtask_of(self, split_id: str, parallelism: int) -> int:
+        return int(split_id) % parallelism
+
+    def declared_splits(self) -> tuple[str, ...]:
+        return tuple(map(str, range(self.splits)))
+
+    def create_enumerator(self, restored: Sequence[SourceSplit]) -> SplitEnumerator:
+        if restored and {split.id for split in restored} != set(self.declared_splits()):
+            raise SavepointError(
+                f"the source has {self.splits} splits and had {len(restored)} when the savepoint was taken",
+                where=type(self).__name__,
+                expected="as many splits as before",
+                hint="make the source with the old number of splits",
+            )
+        return NumberedSplitEnumerator(self)
+
+    def create_reader(self) -> SplitReader:
+        return NumberedSplitReader(self)
+
+
+class NumberedSplitEnumerator(SplitEnumerator):
+    """Knows all splits at once. Their sizes are the program's, also of splits that a savepoint has brought."""
+
+    def __init__(self, source: NumberedSplitSource) -> None:
+        self._source = source
+        #: split -> the position at which it was measured, and what a record took
+        self._measured: dict[str, tuple[int, float]] = {}
+        #: split -> its position when it was first asked for in a frozen source; None: it is not frozen
+        self._frozen_at: dict[str, int] | None = None
+        self._discovered = False
+
+    def discover(self, known: Collection[str]) -> Sequence[SourceSplit]:
+        self._discovered = True
+        splits = (SourceSplit(name, 0, self._source.size_of(int(name))) for name in self._source.declared_splits())
+        return [split for split in splits if split.id not in known]
+
+    @property
+    def complete(self) -> bool:
+        return self._discovered
+
+    def end_of(self, split: SourceSplit, position: int) -> tuple[int | None, bool]:
+        number = int(split.id)
+        size, end = self._source.size_of(number), self._source.end_of_epoch(number, position)
+        if size is not None:
+            return max(position, min(size, end)), end >= size
+        if self._frozen_at is not None and self._frozen_at.setdefault(split.id, position) < position:
+            # all that there is of an endless source is what one epoch takes
+            return position, False
+        return max(position, end), False
+
+    def cost(self, split: SourceSplit, position: int) -> UnitCost:
+        at, size = self._measured.get(split.id, (-_MEASURED_EVERY, 0.0))
+        if not at <= position < at + _MEASURED_EVERY:
+            size = self._source.bytes_per_record(int(split.id), position)
+            self._measured[split.id] = (position, size)
+        return UnitCost(1.0, size)
+
+    def freeze(self) -> None:
+        self._frozen_at = {}
+
+
+class NumberedSplitReader(SplitReader):
+    """Asks the source for at most a batch at a time."""
+
+    def __init__(self, source: NumberedSplitSource) -> None:
+        self._source = source
+
+    def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
+        number = int(wanted.split.id)
+        stop = wanted.stop
+        if stop is None:
+            size = self._source.size_of(number)
+            stop = ENDLESS if size is None else size
+        for begin in range(wanted.start, stop, batch_size):
+            yield SplitRecords(self._source.values(number, begin, min(begin + batch_size, stop)), None)
+
+
+def pickled_size(values: Sequence[Any]) -> float:
+    """Bytes per value, about; 0 without values."""
+    try:
+        # each alone: pickle writes an object that comes again only once
+        return sum(len(pickle.dumps(value, pickle.HIGHEST_PROTOCOL)) for value in values) / max(1, len(values))
+    except Exception:  # whatever a class raises: it need not be picklable until it is sent somewhere
+        return float(max(map(sys.getsizeof, values)))

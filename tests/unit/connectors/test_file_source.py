@@ -1,0 +1,471 @@
+"""Files: each line and row once, however files are cut; what is malformed is never nulled or passed over."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flinkish.common.serialization import ByteArraySchema
+from flinkish.common.time import Duration
+from flinkish.common.typeinfo import Types
+from flinkish.common.types import Row
+from flinkish.connectors.file_system import lines, parquet
+from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.file_system.stream_format import StreamFormat
+from flinkish.core.source import SourceLimits, SourceSplit, SplitRange
+from flinkish.errors import FinalOperationError, MalformedRecordError, ProgramError
+from tests.support.split_reading import SplitReading, read_all, read_cut
+
+ROW = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.LONG()])
+BYTES = StreamFormat(ByteArraySchema())
+
+
+def write(path: Path, content: str | bytes, modified_s: int | None = None) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    if modified_s is not None:
+        os.utime(path, (modified_s, modified_s))
+    return path
+
+
+# ---- lines
+
+contents = st.lists(
+    st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"", "ü€".encode(), b"longer than others", b"\xff", b"\xef\xbb\xbf"]),
+    max_size=12,
+).map(b"".join)
+
+
+@settings(deadline=None, max_examples=60)
+@given(contents, st.lists(st.integers(1, 60), max_size=8), st.integers(1, 4), st.integers(1, 9), st.integers(1, 9))
+def test_every_cutting_of_a_file_gives_each_line_once_in_order(
+    content: bytes, cuts: list[int], batch_size: int, block: int, scan: int
+) -> None:
+    kept = content.removeprefix(b"\xef\xbb\xbf")
+    if not content:
+        return
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "BLOCK_BYTES", block)
+        patch.setattr(lines, "_SCAN_BYTES", scan)
+        write(Path(folder) / "in", content)
+        assert read_cut(FileSource(BYTES, [folder]), cuts, batch_size) == kept.splitlines()
+
+
+@settings(deadline=None, max_examples=60)
+@given(contents, st.integers(1, 9))
+def test_a_compressed_file_gives_the_lines_that_were_packed(content: bytes, block: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "BLOCK_BYTES", block)
+        write(Path(folder) / "in.gz", gzip.compress(content))
+        expected = content.removeprefix(b"\xef\xbb\xbf") if block >= 3 else None
+        found = read_all(FileSource(BYTES, [folder]))
+        assert expected is None or found == expected.splitlines()
+
+
+@pytest.mark.parametrize("codec", ["gz", "bz2", "zst", "lz4"])
+def test_a_compressed_file_is_read_as_a_whole_and_counts_as_what_it_holds(tmp_path: Path, codec: str) -> None:
+    with pa.output_stream(str(tmp_path / f"in.txt.{codec}"), compression="detect") as packed:
+        packed.write(b"line of text\n" * 5000)
+    reading = SplitReading(FileSource.text(str(tmp_path)), SourceLimits(max_records=10, max_bytes=10))
+    (split,) = reading.enumerator.discover(())
+    assert reading.enumerator.end_of(split, 0) == (None, True)
+    cost = reading.enumerator.cost(split, 0)
+    assert 4000 < cost.records < 6000 and 50_000 < cost.bytes < 80_000
+    assert read_all(FileSource.text(str(tmp_path)), reading.limits) == ["line of text"] * 5000
+
+
+def test_files_that_were_packed_in_parts_are_read_to_their_end(tmp_path: Path) -> None:
+    write(tmp_path / "a.gz", gzip.compress(b"a\nb") + gzip.compress(b"c\n"))
+    write(tmp_path / "b.bz2", bz2.compress(b"d\n") + bz2.compress(b"e\n"))
+    assert sorted(read_all(FileSource.text(str(tmp_path)))) == ["a", "bc", "d", "e"]
+
+
+def test_a_damaged_compressed_file_is_an_error_and_not_the_end(tmp_path: Path) -> None:
+    write(tmp_path / "a.gz", gzip.compress(os.urandom(10_000).replace(b"\n", b""))[:5000])
+    with pytest.raises(MalformedRecordError, match=r"damaged: .*a\.gz"):
+        read_all(FileSource(BYTES, [str(tmp_path)]))
+    write(tmp_path / "a.gz", "no gzip")
+    with pytest.raises(MalformedRecordError, match=r"damaged: .*a\.gz"):
+        read_all(FileSource(BYTES, [str(tmp_path)]))
+
+
+def test_what_cannot_be_unpacked_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a.deflate", "x")
+    with pytest.raises(ProgramError, match=r"compressed in a way.*a\.deflate.*\.gz"):
+        read_all(FileSource.text(str(tmp_path)))
+
+
+def test_lines_of_all_files_below_all_paths_are_read_once(tmp_path: Path) -> None:
+    write(tmp_path / "in" / "a.txt", "one\ntwo\r\n\nfour")
+    write(tmp_path / "in" / "deep down" / "b c.txt", "ü\n")
+    write(tmp_path / "in" / "_hidden", "hidden\n")
+    write(tmp_path / "in" / ".hidden" / "x", "hidden\n")
+    write(tmp_path / "in" / "empty", "")
+    write(tmp_path / "in" / "z.gz", gzip.compress(b"packed\n"))
+    write(tmp_path / "single.txt", "single\n")
+    paths = (str(tmp_path / "in"), f"file://{tmp_path}/in/a.txt", str(tmp_path / "single.txt"))
+    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), *paths).build()
+    assert sorted(read_all(source)) == ["", "four", "one", "packed", "single", "two", "ü"]
+
+
+def test_another_charset_can_be_read(tmp_path: Path) -> None:
+    write(tmp_path / "latin.txt", "ü\nä\n".encode("latin-1"))
+    assert read_all(FileSource.text(f"file://{tmp_path}/latin.txt", charset="ISO-8859-1")) == ["ü", "ä"]
+
+
+def test_bytes_that_are_no_text_are_an_error_with_file_and_line(tmp_path: Path) -> None:
+    write(tmp_path / "latin 1.txt", "a\nü\n".encode("latin-1"))
+    with pytest.raises(MalformedRecordError, match=r"is not UTF-8 text.*latin 1\.txt, line 2 \(byte 2\)"):
+        read_all(FileSource.text(str(tmp_path)))
+
+
+def test_json_lines_become_rows(tmp_path: Path) -> None:
+    content = ['{"user": "a", "n": 1, "more": [1]}', "", '{"n": 2}', '{"user": null, "n": null}']
+    write(tmp_path / "in.json", "\n".join(content))
+    records = read_all(FileSource.json(str(tmp_path / "in.json"), type_info=ROW))
+    assert records == [Row(user="a", n=1), Row(user=None, n=2), Row(user=None, n=None)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"user": "a", "n": 1',
+        '{"user": "a"} {"user": "b"}',
+        '{"user": "a"} rest',
+        '{"n": "x"}',
+        '{"n": 1.5}',
+        "[1]",
+        "7",
+    ],
+)
+@pytest.mark.parametrize("name", ["in.json", "in.json.gz"])
+def test_a_malformed_json_line_is_an_error_with_its_file_place_and_text(tmp_path: Path, line: str, name: str) -> None:
+    content = f'{{"user": "good", "n": 1}}\r\n\n{line}\n'.encode()
+    file = write(tmp_path / name, gzip.compress(content) if name.endswith("gz") else content)
+    with pytest.raises(MalformedRecordError) as error:
+        read_all(FileSource.json(str(file), type_info=ROW))
+    assert f"file {file}, line 3 (byte 27)" in str(error.value)
+    assert f"'{line}'" in str(error.value)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 40), st.integers(1, 5), st.integers(1, 9))
+def test_the_number_of_a_malformed_line_does_not_depend_on_the_cutting(cut: int, batch_size: int, block: int) -> None:
+    content = b"1\r\n22\n\n333\r4\n\xff\n5\n"
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "BLOCK_BYTES", block)
+        write(Path(folder) / "in", content)
+        with pytest.raises(MalformedRecordError, match=r"line 6 \(byte 13\)"):
+            read_cut(FileSource.text(folder), [cut], batch_size)
+
+
+def test_malformed_lines_are_passed_over_only_on_demand(tmp_path: Path) -> None:
+    write(tmp_path / "in.json", '{"n": 1}\n{"n": "x"}\n{"n": 2}\n')
+    source = FileSource.json(str(tmp_path / "in.json"), type_info=ROW, ignore_parse_errors=True)
+    assert [row.n for row in read_all(source)] == [1, 2]
+
+
+def test_csv_lines_become_rows_without_their_headers(tmp_path: Path) -> None:
+    write(tmp_path / "in" / "a.csv", '\ufeffuser;n\n"a;b";1\n\n"c""d";2\n')
+    write(tmp_path / "in" / "b.csv", "user;n\ne;3\n")
+    source = FileSource.csv(str(tmp_path / "in"), type_info=ROW, delimiter=";", header=True)
+    assert {row.user: row.n for row in read_all(source)} == {"a;b": 1, 'c"d': 2, "e": 3}
+
+
+@pytest.mark.parametrize("line", ["a", "a,1,2", "a,x", '"a,1'])
+def test_a_malformed_csv_line_is_an_error_with_its_file(tmp_path: Path, line: str) -> None:
+    write(tmp_path / "in.csv", f"good,1\n{line}\nb,2\n")
+    with pytest.raises(MalformedRecordError, match=f"{tmp_path / 'in.csv'}, line 2 "):
+        read_all(FileSource.csv(str(tmp_path / "in.csv"), type_info=ROW))
+
+
+def test_an_epoch_of_lines_is_bounded_in_bytes_and_in_estimated_records(tmp_path: Path) -> None:
+    write(tmp_path / "in.txt", "0123456789abcde\n" * 1000)
+    by_bytes = SplitReading(FileSource.text(str(tmp_path)), SourceLimits(max_bytes=1600)).run()
+    assert [len(epoch) for epoch in by_bytes.epochs] == [100] * 10
+    by_records = SplitReading(FileSource.text(str(tmp_path)), SourceLimits(max_records=250)).run()
+    assert [len(epoch) for epoch in by_records.epochs] == [250] * 4
+
+
+# ---- Parquet
+
+
+def write_parquet(file: Path, rows: int, group: int, first: int = 0) -> list[tuple[str, int]]:
+    values = [(f"u{number % 7}", number) for number in range(first, first + rows)]
+    columns: dict[str, Any] = {"n": [n for _, n in values], "other": [0.5] * rows, "user": [user for user, _ in values]}
+    file.parent.mkdir(exist_ok=True)
+    schema = pa.schema([("n", pa.int64()), ("other", pa.float64()), ("user", pa.string())])
+    pq.write_table(pa.table(columns, schema), file, row_group_size=group)
+    return values
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(0, 60), st.integers(1, 25), st.lists(st.integers(1, 60), max_size=6), st.integers(1, 9),
+    st.integers(1, 30), st.integers(1, 200),
+)  # fmt: skip
+def test_every_cutting_of_a_parquet_file_gives_each_row_once_in_order(
+    rows: int, group: int, cuts: list[int], batch_size: int, read_records: int, read_bytes: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet, "READ_RECORDS", read_records)
+        patch.setattr(parquet, "READ_BYTES", read_bytes)
+        patch.setattr(parquet, "_JUDGED_RECORDS", 1)
+        values = write_parquet(Path(folder) / "in", rows, group)
+        source = FileSource.parquet(
+            folder, type_info=Types.TUPLE([Types.STRING(), Types.LONG()]), columns=["user", "n"]
+        )
+        assert read_cut(source, cuts, batch_size) == values
+
+
+def test_parquet_gives_rows_or_tuples_of_the_declared_columns(tmp_path: Path) -> None:
+    values = [value for file in range(3) for value in write_parquet(tmp_path / f"in/{file}", 7, 2, file * 7)]
+    found = read_all(FileSource.parquet(str(tmp_path / "in"), type_info=ROW))
+    assert all(isinstance(row, Row) for row in found)
+    assert [(row.user, row.n) for row in found] == values
+    tuples = Types.TUPLE([Types.LONG(), Types.STRING()])
+    source = FileSource.parquet(str(tmp_path / "in"), type_info=tuples, columns=["n", "user"])
+    assert read_all(source) == [(n, user) for user, n in values]
+
+
+def test_batches_are_the_same_whatever_a_reader_has_read_before(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "in", 50_000, 20_000)
+    pq.write_table(pa.table({"user": [f"u{n}" for n in range(30_000)], "n": range(30_000)}), tmp_path / "unlike")
+    pairs = Types.TUPLE([Types.STRING(), Types.LONG()])
+    used, ranges = FileSource.parquet(str(tmp_path), type_info=pairs, columns=["user", "n"]), []
+    reading = SplitReading(used)
+    for split in reading.enumerator.discover(()):
+        ranges.append(SplitRange(split, 100, reading.enumerator.end_of(split, 0)[0], True))
+    reader = used.create_reader()
+    both = [[batch.values for wanted in ranges for batch in reader.read(wanted, 7000)] for _ in range(2)]
+    fresh = [batch.values for wanted in ranges for batch in used.create_reader().read(wanted, 7000)]
+    assert both == [fresh, fresh]
+
+
+def test_an_epoch_ends_with_a_row_group_unless_that_would_be_far_too_early(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "in", 100, 30)
+    reading = SplitReading(FileSource.parquet(str(tmp_path), type_info=ROW), SourceLimits(max_records=50))
+    assert [(r.start, r.stop) for (r,) in reading.run().ranges] == [(0, 30), (30, 60), (60, 100)]
+    exact = SplitReading(FileSource.parquet(str(tmp_path), type_info=ROW), SourceLimits(max_records=20)).run()
+    assert [len(epoch) for epoch in exact.epochs] == [20, 10, 20, 10, 20, 20]
+
+
+def test_an_epoch_of_rows_is_bounded_by_the_bytes_of_the_declared_columns(tmp_path: Path) -> None:
+    rows = 1000
+    pq.write_table(
+        pa.table({"user": [os.urandom(500).hex() for _ in range(rows)], "n": range(rows)}),
+        tmp_path / "in", use_dictionary=False,
+    )  # fmt: skip
+    both = SplitReading(FileSource.parquet(str(tmp_path), type_info=ROW), SourceLimits(max_bytes=100_000)).run()
+    assert all(95 <= len(epoch) <= 105 for epoch in both.epochs[:-1])
+    number = FileSource.parquet(str(tmp_path), type_info=Types.ROW_NAMED(["n"], [Types.LONG()]))
+    assert len(SplitReading(number, SourceLimits(max_bytes=100_000)).run().epochs) == 1
+
+
+def test_a_declared_column_that_is_not_there_is_an_error_and_not_null(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "in", 2, 2)
+    source = FileSource.parquet(str(tmp_path), type_info=Types.ROW_NAMED(["user", "m"], [Types.STRING(), Types.LONG()]))
+    with pytest.raises(ProgramError, match=f"'m' is not in the file.*{tmp_path}/in.*n, other, user"):
+        read_all(source)
+    reading = SplitReading(source)
+    (split,) = reading.enumerator.discover(())
+    with pytest.raises(ProgramError, match="'m' is not in the file"):
+        reading.read([SplitRange(split, 0, 2)])
+
+
+def test_a_file_that_is_not_parquet_is_an_error_that_names_it(tmp_path: Path) -> None:
+    write(tmp_path / "broken.parquet", "no parquet")
+    with pytest.raises(MalformedRecordError, match=r"damaged.*broken\.parquet"):
+        read_all(FileSource.parquet(str(tmp_path), type_info=ROW))
+
+
+# ---- which files
+
+
+def test_files_are_found_in_the_order_of_time_and_then_of_names(tmp_path: Path) -> None:
+    for name, modified_s in (("b", 20), ("a", 20), ("z", 10), ("deep/c", 15)):
+        write(tmp_path / name, f"{name}\n", modified_s)
+    assert read_all(FileSource.text(str(tmp_path))) == ["z", "deep/c", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("*", "a1 a2 b1 x/a1 x/y/c"),
+        ("a?", "a1 a2"),
+        ("[ab]1", "a1 b1"),
+        ("[a-b]2", "a2"),
+        ("[^a]1", "b1"),
+        ("{a1,x/{a1,y}}", "a1 x/a1 x/y/c"),
+        ("*/a*", "x/a1"),
+        ("*/*/c", "x/y/c"),
+        ("_*", "_h"),
+        (r"\*s", "*s"),
+        ("x/", "x/a1 x/y/c"),
+    ],
+)
+def test_wildcards_are_hadoops(tmp_path: Path, pattern: str, found: str) -> None:
+    for name in ("a1", "a2", "b1", "_h", "x/a1", "x/y/c", "x/.c"):
+        write(tmp_path / name, f"{name}\n", 1)
+    if pattern == r"\*s":
+        write(tmp_path / "*s", "*s\n", 1)
+        write(tmp_path / "ss", "ss\n", 1)
+    assert sorted(read_all(FileSource.text(f"{tmp_path}/{pattern}"))) == found.split()
+
+
+def test_paths_that_do_not_exist_are_the_programs_error_before_anything_runs(tmp_path: Path) -> None:
+    none = FileSource.text(str(tmp_path / "none"))
+    for source in (none, none.monitor(), FileSource.text(f"{tmp_path}/*.txt")):
+        for action in (lambda: source.check_continuation(None, {}), lambda: source.create_enumerator([]).discover(())):  # noqa: B023
+            with pytest.raises(ProgramError, match=r"does not exist|nothing matches"):
+                action()
+    FileSource.text(f"{tmp_path}/*.txt").monitor().check_continuation(None, {})
+    assert FileSource.text(str(tmp_path)).check_continuation(None, {"a": "b"}) == {"a": "b"}
+    with pytest.raises(ProgramError, match="without a path"):
+        FileSource.text()
+    with pytest.raises(ProgramError, match="not closed"):
+        FileSource.text("/in/{a,b")
+
+
+def test_a_relative_path_is_the_one_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "in", "a\n")
+    monkeypatch.chdir(tmp_path)
+    source = FileSource.text("in")
+    monkeypatch.chdir("/")
+    assert read_all(source) == ["a"]
+
+
+def test_the_set_of_a_bounded_source_is_static(tmp_path: Path) -> None:
+    write(tmp_path / "a", "a\n")
+    source = FileSource.text(str(tmp_path))
+    first = SplitReading(source)
+    assert not first.enumerator.complete
+    (found,) = first.enumerator.discover(())
+    assert first.enumerator.complete
+    write(tmp_path / "b", "b\n")
+    assert first.enumerator.discover({found.id}) == ()
+    # the query goes on in another process
+    again = source.create_enumerator([])
+    assert list(again.discover({found.id})) == [] and again.complete
+    # but a new one, from a savepoint, looks anew
+    restored = source.create_enumerator([found])
+    assert [split.id for split in restored.discover({found.id})] == [str(tmp_path / "b")]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_monitored_source_looks_again_when_its_interval_has_passed(tmp_path: Path) -> None:
+    clock = Clock()
+    write(tmp_path / "a", "a\n", 500)
+    source = FileSource.text(str(tmp_path)).monitor()
+    enumerator = lines.LineFileEnumerator([str(tmp_path)], 5.0, (), clock)
+    reading = SplitReading(source, enumerator=enumerator)
+    assert reading.run().records == ["a"]
+    assert not source.bounded and not enumerator.complete
+    write(tmp_path / "old", "old\n", 1)
+    write(tmp_path / "being made", "")
+    assert reading.run_epoch() == []
+    clock.now_s += 5
+    assert reading.run().records == ["a", "old"]
+    write(tmp_path / "being made", "made\n")
+    clock.now_s += 5
+    assert reading.run().records == ["a", "old", "made"]
+    # frozen: one look more at what is there now
+    write(tmp_path / "last", "last\n")
+    enumerator.freeze()
+    assert reading.run().records == ["a", "old", "made", "last"]
+    write(tmp_path / "later", "later\n")
+    clock.now_s += 50
+    assert reading.run_epoch() == []
+
+
+def test_a_source_is_bounded_unless_it_monitors(tmp_path: Path) -> None:
+    builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path))
+    assert builder.build().bounded
+    assert not builder.monitor_continuously(Duration.of_seconds(1)).build().bounded
+    assert builder.process_static_file_set().build().bounded
+    assert not FileSource.text(str(tmp_path)).monitor().bounded
+
+
+def test_a_restored_source_goes_on_in_a_file_where_it_was(tmp_path: Path) -> None:
+    write(tmp_path / "a", "1\n2\n3\n", 10)
+    write(tmp_path / "b", "4\n", 20)
+    before = SplitReading(FileSource.text(str(tmp_path)), SourceLimits(max_bytes=3))
+    before.run_epoch()
+    assert before.records == ["1", "2"]
+    write(tmp_path / "c", "5\n", 5)
+    after = SplitReading(before.source, restored=list(before.known.values()), positions=before.positions).run()
+    assert after.records == ["3", "4", "5"]
+
+
+# ---- files that do not stay as they are
+
+
+@pytest.mark.parametrize("change", ["gone", "shorter", "replaced"])
+@pytest.mark.parametrize("kind", ["text", "parquet"])
+def test_a_file_that_has_changed_since_it_was_found_is_an_error_that_names_it(
+    tmp_path: Path, change: str, kind: str
+) -> None:
+    file = tmp_path / "in"
+    write_parquet(file, 4, 2)
+    source = FileSource.text(str(file)) if kind == "text" else FileSource.parquet(str(file), type_info=ROW)
+    reading = SplitReading(source)
+    (split,) = reading.enumerator.discover(())
+    if change == "gone":
+        file.unlink()
+    else:
+        write(file, file.read_bytes()[: -1 if change == "shorter" else None], 1)
+    expected = {"gone": "is gone", "shorter": r"bytes and had \d+", "replaced": "was replaced"}[change]
+    with pytest.raises(FinalOperationError, match=f"{expected}.*{file}"):
+        reading.read([SplitRange(split, 0, 1)])
+    with pytest.raises(FinalOperationError, match=f"{expected}.*{file}"):
+        reading.enumerator.cost(split, 0)
+
+
+def test_a_file_that_grows_is_read_as_far_as_it_went_when_it_was_found(tmp_path: Path) -> None:
+    file = write(tmp_path / "in", "a\nb")
+    reading = SplitReading(FileSource.text(str(file)))
+    (split,) = reading.enumerator.discover(())
+    with file.open("a") as more:
+        more.write("c\nd\n")
+    assert reading.read([SplitRange(split, 0, 3, True)]) == ["a", "b"]
+
+
+def test_a_split_is_named_by_its_path_without_keys() -> None:
+    from flinkish.connectors.file_system.paths import id_prefix
+
+    assert id_prefix("abfs://container@account/in", "container/in") == ("abfs://account/", 15)
+    assert SourceSplit("x").info is None
+
+
+def test_a_reader_keeps_one_file_open_and_only_while_it_is_wanted(tmp_path: Path) -> None:
+    for name in "ab":
+        write(tmp_path / name, "1\n2\n", 1)
+    source = FileSource.text(str(tmp_path))
+    a, b = source.create_enumerator([]).discover(())
+    reader: Any = source.create_reader()
+    first = SplitRange(a, 0, 2)
+    reader.open([first], 10)
+    list(reader.read(first, 10))
+    handle = reader._open[1]
+    second = SplitRange(a, 2, 4)
+    reader.open([second], 10)
+    assert reader._open[1] is handle and not handle.closed
+    reader.open([SplitRange(b, 0, 4)], 10)
+    assert handle.closed and reader._open is None
