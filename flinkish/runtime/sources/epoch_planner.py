@@ -69,8 +69,13 @@ class EpochPlanner:
         self._ids: set[str] = set()
         self._turn = 0
 
-    def next(self, start: SourceProgress) -> SourceProgress:
-        """The end of the epoch that follows ``start``. `is_news` says whether there is anything to read or to tell."""
+    def next(self, start: SourceProgress, epoch: int) -> SourceProgress:
+        """The end of the epoch that follows ``start``. `is_news` says whether there is anything to read or to tell.
+
+        Args:
+            start: where the source stands.
+            epoch: number of the epoch; where limits are too small for all splits, they take turns by it.
+        """
         self._look_up(start)
         before = len(self._splits)
         complete = start.complete
@@ -79,7 +84,7 @@ class EpochPlanner:
             self._splits.extend(found)
             self._ids.update(split.id for split in found)
             complete = self._enumerator.complete
-        self._turn += 1
+        self._turn = epoch
         if self._source.side_by_side:
             open_splits, begun = self._assign_all(start)
             after, assigned = self._read_side_by_side(open_splits), len(self._splits)

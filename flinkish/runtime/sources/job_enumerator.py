@@ -78,18 +78,19 @@ class JobEnumerator:
             forced: there must be an epoch, also without data.
             announce: the epoch announces the end of the sources that Spark reads.
         """
+        epoch = start.get("epoch", 0) + 1
         # what a savepoint says of sources that have ended must be told to the new query
         news, stands = forced or announce or (start == NOTHING_READ and bool(self._restored)), {}
         for one in self._sources:
             before = self.progress(start, one.uid)
-            after = self._planner(one, before).next(before)
+            after = self._planner(one, before).next(before, epoch)
             news = news or is_news(before, after)
             stands[one.uid] = after.encode()
         if not news:
             return start
         return {
             "announce": announce,
-            "epoch": start.get("epoch", 0) + 1,
+            "epoch": epoch,
             "sources": dict(sorted(stands.items())),
             "time_ms": self._clock.now_ms(),
         }
