@@ -94,6 +94,13 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
                 hint="name the charset it is written in, or read it with ByteArraySchema",
             ) from None
 
+    def deserialize_batch(self, messages: list[bytes | None]) -> list[Any]:
+        charset = self._charset
+        try:
+            return [None if message is None else str(message, charset) for message in messages]
+        except UnicodeDecodeError:
+            return super().deserialize_batch(messages)  # names the message
+
     def get_produced_type(self) -> TypeInformation:
         return Types.STRING()
 

@@ -42,6 +42,7 @@ class SplitReading:
         self.positions: dict[str, int] = dict(positions or {})
         self.known: dict[str, SourceSplit] = {split.id: split for split in restored}
         self.open: list[SourceSplit] = [split for split in restored if split.id in self.positions]
+        self._discovered = False
         self.ranges: list[list[SplitRange]] = []
         self.epochs: list[list[Any]] = []
         self.timestamps: list[int] = []
@@ -55,7 +56,7 @@ class SplitReading:
     @property
     def ended(self) -> bool:
         """Whether all has been read that there will ever be."""
-        return self.enumerator.complete and not self.open
+        return self._discovered and self.enumerator.complete and not self.open
 
     def run(self, epochs_max: int = 10_000) -> SplitReading:
         """Epochs until all has been read, or until one finds nothing to read."""
@@ -75,6 +76,7 @@ class SplitReading:
 
     def plan(self) -> list[SplitRange]:
         """The ranges of the next epoch; moves the positions."""
+        self._discovered = True
         for found in self.enumerator.discover(set(self.known)):
             assert found.id not in self.known, "a split was found twice"
             split = SourceSplit(**json.loads(json.dumps(asdict(found))))

@@ -26,6 +26,8 @@ _BUFFER_BYTES = 4 * 1024 * 1024
 
 #: A dictionary with more texts than this share of the records costs more than it spares (measured: 0.8 still pays).
 DICTIONARY_SHARE = 1.0
+#: Nor is a column read as a dictionary whose row groups hold more than this: Arrow collects the texts of a whole one.
+_DICTIONARY_BYTES = 64 * 1024 * 1024
 #: Smaller reads say nothing about dictionaries.
 _JUDGED_RECORDS = 10_000
 
@@ -103,19 +105,21 @@ class ParquetSplitReader(SplitReader):
         # what has been learnt about dictionaries moves the borders of Arrow's batches, but never those of ours
         held: list[Any] = []
         reader = RecordReader(self._format.type_info, f"file {wanted.split.id}")
-        for part in self._parts(wanted):
+        for part, rows_at_a_time in self._parts(wanted):
             records = reader.read(part)
             held = held + records if held else records
-            whole = len(held) - len(held) % batch_size
-            for begin in range(0, whole, batch_size):
-                yield SplitRecords(held[begin : begin + batch_size], None)
+            size = min(batch_size, rows_at_a_time)
+            whole = len(held) - len(held) % size
+            for begin in range(0, whole, size):
+                yield SplitRecords(held[begin : begin + size], None)
             held = held[whole:]
         if held:
             yield SplitRecords(held, None)
         if wanted.ends:
             self.close()
 
-    def _parts(self, wanted: SplitRange) -> Iterator[pyarrow.RecordBatch]:
+    def _parts(self, wanted: SplitRange) -> Iterator[tuple[pyarrow.RecordBatch, int]]:
+        """The rows of a range, with how many the file is read at a time."""
         from pyarrow import ArrowInvalid
 
         columns = list(self._format.columns)
@@ -131,14 +135,15 @@ class ParquetSplitReader(SplitReader):
             if not groups or wanted.start >= stop:
                 return
             at = starts[groups[0]]
+            rows_at_a_time = _rows_at_a_time(facts)
             # one thread: the other cores belong to other tasks
-            for part in file.iter_batches(_rows_at_a_time(facts), groups, columns, use_threads=False):
+            for part in file.iter_batches(rows_at_a_time, groups, columns, use_threads=False):
                 begin, end = max(0, wanted.start - at), min(part.num_rows, stop - at)
                 at += part.num_rows
                 if begin < end:
                     batch = part.select(columns).slice(begin, end - begin)
                     self._learn(batch)
-                    yield batch
+                    yield batch, rows_at_a_time
                 if at >= stop:
                     break
         except (ArrowInvalid, OSError) as error:
@@ -154,13 +159,13 @@ class ParquetSplitReader(SplitReader):
             try:
                 footer = parquet.read_metadata(handle)
                 check_columns(self._format.columns, footer, split.id)
-                file = parquet.ParquetFile(
-                    handle, metadata=footer, read_dictionary=self._encoded, buffer_size=_BUFFER_BYTES
-                )
+                facts = facts_of(footer, self._format.columns)
+                encoded = [name for name in self._encoded if _largest_chunk(footer, name) <= _DICTIONARY_BYTES]
+                file = parquet.ParquetFile(handle, metadata=footer, read_dictionary=encoded, buffer_size=_BUFFER_BYTES)
             except BaseException:
                 handle.close()
                 raise
-            self._open = (split, file, facts_of(footer, self._format.columns))
+            self._open = (split, file, facts)
         return self._open[1], self._open[2]
 
     def _learn(self, batch: pyarrow.RecordBatch) -> None:
@@ -185,6 +190,13 @@ def _text_columns(bulk_format: BulkFormat) -> list[str]:
 
 def _rows_at_a_time(facts: ParquetFacts) -> int:
     return max(1, min(READ_RECORDS, int(READ_BYTES / max(1.0, facts.bytes_per_row))))
+
+
+def _largest_chunk(footer: FileMetaData, column: str) -> int:
+    """The most bytes that a row group holds of a column, before compression."""
+    groups = map(footer.row_group, range(footer.num_row_groups))
+    chunks = (group.column(index) for group in groups for index in range(group.num_columns))
+    return max((chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema == column), default=0)
 
 
 def _dictionary_size(column: pyarrow.Array) -> int:

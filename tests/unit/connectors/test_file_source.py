@@ -260,6 +260,16 @@ def test_an_epoch_ends_with_a_row_group_unless_that_would_be_far_too_early(tmp_p
     assert [len(epoch) for epoch in exact.epochs] == [20, 10, 20, 10, 20, 20]
 
 
+def test_long_rows_are_taken_and_handed_on_in_small_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "READ_BYTES", 10_000)
+    pq.write_table(pa.table({"user": [f"{n:0100}" for n in range(1000)], "n": range(1000)}), tmp_path / "in")
+    source = FileSource.parquet(str(tmp_path), type_info=ROW)
+    reading, reader = SplitReading(source), source.create_reader()
+    (split,) = reading.enumerator.discover(())
+    sizes = [len(batch.values) for batch in reader.read(SplitRange(split, 0, 1000), 10_000)]
+    assert sum(sizes) == 1000 and max(sizes) <= 100
+
+
 def test_an_epoch_of_rows_is_bounded_by_the_bytes_of_the_declared_columns(tmp_path: Path) -> None:
     rows = 1000
     pq.write_table(
