@@ -150,7 +150,8 @@ class SplitEnumerator(ABC):
         return split.end, True
 
     def cost(self, split: SourceSplit, position: int) -> UnitCost:
-        """What its positions behind ``position`` cost, measured or estimated."""
+        """What its positions behind ``position`` cost, measured or estimated; of a split that is read only as a whole,
+        what the whole costs."""
         return UnitCost(1.0, 0.0)
 
     def cut(self, split: SourceSplit, start: int, stop: int) -> int:

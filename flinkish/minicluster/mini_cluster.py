@@ -19,6 +19,7 @@ from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.committing import commit_of
 from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, VertexDescriptor, is_sink_vertex
 from flinkish.runtime.epoch_report import EpochReport, sum_up
+from flinkish.runtime.heartbeat import heartbeats
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch
 from flinkish.runtime.report import TaskReport
@@ -163,7 +164,7 @@ class MiniCluster:
         return PreparedEpoch(stamp.epoch, stamp.time_ms, end_of_input, reports, committables), written
 
     def _read_sources(self, shares: Iterable[SourceShare], stamp: EpochStamp) -> list[Row]:
-        rows: list[Row] = []
+        rows = list(heartbeats(self.job))
         for share in shares:
             for part in self._task_manager.run_source(share.vertex, share.subtask, share, stamp):
                 rows.extend(part)

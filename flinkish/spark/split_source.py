@@ -20,9 +20,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from flinkish.core.source import RecordDecoder, SourceLimits
-from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.clock import SystemClock
 from flinkish.runtime.deployment import VertexDescriptor
+from flinkish.runtime.heartbeat import heartbeats
 from flinkish.runtime.source_task import end_of_source
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.positions import decode_position
@@ -161,11 +161,9 @@ def _without_sources(job: Any) -> Any:
 
 
 def _control_rows(manager: TaskManager, share: ControlShare, stamp: EpochStamp) -> Iterator[Row]:
+    if share.call:
+        yield from heartbeats(manager.job)
     for vertex in manager.job.vertices:
-        if share.call and vertex.level == 1 and vertex.clocked:
-            for channel in vertex.channels():
-                header = BufferHeader(BufferKind.HEARTBEAT, vertex.id, channel.number, 0, "", 0, 0, 0)
-                yield vertex.id, channel.number, encode(header, b"")
         if share.announce and _is_ended(vertex, share.drain):
             for rows in manager.run_source(vertex.id, 0, end_of_source(), stamp, drain=share.drain):
                 yield from rows

@@ -197,11 +197,11 @@ class EpochPlanner:
         cost = self._enumerator.cost(split, one.position)
         fitting = budget.units(*cost)
         if end is None:
-            # only as a whole: begun when there is room for anything, and nothing follows it in this epoch
+            # only as a whole, and the cost is that of the whole
             if not fitting:
                 return one, False
-            budget.take(fitting, *cost)
-            return None, False
+            budget.take(1, *cost)
+            return None, budget.records >= 1 and budget.bytes >= 1
         if one.position + fitting < end:
             if not fitting:
                 return one, False

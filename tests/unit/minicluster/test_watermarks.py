@@ -59,7 +59,7 @@ def test_a_split_whose_records_are_filtered_out_is_not_idle() -> None:
     stream = env.from_source(ListSource(steady(16), slow, endless=True), strategy, "s").filter(lambda r: r[0] != "drop")
     sink = sums(env, stream)
     clock = ManualClock(1000)
-    cluster = MiniCluster(job_of(env), clock, StateStore(), 1)
+    cluster = MiniCluster(job_of(env), clock, StateStore(), 2)
     for _ in range(16):
         cluster.run_epoch()
         assert all(latest < 15 for _, _, latest in sink.values), "the slow split is at 15 at most"
