@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from flinkish.common.serialization import SimpleStringSchema
 from flinkish.connectors.kafka.properties import reading_settings, security_settings
 from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.connectors.kafka.source_builder import KafkaSourceBuilder
-from flinkish.errors import ConfigurationError
+from flinkish.errors import ConfigurationError, EnvironmentVersionError
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
@@ -116,3 +117,9 @@ def test_partitions_go_to_the_subtasks_that_flink_gives_them_to(parallelism: int
     source = builder().build()
     expected = [(first + partition) % parallelism for partition in range(9)]
     assert [source.subtask_of(f"page-views-{partition}", parallelism) for partition in range(9)] == expected
+
+
+def test_a_missing_client_is_told_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(EnvironmentVersionError, match=r"confluent-kafka is missing.*pip install 'flinkish\[kafka\]'"):
+        builder().build()
