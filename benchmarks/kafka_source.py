@@ -1,7 +1,7 @@
 """How fast a Kafka source is read: its reader in one process, epoch by epoch, against Spark's connector with a Python
-worker behind it (if the session has that package).
+worker behind it, given Spark's Kafka package.
 
-    python -m benchmarks.kafka_source [--records N] [--spark MASTER ...]
+    python -m benchmarks.kafka_source [--records N] [--spark MASTER ... --kafka-jars JAR,JAR]
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--size", type=int, default=100, help="bytes of a record")
     parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--kafka-jars", default="", help="of spark-sql-kafka-0-10 and what it depends on")
     parser.add_argument("--spark", nargs="*", default=[], help="masters such as local[1] to compare with")
     options = parser.parse_args()
     with KafkaBroker() as broker:
@@ -38,7 +39,11 @@ def main() -> None:
             tell(f"reader, {run} run", options.records, *read(broker.bootstrap_servers, options.epochs))
         print(f"peak of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB")
         for master in options.spark:
-            tell(f"Spark, {master}", options.records, *read_with_spark(broker.bootstrap_servers, master))
+            tell(
+                f"Spark, {master}",
+                options.records,
+                *read_with_spark(broker.bootstrap_servers, master, options.kafka_jars),
+            )
 
 
 def fill(servers: str, records: int, size: int) -> None:
@@ -85,7 +90,7 @@ def read(servers: str, epochs: int) -> tuple[int, float, float]:
     return count, seconds, cpu
 
 
-def read_with_spark(servers: str, master: str) -> tuple[int, float, float]:
+def read_with_spark(servers: str, master: str, jars: str) -> tuple[int, float, float]:
     """The same through Spark's connector: the second of two runs in one session. CPU is not measured."""
     from pathlib import Path
     from tempfile import TemporaryDirectory
@@ -102,7 +107,7 @@ def read_with_spark(servers: str, master: str) -> tuple[int, float, float]:
         yield pa.RecordBatch.from_pydict({"count": [count]})
 
     with TemporaryDirectory() as folder:
-        session = start_session(Path(folder), master)
+        session = start_session(Path(folder), master, {"spark.jars": jars})
         try:
             for _ in range(2):
                 begin = time.perf_counter()
