@@ -17,8 +17,6 @@ Spark's log goes to .cache/spark.log; the console shows the job's own output, an
 environment:
   FLINKISH_PYTHON      the Python to use (default: python3)
   FLINKISH_CONF        the flinkish configuration (default: conf/flinkish.yaml)
-  FLINKISH_KAFKA=1     add Spark's Kafka package (implied by the job option --bootstrap-servers)
-  FLINKISH_KAFKA_JARS  jar files, comma separated, in place of that package
 TEXT
 }
 

@@ -45,13 +45,9 @@ class Launch:
         return self.line.spark.either("--deploy-mode", "spark.submit.deployMode") == "cluster"
 
     def packages(self) -> str:
-        """Delta's, Kafka's if asked for, and the user's."""
-        wants_kafka = self.line.wants_kafka() or self.environment.get("FLINKISH_KAFKA", "") not in ("", "0")
-        kafka = None
-        if wants_kafka and not self.environment.get("FLINKISH_KAFKA_JARS"):
-            kafka = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}"
+        """Delta's, and the user's."""
         mine = self.defaults.get("spark.jars.packages")
-        return comma_list(mine, kafka, self.line.spark.either("--packages", "spark.jars.packages"))
+        return comma_list(mine, self.line.spark.either("--packages", "spark.jars.packages"))
 
     def spark_arguments(self) -> list[str]:
         """The command line for Spark's ``bin/spark-submit``, without the program."""
@@ -67,8 +63,7 @@ class Launch:
         if not self.in_cluster_mode():
             # resolved above: keep Spark from doing it again, aloud
             user = SparkOptions((*user.items, ("--conf", "spark.jars.packages=")))
-        kafka_jars = self.environment.get("FLINKISH_KAFKA_JARS")
-        jars_list = comma_list(jars, kafka_jars, user.either("--jars", "spark.jars"))
+        jars_list = comma_list(jars, user.either("--jars", "spark.jars"))
         if jars_list:
             ours += ["--jars", jars_list]
         if self.is_local():

@@ -32,10 +32,6 @@ class CommandLine:
         split = rest.index("--") if "--" in rest else len(rest)
         return cls(job, tuple(rest[:split]), SparkOptions.parse(rest[split + 1 :]))
 
-    def wants_kafka(self) -> bool:
-        """Whether the job's options name Kafka's servers."""
-        return any(option.partition("=")[0] == "--bootstrap-servers" for option in self.job_options)
-
 
 @dataclass(frozen=True)
 class SparkOptions:

@@ -83,5 +83,5 @@ def _failed(packages: str, log: Path) -> ConnectionFailedError:
         "Spark could not resolve " + packages + (": " + "; ".join(telling[:5]) if telling else ""),
         where=f"log: {log}",
         expected="a Maven repository that has them and can be reached",
-        hint="mend the connection, or name a mirror: `-- --repositories URL`; Kafka's jars: FLINKISH_KAFKA_JARS",
+        hint="mend the connection, or name a mirror: `-- --repositories URL`",
     )

@@ -17,7 +17,7 @@ set_java_options()
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The one Spark session of the run: two cores, with Delta and the Kafka connector."""
+    """The one Spark session of the run: two cores, with Delta."""
     session = start_session(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()

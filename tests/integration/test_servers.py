@@ -57,18 +57,6 @@ def test_postgres_keeps_commits_and_address_over_an_end_and_a_start(postgres: Po
     assert postgres.query(uri, "select n from kept") == [(1,)]
 
 
-def test_spark_reads_and_writes_kafka(spark: SparkSession, kafka: KafkaBroker) -> None:
-    kafka.create_topic("servers-spark", partitions=2)
-    kafka.produce("servers-spark", [str(n) for n in range(1_000)])
-    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "startingOffsets": "earliest"}
-    read = spark.read.format("kafka").options(**options, subscribe="servers-spark").load()
-    values = read.selectExpr("cast(cast(value as string) as int) as n").collect()
-    assert sorted(row.n for row in values) == list(range(1_000))
-    kafka.create_topic("servers-spark-out")
-    read.limit(7).select("value").write.format("kafka").options(**options, topic="servers-spark-out").save()
-    assert len(kafka.consume("servers-spark-out")) == 7
-
-
 def test_spark_reads_and_writes_delta(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(5).write.format("delta").save(str(tmp_path / "table"))
     spark.range(5, 8).write.format("delta").mode("append").save(str(tmp_path / "table"))

@@ -41,12 +41,11 @@ class Coordinate:
 class JarSet:
     """Jars that are resolved together: artifacts with their runtime dependencies.
 
-    `overrides` replace the version that a dependency asks for; `excluded_modules` are left out wherever they occur.
+    `excluded_modules` are left out wherever they occur.
     """
 
     name: str
     coordinates: tuple[Coordinate, ...]
-    overrides: tuple[Coordinate, ...] = ()
     excluded_modules: tuple[str, ...] = ()
 
     @property
@@ -62,11 +61,7 @@ class JarSet:
             for c in self.coordinates
         ]
         excludes = [f"<exclude module={quoteattr(module)}/>" for module in sorted(set(self.excluded_modules))]
-        overrides = [
-            f"<override org={quoteattr(c.organisation)} module={quoteattr(c.module)} rev={quoteattr(c.version)}/>"
-            for c in self.overrides
-        ]
-        lines = "\n".join([*dependencies, *excludes, *overrides])
+        lines = "\n".join([*dependencies, *excludes])
         return (
             '<ivy-module version="2.0"><info organisation="flinkish" module="tests"/>\n'
             '<configurations><conf name="default"/></configurations>\n'

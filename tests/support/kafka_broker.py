@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -99,6 +100,16 @@ class KafkaBroker:
         if self._process is not None:
             self._process.kill()
             self._process = None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The broker's process does not run, its connections stay: a server that does not answer."""
+        assert self._process is not None
+        self._process.pause()
+        try:
+            yield
+        finally:
+            self._process.resume()
 
     def log(self) -> str:
         """Returns what the broker has printed, over all its starts."""

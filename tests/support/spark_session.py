@@ -12,14 +12,14 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from flinkish.spark.session import settings_of_long_lived_sessions
-from tests.support.kafka_jars import spark_jars
 from tests.support.processes import python_path
+from tests.support.spark_jars import spark_jars
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def start_session(folder: Path, master: str = "local[2]", extra: dict[str, str] | None = None) -> SparkSession:
-    """Starts this process's one Spark session, with Delta and the Kafka connector; its files stay in `folder`."""
+    """Starts this process's one Spark session, with Delta; its files stay in `folder`."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = python_path()
     builder = SparkSession.Builder().master(master).appName("flinkish-tests")

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.kafka_jars import spark_jars
 from tests.support.processes import REPOSITORY, ProcessGroup
 
 #: spark-submit.sh must work out these for itself
@@ -35,7 +34,6 @@ def submit(
     env = {
         "FLINKISH_PYTHON": sys.executable,
         "FLINKISH_CONF": str(configuration),
-        "FLINKISH_KAFKA_JARS": ",".join(str(jar) for jar in spark_jars()),
         "FLINKISH_PROGRESS": "always",
     }
     # `env -u`: what the test process has and a user's shell has not

@@ -269,11 +269,6 @@ def test_flinkish_is_shipped_as_an_archive_next_to_the_users_own_files(checkout:
         assert {"flinkish/__init__.py", "flinkish/launch/options.py"} <= set(zipped.namelist())
 
 
-def test_kafkas_jars_from_the_environment_are_added_to_the_users(checkout: Checkout) -> None:
-    seen = checkout.report("--bootstrap-servers=h:1", "--", "--jars", "/c.jar", FLINKISH_KAFKA_JARS="/a.jar,/b.jar")
-    assert follows(shlex.split(seen["PYSPARK_SUBMIT_ARGS"]), "--jars") == "/a.jar,/b.jar,/c.jar"
-
-
 def test_spark_gets_the_options_when_the_job_asks_for_a_session(checkout: Checkout) -> None:
     checkout.stub_spark_home()
     job = checkout.job("from pyspark.sql import SparkSession\nSparkSession.builder.getOrCreate()\n")

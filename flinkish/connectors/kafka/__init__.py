@@ -1,1 +1,1 @@
-"""Kafka: read by Spark's connector, written by confluent-kafka's producer in the executors."""
+"""Kafka, read and written by confluent-kafka (librdkafka) in the workers."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flinkish.errors import ConnectionFailedError, EnvironmentVersionError, OperationError
+from flinkish.connectors.kafka.properties import security_settings
+from flinkish.errors import ConfigurationError, ConnectionFailedError, EnvironmentVersionError, OperationError
 
 #: how long one server, or one answer, is waited for
 CONNECT_TIMEOUT_S = 5.0
@@ -19,15 +21,8 @@ REQUEST_TIMEOUT_S = 15.0
 # how librdkafka shows the id of a topic that has none
 _NO_IDS = ("", "None", "AAAAAAAAAAAAAAAAAAAAAA")
 
-# properties that Java's client and librdkafka call the same, and that decide whether one gets in
-_SHARED = (
-    "security.protocol",
-    "sasl.mechanism",
-    "sasl.username",
-    "sasl.password",
-    "enable.ssl.certificate.verification",
-)
-_SHARED_PREFIXES = ("ssl.ca", "ssl.certificate", "ssl.key.", "ssl.endpoint")
+# what the client says of a partition that has no leader at the moment
+_WITHOUT_LEADER = ("_NOENT", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "OFFSET_NOT_AVAILABLE")
 
 
 def check_reachable(servers: str, where: str) -> None:
@@ -49,15 +44,6 @@ def check_reachable(servers: str, where: str) -> None:
         expected="at least one bootstrap server as host:port that takes connections",
         hint="start the broker or correct set_bootstrap_servers(...)",
     )
-
-
-def installed() -> bool:
-    """Whether confluent-kafka can be imported."""
-    try:
-        import confluent_kafka  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 def driver(purpose: str) -> Any:
@@ -86,16 +72,27 @@ def client_settings(servers: str, properties: Mapping[str, str]) -> dict[str, An
     >>> client_settings("k:9092", {"sasl.jaas.config": jaas, "fetch.min.bytes": "1"})
     {'bootstrap.servers': 'k:9092', 'sasl.username': 'a', 'sasl.password': 'b'}
     """
-    settings: dict[str, Any] = {"bootstrap.servers": servers}
-    for key, value in properties.items():
-        if key in _SHARED or key.startswith(_SHARED_PREFIXES):
-            settings[key] = value
-    jaas = properties.get("sasl.jaas.config", "")
-    for name in ("username", "password"):
-        match = re.search(rf'\b{name}="((?:[^"\\]|\\.)*)"', jaas)
-        if match:
-            settings[f"sasl.{name}"] = match[1]
-    return settings
+    return {"bootstrap.servers": servers, **security_settings(properties)}
+
+
+def new_consumer(settings: Mapping[str, Any], where: str) -> Any:
+    """A consumer of these settings of librdkafka's.
+
+    Raises:
+        ConfigurationError: a property that librdkafka does not know, or a value that it refuses.
+        EnvironmentVersionError: confluent-kafka is missing.
+    """
+    kafka = driver("KafkaSource")
+    try:
+        # errors of connections come as exceptions of the calls; librdkafka would print them as well
+        return kafka.Consumer({"log_level": 0, "enable.auto.commit": False, **settings})
+    except kafka.KafkaException as error:
+        raise ConfigurationError(
+            f"the Kafka client refuses its settings: {error.args[0].str()}",
+            where=where,
+            expected="properties of Kafka's Java consumer that librdkafka knows as well, or librdkafka's own",
+            hint="correct or remove that property (CONFIGURATION.md of librdkafka lists them)",
+        ) from error
 
 
 class Cluster:
@@ -105,21 +102,19 @@ class Cluster:
         self._kafka = driver(purpose)
         self._servers = servers
         self._settings = client_settings(servers, properties)
-        self._consumer = self._kafka.Consumer(
-            {
-                **self._settings,
-                "group.id": group_id or "flinkish",
-                "enable.auto.commit": False,
-                # errors of connections come as exceptions of the calls; librdkafka would print them as well
-                "log_level": 0,
-            }
-        )
+        self._admin_client: Any = None
+        self._consumer = new_consumer({**self._settings, "group.id": group_id or "flinkish"}, f"Kafka {servers}")
 
     def __enter__(self) -> Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connections."""
         self._consumer.close()
+        self._admin_client = None
 
     def partitions(self, topics: Sequence[str], pattern: str | None) -> list[tuple[str, int]]:
         """All partitions of the topics, or of those that the pattern matches as a whole.
@@ -148,9 +143,10 @@ class Cluster:
 
     def all_committed(self, group_id: str) -> dict[tuple[str, int], int]:
         """All offsets that a group has committed. Waits for transactions that are about to end."""
-        admin = self._kafka.admin.AdminClient(self._settings)
         wanted = [self._kafka.ConsumerGroupTopicPartitions(group_id)]
-        futures = admin.list_consumer_group_offsets(wanted, require_stable=True, request_timeout=REQUEST_TIMEOUT_S)
+        futures = self._admin.list_consumer_group_offsets(
+            wanted, require_stable=True, request_timeout=REQUEST_TIMEOUT_S
+        )
         found = self._ask(lambda: futures[group_id].result(REQUEST_TIMEOUT_S))
         return {(entry.topic, entry.partition): entry.offset for entry in found.topic_partitions if entry.offset >= 0}
 
@@ -166,33 +162,73 @@ class Cluster:
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """Topic -> the id it got when it was made; without those of brokers that give none (before Kafka 2.8)."""
-        admin = self._kafka.admin.AdminClient(self._settings)
         wanted = self._kafka.TopicCollection(sorted(set(topics)))
-        futures = admin.describe_topics(wanted, request_timeout=REQUEST_TIMEOUT_S)
+        futures = self._admin.describe_topics(wanted, request_timeout=REQUEST_TIMEOUT_S)
         found = {topic: self._ask(lambda f=future: f.result(REQUEST_TIMEOUT_S)) for topic, future in futures.items()}
         return {topic: str(entry.topic_id) for topic, entry in found.items() if str(entry.topic_id) not in _NO_IDS}
 
     def kept(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         """Partition -> (first offset that is still there, offset of the next record to come)."""
-        spec = self._kafka.admin.OffsetSpec
-        firsts, nexts = (self._listed(partitions, wanted) for wanted in (spec.earliest(), spec.latest()))
+        firsts, nexts = self.first_offsets(partitions), self.next_offsets(partitions)
         return {partition: (firsts[partition], nexts[partition]) for partition in partitions}
 
-    def _listed(self, partitions: Sequence[tuple[str, int]], wanted: Any) -> dict[tuple[str, int], int]:
-        admin = self._kafka.admin.AdminClient(self._settings)
+    def first_offsets(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """Partition -> the first offset that is still there."""
+        return self._listed(partitions, self._kafka.admin.OffsetSpec.earliest(), committed=False)
+
+    def next_offsets(
+        self, partitions: Sequence[tuple[str, int]], committed: bool = False
+    ) -> dict[tuple[str, int], int]:
+        """Partition -> the offset of the next record to come; with ``committed`` the first one of a transaction that is
+        still open, if there is one. One request for all of them."""
+        return self._listed(partitions, self._kafka.admin.OffsetSpec.latest(), committed)
+
+    def _listed(
+        self, partitions: Sequence[tuple[str, int]], wanted: Any, committed: bool
+    ) -> dict[tuple[str, int], int]:
+        levels = self._kafka.IsolationLevel
+        level = levels.READ_COMMITTED if committed else levels.READ_UNCOMMITTED
         asked = {self._kafka.TopicPartition(*partition): wanted for partition in partitions}
-        futures = admin.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S) if asked else {}
-        return {
-            (entry.topic, entry.partition): self._ask(lambda f=future: f.result(REQUEST_TIMEOUT_S)).offset
-            for entry, future in futures.items()
-        }
+        if not asked:
+            return {}
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
+        while True:
+            futures = self._admin.list_offsets(asked, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S)
+            try:
+                return {
+                    (entry.topic, entry.partition): future.result(REQUEST_TIMEOUT_S).offset
+                    for entry, future in futures.items()
+                }
+            except self._kafka.KafkaException as error:
+                # a partition that has just been made, or whose broker has just gone, has no leader for a moment; and a
+                # client asks for what it knows of a topic so seldom that a new one is faster
+                if error.args[0].name() not in _WITHOUT_LEADER or time.monotonic() > deadline:
+                    raise self._failed(error) from error
+                self._admin_client = None
+                time.sleep(0.1)
+
+    @property
+    def _admin(self) -> Any:
+        if self._admin_client is None:
+            self._admin_client = self._kafka.admin.AdminClient({"log_level": 0, **self._settings})
+        return self._admin_client
 
     def _ask(self, question: Any) -> Any:
         try:
             return question()
         except self._kafka.KafkaException as error:
-            raise ConnectionFailedError(
-                f"Kafka does not answer at {self._servers}: {error}",
-                where="Kafka",
-                hint="see the broker's log; check servers, protocol and credentials",
-            ) from error
+            raise self._failed(error) from error
+
+    def _failed(self, error: Any) -> OperationError:
+        if error.args[0].code() == self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return OperationError(
+                f"a topic or a partition is not there (any more): {error}",
+                where=f"Kafka {self._servers}",
+                expected="all partitions that the job reads",
+                hint="create the topic again, or start the job without it",
+            )
+        return ConnectionFailedError(
+            f"Kafka does not answer at {self._servers}: {error}",
+            where="Kafka",
+            hint="see the broker's log; check servers, protocol and credentials",
+        )

@@ -6,11 +6,12 @@ old one, unless the source says that losses are accepted; then what is lost is t
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 
 from flinkish.connectors.kafka.client import Cluster
-from flinkish.errors import FinalOperationError
+from flinkish.errors import FinalOperationError, SavepointError
 
 _log = logging.getLogger("flinkish.kafka")
 
@@ -23,7 +24,7 @@ def check(
     """The ids of the topics.
 
     Args:
-        offsets: (topic, partition) -> the next offset to read; negative ones stand for an end of the partition.
+        offsets: (topic, partition) -> the next offset to read.
         known: topic -> the id it had.
         topics: all that are read; each of them is there.
         fail: raise what is wrong; else only say it.
@@ -32,9 +33,8 @@ def check(
         FinalOperationError: records are gone that were not read, or a topic is another one than before.
     """
     ids = cluster.topic_ids(sorted(topics))
-    begun = {partition: offset for partition, offset in offsets.items() if offset >= 0}
-    there = [partition for partition in cluster.partitions(sorted(topics), None) if partition in begun]
-    found = renewed(known, ids) + gone(begun, cluster.kept(there))
+    there = [partition for partition in cluster.partitions(sorted(topics), None) if partition in offsets]
+    found = renewed(known, ids) + gone(offsets, cluster.kept(there))
     if found and fail:
         raise FinalOperationError(
             "; ".join(found),
@@ -46,6 +46,29 @@ def check(
     for sentence in found:
         _log.warning("%s; the job goes on without these records [%s]", sentence, where)
     return ids
+
+
+def next_offsets(position: str) -> dict[tuple[str, int], int]:
+    """The next offset of each partition that is not read to its end, out of the engine's text of a source's position.
+
+    Raises:
+        SavepointError: it is no position of a Kafka source.
+
+    >>> next_offsets('{"splits": [["a-0", 5, null, {"topic": "a", "partition": 0}]]}')
+    {('a', 0): 5}
+    """
+    try:
+        found = {}
+        for _, offset, end, info in json.loads(position)["splits"]:
+            if end is None or int(offset) < int(end):
+                found[str(info["topic"]), int(info["partition"])] = int(offset)
+        return found
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise SavepointError(
+            f"the position {position[:200]!r} of a Kafka source cannot be read: {error!r}",
+            where="KafkaSource",
+            expected='{"splits": [[id, offset, end, {"topic": ..., "partition": ...}], ...]}',
+        ) from error
 
 
 def renewed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from flinkish.connectors.kafka.client import Cluster
-from flinkish.errors import OperationError, SavepointError
+from flinkish.errors import OperationError
 
-# Spark's (and Kafka's) numbers for "the end" and "the beginning"
-LATEST, EARLIEST = -1, -2
+_log = logging.getLogger("flinkish.kafka")
+
+#: topic and number of a partition
+Partition = tuple[str, int]
 
 
 class KafkaOffsetResetStrategy(Enum):
@@ -43,7 +45,7 @@ class KafkaOffsetsInitializer:
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
-        """What the consumer group has committed. Needs confluent-kafka."""
+        """What the consumer group has committed."""
         return KafkaOffsetsInitializer("committed", reset=offset_reset_strategy)
 
     @staticmethod
@@ -64,98 +66,70 @@ class KafkaOffsetsInitializer:
         offsets: Mapping[KafkaTopicPartition, int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
-        """These offsets; other partitions by the strategy. Needs confluent-kafka."""
+        """These offsets; other partitions by the strategy."""
         return KafkaOffsetsInitializer("offsets", given=tuple(offsets.items()), reset=offset_reset_strategy)
 
-    @property
-    def needs_cluster(self) -> bool:
-        """Whether the offsets can only be told by asking the cluster."""
-        return self.kind not in ("earliest", "latest")
-
-    def resolve(self, cluster: Cluster, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """An offset, LATEST or EARLIEST for each partition.
+    def starts(self, cluster: Cluster, partitions: Sequence[Partition], read_committed: bool) -> dict[Partition, int]:
+        """The offset to begin at, for each partition. A committed or given one that the partition does not hold (any
+        more) counts as none, as for Kafka's own consumers: the reset strategy decides.
 
         Raises:
             OperationError: a partition has no offset and the strategy is NONE.
         """
-        if self.kind in ("earliest", "latest"):
-            return dict.fromkeys(partitions, LATEST if self.kind == "latest" else EARLIEST)
+        offsets = self.resolve(cluster, partitions, read_committed)
+        if self.kind not in ("committed", "offsets"):
+            return offsets
+        kept = cluster.kept(partitions)
+        outside = [entry for entry in partitions if not kept[entry][0] <= offsets[entry] <= kept[entry][1]]
+        for entry in outside:
+            first, end = kept[entry]
+            said = f"the {self.kind} offset {offsets[entry]} of {_name(entry)} is not there (offsets {first} to {end})"
+            if self.reset is KafkaOffsetResetStrategy.NONE:
+                raise OperationError(
+                    said,
+                    where="KafkaSource",
+                    expected="an offset that is there, since the reset strategy is NONE",
+                    hint="correct the offset, or choose another KafkaOffsetResetStrategy",
+                )
+            _log.warning("%s; it is read from the %s offset", said, self.reset.name.lower())
+        return {**offsets, **self._reset_offsets(cluster, outside, read_committed)}
+
+    def resolve(self, cluster: Cluster, partitions: Sequence[Partition], read_committed: bool) -> dict[Partition, int]:
+        """An offset for each partition. ``read_committed``: the end of a partition is where an open transaction begins.
+
+        Raises:
+            OperationError: a partition has no offset and the strategy is NONE.
+        """
+        if self.kind == "earliest":
+            return cluster.first_offsets(partitions)
+        if self.kind == "latest":
+            return cluster.next_offsets(partitions, read_committed)
         if self.kind == "timestamp":
-            return {**dict.fromkeys(partitions, LATEST), **cluster.at_time(partitions, self.timestamp_ms)}
+            ends = cluster.next_offsets(partitions, read_committed)
+            return {**ends, **cluster.at_time(partitions, self.timestamp_ms)}
         known = cluster.committed(partitions) if self.kind == "committed" else _plain(self.given)
         missing = [partition for partition in partitions if partition not in known]
         if missing and self.reset is KafkaOffsetResetStrategy.NONE:
             raise OperationError(
-                f"no {self.kind} offset for {', '.join(f'{topic}-{number}' for topic, number in missing)}",
+                f"no {self.kind} offset for {', '.join(map(_name, missing))}",
                 where="KafkaSource",
                 expected="an offset for each partition, since the reset strategy is NONE",
                 hint="set the group id whose offsets are meant, or another KafkaOffsetResetStrategy",
             )
-        fallback = LATEST if self.reset is KafkaOffsetResetStrategy.LATEST else EARLIEST
-        return {partition: known.get(partition, fallback) for partition in partitions}
+        found = {partition: known[partition] for partition in partitions if partition in known}
+        return {**found, **self._reset_offsets(cluster, missing, read_committed)}
+
+    def _reset_offsets(
+        self, cluster: Cluster, partitions: Sequence[Partition], read_committed: bool
+    ) -> dict[Partition, int]:
+        if self.reset is KafkaOffsetResetStrategy.LATEST:
+            return cluster.next_offsets(partitions, read_committed)
+        return cluster.first_offsets(partitions)
 
 
-def offsets_json(offsets: Mapping[tuple[str, int], int]) -> str:
-    """Offsets as Spark writes them.
-
-    >>> offsets_json({("a", 1): 5, ("a", 0): -2})
-    '{"a": {"0": -2, "1": 5}}'
-    """
-    by_topic: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        by_topic.setdefault(topic, {})[str(partition)] = offset
-    return json.dumps(by_topic)
+def _name(partition: Partition) -> str:
+    return f"{partition[0]}-{partition[1]}"
 
 
-def position_json(end_offset: str, topic_ids: Mapping[str, str]) -> str:
-    """The position of a source in a savepoint: Spark's offsets, with the ids of their topics if they are known.
-
-    >>> position_json('{"a": {"0": 5}}', {"a": "x1"})
-    '{"offsets": {"a": {"0": 5}}, "topic_ids": {"a": "x1"}}'
-    """
-    parse_offsets(end_offset)
-    return json.dumps({"offsets": json.loads(end_offset), "topic_ids": dict(topic_ids)}) if topic_ids else end_offset
-
-
-def parse_position(text: str) -> tuple[dict[tuple[str, int], int], dict[str, str]]:
-    """The inverse: offsets and topic ids. Offsets alone will do.
-
-    Raises:
-        SavepointError: it is something else.
-    """
-    try:
-        found = json.loads(text)
-        ids = found.get("topic_ids", {})
-        if set(found) == {"offsets", "topic_ids"} and all(isinstance(name, str) for name in ids.values()):
-            return parse_offsets(json.dumps(found["offsets"])), ids
-    except (ValueError, AttributeError) as error:
-        raise _unreadable(text, error) from error
-    return parse_offsets(text), {}
-
-
-def parse_offsets(text: str) -> dict[tuple[str, int], int]:
-    """The end offset of Spark's progress.
-
-    Raises:
-        SavepointError: it is something else.
-    """
-    try:
-        return {
-            (topic, int(partition)): int(offset)
-            for topic, partitions in json.loads(text).items()
-            for partition, offset in partitions.items()
-        }
-    except (ValueError, AttributeError, TypeError) as error:
-        raise _unreadable(text, error) from error
-
-
-def _unreadable(text: str, error: Exception) -> SavepointError:
-    return SavepointError(
-        f"the offset {text[:200]!r} of a Kafka source cannot be read: {error!r}",
-        where="KafkaSource",
-        expected='{"topic": {"partition": offset, ...}, ...}',
-    )
-
-
-def _plain(given: Sequence[tuple[KafkaTopicPartition, int]]) -> dict[tuple[str, int], int]:
+def _plain(given: Sequence[tuple[KafkaTopicPartition, int]]) -> dict[Partition, int]:
     return {(entry.topic, entry.partition): offset for entry, offset in given}

@@ -1,71 +1,25 @@
-"""``KafkaSource``: topics read by Spark's Kafka connector, one split per partition."""
+"""``KafkaSource``: each partition is a split, read with confluent-kafka in the workers."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from flinkish.common.serialization import DeserializationSchema
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.connectors.kafka import continuation
-from flinkish.connectors.kafka.client import Cluster, check_reachable, installed
-from flinkish.connectors.kafka.decoder import KafkaDecoder
-from flinkish.connectors.kafka.offsets import (
-    EARLIEST,
-    LATEST,
-    KafkaOffsetsInitializer,
-    KafkaTopicPartition,
-    offsets_json,
-    parse_position,
-    position_json,
-)
-from flinkish.core.source import SPLIT_COLUMN, DataFrameSource, RecordDecoder, SourceLimits
-from flinkish.errors import ConfigurationError
+from flinkish.connectors.kafka import continuation, group_offsets
+from flinkish.connectors.kafka.client import check_reachable
+from flinkish.connectors.kafka.enumerator import KafkaSplitEnumerator
+from flinkish.connectors.kafka.reader import KafkaSplitReader
+from flinkish.connectors.kafka.settings import KafkaSourceSettings, split_id
+from flinkish.core.source import SourceSplit, SplitEnumerator, SplitReader, SplitSource
 
 if TYPE_CHECKING:
     from flinkish.connectors.kafka.source_builder import KafkaSourceBuilder
 
-# Spark sets these itself, or they are Flink's own: they have no meaning for this reader
-_NOT_FOR_SPARK = {
-    "auto.offset.reset",
-    "bootstrap.servers",
-    "client.id.prefix",
-    "commit.offsets.on.checkpoint",
-    "enable.auto.commit",
-    "group.id",
-    "key.deserializer",
-    "partition.discovery.interval.ms",
-    "register.consumer.metrics",
-    "value.deserializer",
-}
 
-
-@dataclass(frozen=True)
-class KafkaSourceSettings:
-    """What the builder collects."""
-
-    bootstrap_servers: str
-    deserializer: DeserializationSchema
-    topics: tuple[str, ...] = ()
-    topic_pattern: str | None = None
-    partitions: tuple[KafkaTopicPartition, ...] = ()
-    group_id: str = ""
-    starting: KafkaOffsetsInitializer = field(default_factory=KafkaOffsetsInitializer.earliest)
-    stopping: KafkaOffsetsInitializer | None = None
-    fail_on_data_loss: bool = True
-    properties: dict[str, str] = field(default_factory=dict, repr=False)
-
-    @property
-    def label(self) -> str:
-        """For messages."""
-        what = self.topic_pattern or ",".join(self.topics) or f"{len(self.partitions)} partitions"
-        return f"KafkaSource {what} at {self.bootstrap_servers}"
-
-
-class KafkaSource(DataFrameSource):
-    """The values of Kafka's records, with Kafka's timestamps. Made by :meth:`builder`.
+class KafkaSource(SplitSource):
+    """The values of Kafka's records, with Kafka's timestamps. Made by :meth:`builder`. Needs confluent-kafka (the extra
+    ``kafka``) on the driver and the executors.
 
     >>> from flinkish.common.serialization import SimpleStringSchema
     >>> source = (KafkaSource.builder().set_bootstrap_servers("localhost:9092").set_topics("clicks")
@@ -73,22 +27,24 @@ class KafkaSource(DataFrameSource):
     >>> source.bounded
     False
 
-    A record with a null value (a tombstone) is no record of the stream. Offsets live in the job's checkpoint; nothing
-    is committed to the consumer group. Records that Kafka deleted before they were read end the job, unless
-    ``set_fail_on_data_loss(False)``.
+    A record with a null value (a tombstone) is no record of the stream. Offsets live in the job's checkpoint; those of
+    finished epochs are also committed to the consumer group, if there is one (``commit.offsets.on.checkpoint``), for
+    monitoring and for ``committed_offsets()`` of another job. Records that Kafka deleted before they were read end the
+    job, unless ``set_fail_on_data_loss(False)``.
 
-    Bounded by ``set_bounded``: ``latest()`` is what is there when the job starts (after a restart of the driver: when
-    it starts again); any other bound is exact. Restore: exact, from the offsets of the savepoint.
+    New partitions are looked for every ``partition.discovery.interval.ms`` (five minutes; 0 or less: only at the
+    start) and read from their beginning. With ``set_bounded`` the stopping offsets are looked up when the source starts
+    for the first time and hold over all restarts: ``latest()`` is what was there then. Restore: exact, from the offsets
+    of the savepoint.
 
-    Raises (when it is loaded, or goes on):
+    Raises (when it starts, or goes on):
         FinalOperationError: records are gone that were not read, or a topic was made anew.
         ConnectionFailedError: no server can be reached, found out before the query starts.
-        OperationError: a topic does not exist (if confluent-kafka is installed; else Spark says so).
+        OperationError: a topic does not exist.
     """
 
     def __init__(self, settings: KafkaSourceSettings) -> None:
         self._settings = settings
-        self._topic_ids: dict[str, str] = {}
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
@@ -104,133 +60,56 @@ class KafkaSource(DataFrameSource):
     def produced_type(self) -> TypeInformation:
         return self._settings.deserializer.get_produced_type()
 
-    def decoder(self) -> RecordDecoder:
-        return KafkaDecoder(self._settings.deserializer)
+    @property
+    def side_by_side(self) -> bool:
+        return True
 
     def check_continuation(self, position: str | None, known: Mapping[str, str]) -> dict[str, str]:
-        """Topic -> its id. Needs confluent-kafka; without it Spark alone finds out, and only what it stumbles over."""
+        """Topic -> its id."""
         settings = self._settings
-        if not installed():
-            return dict(known)
-        offsets, ids = parse_position(position) if position is not None else ({}, {})
+        offsets = continuation.next_offsets(position) if position is not None else {}
         check_reachable(settings.bootstrap_servers, settings.label)
-        with self._cluster("a look at what is still there") as cluster:
-            topics = {topic for topic, _ in self._partitions(cluster)}
-            self._topic_ids = continuation.check(
-                cluster, offsets, {**ids, **known}, topics, settings.fail_on_data_loss, settings.label
-            )
-        return self._topic_ids
-
-    def position(self, spark: Any, end_offset: str, checkpoint: str, index: int) -> str:
-        return position_json(end_offset, self._topic_ids)
+        with settings.cluster("KafkaSource") as cluster:
+            topics = {topic for topic, _ in settings.partitions_of(cluster)}
+            return continuation.check(cluster, offsets, known, topics, settings.fail_on_data_loss, settings.label)
 
     def declared_splits(self) -> tuple[str, ...]:
-        """All partitions, if confluent-kafka is installed; else ()."""
-        if not installed():
-            return ()
+        """All partitions."""
         check_reachable(self._settings.bootstrap_servers, self._settings.label)
-        with self._cluster("partitions that are known beforehand") as cluster:
-            return tuple(f"{topic}-{partition}" for topic, partition in self._partitions(cluster))
+        with self._settings.cluster("KafkaSource") as cluster:
+            return tuple(map(split_id, self._settings.partitions_of(cluster)))
 
-    def load(self, spark: Any, limits: SourceLimits, start: str | None) -> Any:
-        from pyspark.sql import functions as f
+    def create_enumerator(self, restored: Sequence[SourceSplit]) -> SplitEnumerator:
+        return KafkaSplitEnumerator(self._settings, restored)
 
-        settings = self._settings
-        check_reachable(settings.bootstrap_servers, settings.label)
-        options = {**self._subscription(), **self._start(start)}
-        options["maxOffsetsPerTrigger"] = str(limits.max_records)
-        options["failOnDataLoss"] = str(settings.fail_on_data_loss).lower()
-        reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", settings.bootstrap_servers)
-        for key, value in options.items():
-            reader = reader.option(key, value)
-        frame = _loaded(reader, settings.label)
-        ends = self._ends()
-        if ends is not None:
-            for (topic, number), end in ends.items():
-                if end != LATEST:
-                    here = (f.col("topic") == topic) & (f.col("partition") == number)
-                    frame = frame.filter(~(here & (f.col("offset") >= end)))
-        return frame.select(
-            f.col("value"),
-            f.unix_millis(f.col("timestamp")).alias("timestamp"),
-            f.col("offset"),
-            f.concat_ws("-", f.col("topic"), f.col("partition").cast("string")).alias(SPLIT_COLUMN),
-        )
+    def create_reader(self) -> SplitReader:
+        return KafkaSplitReader(self._settings)
 
-    def _subscription(self) -> dict[str, str]:
-        settings = self._settings
-        options = {f"kafka.{key}": value for key, value in settings.properties.items() if key not in _NOT_FOR_SPARK}
-        if settings.group_id:
-            # not the group itself: Spark must not share its consumers' positions with anyone
-            options["groupIdPrefix"] = settings.group_id
-        if settings.topic_pattern is not None:
-            return {**options, "subscribePattern": settings.topic_pattern}
-        if settings.topics:
-            return {**options, "subscribe": ",".join(settings.topics)}
-        by_topic: dict[str, list[int]] = {}
-        for entry in settings.partitions:
-            by_topic.setdefault(entry.topic, []).append(entry.partition)
-        return {**options, "assign": json.dumps(by_topic)}
+    def subtask_of(self, split_id: str, parallelism: int) -> int:
+        """As Flink's KafkaSourceEnumerator: the partitions of a topic go round, from a subtask that its name decides.
 
-    def _start(self, start: str | None) -> dict[str, str]:
-        starting = self._settings.starting
-        if start is not None:
-            return {"startingOffsets": offsets_json(self._with_new_partitions(parse_position(start)[0]))}
-        if starting.kind == "timestamp":
-            self._check_topics()
-            # Flink reads a partition without a record that late from its end
-            return {
-                "startingTimestamp": str(starting.timestamp_ms),
-                "startingOffsetsByTimestampStrategy": "latest",
-            }
-        if not starting.needs_cluster:
-            self._check_topics()
-            return {"startingOffsets": starting.kind}
-        with self._cluster(f"starting from {starting.kind} offsets") as cluster:
-            return {"startingOffsets": offsets_json(starting.resolve(cluster, self._partitions(cluster)))}
+        >>> from flinkish.connectors.kafka.settings import KafkaSourceSettings
+        >>> from flinkish.common.serialization import SimpleStringSchema
+        >>> source = KafkaSource(KafkaSourceSettings("localhost:9092", SimpleStringSchema()))
+        >>> [source.subtask_of(f"clicks-{partition}", 3) for partition in range(4)]
+        [0, 1, 2, 0]
+        """
+        topic, _, partition = split_id.rpartition("-")
+        first = (_java_hash(topic) * 31 & 0x7FFFFFFF) % parallelism
+        return (first + int(partition)) % parallelism
 
-    def _with_new_partitions(self, offsets: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-        """Spark wants an offset for each partition; one that came after the savepoint is read from its beginning."""
-        if not installed():
-            return offsets
-        with self._cluster("a restore") as cluster:
-            return {partition: offsets.get(partition, EARLIEST) for partition in self._partitions(cluster)}
-
-    def _check_topics(self) -> None:
-        if self._settings.topics and installed():
-            with self._cluster("topics") as cluster:
-                self._partitions(cluster)
-
-    def _ends(self) -> dict[tuple[str, int], int] | None:
-        """The first offset that is not read any more, per partition; None if the engine's bound (now) is the one."""
-        stopping = self._settings.stopping
-        if stopping is None or stopping.kind == "latest":
-            return None
-        with self._cluster(f"stopping at {stopping.kind} offsets") as cluster:
-            return stopping.resolve(cluster, self._partitions(cluster))
-
-    def _partitions(self, cluster: Cluster) -> list[tuple[str, int]]:
-        settings = self._settings
-        if settings.partitions:
-            return [(entry.topic, entry.partition) for entry in settings.partitions]
-        return cluster.partitions(settings.topics, settings.topic_pattern)
-
-    def _cluster(self, purpose: str) -> Cluster:
-        settings = self._settings
-        return Cluster(settings.bootstrap_servers, settings.properties, settings.group_id, purpose)
+    def acknowledge(self, positions: Mapping[str, int]) -> None:
+        if self._settings.commits_offsets and positions:
+            group_offsets.commit(self._settings, positions)
 
 
-def _loaded(reader: Any, where: str) -> Any:
-    from pyspark.errors import AnalysisException
+def _java_hash(text: str) -> int:
+    """Java's String.hashCode.
 
-    try:
-        return reader.load()
-    except AnalysisException as error:
-        if "kafka" not in str(error).lower():
-            raise
-        raise ConfigurationError(
-            f"Spark cannot read Kafka: {str(error).splitlines()[0]}",
-            where=where,
-            expected="Spark's Kafka connector among the session's packages",
-            hint="--packages org.apache.spark:spark-sql-kafka-0-10_2.13:<Spark's version>",
-        ) from error
+    >>> _java_hash("hello"), _java_hash("polygenelubricants")
+    (99162322, -2147483648)
+    """
+    found = 0
+    for character in text:
+        found = (found * 31 + ord(character)) & 0xFFFFFFFF
+    return found - (1 << 32) if found >= 1 << 31 else found

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from flinkish.common.serialization import DeserializationSchema, SimpleStringSchema
+from flinkish.connectors.kafka.client import new_consumer
 from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition
-from flinkish.connectors.kafka.source import KafkaSource, KafkaSourceSettings
+from flinkish.connectors.kafka.settings import KafkaSourceSettings
+from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.errors import ConfigurationError
 
 
@@ -23,7 +25,7 @@ class KafkaSourceBuilder:
         return self._with(bootstrap_servers=bootstrap_servers)
 
     def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
-        """The group whose committed offsets are meant, and the prefix of the readers' group ids."""
+        """The group whose committed offsets are meant, and to which the offsets of finished epochs are committed."""
         return self._with(group_id=group_id)
 
     def set_topics(self, *topics: str) -> KafkaSourceBuilder:
@@ -45,7 +47,7 @@ class KafkaSourceBuilder:
         return self._with(stopping=stopping_offsets_initializer)
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        """End before these offsets. Other than ``latest()`` needs confluent-kafka."""
+        """End before these offsets, which are looked up once, when the source starts for the first time."""
         return self._with(stopping=stopping_offsets_initializer)
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> KafkaSourceBuilder:
@@ -57,11 +59,11 @@ class KafkaSourceBuilder:
         return self._with(fail_on_data_loss=fail)
 
     def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
-        """Kept for PyFlink: Spark names its clients itself."""
+        """What the names of the source's clients begin with, in the broker's log and quotas."""
         return self.set_property("client.id.prefix", prefix)
 
     def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
-        """A property of the (Java) consumer."""
+        """A property of Kafka's consumer: Java's names, or librdkafka's own."""
         return self.set_properties({key: value})
 
     def set_properties(self, props: Mapping[str, str]) -> KafkaSourceBuilder:
@@ -76,7 +78,9 @@ class KafkaSourceBuilder:
     def build(self) -> KafkaSource:
         """
         Raises:
-            ConfigurationError: no servers, no deserializer, or not exactly one of topics, pattern and partitions.
+            ConfigurationError: no servers, no deserializer, not exactly one of topics, pattern and partitions, or a
+                property that the client does not know.
+            EnvironmentVersionError: confluent-kafka is missing.
         """
         settings = self._settings
         if not settings.bootstrap_servers:
@@ -91,8 +95,18 @@ class KafkaSourceBuilder:
                 where=settings.label,
                 expected="one of set_topics, set_topic_pattern and set_partitions",
             )
+        _check_properties(settings)
         return KafkaSource(settings)
 
     def _with(self, **changes: object) -> KafkaSourceBuilder:
         self._settings = replace(self._settings, **changes)  # type: ignore[arg-type]
         return self
+
+
+def _check_properties(settings: KafkaSourceSettings) -> None:
+    unconnected = {
+        key: value for key, value in settings.consumer_settings("check").items() if key != "bootstrap.servers"
+    }
+    new_consumer(unconnected, settings.label).close()
+    # read for their errors alone
+    _ = settings.discovery_interval_ms, settings.commits_offsets

@@ -1,37 +1,48 @@
-"""Topics through Spark and the decoder: offsets, bounds, timestamps and what is said when something is wrong."""
+"""Topics through the enumerator and the readers of a Kafka source, epoch by epoch and without an engine: offsets,
+bounds, timestamps, replays, and what is said when something is wrong."""
 
 from __future__ import annotations
 
-import json
+import logging
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
-from pyspark.sql import SparkSession
 
-from flinkish.common.serialization import DeserializationSchema, SimpleStringSchema
+from flinkish.common.serialization import ByteArraySchema, DeserializationSchema, SimpleStringSchema
 from flinkish.common.typeinfo import Types
+from flinkish.connectors.kafka import kept_consumer
 from flinkish.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaTopicPartition
 from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.connectors.kafka.source_builder import KafkaSourceBuilder
-from flinkish.core.source import SourceLimits
-from flinkish.errors import ConnectionFailedError, OperationError
+from flinkish.core.source import SourceSplit, SplitEnumerator, SplitRange, SplitReader
+from flinkish.errors import (
+    ConfigurationError,
+    ConnectionFailedError,
+    FinalOperationError,
+    MalformedRecordError,
+    OperationError,
+)
 from flinkish.formats.json import JsonRowDeserializationSchema
-from tests.integration.connectors.reading import read
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.processes import wait_until
 
 Offsets = KafkaOffsetsInitializer
 _numbers = count()
+NO_DISCOVERY = "partition.discovery.interval.ms", "0"
 
 
 @pytest.fixture
 def topic(kafka: KafkaBroker) -> str:
     """Two partitions: p0 to p4 at times 1000 to 1004, q0 to q2 at 2000 to 2002."""
     name = f"clicks-{next(_numbers)}"
-    kafka.create_topic(name, partitions=2)
+    # records of 1970 are deleted at the broker's next look, were it not for this
+    kafka.create_topic(name, partitions=2, config={"retention.ms": "-1"})
     for partition, letter, size, begin in ((0, "p", 5, 1000), (1, "q", 3, 2000)):
         for number in range(size):
             kafka.produce(name, [f"{letter}{number}"], partition=partition, timestamp_ms=begin + number)
@@ -47,25 +58,204 @@ def builder(kafka: KafkaBroker, *topics: str, schema: DeserializationSchema | No
 ALL = ["p0", "p1", "p2", "p3", "p4", "q0", "q1", "q2"]
 
 
-def test_values_come_once_with_kafkas_timestamps_and_their_split(
-    spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path
-) -> None:
+class Planner:
+    """What the engine does with a source, in short: keeps splits and positions, and reads all that is there."""
+
+    def __init__(self, source: KafkaSource, restored: Sequence[tuple[SourceSplit, int]] = ()) -> None:
+        self.source: KafkaSource = pickle.loads(pickle.dumps(source))
+        self.enumerator: SplitEnumerator = source.create_enumerator([split for split, _ in restored])
+        self.reader: SplitReader = source.create_reader()
+        self.splits = {split.id: split for split, _ in restored}
+        self.positions = {split.id: position for split, position in restored}
+        self.ended: set[str] = set()
+        self.epochs: list[list[SplitRange]] = []
+
+    def restarted(self) -> Planner:
+        """The driver again, in another process: splits and positions come from the engine's log."""
+        made = Planner(self.source)
+        made.splits, made.positions, made.ended = dict(self.splits), dict(self.positions), set(self.ended)
+        return made
+
+    @property
+    def finished(self) -> bool:
+        return self.enumerator.complete and self.ended == set(self.splits)
+
+    def plan(self, limit: int = 1_000_000) -> list[SplitRange]:
+        for split in self.enumerator.discover(list(self.splits)):
+            assert split.id not in self.splits
+            self.splits[split.id], self.positions[split.id] = split, split.start
+        ranges = []
+        for split in self.splits.values():
+            if split.id not in self.ended:
+                start = self.positions[split.id]
+                end, last = self.enumerator.end_of(split, start)
+                assert end is not None and end >= start
+                stop = min(end, start + limit)
+                ranges.append(SplitRange(split, start, stop, last and stop == end))
+        return ranges
+
+    def read(self, ranges: Sequence[SplitRange], batch_size: int = 10_000) -> list[tuple[str, Any, int]]:
+        """(split, value, timestamp), the ranges side by side."""
+        self.reader.open(ranges, batch_size)
+        found: list[tuple[str, Any, int]] = []
+        running = {entry.split.id: self.reader.read(entry, batch_size) for entry in ranges}
+        while running:
+            for split, batches in list(running.items()):
+                batch = next(batches, None)
+                if batch is None:
+                    del running[split]
+                    continue
+                assert batch.timestamps is not None
+                found += [(split, *pair) for pair in zip(batch.values, batch.timestamps, strict=True)]
+        return found
+
+    def epoch(self, limit: int = 1_000_000, batch_size: int = 10_000) -> list[tuple[str, Any, int]]:
+        ranges = self.plan(limit)
+        found = self.read(ranges, batch_size)
+        self.epochs.append(ranges)
+        self.positions.update({entry.split.id: entry.stop for entry in ranges if entry.stop is not None})
+        self.ended |= {entry.split.id for entry in ranges if entry.ends}
+        return found
+
+    def all(self, limit: int = 1_000_000) -> list[Any]:
+        """The values of epochs until there is nothing more to read now."""
+        values: list[Any] = []
+        while True:
+            before = dict(self.positions)
+            values += [value for _, value, _ in self.epoch(limit)]
+            if self.positions == before:
+                return values
+
+    def close(self) -> None:
+        self.enumerator.close()
+        self.reader.close()
+
+
+def add_a_partition(kafka: KafkaBroker, topic: str) -> None:
+    """The third one."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(10)
+
+
+def read_all(source: KafkaSource) -> list[Any]:
+    planner = Planner(source)
+    try:
+        return planner.all()
+    finally:
+        planner.close()
+
+
+# ------------------------------------------------------------------------------------------- what is read
+
+
+def test_values_come_once_with_kafkas_timestamps_and_their_split(kafka: KafkaBroker, topic: str) -> None:
     source = builder(kafka, topic).build()
+    assert source.side_by_side and not source.bounded
     assert source.declared_splits() == (f"{topic}-0", f"{topic}-1")
     assert source.produced_type == Types.STRING()
-    reading = read(spark, source, tmp_path)
-    assert sorted(zip(reading.records, reading.timestamps, strict=True)) == [
-        (value, (1000 if value < "q" else 2000) + int(value[1])) for value in ALL
+    planner = Planner(source)
+    assert sorted(planner.epoch()) == [
+        (f"{topic}-{'pq'.index(value[0])}", value, (1000 if value < "q" else 2000) + int(value[1])) for value in ALL
     ]
-    assert reading.splits == {f"{topic}-0", f"{topic}-1"}
+    assert planner.epoch() == [] and not planner.finished
+    kafka.produce(topic, ["p5"], partition=0, timestamp_ms=1005)
+    assert planner.epoch() == [(f"{topic}-0", "p5", 1005)]
 
 
-def test_an_epoch_takes_no_more_than_the_limit(
-    spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path
+def test_an_epoch_reads_its_ranges_exactly_and_again_the_same(kafka: KafkaBroker, topic: str) -> None:
+    planner = Planner(builder(kafka, topic).build())
+    epochs: list[list[tuple[str, Any, int]]] = []
+    while not epochs or epochs[-1]:
+        epochs.append(planner.epoch(limit=2))
+    assert [sorted(value for _, value, _ in epoch) for epoch in epochs] == [
+        ["p0", "p1", "q0", "q1"], ["p2", "p3", "q2"], ["p4"], []
+    ]  # fmt: skip
+    # the same worker and another one; in any order
+    another = Planner(builder(kafka, topic).build())
+    for index in (2, 0, 1):
+        assert planner.read(planner.epochs[index]) == epochs[index]
+        assert another.read(planner.epochs[index]) == epochs[index]
+
+
+def test_batches_depend_on_the_range_and_not_on_what_was_fetched_already(kafka: KafkaBroker) -> None:
+    name = f"batches-{next(_numbers)}"
+    kafka.create_topic(name)
+    kafka.produce(name, [f"{number}".encode() for number in range(25)])
+    kafka.produce(name, [bytes(900_000)] * 7)
+    source = builder(kafka, name, schema=ByteArraySchema()).set_bounded(Offsets.latest()).build()
+    planner = Planner(source)
+    (wanted,) = planner.plan()
+
+    def sizes(start: int) -> list[int]:
+        planner.reader.open([replace(wanted, start=start)], 10)
+        return [len(batch.values) for batch in planner.reader.read(replace(wanted, start=start), 10)]
+
+    assert sizes(0) == [10, 10, 5 + 5, 2], "ten records, or as many as make up 4 MiB"
+    assert sizes(0) == [10, 10, 10, 2] and sizes(10) == [10, 10, 2]
+
+
+def test_what_was_fetched_behind_a_range_is_kept_for_the_next_epoch(kafka: KafkaBroker, topic: str) -> None:
+    planner = Planner(builder(kafka, topic).build())
+    assert len(planner.epoch(limit=1)) == 2
+    ((consumer,),) = [entries for key, entries in kept_consumer._idle.items() if kafka.bootstrap_servers in key]
+    kept = {key: buffer for key, buffer in consumer._buffers.items() if key[0] == topic}
+    assert sum(len(buffer.messages) for buffer in kept.values()) == 6
+    assert len(planner.epoch(limit=1)) == 2 and len(planner.epoch()) == 4
+    assert kept.items() <= consumer._buffers.items(), "the partitions have not been assigned again"
+
+
+def test_readers_of_one_process_take_turns_with_one_consumer(kafka: KafkaBroker, topic: str) -> None:
+    planner = Planner(builder(kafka, topic).build())
+    first, second = planner.plan()
+    readers = [planner.source.create_reader(), planner.source.create_reader()]
+    for _ in range(2):
+        for reader, wanted, expected in zip(readers, (first, second), (5, 3), strict=True):
+            reader.open([wanted], 10)
+            assert sum(len(batch.values) for batch in reader.read(wanted, 10)) == expected
+    ((_,),) = [entries for key, entries in kept_consumer._idle.items() if kafka.bootstrap_servers in key]
+
+
+def test_readers_that_are_advanced_in_turns_do_not_disturb_each_other(kafka: KafkaBroker, topic: str) -> None:
+    planner = Planner(builder(kafka, topic).build())
+    readers = [planner.source.create_reader() for _ in range(2)]
+    batches: list[Iterator[Any]] = []
+    for reader, wanted in zip(readers, planner.plan(), strict=True):
+        reader.open([wanted], 1)
+        batches.append(reader.read(wanted, 1))
+    found = [next(batches[index]).values for index in (0, 1, 0, 1, 0, 1, 0, 0)]
+    assert found == [["p0"], ["q0"], ["p1"], ["q1"], ["p2"], ["q2"], ["p3"], ["p4"]]
+
+
+def test_what_an_epoch_left_half_read_is_read_again(kafka: KafkaBroker, topic: str) -> None:
+    planner = Planner(builder(kafka, topic).build())
+    ranges = planner.plan()
+    planner.reader.open(ranges, 2)
+    assert next(planner.reader.read(ranges[0], 2)).values == ["p0", "p1"]
+    assert sorted(value for _, value, _ in planner.read(ranges)) == ALL
+
+
+def test_a_partition_that_is_far_ahead_waits_in_bounded_memory(
+    kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reading = read(spark, builder(kafka, topic).build(), tmp_path, SourceLimits(max_records=3))
-    assert max(map(len, reading.epochs)) <= 3
-    assert sorted(reading.records) == ALL
+    monkeypatch.setattr(kept_consumer, "BUFFER_BYTES", 1 << 20)
+    monkeypatch.setattr(kept_consumer, "TAKE_BYTES", 1 << 18)
+    name = f"wide-{next(_numbers)}"
+    kafka.create_topic(name, partitions=2)
+    for partition in (0, 1):
+        kafka.produce(name, [f"{partition}-{number}".ljust(10_000) for number in range(1500)], partition=partition)
+    planner = Planner(builder(kafka, name).build())
+    first, second = planner.plan()
+    planner.reader.open([first, second], 100)
+    waiting, ahead = planner.reader.read(first, 100), planner.reader.read(second, 100)
+    values = [value for batch in ahead for value in batch.values]
+    ((consumer,),) = [[planner.reader._consumer]]  # type: ignore[attr-defined]
+    (buffer,) = [entry for key, entry in consumer._buffers.items() if key == (name, 0)]
+    assert buffer.paused and buffer.bytes < 4 << 20
+    values += [value for batch in waiting for value in batch.values]
+    assert [value.strip() for value in values] == [f"{part}-{number}" for part in (1, 0) for number in range(1500)]
+
+
+# ------------------------------------------------------------------------------------------- where it starts
 
 
 @pytest.mark.parametrize(
@@ -79,96 +269,290 @@ def test_an_epoch_takes_no_more_than_the_limit(
         ("given latest", ["p4"]),
     ],
 )
-def test_it_starts_where_it_is_told_to(
-    spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path, starting: Any, expected: list[str]
-) -> None:
+def test_it_starts_where_it_is_told_to(kafka: KafkaBroker, topic: str, starting: Any, expected: list[str]) -> None:
     if isinstance(starting, str):
         latest = starting == "given latest"
         strategy = KafkaOffsetResetStrategy.LATEST if latest else KafkaOffsetResetStrategy.EARLIEST
         starting = Offsets.offsets({KafkaTopicPartition(topic, 0): 4}, strategy)
-    source = builder(kafka, topic).set_starting_offsets(starting).build()
-    assert sorted(read(spark, source, tmp_path).records) == expected
+    assert sorted(read_all(builder(kafka, topic).set_starting_offsets(starting).build())) == expected
 
 
-def test_it_starts_from_the_offsets_that_the_group_committed(
-    spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path
-) -> None:
+def test_a_given_offset_that_is_not_there_is_a_matter_of_the_strategy(kafka: KafkaBroker, topic: str) -> None:
+    given = {KafkaTopicPartition(topic, 0): 50, KafkaTopicPartition(topic, 1): 1}
+    made = builder(kafka, topic)
+    assert sorted(read_all(made.set_starting_offsets(Offsets.offsets(given)).build())) == [*ALL[:5], "q1", "q2"]
+    strict = made.set_starting_offsets(Offsets.offsets(given, KafkaOffsetResetStrategy.NONE)).build()
+    with pytest.raises(OperationError, match=rf"the offsets offset 50 of {topic}-0 is not there \(offsets 0 to 5\)"):
+        read_all(strict)
+
+
+def test_it_starts_from_the_offsets_that_the_group_committed(kafka: KafkaBroker, topic: str) -> None:
     made = builder(kafka, topic).set_group_id(f"group-of-{topic}")
-    nothing = made.set_starting_offsets(Offsets.committed_offsets()).build()
     with pytest.raises(OperationError, match=f"no committed offset for {topic}-0, {topic}-1.*NONE"):
-        nothing.load(spark, SourceLimits(), None)
-    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": f"group-of-{topic}"}
-    consumer = confluent_kafka.Consumer(settings)
-    consumer.commit(offsets=[confluent_kafka.TopicPartition(topic, 0, 2)], asynchronous=False)
-    consumer.close()
+        read_all(made.set_starting_offsets(Offsets.committed_offsets()).build())
+    made.build().acknowledge({f"{topic}-0": 2})
     strategy = KafkaOffsetResetStrategy.LATEST
     source = made.set_starting_offsets(Offsets.committed_offsets(strategy)).build()
-    assert sorted(read(spark, source, tmp_path).records) == ["p2", "p3", "p4"]
+    assert sorted(read_all(source)) == ["p2", "p3", "p4"]
 
 
-def test_a_bounded_source_ends_before_the_given_offsets(
-    spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path
+def test_offsets_are_committed_to_the_group_unless_that_is_switched_off(
+    kafka: KafkaBroker, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert builder(kafka, topic).set_bounded(Offsets.latest()).build().bounded
+    made = builder(kafka, topic).set_group_id(f"group-of-{topic}")
+
+    def committed() -> list[int]:
+        settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": f"group-of-{topic}"}
+        consumer = confluent_kafka.Consumer(settings)
+        partitions = [confluent_kafka.TopicPartition(topic, number) for number in (0, 1)]
+        found = [entry.offset for entry in consumer.committed(partitions, timeout=10)]
+        consumer.close()
+        return found
+
+    made.build().acknowledge({f"{topic}-0": 3, f"{topic}-1": 1})
+    assert committed() == [3, 1]
+    made.build().acknowledge({f"{topic}-0": 5, f"{topic}-1": 1})
+    assert committed() == [5, 1]
+    made.set_property("commit.offsets.on.checkpoint", "false").build().acknowledge({f"{topic}-0": 1})
+    assert committed() == [5, 1]
+    builder(kafka, topic).build().acknowledge({f"{topic}-0": 1})
+    with caplog.at_level(logging.WARNING, "flinkish"):
+        made.set_property("commit.offsets.on.checkpoint", "true").build().acknowledge({"no-topic-0": 1})
+    assert f"could not be committed to the group 'group-of-{topic}'" in caplog.text
+
+
+# ------------------------------------------------------------------------------------------- where it ends
+
+
+def test_a_bounded_source_ends_before_the_given_offsets(kafka: KafkaBroker, topic: str) -> None:
     ends = Offsets.offsets({KafkaTopicPartition(topic, 0): 2, KafkaTopicPartition(topic, 1): 1})
     source = builder(kafka, topic).set_bounded(ends).build()
     assert source.bounded
-    assert sorted(read(spark, source, tmp_path / "a").records) == ["p0", "p1", "q0"]
+    planner = Planner(source)
+    assert sorted(planner.all()) == ["p0", "p1", "q0"] and planner.finished
     by_time = builder(kafka, topic).set_unbounded(Offsets.timestamp(1002)).build()
-    assert sorted(read(spark, by_time, tmp_path / "b").records) == ["p0", "p1"]
+    assert sorted(read_all(by_time)) == ["p0", "p1"]
 
 
-def test_topics_by_pattern_and_single_partitions(
-    spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path
-) -> None:
+def test_latest_is_what_was_there_at_the_first_start_also_after_restarts(kafka: KafkaBroker, topic: str) -> None:
+    planner = Planner(builder(kafka, topic).set_bounded(Offsets.latest()).build())
+    values = [value for _, value, _ in planner.epoch(limit=1)]
+    kafka.produce(topic, ["late p"], partition=0)
+    add_a_partition(kafka, topic)
+    restarted = planner.restarted()
+    assert sorted(values + restarted.all(limit=1)) == ALL
+    assert restarted.finished and len(restarted.splits) == 2
+
+
+def test_a_bound_in_the_future_is_waited_for(kafka: KafkaBroker, topic: str) -> None:
+    ends = Offsets.offsets({KafkaTopicPartition(topic, 0): 6})
+    planner = Planner(builder(kafka, topic).set_bounded(ends).build())
+    assert planner.all() == ALL[:5] and not planner.finished
+    kafka.produce(topic, ["p5", "p6"], partition=0)
+    assert planner.all() == ["p5"] and planner.finished
+
+
+def test_a_frozen_source_reads_what_is_there_now_and_goes_on_later(kafka: KafkaBroker, topic: str) -> None:
+    planner = Planner(builder(kafka, topic).build())
+    planner.enumerator.freeze()
+    kafka.produce(topic, ["late p"], partition=0)
+    assert sorted(planner.all()) == ALL
+    assert not planner.ended, "the partitions go on in the next query"
+    assert planner.restarted().all() == ["late p"]
+
+
+# ------------------------------------------------------------------------------------------- partitions
+
+
+def test_topics_by_pattern_and_single_partitions(kafka: KafkaBroker, topic: str) -> None:
     by_pattern = builder(kafka).set_topic_pattern(f"{topic[:-1]}[{topic[-1]}]").build()
     assert by_pattern.declared_splits() == (f"{topic}-0", f"{topic}-1")
-    assert sorted(read(spark, by_pattern, tmp_path / "a").records) == ALL
+    assert sorted(read_all(by_pattern)) == ALL
     one = builder(kafka).set_partitions({KafkaTopicPartition(topic, 1)}).build()
-    assert read(spark, one, tmp_path / "b").records == ["q0", "q1", "q2"]
+    assert read_all(one) == ["q0", "q1", "q2"]
 
 
+def test_new_partitions_are_found_and_read_from_their_beginning(kafka: KafkaBroker, topic: str) -> None:
+    made = builder(kafka, topic).set_starting_offsets(Offsets.latest())
+    planner = Planner(made.set_property("partition.discovery.interval.ms", "1").build())
+    never = Planner(made.set_property(*NO_DISCOVERY).build())
+    assert planner.all() == never.all() == [] and never.enumerator.complete and not planner.enumerator.complete
+    add_a_partition(kafka, topic)
+    kafka.produce(topic, ["r0"], partition=2)
+    wait_until(lambda: planner.all() == ["r0"], 30, "the record of the new partition")
+    assert planner.splits[f"{topic}-2"] == SourceSplit(f"{topic}-2", 0, None, {"topic": topic, "partition": 2})
+    assert never.all() == []
+    # a restart looks once, and finds what came meanwhile
+    assert never.restarted().all() == ["r0"]
+
+
+@pytest.mark.parametrize("bounded", [False, True])
 def test_a_restored_source_goes_on_at_the_offsets_and_reads_new_partitions_whole(
-    spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path
+    kafka: KafkaBroker, topic: str, bounded: bool
 ) -> None:
-    first = read(spark, builder(kafka, topic).build(), tmp_path / "a")
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(10)
+    first = Planner(builder(kafka, topic).build())
+    assert len(first.all()) == 8
+    add_a_partition(kafka, topic)
     kafka.produce(topic, ["new p"], partition=0)
     kafka.produce(topic, ["new r"], partition=2)
-    start = first.end_offset if isinstance(first.end_offset, str) else json.dumps(first.end_offset)
-    source = builder(kafka, topic).build()
-    assert sorted(read(spark, source, tmp_path / "b", start=start).records) == ["new p", "new r"]
+    restored = [(split, first.positions[split.id]) for split in first.splits.values()]
+    made = builder(kafka, topic).set_starting_offsets(Offsets.latest())
+    planner = Planner((made.set_bounded(Offsets.latest()) if bounded else made).build(), restored)
+    assert sorted(planner.all()) == ["new p", "new r"]
+    assert planner.finished == bounded
 
 
-def test_tombstones_are_no_records(spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path) -> None:
+# ------------------------------------------------------------------------------------------- offsets without a record
+
+
+def test_tombstones_are_no_records(kafka: KafkaBroker, topic: str) -> None:
     kafka.produce(topic, [None, "last"], partition=1, timestamp_ms=3000)
-    reading = read(spark, builder(kafka, topic).build(), tmp_path)
-    assert sorted(reading.records) == sorted([*ALL, "last"])
-    assert len(reading.timestamps) == len(reading.records)
+    assert sorted(read_all(builder(kafka, topic).build())) == sorted([*ALL, "last"])
 
 
-def test_a_malformed_message_is_named_with_partition_and_offset(
-    spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_markers_of_transactions_hold_no_record_and_open_ones_are_waited_for(
+    kafka: KafkaBroker, topic: str, level: str
 ) -> None:
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"tx-{topic}", "linger.ms": 0}
+    )
+    producer.init_transactions(30)
+
+    def transaction(value: str, end: Any = None) -> None:
+        producer.begin_transaction()
+        producer.produce(topic, value, partition=0)
+        producer.flush(30)
+        if end is not None:
+            end(30)
+
+    planner = Planner(builder(kafka, topic).set_property("isolation.level", level).build())
+    committed = level == "read_committed"
+    transaction("given up", producer.abort_transaction)
+    transaction("done", producer.commit_transaction)
+    values: list[str] = []
+
+    def read_to(offset: int) -> bool:
+        # the broker writes a marker some time after it has said that the transaction is done
+        values.extend(planner.all())
+        return planner.positions[f"{topic}-0"] == offset
+
+    # offset 5 is the record that was given up, 6 and 8 are markers
+    wait_until(lambda: read_to(9), 30, "both transactions")
+    assert sorted(values) == sorted([*ALL, "done"] + ([] if committed else ["given up"]))
+    whole = planner.splits[f"{topic}-0"]
+    singles = [planner.read([SplitRange(whole, offset, offset + 1)]) for offset in range(5, 9)]
+    assert [[value for _, value, _ in found] for found in singles] == [
+        [] if committed else ["given up"], [], ["done"], []
+    ]  # fmt: skip
+    values.clear()
+    transaction("open")
+    assert read_to(9 if committed else 10)
+    assert values == ([] if committed else ["open"])
+    producer.commit_transaction(30)
+    wait_until(lambda: read_to(11), 30, "the last transaction")
+    assert values == ["open"]
+
+
+# ------------------------------------------------------------------------------------------- costs
+
+
+def test_the_cost_of_an_offset_is_measured_where_there_is_much_to_read(kafka: KafkaBroker, topic: str) -> None:
+    name = f"large-{next(_numbers)}"
+    kafka.create_topic(name, partitions=2)
+    kafka.produce(name, ["x" * 10_000] * 300, partition=0)
+    kafka.produce(name, ["x"] * 10, partition=1)
+    planner = Planner(builder(kafka, name).build())
+    large, small = planner.plan()
+    cost = planner.enumerator.cost(large.split, 0)
+    assert cost.records == 1 and cost.bytes == 10_000
+    assert planner.enumerator.cost(small.split, 0).bytes == 10_000, "too few for a sample: as the others"
+
+
+# ------------------------------------------------------------------------------------------- records that are gone
+
+
+def delete_before(kafka: KafkaBroker, topic: str, offset: int) -> None:
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for future in client.delete_records([confluent_kafka.TopicPartition(topic, 0, offset)]).values():
+        future.result(10)
+
+
+def test_a_reader_tells_records_that_were_deleted_unread_or_passes_over_them_on_request(
+    kafka: KafkaBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    strict = Planner(builder(kafka, topic).build())
+    lenient = Planner(builder(kafka, topic).set_fail_on_data_loss(False).build())
+    ranges = strict.plan()
+    delete_before(kafka, topic, 3)
+    said = f"records of topic '{topic}', partition 0 were deleted before they were read: offsets 0 to 2"
+    for _ in range(2):
+        with pytest.raises(FinalOperationError, match=said):
+            strict.read(ranges)
+    with caplog.at_level(logging.WARNING, "flinkish"):
+        assert sorted(value for _, value, _ in lenient.read(ranges)) == ALL[3:]
+    assert said in caplog.text and "the job goes on without these records" in caplog.text
+    (first, _) = ranges
+    assert lenient.read([replace(first, stop=2)]) == []
+
+
+def test_a_partition_that_is_shorter_than_what_was_read_is_told_by_the_enumerator(
+    kafka: KafkaBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    split = SourceSplit(f"{topic}-0", 0, None, {"topic": topic, "partition": 0})
+    said = f"topic '{topic}', partition 0 ends before offset 5, but the job has read up to offset 20"
+    with pytest.raises(FinalOperationError, match=said):
+        builder(kafka, topic).build().create_enumerator([]).end_of(split, 20)
+    made = builder(kafka, topic).set_fail_on_data_loss(False)
+    with caplog.at_level(logging.WARNING, "flinkish"):
+        assert made.build().create_enumerator([]).end_of(split, 20) == (20, False)
+        bounded = made.set_bounded(Offsets.latest()).build().create_enumerator([])
+        assert bounded.end_of(replace(split, end=24), 20) == (20, True)
+    assert said in caplog.text
+
+
+# ------------------------------------------------------------------------------------------- errors
+
+
+def test_a_malformed_message_is_named_with_partition_and_offset(kafka: KafkaBroker, topic: str) -> None:
     name = f"{topic}-json"
     kafka.create_topic(name)
     kafka.produce(name, ['{"n": 1}', '{"n": 2', '{"n": 3}'])
     schema = JsonRowDeserializationSchema.builder().type_info(Types.ROW_NAMED(["n"], [Types.LONG()]))
-    with pytest.raises(Exception, match=rf"MalformedRecordError.*\"n\": 2.*partition {name}-0, offset 1"):
-        read(spark, builder(kafka, name, schema=schema.build()).build(), tmp_path / "a")
+    with pytest.raises(MalformedRecordError, match=rf"\"n\": 2.*partition {name}-0, offset 1"):
+        read_all(builder(kafka, name, schema=schema.build()).build())
     tolerant = builder(kafka, name, schema=schema.ignore_parse_errors().build()).build()
-    assert [row.n for row in read(spark, tolerant, tmp_path / "b").records] == [1, 3]
+    assert [row.n for row in read_all(tolerant)] == [1, 3]
 
 
-def test_servers_that_cannot_be_reached_are_named_at_once(spark: SparkSession) -> None:
+def test_servers_that_cannot_be_reached_are_named_at_once() -> None:
     made = KafkaSource.builder().set_bootstrap_servers("127.0.0.1:1,localhost:2").set_topics("x")
     source = made.set_value_only_deserializer(SimpleStringSchema()).build()
-    for call in (lambda: source.load(spark, SourceLimits(), None), source.declared_splits):
+    for call in (lambda: source.check_continuation(None, {}), source.declared_splits):
         with pytest.raises(ConnectionFailedError, match="127.0.0.1:1,localhost:2.*refused.*start the broker"):
             call()
 
 
-def test_a_topic_that_does_not_exist_is_named(spark: SparkSession, kafka: KafkaBroker) -> None:
-    with pytest.raises(OperationError, match="the topic 'none' does not exist"):
-        builder(kafka, "none").build().load(spark, SourceLimits(), None)
+def test_a_topic_that_does_not_exist_is_named(kafka: KafkaBroker) -> None:
+    source = builder(kafka, "none").build()
+    for call in (lambda: source.check_continuation(None, {}), lambda: Planner(source).plan()):
+        with pytest.raises(OperationError, match="the topic 'none' does not exist"):
+            call()
+
+
+def test_a_reader_whose_broker_does_not_answer_says_so(
+    kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner = Planner(builder(kafka, topic).build())
+    ranges = planner.plan()
+    monkeypatch.setattr(kept_consumer, "STALLED_S", 2.0)
+    said = rf"has not delivered partition {topic}-0 from offset 0"
+    with kafka.paused(), pytest.raises(ConnectionFailedError, match=said):
+        planner.read(ranges)
+    monkeypatch.undo()
+    assert sorted(value for _, value, _ in planner.read(ranges)) == ALL
+
+
+def test_a_property_that_the_client_does_not_know_is_named_when_the_source_is_built(kafka: KafkaBroker) -> None:
+    with pytest.raises(ConfigurationError, match="No such configuration property: .fetch.min.byte."):
+        builder(kafka, "clicks").set_property("fetch.min.byte", "1").build()

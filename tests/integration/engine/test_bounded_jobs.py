@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from flinkish.common import JobStatus, Time
+from flinkish.common import JobStatus, Time, WatermarkStrategy
+from flinkish.connectors.delta_source import DeltaSource
 from flinkish.connectors.file_system.source import FileSource
-from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import FlinkishError
 from flinkish.runtime.phases import Phase, set_hook
@@ -38,9 +39,12 @@ def parsed(line: str) -> tuple[int, int]:
 
 def windows_of_lines(env: StreamExecutionEnvironment, files: Path, collected: Collected) -> None:
     """Lines per ten seconds. Out of order by as much as one file may be ahead of another."""
+    windows(env.add_source(FileSource.text(str(files)), "lines"), collected)
+
+
+def windows(lines: DataStream, collected: Collected) -> None:
     (
-        env.add_source(FileSource.text(str(files)), "lines")
-        .map(parsed)
+        lines.map(parsed)
         .assign_timestamps_and_watermarks(by_field(1, LINES * 1000))
         .map(lambda line: (line[0] // 10 * 10, 1))
         .key_by(lambda pair: pair[0])
@@ -89,21 +93,29 @@ def test_without_bounds_on_epochs_a_file_job_takes_one(spark: SparkSession, tmp_
 
 
 @pytest.mark.parametrize("phase", [Phase.COMMIT_BEGUN, Phase.METADATA_COMMITTED])
+@pytest.mark.parametrize("spark_reads", [False, True])
 def test_the_last_epoch_stays_the_last_one_when_it_is_replayed(
-    spark: SparkSession, tmp_path: Path, files: Path, phase: Phase
+    spark: SparkSession, tmp_path: Path, files: Path, phase: Phase, spark_reads: bool
 ) -> None:
-    job_dir = tmp_path / "job"
+    """Files tell their end in the epoch of their last record; of what Spark reads an epoch of its own tells it."""
+    job_dir, table = tmp_path / "job", str(tmp_path / "table")
     failed: list[int] = []
+    if spark_reads:
+        spark.read.text(str(files)).write.format("delta").save(table)
 
     def fail(at: Phase, details: dict[str, Any]) -> None:
-        if at is phase and not failed and (job_dir / "end-of-input.json").exists():
+        if at is phase and not failed and (not spark_reads or (job_dir / "end-of-input.json").exists()):
             failed.append(details["epoch"])
             raise OSError("the driver's disk is gone")
 
     with collecting() as collected:
         for attempt in range(2):
             env = environment(job_dir)
-            windows_of_lines(env, files, collected)
+            if spark_reads:
+                rows = env.from_source(DeltaSource(table, bounded=True), WatermarkStrategy.no_watermarks(), "lines")
+                windows(rows.map(lambda row: row[0]), collected)
+            else:
+                windows_of_lines(env, files, collected)
             set_hook(fail)
             try:
                 if attempt == 0:

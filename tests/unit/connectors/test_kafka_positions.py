@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from flinkish.connectors.kafka.continuation import gone, renewed
-from flinkish.connectors.kafka.offsets import parse_position, position_json
+from flinkish.connectors.kafka.continuation import gone, next_offsets, renewed
 from flinkish.errors import SavepointError
 
 
-def test_a_position_carries_the_ids_of_its_topics_where_they_are_known() -> None:
-    spark = '{"clicks": {"0": 5, "1": 7}}'
-    assert position_json(spark, {}) == spark
-    offsets = {("clicks", 0): 5, ("clicks", 1): 7}
-    assert parse_position(spark) == (offsets, {})
-    assert parse_position(position_json(spark, {"clicks": "aa"})) == (offsets, {"clicks": "aa"})
+def test_the_next_offsets_of_a_position_are_those_of_partitions_that_are_not_read_to_their_end() -> None:
+    info = {"topic": "a-b", "partition": 3}
+    splits = [["a-b-3", 5, None, info], ["a-b-4", 7, 9, {**info, "partition": 4}], ["a-b-5", 9, 9, info]]
+    assert next_offsets(json.dumps({"splits": splits, "epoch": 4})) == {("a-b", 3): 5, ("a-b", 4): 7}
 
 
-def test_topics_may_have_any_names() -> None:
-    spark = '{"offsets": {"0": 5}, "topic_ids": {"0": 6}}'
-    assert parse_position(spark) == ({("offsets", 0): 5, ("topic_ids", 0): 6}, {})
-
-
-@pytest.mark.parametrize("text", ["", "5", "[]", '{"a": 5}', '{"offsets": 5, "topic_ids": {}}', '{"topic_ids": 5}'])
+@pytest.mark.parametrize(
+    "text", ["", "5", "[]", "{}", '{"splits": 5}', '{"splits": [5]}', '{"splits": [["a-0", 5, null, null]]}']
+)
 def test_what_is_no_position_is_quoted(text: str) -> None:
     with pytest.raises(SavepointError, match="of a Kafka source cannot be read"):
-        parse_position(text)
+        next_offsets(text)
 
 
 def test_a_topic_with_another_id_was_made_anew() -> None:

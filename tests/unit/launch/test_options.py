@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from flinkish.launch.__main__ import Launch
@@ -13,7 +12,6 @@ from flinkish.launch.archive import archive
 from flinkish.launch.options import CommandLine, SparkOptions, comma_list, read_properties
 
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
-KAFKA = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 
 
 def launch(home: Path, *argv: str, environment: Mapping[str, str] | None = None) -> Launch:
@@ -57,20 +55,8 @@ def test_lists_are_merged_without_doubles_and_blanks() -> None:
     assert comma_list("a, b,,", None, ["c", "a"]) == "a,b,c"
 
 
-def test_kafka_is_resolved_only_if_asked_for(tmp_path: Path) -> None:
-    assert launch(tmp_path, "--users", "3").packages() == DELTA
-    assert launch(tmp_path, "--", "--bootstrap-servers", "no job option").packages() == DELTA
-    asked = f"{DELTA},{KAFKA}"
-    assert launch(tmp_path, "--bootstrap-servers", "h:1").packages() == asked
-    assert launch(tmp_path, "--bootstrap-servers=h:1").packages() == asked
-    assert launch(tmp_path, environment={"FLINKISH_KAFKA": "1"}).packages() == asked
-    assert launch(tmp_path, environment={"FLINKISH_KAFKA": "0"}).packages() == DELTA
-
-
-def test_kafkas_jars_take_the_place_of_its_package(tmp_path: Path) -> None:
-    assert (
-        launch(tmp_path, "--bootstrap-servers=h:1", environment={"FLINKISH_KAFKA_JARS": "/a.jar"}).packages() == DELTA
-    )
+def test_kafka_needs_no_package_of_sparks(tmp_path: Path) -> None:
+    assert launch(tmp_path, "--bootstrap-servers", "h:1").packages() == DELTA
 
 
 def test_the_users_packages_are_added(tmp_path: Path) -> None:

@@ -1,0 +1,233 @@
+"""Which partitions a Kafka source reads, from where, how far and at which cost.
+
+Rule: what decides which records belong to a bounded source, its starting and its stopping offsets, is asked once, when
+a partition is found first, and travels in the split: the engine keeps it, so that a restart reads the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from flinkish.connectors.kafka.client import Cluster, driver, new_consumer
+from flinkish.connectors.kafka.continuation import gone
+from flinkish.connectors.kafka.offsets import Partition
+from flinkish.connectors.kafka.settings import KafkaSourceSettings, split_id
+from flinkish.core.source import SourceSplit, SplitEnumerator, UnitCost
+from flinkish.errors import FinalOperationError
+
+_log = logging.getLogger("flinkish.kafka")
+
+#: the ends of partitions are asked for all of them at once, and hold for the splits that are asked for right after, in
+#: the planning of one epoch
+_ENDS_HOLD_S = 0.05
+#: a sample of a partition tells the size of its records for so many offsets
+_SAMPLE_HOLDS_OFFSETS = 1_000_000
+#: so few records cannot be too much for an epoch: they are not worth a sample
+_NO_SAMPLE_RECORDS = 100
+_SAMPLE_RECORDS = 100
+_SAMPLE_BYTES = 64 * 1024
+_SAMPLE_TIMEOUT_S = 2.0
+#: assumed until the first sample
+_BYTES_PER_RECORD = 1024.0
+
+
+def partition_of(split: SourceSplit) -> Partition:
+    """Topic and number of a split's partition."""
+    return split.info["topic"], split.info["partition"]
+
+
+class KafkaSplitEnumerator(SplitEnumerator):
+    """Each partition is a split.
+
+    Args:
+        restored: the splits of the savepoint that the job was started from.
+        clock: seconds that only go on.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSourceSettings,
+        restored: Sequence[SourceSplit],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._restored = {split.id for split in restored}
+        self._clock = clock
+        self._opened: Cluster | None = None
+        self._looked = False
+        self._look_again_at = 0.0
+        # the end of each partition, when it was asked, and the ends that hold for ever after `freeze`
+        self._ends: dict[Partition, int] = {}
+        self._ends_asked_at = float("-inf")
+        self._frozen: dict[Partition, int] | None = None
+        # where splits end that come from a savepoint of a source without bounds, if this one has bounds
+        self._late_stops: dict[Partition, int] = {}
+        self._told: set[Partition] = set()
+        self._sampler: Any = None
+        # partition -> (offset at which it was sampled, bytes per offset)
+        self._samples: dict[Partition, tuple[int, float]] = {}
+
+    def discover(self, known: Collection[str]) -> Sequence[SourceSplit]:
+        now = self._clock()
+        self._ends_asked_at = float("-inf")
+        if self._looked and (self.complete or self._frozen is not None or now < self._look_again_at):
+            return ()
+        self._looked = True
+        self._look_again_at = now + self._settings.discovery_interval_ms / 1000
+        if self._settings.stopping is not None and set(known) - self._restored:
+            # a bounded source that was started before: what it reads was settled then
+            return ()
+        partitions = self._settings.partitions_of(self._cluster)
+        self._ends.update(dict.fromkeys(partitions, 0))
+        new = [partition for partition in partitions if split_id(partition) not in known]
+        return self._splits(new, first=not known and not self._restored) if new else ()
+
+    @property
+    def complete(self) -> bool:
+        once = self._settings.stopping is not None or self._settings.discovery_interval_ms <= 0
+        return self._looked and once
+
+    def end_of(self, split: SourceSplit, position: int) -> tuple[int | None, bool]:
+        partition = partition_of(split)
+        stop = self._stop_of(split)
+        if stop is not None and position >= stop:
+            return position, True
+        end = self._end(partition)
+        if end < position:
+            return position, self._taken_away(partition, position) and stop is not None
+        if stop is not None and end >= stop:
+            return stop, True
+        return end, False
+
+    def cost(self, split: SourceSplit, position: int) -> UnitCost:
+        partition = partition_of(split)
+        sampled_at, size = self._samples.get(partition, (None, self._usual_size()))
+        stale = sampled_at is None or not 0 <= position - sampled_at < _SAMPLE_HOLDS_OFFSETS
+        if stale and self._end(partition) - position > _NO_SAMPLE_RECORDS:
+            size = self._sample(partition, position) or size
+            self._samples[partition] = (position, size)
+        return UnitCost(1.0, size)
+
+    def freeze(self) -> None:
+        cluster = self._cluster
+        self._frozen = cluster.next_offsets(self._settings.partitions_of(cluster), self._settings.read_committed)
+
+    def close(self) -> None:
+        for client in (self._opened, self._sampler):
+            if client is not None:
+                client.close()
+        self._opened = self._sampler = None
+
+    def _splits(self, new: list[Partition], first: bool) -> list[SourceSplit]:
+        settings = self._settings
+        # as in Flink, partitions that came later are read from their beginning, wherever the others began
+        starts = (
+            settings.starting.starts(self._cluster, new, settings.read_committed)
+            if first
+            else self._cluster.first_offsets(new)
+        )
+        stops = self._stops(new)
+        return [
+            SourceSplit(
+                split_id(partition),
+                starts[partition],
+                max(starts[partition], stops[partition]) if partition in stops else None,
+                {"topic": partition[0], "partition": partition[1]},
+            )
+            for partition in new
+        ]
+
+    def _stops(self, partitions: list[Partition]) -> dict[Partition, int]:
+        if self._settings.stopping is None:
+            return {}
+        return self._settings.stopping.resolve(self._cluster, partitions, self._settings.read_committed)
+
+    def _stop_of(self, split: SourceSplit) -> int | None:
+        if split.end is not None or self._settings.stopping is None:
+            return split.end
+        partition = partition_of(split)
+        if partition not in self._late_stops:
+            self._late_stops.update(self._stops([partition]))
+        return self._late_stops[partition]
+
+    def _end(self, partition: Partition) -> int:
+        if self._frozen is not None and partition in self._frozen:
+            return self._frozen[partition]
+        if partition not in self._ends or self._clock() - self._ends_asked_at >= _ENDS_HOLD_S:
+            asked = [*self._ends] if partition in self._ends else [*self._ends, partition]
+            self._ends = self._cluster.next_offsets(asked, self._settings.read_committed)
+            self._ends_asked_at = self._clock()
+        return self._ends[partition]
+
+    def _taken_away(self, partition: Partition, position: int) -> bool:
+        """Whether a partition that ends before the position has lost records (and not just a transaction that is open,
+        which a reader of uncommitted records had read before).
+
+        Raises:
+            FinalOperationError: it has, and the source does not accept that.
+        """
+        kept = self._cluster.kept([partition])
+        first, end = kept[partition]
+        if end >= position:
+            return False
+        (said,) = gone({partition: position}, {partition: (min(first, position), end)})
+        if self._settings.fail_on_data_loss:
+            raise FinalOperationError(
+                said,
+                where=self._settings.label,
+                expected="the topic as the job has left it",
+                hint="start the job in a new job directory; or set_fail_on_data_loss(False) to go on without them",
+            )
+        if partition not in self._told:
+            self._told.add(partition)
+            _log.warning("%s; the job goes on without these records [%s]", said, self._settings.label)
+        return True
+
+    def _usual_size(self) -> float:
+        sizes = [size for _, size in self._samples.values()]
+        return max(sizes) if sizes else _BYTES_PER_RECORD
+
+    def _sample(self, partition: Partition, position: int) -> float | None:
+        """Mean bytes of some records at the position; None if there are none, or nobody answers."""
+        kafka = driver("KafkaSource")
+        try:
+            if self._sampler is None:
+                self._sampler = new_consumer(self._sampler_settings(), self._settings.label)
+            self._sampler.assign([kafka.TopicPartition(*partition, position)])
+            sizes = self._sampled_sizes(self._clock() + _SAMPLE_TIMEOUT_S)
+            self._sampler.unassign()
+        except kafka.KafkaException as error:
+            _log.warning("no sample of %s could be read: %s [%s]", split_id(partition), error, self._settings.label)
+            return None
+        return sum(sizes) / len(sizes) if sizes else None
+
+    def _sampled_sizes(self, deadline: float) -> list[int]:
+        sizes: list[int] = []
+        while len(sizes) < _SAMPLE_RECORDS and sum(sizes) < _SAMPLE_BYTES and self._clock() < deadline:
+            message = self._sampler.poll(deadline - self._clock())
+            if message is None or message.error() is not None:
+                break
+            sizes.append(len(message.value() or b"") + len(message.key() or b""))
+        return sizes
+
+    def _sampler_settings(self) -> dict[str, Any]:
+        all_settings = self._settings.consumer_settings("sampler")
+        # what decides how much is fetched is for the readers
+        kept = {key: value for key, value in all_settings.items() if not key.startswith(("fetch.", "queued.", "max."))}
+        return {
+            **kept,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "fetch.message.max.bytes": _SAMPLE_BYTES,
+            "queued.min.messages": 1,
+            "queued.max.messages.kbytes": 1024,
+        }
+
+    @property
+    def _cluster(self) -> Cluster:
+        if self._opened is None:
+            self._opened = self._settings.cluster("KafkaSource")
+        return self._opened

@@ -1,0 +1,342 @@
+"""A consumer that outlives the epochs of a worker, and what it has fetched and nobody has read yet.
+
+Rules:
+
+* A consumer is used by one reader at a time; `lend` and `give_back` are the only way to one. A worker that runs one
+  task at a time therefore has one consumer per source, whichever subtasks it runs.
+* What was fetched behind the end of an epoch's range is kept: where a partition goes on exactly there, nothing is
+  fetched again.
+* `PartitionBuffer.messages` holds every record between `start` and `reached`. Offsets without a record (compacted away,
+  markers of transactions) are known to be empty once `reached` is behind them; Kafka tells the end of a partition even
+  if the last offsets hold no record.
+* Memory is bounded: a partition whose buffer is full is paused until it has been read.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Mapping
+from itertools import accumulate, groupby
+from operator import methodcaller
+from typing import Any
+
+from flinkish.connectors.kafka.client import REQUEST_TIMEOUT_S, driver, new_consumer
+from flinkish.connectors.kafka.continuation import gone
+from flinkish.connectors.kafka.offsets import Partition
+from flinkish.connectors.kafka.settings import KafkaSourceSettings, split_id
+from flinkish.errors import ConnectionFailedError, FinalOperationError, FlinkishError, OperationError
+
+_log = logging.getLogger("flinkish.kafka")
+
+#: all buffers of a consumer together; librdkafka's own queue of fetched messages comes on top of it
+BUFFER_BYTES = 32 * 1024 * 1024
+QUEUE_KIB = 16 * 1024
+#: a batch ends with the record that makes it so large
+BATCH_BYTES = 4 * 1024 * 1024
+#: a partition with fewer buffered messages is not paused for their number
+BUFFER_MESSAGES = 50_000
+#: how many messages are taken from librdkafka at a time
+TAKE_MESSAGES = 10_000
+TAKE_BYTES = 4 * 1024 * 1024
+POLL_S = 0.5
+#: a partition that brings nothing for so long, although there is more, ends the epoch
+STALLED_S = 60.0
+#: partitions that nobody has read for so long are given up, and consumers that nobody has used
+PARTITION_IDLE_S = 30.0
+CONSUMER_IDLE_S = 600.0
+
+_offset = methodcaller("offset")
+
+
+class PartitionBuffer:
+    """What was fetched of one partition and not read yet."""
+
+    def __init__(self, partition: Partition, start: int) -> None:
+        self.partition = partition
+        self.messages: list[Any] = []
+        self.bytes = 0
+        self.start = self.reached = start
+        self.paused = False
+        #: why nothing more comes; raised when somebody wants more
+        self.failure: FlinkishError | None = None
+        self.used_at = 0.0
+
+    def add(self, messages: list[Any]) -> None:
+        """Messages that were fetched, in order."""
+        if messages[0].offset() < self.reached:
+            messages = messages[bisect_left(messages, self.reached, key=_offset) :]
+            if not messages:
+                return
+        self.messages += messages
+        self.bytes += sum(map(len, messages))
+        self.reached = messages[-1].offset() + 1
+
+    def skip_to(self, start: int) -> None:
+        """Forget what lies before ``start``, which is not behind ``reached``."""
+        self._remove(bisect_left(self.messages, start, key=_offset))
+        self.start = start
+
+    def take(self, stop: int, batch_size: int) -> list[Any]:
+        """The next batch before ``stop``, [] as long as it is not there as a whole. Where a batch ends depends on its
+        records alone, never on what has been fetched by now."""
+        messages = self.messages
+        end = len(messages)
+        if end and messages[-1].offset() >= stop:
+            end = bisect_left(messages, stop, key=_offset)
+        size = min(end, batch_size)
+        whole = size == batch_size or self.reached >= stop
+        if self.bytes >= BATCH_BYTES and sum(map(len, messages[:size])) >= BATCH_BYTES:
+            size, whole = bisect_left(list(accumulate(map(len, messages[:size]))), BATCH_BYTES) + 1, True
+        if not whole or not size:
+            return []
+        batch = messages[:size]
+        self._remove(size)
+        self.start = batch[-1].offset() + 1
+        return batch
+
+    def _remove(self, count: int) -> None:
+        if count:
+            self.bytes -= sum(map(len, self.messages[:count]))
+            del self.messages[:count]
+
+
+class KeptConsumer:
+    """A consumer that is assigned its partitions, one buffer for each."""
+
+    def __init__(self, settings: KafkaSourceSettings) -> None:
+        self._kafka = driver("KafkaSource")
+        self._where = settings.label
+        self._fail_on_data_loss = settings.fail_on_data_loss
+        self._last_error = ""
+        given = settings.consumer_settings("reader")
+        queue_kib = max(QUEUE_KIB, int(given.get("fetch.max.bytes", 0)) // 1024 + 1)
+        self._consumer = new_consumer(
+            {
+                "fetch.wait.max.ms": 50,
+                "fetch.error.backoff.ms": 50,
+                "queued.max.messages.kbytes": queue_kib,
+                **given,
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
+                "error_cb": self._on_error,
+            },
+            settings.label,
+        )
+        self._buffers: dict[Partition, PartitionBuffer] = {}
+        self._bytes_per_message = 1024.0
+        self.used_at = time.monotonic()
+
+    def continues(self, starts: Mapping[Partition, int]) -> int:
+        """How many of the partitions go on where this consumer is."""
+        return sum(self._goes_on(partition, start) for partition, start in starts.items())
+
+    def open(self, starts: Mapping[Partition, int]) -> dict[Partition, PartitionBuffer]:
+        """Buffers that begin at these offsets."""
+        now = time.monotonic()
+        changed = {partition: start for partition, start in starts.items() if not self._goes_on(partition, start)}
+        idle = [
+            partition
+            for partition, buffer in self._buffers.items()
+            if partition not in starts and now - buffer.used_at > PARTITION_IDLE_S
+        ]
+        self._give_up([*idle, *(partition for partition in changed if partition in self._buffers)])
+        if changed:
+            self._consumer.incremental_assign(
+                [self._kafka.TopicPartition(*partition, start) for partition, start in changed.items()]
+            )
+            self._buffers.update({partition: PartitionBuffer(partition, start) for partition, start in changed.items()})
+        for partition, start in starts.items():
+            self._buffers[partition].used_at = now
+            self._buffers[partition].skip_to(start)
+        return {partition: self._buffers[partition] for partition in starts}
+
+    def fetch(self, wanted: PartitionBuffer) -> None:
+        """Return when the buffer holds more, or knows that there is no more up to some offset.
+
+        Raises:
+            FinalOperationError: the next records were deleted.
+            ConnectionFailedError: nothing comes.
+        """
+        before = wanted.reached
+        deadline = time.monotonic() + STALLED_S
+        if wanted.paused:
+            self._consumer.resume([self._kafka.TopicPartition(*wanted.partition)])
+            wanted.paused = False
+        while wanted.reached == before:
+            if wanted.failure is not None:
+                raise wanted.failure
+            if time.monotonic() > deadline:
+                raise ConnectionFailedError(
+                    f"Kafka has not delivered partition {split_id(wanted.partition)} from offset {wanted.reached} on "
+                    f"for {STALLED_S:.0f} s" + (f": {self._last_error}" if self._last_error else ""),
+                    where=self._where,
+                    expected="the records that the partition had when the epoch began",
+                    hint="see the brokers' logs",
+                )
+            try:
+                self._poll()
+                self._pause_full_ones(wanted)
+            except self._kafka.KafkaException as error:
+                raise ConnectionFailedError(
+                    f"Kafka does not deliver records: {error}", where=self._where, hint="see the brokers' logs"
+                ) from error
+
+    def close(self) -> None:
+        """End the connections."""
+        self._consumer.close()
+
+    def _goes_on(self, partition: Partition, start: int) -> bool:
+        buffer = self._buffers.get(partition)
+        return buffer is not None and buffer.failure is None and buffer.start <= start <= buffer.reached
+
+    def _give_up(self, partitions: list[Partition]) -> None:
+        if partitions:
+            self._consumer.incremental_unassign([self._kafka.TopicPartition(*partition) for partition in partitions])
+            for partition in partitions:
+                del self._buffers[partition]
+
+    def _poll(self) -> None:
+        messages = self._consumer.consume(1, POLL_S)
+        if not messages:
+            return
+        # the first call waits for a message, the second one takes what has come with it and does not wait
+        count = max(1, min(TAKE_MESSAGES, int(TAKE_BYTES / self._bytes_per_message)))
+        messages += self._consumer.consume(count, 0)
+        events = [message for message in messages if message.error() is not None]
+        if events:
+            messages = [message for message in messages if message.error() is None]
+        if messages:
+            self._bytes_per_message = max(1.0, sum(map(len, messages)) / len(messages))
+        for partition, run in groupby(messages, key=_partition_of):
+            buffer = self._buffers.get(partition)
+            if buffer is not None:
+                buffer.add(list(run))
+        for event in events:
+            self._on_event(event)
+
+    def _pause_full_ones(self, wanted: PartitionBuffer) -> None:
+        limit = BUFFER_BYTES / len(self._buffers)
+        full = [
+            buffer
+            for buffer in self._buffers.values()
+            if buffer is not wanted
+            and not buffer.paused
+            and (buffer.bytes > limit or len(buffer.messages) > BUFFER_MESSAGES)
+        ]
+        if full:
+            self._consumer.pause([self._kafka.TopicPartition(*buffer.partition) for buffer in full])
+            for buffer in full:
+                buffer.paused = True
+
+    def _on_error(self, error: Any) -> None:
+        self._last_error = error.str()
+
+    def _on_event(self, event: Any) -> None:
+        error, codes = event.error(), self._kafka.KafkaError
+        buffer = self._buffers.get(_partition_of(event)) if event.topic() is not None else None
+        if error.code() == codes._PARTITION_EOF:
+            if buffer is not None:
+                buffer.reached = max(buffer.reached, event.offset())
+        elif error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
+            if buffer is not None:
+                self._out_of_range(buffer)
+        elif error.retriable() or error.code() in (codes._TRANSPORT, codes._ALL_BROKERS_DOWN, codes._TIMED_OUT):
+            self._on_error(error)
+        else:
+            failure = OperationError(
+                f"Kafka refuses to deliver records: {error.str()} ({error.name()})",
+                where=f"{self._where}, {_partition_text(event)}",
+                expected="a topic that is there and may be read",
+                hint="create the topic, or grant the right to read",
+            )
+            for concerned in [buffer] if buffer is not None else list(self._buffers.values()):
+                concerned.failure = failure
+
+    def _out_of_range(self, buffer: PartitionBuffer) -> None:
+        """The next offset is not there: what lies between was deleted."""
+        partition = self._kafka.TopicPartition(*buffer.partition)
+        first, end = self._consumer.get_watermark_offsets(partition, REQUEST_TIMEOUT_S)
+        lost = gone({buffer.partition: buffer.reached}, {buffer.partition: (first, end)})
+        if lost and (self._fail_on_data_loss or buffer.reached > end):
+            buffer.failure = FinalOperationError(
+                lost[0],
+                where=self._where,
+                expected="the records that the job has not read yet",
+                hint="start the job in a new job directory (from a savepoint of before, or from the earliest offsets); "
+                "or set_fail_on_data_loss(False) to go on here without those records",
+            )
+            return
+        if lost:
+            _log.warning("%s; the job goes on without these records [%s]", lost[0], self._where)
+        buffer.reached = max(buffer.reached, first)
+        self._consumer.incremental_unassign([partition])
+        self._consumer.incremental_assign([self._kafka.TopicPartition(*buffer.partition, buffer.reached)])
+        buffer.paused = False
+
+
+def _partition_of(message: Any) -> Partition:
+    return message.topic(), message.partition()
+
+
+def _partition_text(event: Any) -> str:
+    return f"partition {event.topic()}-{event.partition()}" if event.topic() is not None else "all partitions"
+
+
+# ------------------------------------------------------------------------------------------------ of this process
+
+_lock = threading.Lock()
+_process = os.getpid()
+_idle: dict[str, list[KeptConsumer]] = {}
+
+
+def lend(settings: KafkaSourceSettings, starts: Mapping[Partition, int]) -> KeptConsumer:
+    """A consumer of this process for the source: of those that nobody uses, the one that can go on with most of the
+    partitions; a new one if there is none."""
+    global _process
+    with _lock:
+        if _process != os.getpid():
+            # the threads of a consumer do not live in a forked process
+            _idle.clear()
+            _process = os.getpid()
+        _close_unused()
+        idle = _idle.get(_key(settings), [])
+        if idle:
+            best = max(idle, key=lambda consumer: consumer.continues(starts))
+            idle.remove(best)
+            return best
+    return KeptConsumer(settings)
+
+
+def give_back(settings: KafkaSourceSettings, consumer: KeptConsumer) -> None:
+    """Nobody uses the consumer any more, and no call of it has failed."""
+    consumer.used_at = time.monotonic()
+    with _lock:
+        _idle.setdefault(_key(settings), []).append(consumer)
+
+
+def _key(settings: KafkaSourceSettings) -> str:
+    return f"{settings.fail_on_data_loss} {sorted(settings.consumer_settings('reader').items())}"
+
+
+def _close_unused() -> None:
+    now = time.monotonic()
+    for key, consumers in list(_idle.items()):
+        for consumer in [entry for entry in consumers if now - entry.used_at > CONSUMER_IDLE_S]:
+            consumers.remove(consumer)
+            consumer.close()
+        if not consumers:
+            del _idle[key]
+
+
+@atexit.register
+def _close_all() -> None:
+    if _process == os.getpid():
+        for consumers in _idle.values():
+            for consumer in consumers:
+                consumer.close()
+        _idle.clear()

@@ -1,0 +1,69 @@
+"""Reads ranges of partitions in a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from flinkish.connectors.kafka import kept_consumer
+from flinkish.connectors.kafka.decoding import decoded
+from flinkish.connectors.kafka.enumerator import partition_of
+from flinkish.connectors.kafka.kept_consumer import KeptConsumer, PartitionBuffer
+from flinkish.connectors.kafka.offsets import Partition
+from flinkish.connectors.kafka.settings import KafkaSourceSettings
+from flinkish.core.source import SplitRange, SplitReader, SplitRecords
+from flinkish.errors import InternalError
+
+
+class KafkaSplitReader(SplitReader):
+    """The ranges of an epoch are opened together and read side by side, by one consumer, which goes back to the process
+    when the last of them has been read."""
+
+    def __init__(self, settings: KafkaSourceSettings) -> None:
+        self._settings = settings
+        self._consumer: KeptConsumer | None = None
+        self._unread: dict[Partition, PartitionBuffer] = {}
+
+    def open(self, ranges: Sequence[SplitRange], batch_size: int) -> None:
+        starts = {partition_of(entry.split): entry.start for entry in ranges if entry.start < _stop(entry)}
+        self._unread = {}
+        if not starts:
+            self._give_back()
+            return
+        if self._consumer is None:
+            self._consumer = kept_consumer.lend(self._settings, starts)
+        self._unread = self._consumer.open(starts)
+
+    def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
+        stop = _stop(wanted)
+        if wanted.start >= stop:
+            return
+        buffer = self._unread.get(partition_of(wanted.split))
+        if self._consumer is None or buffer is None or buffer.start != wanted.start:
+            raise InternalError(f"the range {wanted} was not opened", where=self._settings.label)
+        while buffer.start < stop:
+            batch = buffer.take(stop, batch_size)
+            if batch:
+                yield decoded(self._settings.deserializer, batch, wanted.split.id)
+            elif buffer.reached >= stop:
+                # the last offsets of the range hold no record
+                buffer.skip_to(stop)
+            else:
+                self._consumer.fetch(buffer)
+        del self._unread[buffer.partition]
+        if not self._unread:
+            self._give_back()
+
+    def close(self) -> None:
+        self._unread = {}
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._consumer is not None:
+            consumer, self._consumer = self._consumer, None
+            kept_consumer.give_back(self._settings, consumer)
+
+
+def _stop(wanted: SplitRange) -> int:
+    if wanted.stop is None:
+        raise InternalError(f"the range {wanted} of a Kafka partition has no end", where="KafkaSource")
+    return wanted.stop

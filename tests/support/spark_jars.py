@@ -1,0 +1,32 @@
+"""The jars that the tests' Spark sessions need beside Spark's own: Delta, of the matching version.
+
+What Spark ships itself is excluded, so that a session never sees two versions of one library.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import pyspark
+
+from tests.support.ivy import Coordinate, JarSet, pyspark_jars_folder, resolve_jars
+
+SCALA = "2.13"
+_JAR_NAME = re.compile(r"(?P<module>.+?)-\d[^-]*(-.*)?\.jar")
+
+
+@cache
+def spark_jars() -> tuple[Path, ...]:
+    """Returns the jars of Delta for the installed PySpark: the value of `spark.jars`."""
+    spark = ".".join(pyspark.__version__.split(".")[:2])
+    delta = Coordinate("io.delta", f"delta-spark_{spark}_{SCALA}", version("delta-spark"))
+    return tuple(resolve_jars(JarSet("spark", (delta,), excluded_modules=shipped_modules())))
+
+
+def shipped_modules() -> tuple[str, ...]:
+    """Returns the names, without versions, of the libraries inside PySpark."""
+    matches = (_JAR_NAME.fullmatch(jar.name) for jar in pyspark_jars_folder().glob("*.jar"))
+    return tuple(sorted({match["module"] for match in matches if match}))

@@ -1,0 +1,125 @@
+"""Properties of Java's consumer, and what librdkafka gets of them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from flinkish.common.serialization import SimpleStringSchema
+from flinkish.connectors.kafka.properties import reading_settings, security_settings
+from flinkish.connectors.kafka.source import KafkaSource
+from flinkish.connectors.kafka.source_builder import KafkaSourceBuilder
+from flinkish.errors import ConfigurationError, EnvironmentVersionError
+
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def test_what_only_a_member_of_a_group_or_flink_needs_is_left_out() -> None:
+    own = {
+        "auto.offset.reset": "latest", "enable.auto.commit": "true", "max.poll.records": "5", "group.id": "g",
+        "client.id.prefix": "p", "partition.discovery.interval.ms": "1", "key.deserializer": "x",
+    }  # fmt: skip
+    passed = {"fetch.min.bytes": "2", "isolation.level": "read_committed", "security.protocol": "SASL_SSL"}
+    assert reading_settings({**own, **passed}) == passed
+
+
+def test_names_that_differ_are_translated() -> None:
+    java = {"fetch.max.wait.ms": "1", "receive.buffer.bytes": "2", "ssl.endpoint.identification.algorithm": ""}
+    assert reading_settings(java) == {
+        "fetch.wait.max.ms": "1", "socket.receive.buffer.bytes": "2", "ssl.endpoint.identification.algorithm": "none"
+    }  # fmt: skip
+
+
+def test_a_login_of_java_gives_its_user_and_password() -> None:
+    jaas = rf'{SCRAM} required username="a\"b" password = "c;\\d";'
+    settings = security_settings({"sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas})
+    assert settings == {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": 'a"b', "sasl.password": r"c;\d"}
+
+
+@pytest.mark.parametrize(
+    "jaas", [f"{SCRAM} required;", "com.sun.security.auth.module.Krb5LoginModule required keyTab='/k';"]
+)
+def test_a_login_that_only_java_can_do_is_refused(jaas: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"the login module \S+LoginModule.* cannot be used.*sasl.kerberos"):
+        security_settings({"sasl.jaas.config": jaas})
+
+
+@pytest.mark.parametrize(
+    ("java", "expected"),
+    [
+        ({"truststore.type": "PEM", "truststore.location": "/ca"}, {"ssl.ca.location": "/ca"}),
+        ({"truststore.type": "PEM", "truststore.certificates": "---"}, {"ssl.ca.pem": "---"}),
+        (
+            {"keystore.type": "PEM", "keystore.location": "/k", "key.password": "p"},
+            {"ssl.key.location": "/k", "ssl.certificate.location": "/k", "ssl.key.password": "p"},
+        ),
+        (
+            {"keystore.type": "PEM", "keystore.key": "-k-", "keystore.certificate.chain": "-c-"},
+            {"ssl.key.pem": "-k-", "ssl.certificate.pem": "-c-"},
+        ),
+        (
+            {"keystore.type": "PKCS12", "keystore.location": "/k", "keystore.password": "p"},
+            {"ssl.keystore.location": "/k", "ssl.keystore.password": "p"},
+        ),
+        ({"ca.location": "/ca"}, {"ssl.ca.location": "/ca"}),
+    ],
+)
+def test_stores_that_openssl_can_read_are_handed_on(java: dict[str, str], expected: dict[str, str]) -> None:
+    assert security_settings({f"ssl.{key}": value for key, value in java.items()}) == expected
+
+
+@pytest.mark.parametrize(
+    ("java", "message"),
+    [
+        ({"ssl.truststore.location": "/t.jks"}, "/t.jks .* type JKS.*ssl.truststore.type=PEM.*ssl.ca.location"),
+        ({"ssl.truststore.location": "/t", "ssl.truststore.type": "PKCS12"}, "type PKCS12.*ssl.ca.location"),
+        ({"ssl.keystore.location": "/k.jks"}, "/k.jks .* type JKS.*PEM or PKCS12.*ssl.certificate.location"),
+    ],
+)
+def test_stores_that_only_java_can_read_are_refused(java: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        security_settings(java)
+
+
+def builder(**properties: Any) -> KafkaSourceBuilder:
+    made = KafkaSource.builder().set_bootstrap_servers("localhost:1").set_topics("clicks")
+    made = made.set_value_only_deserializer(SimpleStringSchema())
+    return made.set_properties({key.replace("_", "."): value for key, value in properties.items()})
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"fetch_min_byte": "1"}, "No such configuration property: .fetch.min.byte.*KafkaSource clicks at localhost:1"),
+        ({"fetch_min_bytes": "many"}, "Invalid value for configuration property .fetch.min.bytes"),
+        ({"interceptor_classes": "a.B"}, "interceptor.classes"),
+        ({"partition_discovery_interval_ms": "5 min"}, "partition.discovery.interval.ms is '5 min'.*expected a whole"),
+    ],
+)
+def test_a_property_that_cannot_be_used_is_named_when_the_source_is_built(
+    properties: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        builder(**properties).build()
+
+
+def test_a_client_bears_the_prefix_that_was_given() -> None:
+    settings = builder(client_id_prefix="shop")._settings.consumer_settings("reader")
+    assert settings["client.id"].startswith("shop-reader-")
+    assert "client.id" not in builder()._settings.consumer_settings("reader")
+
+
+@pytest.mark.parametrize(("parallelism", "first"), [(1, 0), (2, 0), (3, 1), (7, 3)])
+def test_partitions_go_to_the_subtasks_that_flink_gives_them_to(parallelism: int, first: int) -> None:
+    # (("page-views".hashCode() * 31) & 0x7FFFFFFF) % parallelism, by Java
+    source = builder().build()
+    expected = [(first + partition) % parallelism for partition in range(9)]
+    assert [source.subtask_of(f"page-views-{partition}", parallelism) for partition in range(9)] == expected
+
+
+def test_a_missing_client_is_told_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(EnvironmentVersionError, match=r"confluent-kafka is missing.*pip install 'flinkish\[kafka\]'"):
+        builder().build()
