@@ -7,9 +7,9 @@ A sink is one of two kinds:
   (sink, subtask, epoch) visible, once. Print, collect, files, JDBC.
 * :class:`DataFrameSink`: gets the epoch's records as a Spark DataFrame. Delta, Kafka, functions of the user.
 
-A sink hears of an epoch when the epoch is prepared: all of its tasks have ended, and its content lies in files. After a
-failure the epoch may be delivered again, with the very same content, also if the program is not deterministic. What that
-does is the sink's guarantee, stated in its docstring.
+A sink hears of an epoch when the epoch is prepared: all of its tasks have ended, and its content lies in files. After
+a failure the epoch may be delivered again, with the very same content, also if the program is not deterministic. What
+that does is the sink's guarantee, stated in its docstring.
 """
 
 from __future__ import annotations
