@@ -25,6 +25,11 @@ python="$venv/bin/python"
 # Spark starts its workers by this name; without it they are the python3 of the PATH
 export PYSPARK_PYTHON="$python" PYSPARK_DRIVER_PYTHON="$python"
 
+# what all JVMs of the tests map takes a minute to make, once per machine: meanwhile the checks run, which use one core
+if [ "${tests[*]:-}" != tests/unit ]; then
+    PYTHONPATH="$here" "$python" -m tests.support.class_archive >/dev/null 2>&1 &
+fi
+
 failed=""
 check() {
     echo "== $*"
@@ -39,7 +44,7 @@ echo "== pytest"
 # the last command: pytest's summary is the last line of the output
 code=0
 # two processes: each test waits much of its time for a driver, a server or a worker. By files, because the tests of some
-# share a port or a fixture
-"$python" -m pytest -n 2 --dist loadfile --no-loadscope-reorder ${tests[@]+"${tests[@]}"} "$@" || code=$?
+# share a port or a fixture. The slowest ones are told at the end, so that somebody sees it when the suite grows
+"$python" -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10 ${tests[@]+"${tests[@]}"} "$@" || code=$?
 if [ "$code" -eq 0 ] && [ -n "$failed" ]; then code=1; fi
 exit "$code"

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tests.support.class_archive import set_java_options
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.postgres import PostgresServer
-from tests.support.spark_session import start_session
+from tests.support.spark_session import COMPILED, start_session
 
 set_java_options()
 
@@ -18,7 +18,7 @@ set_java_options()
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of the run: two cores, with Delta."""
-    session = start_session(tmp_path_factory.mktemp("spark"))
+    session = start_session(tmp_path_factory.mktemp("spark"), extra=COMPILED)
     yield session
     session.stop()
 

@@ -88,6 +88,7 @@ def test_what_a_test_process_has_started_dies_with_it(tmp_path: Path) -> None:
     wait_until(lambda: _gone(int(ended.stdout)), 30, "the end of the orphan")
 
 
+@pytest.mark.slow
 def test_an_executor_of_a_local_cluster_can_be_killed_and_is_replaced(tmp_path: Path) -> None:
     with start_driver(script(tmp_path, CLUSTER_DRIVER), str(tmp_path), log_file=tmp_path / "log") as driver:
         try:

@@ -1,6 +1,7 @@
 """An archive of the JVM's classes ("class data sharing"), which a JVM maps instead of loading thousands of jar entries.
 
-The suite starts some hundred JVMs that live for seconds; the archive takes a third off the start of each.
+The suite starts some hundred JVMs that live for seconds; the archive takes a third off the start of each. Without
+arguments, the command ``python -m tests.support.class_archive`` makes the archive if there is none.
 """
 
 from __future__ import annotations
@@ -90,4 +91,7 @@ def _use_what_jobs_use(folder: Path, archive: str) -> None:
 
 
 if __name__ == "__main__":
-    _use_what_jobs_use(Path(sys.argv[1]), sys.argv[2])
+    if len(sys.argv) == 1:
+        java_options()
+    else:
+        _use_what_jobs_use(Path(sys.argv[1]), sys.argv[2])

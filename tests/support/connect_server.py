@@ -24,6 +24,7 @@ def start_connect_server(folder: Path) -> tuple[ProcessGroup, str]:
     settings = {
         **session_settings(folder),
         "spark.master": "local[2]",
+        "spark.log.level": "WARN",
         "spark.connect.grpc.binding.port": str(port),
         "spark.connect.grpc.binding.address": "127.0.0.1",
     }

@@ -15,6 +15,10 @@ from flinkish.spark.session import settings_of_long_lived_sessions
 from tests.support.processes import python_path
 from tests.support.spark_jars import spark_jars
 
+#: Drivers of tests live for seconds: to compile the code of their queries takes longer than to interpret them.
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+#: Spark's defaults, for the session that all tests share: what a user's job runs is proved there.
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
@@ -54,6 +58,7 @@ def session_settings(folder: Path) -> dict[str, str]:
         "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
         "spark.sql.streaming.stateStore.forceSnapshotUploadOnLag": "false",
         "spark.ui.enabled": "false",
+        **_INTERPRETED,
         **settings_of_long_lived_sessions(),
         "spark.ui.showConsoleProgress": "false",
     }

@@ -30,6 +30,7 @@ case "$*" in
 "-m venv"*) for last; do :; done; mkdir -p "$last/bin"; cp "$0" "$last/bin/python" ;;
 "-m pip --version") ;;
 "-m pip"*) echo pip >>"$STUB_LOG"; exit "${STUB_PIP_CODE:-0}" ;;
+"-m tests.support.class_archive") ;;
 "-m ruff"*) echo "$*" >>"$STUB_LOG"; exit "${STUB_RUFF_CODE:-0}" ;;
 "-m mypy"*) echo "$*" >>"$STUB_LOG" ;;
 "-m pytest"*) echo "$*" >>"$STUB_LOG"; echo "1 passed"; exit "${STUB_PYTEST_CODE:-0}" ;;
@@ -348,7 +349,7 @@ def test_all_checks_run_and_any_failure_is_the_commands(
         "-m ruff check .",
         "-m ruff format --check .",
         "-m mypy --strict flinkish",
-        "-m pytest -n 2 --dist loadfile --no-loadscope-reorder",
+        "-m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10",
     ]
     assert checkout.log.read_text().splitlines() == steps
     assert result.stdout.splitlines()[-1] == "1 passed"
@@ -358,7 +359,7 @@ def test_all_checks_run_and_any_failure_is_the_commands(
 def test_the_quick_part_of_the_tests_needs_no_spark(checkout: Checkout) -> None:
     checkout.python(STUB_PYTHON)
     checkout.run("run-tests.sh", "--unit", "-x")
-    pytest = "-m pytest -n 2 --dist loadfile --no-loadscope-reorder"
+    pytest = "-m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10"
     assert checkout.log.read_text().splitlines()[-1] == f"{pytest} tests/unit -x"
 
 

@@ -1,6 +1,7 @@
 """The main job's pipeline under Spark Connect: the driver is a client, and epochs run in processes of the server.
 
-Each driver is a process of its own, because a process has one kind of Spark session.
+Each driver is a process of its own, because a process has one kind of Spark session. Most of them use one server, which
+all tests share: to start one for each driver (`local[2]` as a remote) takes longer than what is done with it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 import socket
 import sqlite3
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,19 +25,36 @@ from tests.integration.connect.clicks import click, expected
 from tests.support.connect_server import start_connect_server
 from tests.support.processes import ProcessGroup, start_driver, wait_until
 
-#: where the server of `local[2]` as a remote listens
+#: a remote whose server is a child of the driver and ends with it
+LOCAL = "local[2]"
+#: where that server listens
 PORT = 15002
 
 DRIVER = Path(__file__).with_name("connect_driver.py")
 COUNT = 9_000
 
 
-def start(folder: Path, *jobs: dict[str, Any]) -> ProcessGroup:
-    shared = {"folder": str(folder / "spark"), "remote": "local[2]"}
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server of its own, which outlives the drivers."""
+    process, url = start_connect_server(tmp_path_factory.mktemp("server"))
+    with process:
+        yield url
+
+
+@pytest.fixture(params=["a server of its own", pytest.param(LOCAL, marks=pytest.mark.slow)])
+def remote(request: pytest.FixtureRequest) -> str:
+    """Where the driver's session is."""
+    return LOCAL if request.param == LOCAL else str(request.getfixturevalue("server"))
+
+
+def start(folder: Path, *jobs: dict[str, Any], remote: str = LOCAL) -> ProcessGroup:
+    shared = {"folder": str(folder / "spark"), "remote": remote}
     described = [{**shared, "job_dir": str(folder / f"job-{number}"), **job} for number, job in enumerate(jobs)]
     arguments = [json.dumps(job) for job in described]
-    # the server of the test before may take a while to go
-    wait_until(_port_is_free, 60, f"port {PORT}")
+    if remote == LOCAL:
+        # the server of the driver before may take a while to go
+        wait_until(_port_is_free, 60, f"port {PORT}")
     return start_driver(DRIVER, *arguments, log_file=folder / "driver.log")
 
 
@@ -57,25 +76,28 @@ def total(database: Path) -> int:
     return sum(counts_in(database).values())
 
 
-def test_the_job_goes_on_after_a_stop_and_after_a_kill_with_nothing_lost_and_nothing_twice(tmp_path: Path) -> None:
+def test_the_job_goes_on_after_a_stop_and_after_a_kill_with_nothing_lost_and_nothing_twice(
+    tmp_path: Path, remote: str
+) -> None:
     database = new_database(tmp_path)
     job = {"database": str(database), "count": COUNT, "per_epoch": 300}
     everything = sum(expected(COUNT).values())
 
-    with start(tmp_path, job) as driver:
+    with start(tmp_path, job, remote=remote) as driver:
         driver.wait_for(lambda: total(database), 120, "clicks counted")
         driver.stop(timeout_s=60)
         assert "connect: suspended after" in driver.output()
     stopped_at = total(database)
     assert 0 < stopped_at < everything
 
-    with start(tmp_path, job) as driver:
+    with start(tmp_path, job, remote=remote) as driver:
         driver.wait_for(lambda: total(database) > stopped_at, 120, "more clicks counted")
+        # with a server of its own, the query goes on there until the next driver takes the job over
         driver.kill()
     killed_at = total(database)
     assert stopped_at < killed_at < everything
 
-    with start(tmp_path, job) as driver:
+    with start(tmp_path, job, remote=remote) as driver:
         assert "connect: finished after" in driver.succeed(timeout_s=120)
     assert counts_in(database) == expected(COUNT)
     assert_history(tmp_path / "job-0")
@@ -91,10 +113,12 @@ def assert_history(job_dir: Path) -> None:
     assert all(end["stage"] is not None and end["task_id"] is not None for end in placed)
 
 
-def test_user_code_that_fails_is_seen_with_its_traceback_first_and_the_mended_job_goes_on(tmp_path: Path) -> None:
+def test_user_code_that_fails_is_seen_with_its_traceback_first_and_the_mended_job_goes_on(
+    tmp_path: Path, server: str
+) -> None:
     table = tmp_path / "table"
     job = {"sink": "delta", "table": str(table), "count": 1_200, "per_epoch": 400}
-    with start(tmp_path, {**job, "break_at": 501}) as driver:
+    with start(tmp_path, {**job, "break_at": 501}, remote=server) as driver:
         driver.end_with(3, 120)
         message = driver.output().split("BEGIN ", 1)[1].split("\nEND", 1)[0]
     kind, first, *_ = message.splitlines()
@@ -103,7 +127,7 @@ def test_user_code_that_fails_is_seen_with_its_traceback_first_and_the_mended_jo
     assert "connect_driver.py" in message and "in one" in message and "source_task.py" not in message
     assert "uid ones" in message and "epoch 1" in message
 
-    with start(tmp_path, job) as driver:
+    with start(tmp_path, job, remote=server) as driver:
         driver.succeed(timeout_s=120)
     rows = rows_of(table)
     assert Counter(user for user, _ in rows) == expected(1_200)
@@ -126,24 +150,6 @@ def test_files_are_read_and_what_is_printed_or_collected_comes_back_to_the_progr
     came_back = {word: [line for line in lines if line.startswith(word)] for word in ("collected", "printed")}
     assert sorted(line.split("> ", 1)[1] for line in came_back["collected"]) == sorted(running)
     assert sorted(line.split("> +I[", 1)[1].rstrip("]") for line in came_back["printed"]) == sorted(running)
-
-
-@pytest.mark.slow
-def test_on_a_server_of_its_own_the_next_driver_takes_over_from_one_that_was_killed(tmp_path: Path) -> None:
-    database = new_database(tmp_path)
-    server, url = start_connect_server(tmp_path / "server")
-    with server:
-        job = {"remote": url, "database": str(database), "count": COUNT, "per_epoch": 300}
-        with start(tmp_path, job) as driver:
-            driver.wait_for(lambda: total(database), 120, "clicks counted")
-            driver.kill()
-        killed_at = total(database)
-        # the query went on in the server until the next driver took the job over
-        with start(tmp_path, job) as driver:
-            output = driver.succeed(timeout_s=120)
-    assert 0 < killed_at < sum(expected(COUNT).values())
-    assert "connect: finished after" in output
-    assert counts_in(database) == expected(COUNT)
 
 
 @pytest.mark.slow

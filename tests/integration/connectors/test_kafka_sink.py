@@ -32,10 +32,13 @@ def topic(kafka: KafkaBroker) -> str:
     return name
 
 
-def sink_to(servers: str, topic: str, guarantee: DeliveryGuarantee = EXACTLY_ONCE) -> KafkaSink:
+def sink_to(servers: str, topic: str, guarantee: DeliveryGuarantee = EXACTLY_ONCE, **properties: str) -> KafkaSink:
+    """``properties``: of the producer, with ``_`` for ``.``."""
     serializer = KafkaRecordSerializationSchema.builder().set_topic(topic)
     serializer.set_value_serialization_schema(SimpleStringSchema())
     made = KafkaSink.builder().set_bootstrap_servers(servers).set_record_serializer(serializer.build())
+    for key, value in properties.items():
+        made.set_property(key.replace("_", "."), value)
     return made.set_delivery_guarantee(guarantee).set_transactional_id_prefix("test").build()
 
 
@@ -158,7 +161,8 @@ def test_servers_that_cannot_be_reached_are_named_at_once(guarantee: DeliveryGua
 
 
 def test_a_topic_that_does_not_exist_is_the_operators_business(kafka: KafkaBroker) -> None:
-    sink = sink_to(kafka.bootstrap_servers, "none", AT_LEAST_ONCE)
+    # a producer gives a topic that may be on its way half a minute by default
+    sink = sink_to(kafka.bootstrap_servers, "none", AT_LEAST_ONCE, topic_metadata_propagation_max_ms="1000")
     with pytest.raises(OperationError, match="create the topic"):
         deliver(sink, ["a"], 0)
 

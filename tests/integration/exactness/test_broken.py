@@ -39,7 +39,12 @@ def checked(folder: Path, records: int, *runs: str) -> Comparison:
     ("change", "verdict"),
     [
         pytest.param("epoch = epoch - 1", Verdict.DOUBLED, id="the sink forgets an epoch"),
-        pytest.param("epoch = epoch + 1", Verdict.LOST, id="the sink believes to have an epoch that it has not"),
+        pytest.param(
+            "epoch = epoch + 1",
+            Verdict.LOST,
+            id="the sink believes to have an epoch that it has not",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_marker_of_the_database_that_was_changed_is_noticed(
@@ -94,6 +99,7 @@ def test_a_sink_that_keeps_no_order_is_noticed(spark: SparkSession, folder: Path
     assert len(comparison.ids(Verdict.REORDERED)) > FEW
 
 
+@pytest.mark.slow
 def test_state_that_comes_back_after_it_was_cleared_is_noticed(spark: SparkSession, folder: Path) -> None:
     """Keys 4, 5, 10 and 11 live in the epochs 0 to 3 and again in 8 to 10; the others live throughout."""
     program = Program(folder, "before", records=11 * PER_EPOCH, holds=(2, 7))

@@ -49,6 +49,7 @@ def wait_for_epochs(client: Any, program: Program, epochs: int) -> None:
     wait_until(lambda: rows_so_far(program.folder) >= least or ended(), TIMEOUT_S, f"the rows of {epochs} epochs")
 
 
+@pytest.mark.slow
 def test_left_alone_it_puts_out_the_golden_result(spark: SparkSession, folder: Path) -> None:
     build(Program(folder)).execute(NAME)
     assert_exact(golden(), all_outputs(folder))

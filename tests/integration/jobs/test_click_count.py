@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from flinkish.examples.clicks import CLICK, clicks_of
 from flinkish.exit_codes import ExitCode
 from flinkish.formats.json import JsonRowSerializationSchema
@@ -55,6 +57,7 @@ def test_without_servers_the_job_counts_generated_clicks_into_a_file(tmp_path: P
     assert dict(sqlite_rows(database, COUNTS)) == counts
 
 
+@pytest.mark.slow
 def test_from_kafka_to_postgresql_it_counts_what_is_in_the_topic(
     tmp_path: Path, kafka: KafkaBroker, postgres: PostgresServer
 ) -> None:
@@ -102,6 +105,7 @@ def test_sigterm_ends_an_unbounded_job_after_the_running_epoch_and_it_goes_on_wh
     assert f"records in {40_000 - read:,}" in output
 
 
+@pytest.mark.slow
 def test_runs_with_available_now_take_what_there_is_and_end_with_0(
     tmp_path: Path, kafka: KafkaBroker, postgres: PostgresServer
 ) -> None:

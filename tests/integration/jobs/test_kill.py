@@ -77,3 +77,4 @@ def test_killed_at_random_points_the_job_counts_every_click_once(
         output = job.succeed(200)
     assert dict(postgres.query(uri, COUNTS)) == expected
     assert f"{sum(expected.values()):,} clicks" in output
+    assert "--bootstrap-servers" not in output, "whoever uses servers is not told how"

@@ -57,7 +57,7 @@ def check(job: Any, file: Path) -> None:
     assert sqlite_rows(file, "SELECT SUM(clicks) FROM late_clicks") == [(EVENTS - len(in_time),)]
 
 
-@pytest.mark.parametrize("job", [click_count, page_views])
+@pytest.mark.parametrize("job", [pytest.param(click_count, marks=pytest.mark.slow), page_views])
 def test_through_a_savepoint_from_parallelism_1_to_3_the_result_is_the_same(
     spark: SparkSession, tmp_path: Path, job: Any
 ) -> None:

@@ -17,7 +17,11 @@ from tests.integration.takeover.two_drivers import Pause, random_pause, refused,
 
 @pytest.mark.parametrize(
     "pause",
-    [Pause(Phase.COMMIT_BEGUN), Pause(Phase.COMMITTABLES_WRITTEN, epoch=3), Pause(None)],
+    [
+        Pause(Phase.COMMIT_BEGUN),
+        pytest.param(Pause(Phase.COMMITTABLES_WRITTEN, epoch=3), marks=pytest.mark.slow),
+        Pause(None),
+    ],
     ids=str,
 )
 def test_a_driver_that_was_taken_over_writes_nothing_more_and_ends_by_its_own_code(

@@ -132,7 +132,7 @@ def undisturbed() -> list[Any]:
     return values
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(st.integers(0, 500), st.sampled_from([Killed, OSError]), max_size=12),
     st.booleans(),

@@ -75,7 +75,7 @@ ALL: list[Partitioner] = [
 batches = st.lists(st.lists(st.integers(0, 1000), max_size=8), max_size=8)
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(st.sampled_from(ALL), batches, st.booleans(), st.integers(0, 2))
 def test_each_record_goes_to_exactly_one_channel_in_its_order(
     partitioner: Partitioner, given_batches: list[list[int]], timestamped: bool, subtask: int
@@ -87,14 +87,14 @@ def test_each_record_goes_to_exactly_one_channel_in_its_order(
     assert channels == again, "a replay must do the same"
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(batches)
 def test_broadcast_sends_everything_to_everybody(given_batches: list[list[int]]) -> None:
     sent = [value for batch in given_batches for value in batch]
     assert spread(BroadcastPartitioner(), given_batches, sender()) == [sent] * 3
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(batches, st.integers(1, 5), st.integers(0, 4))
 def test_rebalance_goes_round_whatever_the_batches(given_batches: list[list[int]], channels: int, subtask: int) -> None:
     sent = [value for batch in given_batches for value in batch]
@@ -108,7 +108,7 @@ def test_forward_and_global_go_to_one_channel() -> None:
     assert spread(GlobalPartitioner(), [[1], [2]], sender(1, 3)) == [[1, 2], [], []]
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(st.integers(1, 9), st.integers(1, 9))
 def test_rescale_reaches_every_receiver_and_each_sender_only_its_neighbours(senders: int, receivers: int) -> None:
     reached = [list(reachable(RescalePartitioner(), sender(s, senders, receivers))) for s in range(senders)]
@@ -184,7 +184,7 @@ def test_a_users_partitioner_must_name_a_channel(target: Any) -> None:
         spread(CustomPartitioner(lambda key, count: target, identity), [[1]], sender())
 
 
-@settings(max_examples=1000)
+@settings(max_examples=200)
 @given(st.integers(1, 200).flatmap(lambda p: st.tuples(st.just(p), st.integers(p, 1000))))
 def test_key_groups_are_placed_by_flinks_formulas(sizes: tuple[int, int]) -> None:
     parallelism, highest = sizes

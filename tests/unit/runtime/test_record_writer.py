@@ -56,7 +56,7 @@ def by_first(partitions: int) -> CustomPartitioner:
     return CustomPartitioner(lambda key, count: key % count, lambda value: value[0])
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     st.builds(
         BufferHeader,
@@ -95,7 +95,7 @@ script = st.lists(
 )
 
 
-@settings(max_examples=1000)
+@settings(max_examples=200)
 @given(script, st.integers(1, 7), st.booleans())
 def test_each_channel_sees_its_records_and_all_watermarks_in_the_order_in_which_they_were_sent(
     events: list[tuple[str, Any]], max_records: int, timestamped: bool

@@ -59,7 +59,7 @@ class FlinksValve:
 events = st.lists(st.tuples(st.integers(0, 2), st.one_of(st.integers(0, 30), st.booleans())), max_size=40)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=300)
 @given(events)
 def test_the_valve_does_what_flinks_does(script: list[tuple[int, int | bool]]) -> None:
     valve, model = WatermarkValve(), FlinksValve(3)
@@ -78,7 +78,7 @@ def test_the_valve_does_what_flinks_does(script: list[tuple[int, int | bool]]) -
         assert valve.idle is all(model.idle)
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(events)
 def test_splits_hold_back_from_where_they_are_and_the_watermark_never_goes_back(
     script: list[tuple[int, int | bool]],

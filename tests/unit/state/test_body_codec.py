@@ -59,7 +59,7 @@ def _content(tables: dict[str, StateTable], queues: dict[str, TimerQueue]) -> An
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(_tables(), _queues())
 def test_a_body_gives_back_what_was_encoded_and_so_do_its_rows(
     tables: dict[str, StateTable], queues: dict[str, TimerQueue]

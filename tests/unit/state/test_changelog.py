@@ -126,7 +126,7 @@ class Epochs:
         state.clear()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.lists(_actions, max_size=12)), max_size=6))
 def test_the_changes_of_all_epochs_give_the_rows_of_the_last(epochs: list[tuple[int, bool, list[Any]]]) -> None:
     group = Epochs()
@@ -169,7 +169,7 @@ _keys = st.recursive(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(_keys, _keys)
 def test_equal_keys_have_the_same_texts_or_none_that_can_be_told(one: Any, other: Any) -> None:
     texts = key_texts(one)

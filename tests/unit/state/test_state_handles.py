@@ -158,7 +158,7 @@ _steps = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(_steps, max_size=60))
 def test_states_behave_like_dicts_per_key_over_key_groups_barriers_and_reloads(steps: list[Any]) -> None:
     store = Store()

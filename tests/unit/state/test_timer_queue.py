@@ -54,7 +54,7 @@ class Model:
         return first[1:]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(_actions, max_size=40), st.data())
 def test_timers_fire_like_those_of_a_searched_list_whatever_happens_while_they_fire(
     actions: list[Any], data: st.DataObject
