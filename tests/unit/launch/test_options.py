@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from flinkish.launch.__main__ import Launch
 from flinkish.launch.archive import archive
 from flinkish.launch.options import CommandLine, SparkOptions, comma_list, read_properties
+from flinkish.launch.spark_command import SparkCommand
 
-DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
+DELTA = f"io.delta:delta-spark_4.2_2.13:{version('delta-spark')}"
 KAFKA = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 
 
-def launch(home: Path, *argv: str, environment: Mapping[str, str] | None = None) -> Launch:
-    (home / "conf").mkdir(exist_ok=True)
-    (home / "conf/spark-defaults.conf").write_text(f"spark.master local[*]\nspark.jars.packages {DELTA}\n")
-    return Launch(home, CommandLine.parse(["job.py", *argv]), environment or {})
+def command(*argv: str, environment: Mapping[str, str] | None = None) -> SparkCommand:
+    line = CommandLine.parse(["job.py", *argv])
+    return SparkCommand(environment or {}, line.spark, line.wants_kafka())
 
 
 def test_only_the_first_two_dashes_split_the_command_line() -> None:
@@ -57,25 +57,23 @@ def test_lists_are_merged_without_doubles_and_blanks() -> None:
     assert comma_list("a, b,,", None, ["c", "a"]) == "a,b,c"
 
 
-def test_kafka_is_resolved_only_if_asked_for(tmp_path: Path) -> None:
-    assert launch(tmp_path, "--users", "3").packages() == DELTA
-    assert launch(tmp_path, "--", "--bootstrap-servers", "no job option").packages() == DELTA
+def test_kafka_is_resolved_only_if_asked_for() -> None:
+    assert command("--users", "3").packages() == DELTA
+    assert command("--", "--bootstrap-servers", "no job option").packages() == DELTA
     asked = f"{DELTA},{KAFKA}"
-    assert launch(tmp_path, "--bootstrap-servers", "h:1").packages() == asked
-    assert launch(tmp_path, "--bootstrap-servers=h:1").packages() == asked
-    assert launch(tmp_path, environment={"FLINKISH_KAFKA": "1"}).packages() == asked
-    assert launch(tmp_path, environment={"FLINKISH_KAFKA": "0"}).packages() == DELTA
+    assert command("--bootstrap-servers", "h:1").packages() == asked
+    assert command("--bootstrap-servers=h:1").packages() == asked
+    assert command(environment={"FLINKISH_KAFKA": "1"}).packages() == asked
+    assert command(environment={"FLINKISH_KAFKA": "0"}).packages() == DELTA
 
 
-def test_kafkas_jars_take_the_place_of_its_package(tmp_path: Path) -> None:
-    assert (
-        launch(tmp_path, "--bootstrap-servers=h:1", environment={"FLINKISH_KAFKA_JARS": "/a.jar"}).packages() == DELTA
-    )
+def test_kafkas_jars_take_the_place_of_its_package() -> None:
+    assert command("--bootstrap-servers=h:1", environment={"FLINKISH_KAFKA_JARS": "/a.jar"}).packages() == DELTA
 
 
-def test_the_users_packages_are_added(tmp_path: Path) -> None:
-    assert launch(tmp_path, "--", "--packages", "a:b:1").packages() == f"{DELTA},a:b:1"
-    assert launch(tmp_path, "--", "--conf", "spark.jars.packages=a:b:1").packages() == f"{DELTA},a:b:1"
+def test_the_users_packages_are_added() -> None:
+    assert command("--", "--packages", "a:b:1").packages() == f"{DELTA},a:b:1"
+    assert command("--", "--conf", "spark.jars.packages=a:b:1").packages() == f"{DELTA},a:b:1"
 
 
 def test_the_same_sources_give_the_same_archive_and_others_another(tmp_path: Path) -> None:
