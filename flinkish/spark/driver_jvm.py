@@ -72,6 +72,10 @@ def _options(settings: Mapping[str, str]) -> SparkOptions:
 
 
 def _log_as_launched(jvm: Any, command: SparkCommand) -> None:
+    # below spark-submit Spark sets up its logging when the first of its classes has something to say, and would then
+    # replace what is set up here
+    spark = jvm.java.lang.Class.forName("org.apache.spark.util.Utils$").getField("MODULE$").get(None)
+    spark.initializeLogIfNecessary(False, True)
     # Spark's logging, not that of the class loader that this call comes through
     loader = jvm.java.lang.Class.forName("org.apache.spark.SparkContext").getClassLoader()
     context = jvm.org.apache.logging.log4j.LogManager.getContext(loader, False)
