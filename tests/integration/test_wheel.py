@@ -40,8 +40,7 @@ env.execute("clicks")
 """
 RESULTS = "1> (ann,1)\n1> (ann,2)\n"
 
-#: What the JVM itself says before any of Spark's settings can be read, and what Spark's launcher says of the script
-#: that it runs, before that script has begun.
+#: What the JVM itself says before any of Spark's settings can be read, and flinkish when Delta's jars are not known yet.
 UNAVOIDABLE = ("WARNING: Using incubator modules: jdk.incubator.vector", "flinkish: resolving ")
 
 
@@ -131,7 +130,7 @@ def test_below_spark_submit_a_program_says_the_same_once_it_has_begun(installati
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
     result = installation.run(submit, "clicks.py", PYSPARK_PYTHON=str(installation.bin / "python"))
     # what the script says to stderr comes to stdout, too: Spark joins them
-    assert (result.returncode, result.stdout) == (0, RESULTS), result.stderr
+    assert (result.returncode, said(result.stdout)) == (0, RESULTS), result.stderr
     assert "StreamExecution" not in result.stderr and "Traceback" not in result.stderr
 
 
