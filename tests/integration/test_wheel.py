@@ -40,7 +40,8 @@ env.execute("clicks")
 """
 RESULTS = "1> (ann,1)\n1> (ann,2)\n"
 
-#: What the JVM itself says before any of Spark's settings can be read, and flinkish when Delta's jars are not known yet.
+#: What the JVM itself says before any of Spark's settings can be read, and flinkish when it does not know the jars of
+#: Delta yet.
 UNAVOIDABLE = ("WARNING: Using incubator modules: jdk.incubator.vector", "flinkish: resolving ")
 
 
