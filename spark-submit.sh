@@ -55,5 +55,10 @@ if [ "$(is_complete "$python")" != yes ]; then
 fi
 
 # exec all the way to the driver: signals and the exit code need no forwarding, and the terminal is the job's own
-export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
-exec "$python" -m flinkish.launch --home "$here" "$@"
+export FLINKISH_HOME="$here" PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
+# not -m: the current directory, which that puts first, may hold another flinkish
+exec "$python" -c '
+import sys
+sys.path[:] = filter(None, sys.path)
+from flinkish.launch.__main__ import main
+sys.exit(main(sys.argv[1:]))' "$@"

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from flinkish import __version__
 from flinkish.commands import add_commands
-from flinkish.errors import ConfigurationError, EnvironmentVersionError, FlinkishError, OperationError
+from flinkish.common.config_file import load_yaml
+from flinkish.errors import ConfigurationError, FlinkishError
 from flinkish.launch.__main__ import Launch
 from flinkish.launch.options import CommandLine
 
@@ -112,59 +111,33 @@ def _run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
     if not arguments.program:
         raise ConfigurationError("no program given", expected="flinkish run [options] PROGRAM.py [its options]")
     line = CommandLine.parse(arguments.program)
-    launch = Launch(_home(environment), line, environment)
+    launch = Launch(line, environment)
     launch.check()
     if settings:
-        base = Path(environment.get("FLINKISH_CONF") or launch.home / "conf" / "flinkish.yaml")
-        changed = _with_settings(base, settings, launch.cache)
-        launch = Launch(launch.home, line, {**environment, "FLINKISH_CONF": str(changed)})
+        home = launch.command.home
+        changed = _with_settings(home.configuration_file, settings, home.cache)
+        launch = Launch(line, {**environment, "FLINKISH_CONF": str(changed)})
     launch.run()
 
 
 def _property(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise ConfigurationError(f"-D {text}", expected="-D KEY=VALUE, e.g. -D parallelism.default=4")
+    if not key or not equals or "\n" in text:
+        raise ConfigurationError(f"-D {text}", expected="-D KEY=VALUE in one line, e.g. -D parallelism.default=4")
     return key, value
 
 
-def _home(environment: Mapping[str, str]) -> Path:
-    """The directory that holds ``conf/``: FLINKISH_HOME, or the checkout that this module lies in."""
-    home = Path(environment.get("FLINKISH_HOME") or Path(__file__).resolve().parents[1])
-    if not (home / "conf" / "spark-defaults.conf").is_file():
-        raise OperationError(
-            f"there is no conf/spark-defaults.conf in {home}",
-            expected="the conf/ folder of a flinkish checkout",
-            hint="set FLINKISH_HOME to the directory that holds it",
-        )
-    return home
-
-
-def _with_settings(base: Path, settings: Mapping[str, str], cache: Path) -> Path:
+def _with_settings(base: str | None, settings: Mapping[str, str], cache: Path) -> Path:
     """A configuration file with the settings of ``base`` and, above them, these (Flink: dynamic properties win)."""
-    merged: dict[str, Any] = {}
-    if base.is_file():
-        merged.update(_read_yaml(base))
-    merged.update(settings)
-    text = json.dumps(merged, indent=1)  # JSON is YAML
+    merged = {**(load_yaml(base).to_dict() if base else {}), **settings}
+    text = "".join(f"{key}: {_quoted(value)}\n" for key, value in merged.items())
     cache.mkdir(parents=True, exist_ok=True)
     # named by its content: a job that was started with other settings keeps its file
     path = cache / f"flinkish-{hashlib.sha256(text.encode()).hexdigest()[:16]}.yaml"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return path
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        import yaml
-    except ImportError as error:
-        raise EnvironmentVersionError(
-            f"{path} cannot be read without PyYAML", hint="pip install 'flinkish[yaml]'"
-        ) from error
-    try:
-        content = yaml.safe_load(path.read_text()) or {}
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path} is not YAML: {error}", expected="lines of KEY: VALUE") from error
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"{path} holds a {type(content).__name__}", expected="lines of KEY: VALUE")
-    return content
+def _quoted(value: str) -> str:
+    doubled = value.replace("'", "''")
+    return f"'{doubled}'"

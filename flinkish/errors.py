@@ -41,7 +41,7 @@ class FlinkishError(Exception):
     epoch: int | None = None
     #: executor, host, Spark's stage and partition of that task
     place: str = ""
-    #: the last events of the job that failed with it, a line each
+    #: the last events of the job that failed with it, a line each; not in the text
     story: str = ""
 
     def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "") -> None:
@@ -52,11 +52,11 @@ class FlinkishError(Exception):
         super().__init__(what, where, expected, hint)
 
     def __str__(self) -> str:
-        return self.message + (f"\n\nWhat had happened:\n{self.story}" if self.story else "")
+        return self.message
 
     @property
     def message(self) -> str:
-        """The text without the story."""
+        """What happened, where, what was expected and what to do, in one line."""
         text = self.what
         if self.where:
             text += f" [{self.where}]"
@@ -65,6 +65,12 @@ class FlinkishError(Exception):
         if self.hint:
             text += f"; {self.hint}"
         return text
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython and notebooks show this, where nobody catches the error."""
+        from flinkish.error_display import text_of
+
+        return text_of(self, self.__traceback__).splitlines()
 
     def __reduce__(self) -> tuple[object, ...]:
         # keyword-only arguments do not survive the default pickling, and errors travel from workers to the driver

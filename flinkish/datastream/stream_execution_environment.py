@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from flinkish import error_display
 from flinkish.common.config_file import load_yaml
 from flinkish.common.configuration import Configuration
 from flinkish.common.job_client import JobClient
@@ -27,6 +28,7 @@ from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, wa
 from flinkish.graph.explain import explain
 from flinkish.graph.plan_json import plan_json
 from flinkish.graph.stream_graph import StreamGraph, StreamNode, Tap
+from flinkish.launch.home import Home
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.operators.convert import ConvertFactory
 from flinkish.runtime.operators.source import SourceOperatorFactory
@@ -37,9 +39,6 @@ if TYPE_CHECKING:
     from flinkish.jobmanager.client import RunClient
 
 __all__ = ["StreamExecutionEnvironment"]
-
-#: Names the file with the settings of the installation.
-CONFIGURATION_FILE_VARIABLE = "FLINKISH_CONF"
 
 DEFAULT_JOB_NAME = "Flink Streaming Job"
 
@@ -60,12 +59,14 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
-        """An environment with the settings of the file named by FLINKISH_CONF and, above them, ``configuration``.
+        """An environment with the settings of the file named by FLINKISH_CONF (or of FLINKISH_HOME's
+        ``conf/flinkish.yaml``) and, above them, ``configuration``.
 
         Raises:
             ConfigurationError: an unknown key, a value that cannot be read, or a file that cannot be.
         """
-        path = os.environ.get(CONFIGURATION_FILE_VARIABLE)
+        error_display.install()
+        path = Home(os.environ).configuration_file
         merged = load_yaml(path) if path else Configuration()
         if configuration is not None:
             merged.add_all(configuration)

@@ -15,12 +15,13 @@ from pathlib import Path
 
 # older archives of other contents are removed, once no job can be about to start with them
 _KEEP_S = 24 * 3600.0
+_SUFFIXES = ("", ".py", ".typed", ".conf", ".properties", ".xml")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # no time stamps of files: the same sources give the same bytes
 
 
 def archive(package: Path, cache: Path) -> Path:
     """Zips the Python package at ``package`` into ``cache``, unless that content is there already."""
-    sources = sorted(path for path in package.rglob("*") if path.is_file() and path.suffix in ("", ".py", ".typed"))
+    sources = sorted(path for path in package.rglob("*") if path.is_file() and path.suffix in _SUFFIXES)
     contents = [(str(path.relative_to(package.parent)), path.read_bytes()) for path in sources]
     digest = hashlib.sha256()
     for name, data in contents:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from types import CodeType, ModuleType, TracebackType
 from typing import NoReturn
 
+from flinkish import error_display
 from flinkish.exit_codes import ExitCode, exit_code_of
 
 #: As a shell has it for a process that SIGINT ended.
@@ -34,6 +35,7 @@ def run_main(main: Callable[[], object]) -> NoReturn:
         if __name__ == "__main__":
             run_main(main)
     """
+    error_display.install()
     try:
         main()
     except SystemExit as exit_:

@@ -19,7 +19,15 @@ from flinkish.errors import ConnectionFailedError
 from flinkish.launch.options import SparkOptions, comma_list
 
 # what of the user's options takes part in a resolution
-_RESOLUTION_OPTIONS = ("--conf", "--repositories", "--exclude-packages", "--properties-file")
+_RESOLUTION_OPTIONS = ("--repositories", "--exclude-packages", "--properties-file")
+_RESOLUTION_SETTINGS = (
+    "spark.jars.excludes",
+    "spark.jars.ivy",
+    "spark.jars.ivySettings",
+    "spark.jars.repositories",
+    "spark.driver.defaultJavaOptions",
+    "spark.driver.extraJavaOptions",
+)
 
 _PROGRAM = """
 import sys
@@ -37,6 +45,8 @@ def resolve(packages: str, options: SparkOptions, cache: Path) -> list[str]:
     Raises ConnectionFailedError, with the end of Spark's report, if one of them cannot be found or downloaded.
     """
     arguments = [*options.only(*_RESOLUTION_OPTIONS).tokens(), "--master", "local[1]"]
+    settings = {key: options.conf(key) for key in _RESOLUTION_SETTINGS}
+    arguments += [token for key, value in settings.items() if value for token in ("--conf", f"{key}={value}")]
     arguments += ["--conf", "spark.ui.enabled=false", "--packages", packages]
     command = shlex.join([*arguments, "pyspark-shell"])
     home = os.path.expanduser("~")  # the jars lie below it
@@ -64,7 +74,9 @@ def _run(packages: str, command: str, cache: Path, key: str) -> list[str]:
     log, found = cache / f"packages-{key}.log", cache / f"packages-{key}.{os.getpid()}.tmp"
     # no extensions yet: a session that names Delta's classes can only start when Delta is there
     environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": command}
-    environment.pop("SPARK_REMOTE", None)
+    # a JVM of its own, also below spark-submit and Spark Connect
+    for name in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
+        environment.pop(name, None)
     try:
         with log.open("wb") as output:
             program = [sys.executable, "-c", _PROGRAM, str(found)]

@@ -9,12 +9,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from flinkish.common.configuration import Configuration
 from flinkish.errors import EnvironmentVersionError
+from flinkish.launch.home import default_spark_settings
+from flinkish.launch.options import comma_list
+from flinkish.launch.spark_command import MERGED_SETTINGS, local_settings
+from flinkish.spark.driver_jvm import jvm_is_running, make_the_most_of, submit_variables
 
 MIN_PYTHON = (3, 10)
 MIN_JAVA = 17
@@ -87,48 +91,47 @@ def get_session(configuration: Configuration, app_name: str) -> Any:
 
 def _local_session(configuration: Configuration, app_name: str, remote: str) -> Any:
     """``remote``: not empty for a Spark Connect server that this process starts."""
-    from pyspark.conf import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    submitted = SparkConf()
+    own = {
+        key: configuration.get_string(key, "")
+        for key in configuration.key_set()
+        if key.startswith("spark.") and key != "spark.remote"
+    }
     builder = SparkSession.builder.appName(app_name)
-    master = configuration.get_string("spark.master", submitted.get("spark.master", "local[*]") or "local[*]")
+    running = jvm_is_running()
+    with nullcontext() if running else submit_variables(own):
+        if not remote:
+            # now, because only the JVM knows what was submitted; a program's own settings win over that
+            SparkContext._ensure_initialized(conf=SparkConf().setAll(list(own.items())))
+        submitted = SparkConf()
+        master = remote or own.get("spark.master") or submitted.get("spark.master", "local[*]") or "local[*]"
+        builder = builder.remote(remote) if remote else builder.master(master)
+        for key, value in _session_settings(master).items():
+            if not submitted.contains(key):
+                builder = builder.config(key, value)
+        for key, value in own.items():
+            if key not in ("spark.master", *MERGED_SETTINGS):
+                builder = builder.config(key, value)
+        if running and SparkContext._jvm is not None:
+            jars = make_the_most_of(SparkContext._jvm, own)
+            builder = builder.config("spark.jars", comma_list(submitted.get("spark.jars"), own.get("spark.jars"), jars))
+        return builder.getOrCreate()
+
+
+def _session_settings(master: str) -> dict[str, str]:
+    settings = default_spark_settings()
+    # what a running JVM can no longer follow
+    for key in ("spark.master", "spark.jars.packages"):
+        settings.pop(key, None)
+    if platform.system() == "Windows":
+        settings["spark.python.unix.domain.socket.enabled"] = "false"
     if master.startswith("local"):
         # executors start `python3` from the PATH otherwise, which is not the virtual environment's
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = builder.remote(remote) if remote else builder.master(master)
-    for key, value in _session_settings().items():
-        if not submitted.contains(key):
-            builder = builder.config(key, value)
-    for key in configuration.key_set():
-        if key.startswith("spark.") and key not in ("spark.remote", "spark.master"):
-            builder = builder.config(key, configuration.get_string(key, ""))
-    if not submitted.contains("spark.jars") and not submitted.contains("spark.jars.packages"):
-        builder = _with_delta(builder, configuration)
-    session = builder.getOrCreate()
-    if not is_remote(session):
-        session.sparkContext.setLogLevel("ERROR")
-    return session
-
-
-def _with_delta(builder: Any, configuration: Configuration) -> Any:
-    if configuration.contains_key("spark.jars") or configuration.contains_key("spark.jars.packages"):
-        return builder
-    from delta import configure_spark_with_delta_pip
-
-    return configure_spark_with_delta_pip(builder)
-
-
-def _session_settings() -> dict[str, str]:
-    return {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.python.unix.domain.socket.enabled": "false" if platform.system() == "Windows" else "true",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.ui.enabled": "false",
-        "spark.databricks.delta.snapshotPartitions": "2",
-        **settings_of_long_lived_sessions(),
-    }
+        settings |= local_settings()
+    return {**settings, **settings_of_long_lived_sessions()}
 
 
 def settings_of_long_lived_sessions() -> dict[str, str]:

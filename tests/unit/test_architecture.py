@@ -15,9 +15,10 @@ ROOT = Path(flinkish.__file__).parent
 
 #: Package -> what it may import besides itself and `errors`. From the lowest floor to the highest.
 _RUNTIME = {"common", "core", "runtime"}
-_API = _RUNTIME | {"formats", "connectors", "graph", "minicluster", "spark", "jobmanager"}
+_API = _RUNTIME | {"formats", "connectors", "graph", "minicluster", "spark", "jobmanager", "launch", "error_display"}
 ALLOWED: dict[str, set[str]] = {
-    "errors": set(),
+    "errors": {"error_display"},
+    "error_display": set(),
     "common": set(),
     "formats": {"common"},
     "core": {"common"},
@@ -26,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": {"common", "core"},
     "graph": _RUNTIME,
     "minicluster": _RUNTIME | {"graph"},
-    "spark": _RUNTIME | {"graph"},
+    "spark": _RUNTIME | {"graph", "launch"},
     "jobmanager": (_API | {"exit_codes"}) - {"jobmanager"},
     "datastream": _API | {"metrics"},
     # savepoints as DataFrames
@@ -34,13 +35,24 @@ ALLOWED: dict[str, set[str]] = {
     # beside the engine: programs, and what starts them
     "examples": _API | {"datastream"},
     "exit_codes": set(),
-    "launch": {"exit_codes"},
+    "launch": {"exit_codes", "error_display"},
     "commands": {"jobmanager"},
-    "cli": {"launch", "commands"},
+    "cli": {"common", "launch", "commands"},
 }
 
 #: Packages that know nothing of Spark, whenever their modules are imported and whatever they do later.
-PURE = ("errors", "exit_codes", "common", "formats", "core", "metrics", "runtime", "graph", "minicluster")
+PURE = (
+    "errors",
+    "error_display",
+    "exit_codes",
+    "common",
+    "formats",
+    "core",
+    "metrics",
+    "runtime",
+    "graph",
+    "minicluster",
+)
 SPARKS = {"pyspark", "pandas", "delta"}
 
 #: The same of parts of the JobManager: what they import of flinkish is pure too.

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 import flinkish
+from flinkish.common.config_file import parse_yaml
 
 PROGRAM = """
 import os, sys
@@ -23,7 +23,8 @@ sys.exit(11)
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     (tmp_path / "conf").mkdir()
-    (tmp_path / "conf/spark-defaults.conf").write_text("spark.master local[*]\n")
+    # no packages to resolve
+    (tmp_path / "conf/spark-defaults.conf").write_text("spark.jars.packages\n")
     (tmp_path / "conf/flinkish.yaml").write_text("# a comment\nparallelism.default: 2\nstate.backend.type: hashmap\n")
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
@@ -38,7 +39,7 @@ def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def configuration(output: str) -> object:
-    return yaml.safe_load(output.partition("\n")[2])
+    return parse_yaml(output.partition("\n")[2]).to_dict()
 
 
 def test_the_version_is_the_packages(tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ def test_settings_of_the_command_line_win_over_those_of_the_file(program: Path) 
 
 def test_a_savepoint_to_restore_from_becomes_flinks_setting(program: Path) -> None:
     result = run(program.parent, "run", "-s", "/savepoints/1", str(program))
-    assert '"execution.state-recovery.path": "/savepoints/1"' in result.stdout
+    assert "execution.state-recovery.path: '/savepoints/1'\n" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -79,24 +80,36 @@ def test_a_command_that_cannot_be_carried_out_says_why(program: Path, arguments:
     assert "Traceback" not in result.stderr
 
 
-def test_a_folder_without_the_configuration_of_spark_is_named(tmp_path: Path) -> None:
-    result = run(tmp_path, "run", "x.py")
-    assert result.returncode == 2
-    assert f"there is no conf/spark-defaults.conf in {tmp_path}" in result.stderr
+def test_without_a_home_the_settings_of_the_command_line_need_no_file_and_no_package(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    text = f"""
+import builtins, os, sys
+from flinkish import cli
+from flinkish.launch import spark_command
+sys.modules["yaml"] = None  # as if pyyaml were not installed
+spark_command.resolve = lambda packages, options, cache: []
+os.environ["HOME"] = {str(tmp_path)!r}
+sys.exit(cli.main(["run", "-D", "a=it's # {{b}}", {str(program)!r}]))
+"""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FLINKISH")}
+    result = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 11, result.stderr
+    assert configuration(result.stdout) == {"a": "it's # {b}"}
 
 
 def test_a_configuration_that_is_not_yaml_is_refused_when_it_has_to_be_changed(program: Path) -> None:
     (program.parent / "conf/flinkish.yaml").write_text("a: [\n")
     result = run(program.parent, "run", "-p", "1", str(program))
     assert result.returncode == 2
-    assert "flinkish.yaml is not YAML" in result.stderr
+    assert "the configuration is not YAML" in result.stderr
 
 
 def test_what_a_restore_takes_over_is_said_with_the_options_of_flink(program: Path) -> None:
     for option in ("-s", "--fromSavepoint", "--from-savepoint"):
         result = run(program.parent, "run", option, "/sp/1", "-n", "-claim", "claim", "--dry-run", str(program))
         assert configuration(result.stdout) == {
-            "parallelism.default": 2,
+            "parallelism.default": "2",
             "state.backend.type": "hashmap",
             "execution.state-recovery.path": "/sp/1",
             "execution.state-recovery.ignore-unclaimed-state": "true",

@@ -54,10 +54,10 @@ class Checkout:
         ignored = shutil.ignore_patterns("__pycache__")
         for package in ("", "launch"):
             (self.path / "flinkish" / package).mkdir(exist_ok=True)
-        for name in ("__init__.py", "errors.py", "exit_codes.py"):
+        for name in ("__init__.py", "errors.py", "error_display.py", "exit_codes.py"):
             shutil.copy(CHECKOUT / "flinkish" / name, self.path / "flinkish")
         shutil.copytree(CHECKOUT / "flinkish/launch", self.path / "flinkish/launch", ignore=ignored, dirs_exist_ok=True)
-        defaults = self.path / "conf/spark-defaults.conf"
+        defaults = self.path / "flinkish/launch/spark-defaults.conf"
         lines = defaults.read_text().splitlines(keepends=True)
         defaults.write_text("".join(line for line in lines if not line.startswith("spark.jars.packages")))
         self.environment = {
@@ -239,13 +239,30 @@ def test_options_before_the_dashes_are_the_jobs_and_those_after_are_sparks(check
     assert follows(options, "--master") == "local[3]"
     assert "spark.a=b c" in options
     assert options[-1] == "pyspark-shell"
-    assert follows(options, "--properties-file") == str(checkout.path / "conf/spark-defaults.conf")
+
+
+def test_the_settings_of_the_deployment_are_between_the_defaults_and_the_users(checkout: Checkout) -> None:
+    own = checkout.path / "conf/spark-defaults.conf"
+    settings = ("spark.master=local[*]", "spark.ui.enabled=false", "spark.ui.enabled=true")
+    options = shlex.split(checkout.report()["PYSPARK_SUBMIT_ARGS"])
+    assert "--properties-file" not in options, "there is nothing in it"
+    assert [setting in options for setting in settings] == [True, True, False]
+    own.write_text("spark.master spark://host:7077\n")
+    options = shlex.split(checkout.report("--", "--conf", "spark.ui.enabled=true")["PYSPARK_SUBMIT_ARGS"])
+    assert follows(options, "--properties-file") == str(own)
+    # an option would win over the file
+    assert [setting in options for setting in settings] == [False, True, True]
+    assert options.index(settings[1]) < options.index(settings[2])
+    options = shlex.split(checkout.report("--", "--properties-file", str(own))["PYSPARK_SUBMIT_ARGS"])
+    assert options.count("--properties-file") == 1 and settings[0] not in options
 
 
 def test_the_job_gets_the_configuration_and_the_python_of_the_checkout(checkout: Checkout) -> None:
     seen = checkout.report()
     assert seen["FLINKISH_CONF"] == str(checkout.path / "conf/flinkish.yaml")
-    assert seen["LOG4J_CONFIGURATION_FILE"] == str(checkout.path / "conf/log4j2.properties")
+    assert seen["LOG4J_CONFIGURATION_FILE"] == str(checkout.path / "flinkish/launch/log4j2.properties")
+    (checkout.path / "conf/log4j2.properties").touch()
+    assert checkout.report()["LOG4J_CONFIGURATION_FILE"] == str(checkout.path / "conf/log4j2.properties")
     assert seen["PYSPARK_PYTHON"] == sys.executable
 
 

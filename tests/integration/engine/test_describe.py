@@ -157,8 +157,8 @@ def test_a_failed_job_tells_what_failed_where_and_its_story(spark: SparkSession,
         assert isinstance(client, RunClient)
         with pytest.raises(UserCodeError, match="three is not allowed") as raised:
             client.get_job_execution_result().result(TIMEOUT_S)
-    assert "job 'refusing': FAILING -> FAILED" in str(raised.value)
-    assert client.story() in str(raised.value)
+    assert "job 'refusing': FAILING -> FAILED" in raised.value.story
+    assert client.story() == raised.value.story
     job = client.describe()
     assert (job.status, [attempt.state for attempt in job.attempts]) == ("FAILED", ["FAILED"])
     (error,) = job.exceptions

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from flinkish.launch.__main__ import Launch
 from flinkish.launch.archive import archive
 from flinkish.launch.options import CommandLine, SparkOptions, comma_list, read_properties
+from flinkish.launch.spark_command import SparkCommand
 
-DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
+DELTA = f"io.delta:delta-spark_4.2_2.13:{version('delta-spark')}"
 
 
-def launch(home: Path, *argv: str, environment: Mapping[str, str] | None = None) -> Launch:
-    (home / "conf").mkdir(exist_ok=True)
-    (home / "conf/spark-defaults.conf").write_text(f"spark.master local[*]\nspark.jars.packages {DELTA}\n")
-    return Launch(home, CommandLine.parse(["job.py", *argv]), environment or {})
+def command(*argv: str, environment: Mapping[str, str] | None = None) -> SparkCommand:
+    return SparkCommand(environment or {}, CommandLine.parse(["job.py", *argv]).spark)
 
 
 def test_only_the_first_two_dashes_split_the_command_line() -> None:
@@ -55,13 +54,13 @@ def test_lists_are_merged_without_doubles_and_blanks() -> None:
     assert comma_list("a, b,,", None, ["c", "a"]) == "a,b,c"
 
 
-def test_kafka_needs_no_package_of_sparks(tmp_path: Path) -> None:
-    assert launch(tmp_path, "--bootstrap-servers", "h:1").packages() == DELTA
+def test_kafka_needs_no_package_of_sparks() -> None:
+    assert command("--bootstrap-servers", "h:1").packages() == DELTA
 
 
-def test_the_users_packages_are_added(tmp_path: Path) -> None:
-    assert launch(tmp_path, "--", "--packages", "a:b:1").packages() == f"{DELTA},a:b:1"
-    assert launch(tmp_path, "--", "--conf", "spark.jars.packages=a:b:1").packages() == f"{DELTA},a:b:1"
+def test_the_users_packages_are_added() -> None:
+    assert command("--", "--packages", "a:b:1").packages() == f"{DELTA},a:b:1"
+    assert command("--", "--conf", "spark.jars.packages=a:b:1").packages() == f"{DELTA},a:b:1"
 
 
 def test_the_same_sources_give_the_same_archive_and_others_another(tmp_path: Path) -> None:

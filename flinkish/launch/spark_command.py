@@ -1,0 +1,156 @@
+"""What the JVM of a driver is started with: options of ``spark-submit`` and environment variables.
+
+Rule: one place says it for the launcher and for programs that make their session themselves (plain ``python``, a
+notebook), so that a program finds the same Spark however it is started.
+"""
+
+from __future__ import annotations
+
+import shlex
+import site
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+from flinkish.launch.archive import archive
+from flinkish.launch.home import Home, default_spark_settings
+from flinkish.launch.options import SparkOptions, comma_list, read_properties
+from flinkish.launch.packages import resolve
+
+_MERGED = ("--jars", "--packages", "--py-files", "--remote")
+_PACKAGES = "spark.jars.packages"
+#: The settings that are lists, of which Spark would take the last alone.
+MERGED_SETTINGS = ("spark.jars", _PACKAGES, "spark.submit.pyFiles")
+_PACKAGE = Path(__file__).resolve().parents[1]
+#: The folder that flinkish is imported from.
+ROOT = str(_PACKAGE.parent)
+
+#: PySpark starts the JVM with these options. The last word stands in place of a program.
+SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_SHELL = "pyspark-shell"
+#: Says that the options of that variable are complete.
+_COMPLETE = ("--conf", "spark.flinkish.launched=true")
+
+
+class SparkCommand:
+    """One start.
+
+    Args:
+        environment: of the process that starts the driver.
+        spark: the user's options.
+    """
+
+    def __init__(self, environment: Mapping[str, str], spark: SparkOptions) -> None:
+        self.home = Home(environment)
+        self._environment = environment
+        self._spark = spark
+        own = self.home.own_spark_settings
+        self._own_settings = _settings_of(own)
+        self._settings = {**default_spark_settings(), **self._own_settings}
+
+    def master(self) -> str:
+        """Spark's master."""
+        return self._spark.either("--master", "spark.master") or self._settings.get("spark.master", "local[*]")
+
+    def is_local(self) -> bool:
+        """Whether driver and workers share the machine."""
+        return self.master().startswith("local")
+
+    def in_cluster_mode(self) -> bool:
+        """Whether the driver runs elsewhere."""
+        return self._spark.either("--deploy-mode", "spark.submit.deployMode") == "cluster"
+
+    def remote(self) -> str | None:
+        """The Spark Connect server, if one is named."""
+        return self._spark.value("--remote") or self._environment.get("SPARK_REMOTE")
+
+    def packages(self) -> str:
+        """Delta's, and the user's."""
+        return comma_list(self._settings.get(_PACKAGES), self._spark.either("--packages", _PACKAGES))
+
+    def jars(self) -> list[str]:
+        """The jar files of the packages; found by Spark's own resolution, once for the same packages."""
+        packages, options = self.packages(), self._spark
+        if options.value("--properties-file") is None:
+            options = SparkOptions.parse([*self._own_file(), *options.tokens()])
+        return resolve(packages, options, self.home.cache) if packages else []
+
+    def arguments(self) -> list[str]:
+        """The options for Spark's ``bin/spark-submit``, without the program."""
+        user = self._spark
+        # what a cluster's own spark-defaults.conf says, and ours does not
+        result = ["--load-spark-defaults"]
+        if user.value("--properties-file") is None:
+            result += self._own_file()
+        result += self._settings_below_files()
+        packages, jars = self.packages(), []
+        if packages and self.in_cluster_mode():
+            result += ["--packages", packages]
+        elif packages and not (self.remote() or "").startswith("sc:"):  # a server elsewhere has its own jars
+            jars = self.jars()
+        if not self.in_cluster_mode():
+            # resolved above: keep Spark from doing it again, aloud
+            user = SparkOptions((*user.items, ("--conf", f"{_PACKAGES}=")))
+        jars_list = comma_list(jars, user.either("--jars", "spark.jars"))
+        if jars_list:
+            result += ["--jars", jars_list]
+        if self.is_local():
+            result += _as_options(local_settings())
+        zipped = str(archive(_PACKAGE, self.home.cache))
+        result += ["--py-files", comma_list(zipped, user.either("--py-files", "spark.submit.pyFiles"))]
+        return result + user.without(*_MERGED).tokens()
+
+    def _own_file(self) -> list[str]:
+        return ["--properties-file", str(self.home.own_spark_settings)] if self._own_settings else []
+
+    def _settings_below_files(self) -> list[str]:
+        """The package's defaults that no file of properties replaces: an option would win over the file."""
+        named = self._spark.value("--properties-file")
+        above = self._own_settings if named is None else _settings_of(Path(named))
+        defaults = default_spark_settings()
+        return _as_options({key: value for key, value in defaults.items() if key not in above and key != _PACKAGES})
+
+    def jvm_environment(self, arguments: list[str]) -> dict[str, str]:
+        """Variables for the process that starts the JVM with these arguments; what is set already stays."""
+        result = {SUBMIT_ARGUMENTS: shlex.join([*arguments, *_COMPLETE, _SHELL])}
+        for name, value in (
+            ("LOG4J_CONFIGURATION_FILE", self.home.logging_file),
+            ("FLINKISH_SPARK_LOG", str(self.home.spark_log)),
+        ):
+            if value is not None:
+                result[name] = self._environment.get(name, value)
+        return result
+
+
+def submitted_options(environment: Mapping[str, str]) -> SparkOptions:
+    """The options that PySpark would start a JVM with."""
+    tokens = shlex.split(environment.get(SUBMIT_ARGUMENTS, ""))
+    return SparkOptions.parse(tokens[:-1] if tokens[-1:] == [_SHELL] else tokens)
+
+
+def is_complete(options: SparkOptions) -> bool:
+    """Whether a SparkCommand has made them."""
+    return _COMPLETE in options.items
+
+
+def local_settings() -> dict[str, str]:
+    """Settings for masters whose workers run on the driver's machine, with the driver's Python."""
+    settings = {"spark.python.daemon.module": "flinkish.launch.daemon"}
+    if ROOT not in (*site.getsitepackages(), site.getusersitepackages()):
+        # the daemon finds its module although only this process's path may name its folder
+        settings["spark.executorEnv.PYTHONPATH"] = ROOT
+    return settings
+
+
+def own_python() -> dict[str, str]:
+    """Variables for local masters: any other Python than this one can only lack something."""
+    return dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
+
+
+def _settings_of(file: Path | None) -> dict[str, str]:
+    return read_properties(file.read_text()) if file is not None and file.is_file() else {}
+
+
+def _as_options(settings: Mapping[str, str]) -> list[str]:
+    return [token for key, value in settings.items() for token in ("--conf", f"{key}={value}")]

@@ -1,0 +1,166 @@
+"""flinkish as a wheel, without a checkout: in an environment and a folder of its own, however a program is started.
+
+The wheel is built of this checkout. The environment has the suite's other packages, but neither the checkout nor an
+installation of it: a test asserts where flinkish comes from.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import REPOSITORY
+
+TIMEOUT_S = 500
+
+CLICKS = """
+from flinkish.common import Types
+from flinkish.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+clicks = env.from_collection([("ann", True), ("bob", False), ("ann", True)]).uid("clicks")
+(
+    clicks.filter(lambda click: click[1])
+    .map(lambda click: (click[0], ONE), output_type=Types.TUPLE([Types.STRING(), Types.INT()]))
+    .key_by(lambda pair: pair[0])
+    .sum(1)
+    .uid("counts")
+    .print()
+)
+env.execute("clicks")
+"""
+RESULTS = "1> (ann,1)\n1> (ann,2)\n"
+
+#: What the JVM itself says before any of Spark's settings can be read, and flinkish when it does not know the jars of
+#: Delta yet.
+UNAVOIDABLE = ("WARNING: Using incubator modules: jdk.incubator.vector", "flinkish: resolving ")
+
+
+@dataclass(frozen=True)
+class Installation:
+    """``bin``: of the environment; ``folder``: with the programs ``clicks.py`` and ``failing.py`` alone."""
+
+    bin: Path
+    folder: Path
+
+    def run(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command of the environment in the folder."""
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name != "JDK_JAVA_OPTIONS" and not name.startswith(("FLINKISH", "PY", "SPARK"))
+        }
+        environment |= {"PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}", "FLINKISH_PROGRESS": "never"}
+        return subprocess.run(
+            command,
+            env=environment | variables,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """The wheel, built and installed."""
+    folder = tmp_path_factory.mktemp("wheel")
+    # a copy: setuptools leaves folders beside the sources
+    sources = folder / "sources"
+    shutil.copytree(REPOSITORY / "flinkish", sources / "flinkish", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(REPOSITORY / name, sources)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(sources)]
+    subprocess.run([*pip, *build], check=True, timeout=TIMEOUT_S)
+    (wheel,) = folder.glob("flinkish-*.whl")
+    environment = folder / "environment"
+    venv.create(environment, symlinks=True)
+    python = environment / "bin" / "python"
+    subprocess.run([*pip, "--python", str(python), "install", "--no-deps", str(wheel)], check=True, timeout=TIMEOUT_S)
+    # a folder that a .pth file names has no .pth files of its own: not that of the checkout's editable installation
+    packages = Path(sysconfig.get_path("purelib", "posix_prefix", vars={"base": str(environment)}))
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    programs = folder / "programs"
+    programs.mkdir()
+    (programs / "clicks.py").write_text(CLICKS.replace("ONE", "1"))
+    (programs / "failing.py").write_text(CLICKS.replace("ONE", "1 // 0"))
+    result = Installation(environment / "bin", programs)
+    found = result.run("python", "-c", "import flinkish; print(flinkish.__file__)")
+    assert found.stdout.strip() == str(packages / "flinkish" / "__init__.py"), found.stderr
+    return result
+
+
+def said(text: str) -> str:
+    """Without the lines that cannot be avoided."""
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(UNAVOIDABLE))
+
+
+def test_below_python_a_program_says_its_results_and_nothing_else(installation: Installation) -> None:
+    result = installation.run("python", "clicks.py")
+    assert (result.returncode, result.stdout, said(result.stderr)) == (0, RESULTS, "")
+
+
+def test_below_flinkish_run_it_says_the_same_and_gets_the_settings_of_the_command_line(
+    installation: Installation,
+) -> None:
+    text = CLICKS.replace("ONE", "1") + (
+        "from pyspark.sql import SparkSession\nspark = SparkSession.getActiveSession()\n"
+        "print(spark.sparkContext.master, spark.conf.get('spark.sql.shuffle.partitions'), env.get_max_parallelism())\n"
+        "spark.range(3).write.format('delta').save('table')\nprint(spark.read.format('delta').load('table').count())\n"
+    )
+    (installation.folder / "asking.py").write_text(text)
+    spark = ("--", "--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=3")
+    result = installation.run("flinkish", "run", "-D", "pipeline.max-parallelism=7", "asking.py", *spark)
+    assert (result.returncode, result.stdout, said(result.stderr)) == (0, f"{RESULTS}local[1] 3 7\n3\n", "")
+
+
+def test_below_spark_submit_a_program_says_the_same_once_it_has_begun(installation: Installation) -> None:
+    import pyspark
+
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    result = installation.run(submit, "clicks.py", PYSPARK_PYTHON=str(installation.bin / "python"))
+    # what the script says to stderr comes to stdout, too: Spark joins them
+    assert (result.returncode, said(result.stdout)) == (0, RESULTS), result.stderr
+    assert "StreamExecution" not in result.stderr and "Traceback" not in result.stderr
+
+
+def test_an_error_in_a_function_is_told_in_its_authors_traceback_and_one_line(installation: Installation) -> None:
+    result = installation.run("python", "failing.py")
+    assert (result.returncode, result.stdout) == (1, "")
+    check_told(said(result.stderr))
+
+
+def test_a_notebook_shows_results_and_errors_alike(installation: Installation) -> None:
+    # what IPython does with cells: it asks an error that a cell raises how to show it
+    (installation.folder / "notebook.py").write_text(
+        "import sys\n"
+        "for cell in ('clicks.py', 'failing.py'):\n"
+        "    try:\n        exec(compile(open(cell).read(), cell, 'exec'), globals())\n"
+        "    except Exception as error:\n        print('\\n'.join(error._render_traceback_()), file=sys.stderr)\n"
+    )
+    result = installation.run("python", "notebook.py")
+    assert (result.returncode, result.stdout) == (0, RESULTS)
+    check_told(said(result.stderr))
+
+
+def check_told(text: str) -> None:
+    """The traceback of the lambda in ``failing.py``, and one line of flinkish's."""
+    lines = [line for line in text.splitlines() if "~^" not in line]
+    assert lines[0] == "Traceback (most recent call last):", text
+    assert lines[1].endswith('failing.py", line 9, in <lambda>')
+    assert lines[-3:-1] == ["ZeroDivisionError: integer division or modulo by zero", ""], text
+    assert lines[-1].startswith("flinkish.errors.UserCodeError: ZeroDivisionError in user code: ")
+    assert "operator 'Map' (uid map-3), epoch 0]; nothing of this epoch was committed" in lines[-1]
+    # the source line of the lambda may stand between them
+    assert len(lines) <= 6, text

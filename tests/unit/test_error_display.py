@@ -1,0 +1,95 @@
+"""What the author of a program sees of an error that nobody catches."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flinkish import error_display
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.errors import ConfigurationError, FlinkishError, InternalError, ProgramError, UserCodeError
+
+LAMBDA = 'Traceback (most recent call last):\n  File "job.py", line 3, in <lambda>\nValueError: no\n'
+
+JOB = """
+from flinkish.common import Configuration
+from flinkish.datastream import StreamExecutionEnvironment
+configuration = Configuration()
+configuration.set_string("execution.target", "minicluster")
+env = StreamExecutionEnvironment.get_execution_environment(configuration)
+env.from_collection([1]).map(lambda number: number // 0).print()
+env.execute("job")
+"""
+
+
+def caught(error: FlinkishError) -> FlinkishError:
+    """The error as it comes out of flinkish, after another one."""
+    try:
+        StreamExecutionEnvironment._add_source(None, error, "", None)  # type: ignore[arg-type]
+    except TypeError as cause:
+        try:
+            raise error from cause
+        except FlinkishError as raised:
+            return raised
+    raise AssertionError
+
+
+def job(folder: Path, text: str = JOB, **variables: str) -> str:
+    """What Python says of a program."""
+    (folder / "job.py").write_text(text)
+    command = [sys.executable, "-c", "import os, sys; os.environ.update(eval(sys.argv[1])); del sys.argv[:2];"]
+    command[-1] += "exec(compile(open('job.py').read(), 'job.py', 'exec'))"
+    done = subprocess.run([*command, repr(variables)], cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and done.stdout == ""
+    return done.stderr
+
+
+def test_an_error_in_a_function_is_its_traceback_and_one_line() -> None:
+    error = UserCodeError(
+        "ValueError in user code: no", user_traceback=LAMBDA, where="operator 'Map', epoch 3", hint="x"
+    )
+    error.story = "RUNNING -> FAILED"
+    line = "flinkish.errors.UserCodeError: ValueError in user code: no [operator 'Map', epoch 3]; x"
+    assert error_display.text_of(caught(error), error.__traceback__) == f"{LAMBDA}\n{line}"
+    assert error._render_traceback_() == f"{LAMBDA}\n{line}".splitlines(), "what IPython shows"
+
+
+def test_another_error_is_shown_with_the_users_frames_and_without_what_led_to_it() -> None:
+    lines = caught(ProgramError("the key is wrong", hint="mend it"))._render_traceback_()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert [line.rpartition(" ")[2] for line in lines if line.startswith("  File ")] == ["caught"]
+    assert lines[-1] == "flinkish.errors.ProgramError: the key is wrong; mend it"
+
+
+def test_on_request_and_for_faults_of_flinkish_all_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind, asked in ((ConfigurationError, "1"), (InternalError, "0")):
+        monkeypatch.setenv(error_display.VARIABLE, asked)
+        error = caught(kind("wrong"))
+        error.story = "RUNNING -> FAILED"
+        text = "\n".join(error._render_traceback_())
+        assert "in _add_source" in text and "direct cause" in text
+        assert text.endswith("What had happened:\nRUNNING -> FAILED")
+
+
+def test_a_job_that_plain_python_runs_shows_no_frame_of_flinkish(tmp_path: Path) -> None:
+    lines = [line for line in job(tmp_path).splitlines() if "~" not in line]
+    start = lines.index("Traceback (most recent call last):")
+    assert lines[start + 1].startswith('  File "job.py", line 7, in <lambda>')
+    assert lines[-3] == "ZeroDivisionError: integer division or modulo by zero"
+    assert lines[-1].startswith("flinkish.errors.UserCodeError: ZeroDivisionError in user code")
+    assert "flinkish/" not in "".join(lines[start:]).replace(str(tmp_path), "")
+
+
+def test_a_job_shows_all_on_request(tmp_path: Path) -> None:
+    text = job(tmp_path, FLINKISH_FULL_TRACEBACK="1")
+    assert "in execute" in text and "What had happened:" in text and "RUNNING -> FAILING" in text
+
+
+def test_errors_of_others_and_other_ways_to_show_errors_are_left_alone(tmp_path: Path) -> None:
+    own = "raise KeyError('mine')\n"
+    assert job(tmp_path, JOB.replace("env.execute", own + "#")).endswith("KeyError: 'mine'\n")
+    hook = "import sys\nsys.excepthook = lambda *error: print('hooked', file=sys.stderr)\n"
+    assert job(tmp_path, hook + JOB).splitlines()[-1] == "hooked"
