@@ -10,7 +10,6 @@ import shlex
 import site
 import sys
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 
 from flinkish.launch.archive import archive
