@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.common.typeinfo.arrow import no_columns
+from flinkish.common.typeinfo.spark_ddl import holds_pickled
 from flinkish.connectors.spark_types import ddl_of
 from flinkish.core.sink import CommitContext, DataFrameSink, Guarantee
 from flinkish.errors import ProgramError, TypeMismatchError
@@ -101,4 +103,6 @@ def _check_row(input_type: TypeInformation, where: str, what: str) -> None:
             expected="a stream of Types.ROW_NAMED([...], [...])",
             hint="declare output_type=Types.ROW_NAMED(...) on the operator before the sink",
         )
+    if not input_type.get_field_types() or holds_pickled(input_type):
+        raise no_columns(input_type, f"{what}, {where}")
     ddl_of(input_type)  # types that Spark does not have

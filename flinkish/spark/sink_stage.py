@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.core.sink import DataFrameSink, WriterSink
 from flinkish.runtime.buffer import Buffer, decode
 from flinkish.runtime.committing import (
@@ -90,25 +91,17 @@ class DecodeFunction:
     """Turns the buffers of a DataFrame sink into rows of its declared type."""
 
     input_type: TypeInformation
+    #: for errors: which sink
+    where: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One Spark partition."""
         with failures_marked():
+            writer = RecordWriter(self.input_type, self.where)
             for batch in batches:
                 buffers = sorted(map(decode, batch.column("buffer").to_pylist()), key=lambda b: b.header)
                 for buffer in buffers:
-                    yield records_to_arrow(decode_committables(buffer.payload)[1], self.input_type)
-
-
-def records_to_arrow(values: list[Any], input_type: TypeInformation) -> pa.RecordBatch:
-    """Records of a declared type as columns."""
-    fields = list(input_type.to_arrow_fields())
-    schema = pa.schema(fields)
-    if len(fields) == 1 and fields[0].name == "value" and not hasattr(input_type, "get_field_names"):
-        columns = [values]
-    else:
-        columns = [list(column) for column in zip(*values)] if values else [[] for _ in fields]
-    return pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, fields)], schema=schema)
+                    yield writer.write(decode_committables(buffer.payload)[1])
 
 
 @dataclass(frozen=True)
@@ -171,7 +164,7 @@ class EpochRunner:
         assert isinstance(sink.sink, DataFrameSink)
         job = self.deployment.job()
         rows = frame.where(f"vertex = {sink_vertex(sink.id)}").select("buffer")
-        records = rows.mapInArrow(DecodeFunction(sink.input_type), _ddl(sink.input_type))
+        records = rows.mapInArrow(DecodeFunction(sink.input_type, f"sink '{sink.uid}'"), _ddl(sink.input_type))
         stamp = EpochStamp(report.epoch, report.time_ms)
         context = commit_context(job, sink, 0, stamp, report.end_of_input, self.deployment.fence)
         passed(Phase.SINK_PREPARED, sink=sink.uid, subtask=0, epoch=report.epoch)

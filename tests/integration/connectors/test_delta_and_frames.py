@@ -132,3 +132,6 @@ def test_streams_without_columns_are_refused_when_the_plan_is_made(sink: Any) ->
     sink.check_type(ROW, "op")
     with pytest.raises(TypeMismatchError, match=r"cannot make columns.*\[op\].*ROW_NAMED"):
         sink.check_type(Types.PICKLED_BYTE_ARRAY(), "op")
+    for types in ([], [Types.LIST(Types.PICKLED_BYTE_ARRAY())]):
+        with pytest.raises(TypeMismatchError, match=r"has no fields, or one of pickled.*op\]"):
+            sink.check_type(Types.ROW(types), "op")
