@@ -215,7 +215,7 @@ def test_a_broker_that_was_away_between_two_epochs_is_found_again(
     sink = sink_to(kafka.bootstrap_servers, topic)
     plain = sink_to(kafka.bootstrap_servers, topic, AT_LEAST_ONCE)
     assert [deliver(sink, ["0"], 0), deliver(plain, ["x"], 0)] == [1, 1]
-    kafka.kill()
+    kafka.stop()
     kafka.start()
     assert [deliver(sink, ["1"], 1), deliver(sink, ["1"], 1), deliver(sink, ["2"], 2)] == [1, 0, 1]
     assert deliver(plain, ["x"], 1) == 1
