@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import socket
+import stat
 import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -209,6 +212,35 @@ def test_a_producer_that_nobody_uses_is_closed_and_the_next_epoch_goes_on(
     assert values_in(kafka, topic) == ["0", "1"]
 
 
+def cut_connections(port: int) -> int:
+    """Break off this process's connections to a port; returns how many there were."""
+    cut = 0
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try:
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(number)) as connection:
+                if connection.family == socket.AF_INET and connection.getpeername()[1] == port:
+                    connection.shutdown(socket.SHUT_RDWR)
+                    cut += 1
+        except OSError:
+            continue
+    return cut
+
+
+def test_a_producer_whose_connections_were_lost_is_made_anew(kafka: KafkaBroker, topic: str, workers: Workers) -> None:
+    sink = sink_to(kafka.bootstrap_servers, topic)
+    kept = workers.run_on("a")
+    assert deliver(sink, ["0"], 0) == 1
+    with kept.use(next(iter(kept._kept)), pytest.fail) as producer:
+        assert cut_connections(kafka.port) > 0
+        wait_until(lambda: producer.client.poll(0.1) is not None and producer.disturbed, 30, "the loss to be noticed")
+    assert [deliver(sink, ["1"], 1), deliver(sink, ["1"], 1), deliver(sink, ["2"], 2)] == [1, 0, 1]
+    assert len(producers_of(kafka, topic)) == 2
+    assert values_in(kafka, topic) == ["0", "1", "2"]
+
+
+@pytest.mark.slow
 def test_a_broker_that_was_away_between_two_epochs_is_found_again(
     kafka: KafkaBroker, topic: str, workers: Workers
 ) -> None:
