@@ -16,6 +16,8 @@ from flinkish.errors import ProgramError, TypeMismatchError
 class DeltaSink(DataFrameSink):
     """Appends Rows to a Delta table, which is created if it is not there.
 
+    Takes every declared type but SQL_TIME and PICKLED_BYTE_ARRAY, nested as one likes (see docs/connectors.md).
+
     Guarantee: exactly once. The epoch is written as Delta's transaction version of the application
     ``<job id>/<sink uid>``; Delta skips a version that it has.
 
