@@ -1,4 +1,5 @@
-"""Arrow columns to records, a column at a time: no work per record but the ``zip`` that makes it a tuple.
+"""Arrow columns to records, a column at a time: no work per record but the ``zip`` that makes it a tuple. The inverse
+is ``common/typeinfo/arrow.py``.
 
 Rule upheld here: a column is brought to the Arrow type of the declared type first (``cast``, which fails where it
 would lose something), so that a record holds what its type says whatever the file's writer chose.
@@ -15,6 +16,7 @@ from flinkish.common.time import Instant
 from flinkish.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
+    ExternalTypeInfo,
     MapTypeInfo,
     PickledBytesTypeInfo,
     RowTypeInfo,
@@ -42,6 +44,8 @@ class RecordReader:
     """
 
     def __init__(self, type_info: TypeInformation, where: str = "") -> None:
+        while isinstance(type_info, ExternalTypeInfo):
+            type_info = type_info._type_info
         self._where = where
         self._type_info = type_info
         self._fields = type_info.to_arrow_fields()
@@ -104,6 +108,8 @@ def field_types(type_info: TypeInformation) -> list[TypeInformation]:
 
 
 def _column_reader(type_info: TypeInformation) -> ColumnReader:
+    if isinstance(type_info, ExternalTypeInfo):
+        return _column_reader(type_info._type_info)
     if isinstance(type_info, PickledBytesTypeInfo):
         raise TypeMismatchError(
             "a column has no declared type", expected="a type such as Types.STRING() for each column, not pickled bytes"

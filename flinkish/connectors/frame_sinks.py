@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.common.typeinfo.arrow import no_columns
+from flinkish.common.typeinfo.spark_ddl import holds_pickled
 from flinkish.connectors.spark_types import ddl_of
 from flinkish.core.sink import CommitContext, DataFrameSink, Guarantee
 from flinkish.errors import ProgramError, TypeMismatchError
@@ -13,6 +15,8 @@ from flinkish.errors import ProgramError, TypeMismatchError
 
 class DeltaSink(DataFrameSink):
     """Appends Rows to a Delta table, which is created if it is not there.
+
+    Takes every declared type but SQL_TIME and PICKLED_BYTE_ARRAY, nested as one likes (see docs/connectors.md).
 
     Guarantee: exactly once. The epoch is written as Delta's transaction version of the application
     ``<job id>/<sink uid>``; Delta skips a version that it has.
@@ -101,4 +105,6 @@ def _check_row(input_type: TypeInformation, where: str, what: str) -> None:
             expected="a stream of Types.ROW_NAMED([...], [...])",
             hint="declare output_type=Types.ROW_NAMED(...) on the operator before the sink",
         )
+    if not input_type.get_field_types() or holds_pickled(input_type):
+        raise no_columns(input_type, f"{what}, {where}")
     ddl_of(input_type)  # types that Spark does not have

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.core.sink import DataFrameSink
 from flinkish.errors import InternalError
 from flinkish.runtime.changelog_files import read_parts, write_changes, write_parts
@@ -74,27 +75,19 @@ class DecodeFunction:
 
     files: EpochFiles
     input_type: TypeInformation
+    #: for errors: which sink
+    where: str
     #: the buffers of one subtask each
     subtasks: tuple[list[bytes], ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One Spark partition: the place of one subtask."""
         with failures_marked():
+            writer = RecordWriter(self.input_type, self.where)
             for batch in batches:
                 for number in batch.column("id").to_pylist():
                     for records in batches_in_order(self.subtasks[number], self.files):
-                        yield records_to_arrow(records, self.input_type)
-
-
-def records_to_arrow(values: list[Any], input_type: TypeInformation) -> pa.RecordBatch:
-    """Records of a declared type as columns."""
-    fields = list(input_type.to_arrow_fields())
-    schema = pa.schema(fields)
-    if len(fields) == 1 and fields[0].name == "value" and not hasattr(input_type, "get_field_names"):
-        columns = [values]
-    else:
-        columns = [list(column) for column in zip(*values)] if values else [[] for _ in fields]
-    return pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, fields)], schema=schema)
+                        yield writer.write(records)
 
 
 @dataclass(frozen=True)
@@ -195,7 +188,7 @@ class EpochRunner:
         self, session: Any, commit: EpochCommit, sink: SinkDescriptor, subtasks: list[list[bytes]]
     ) -> None:
         assert isinstance(sink.sink, DataFrameSink)
-        function = DecodeFunction(self._files(), sink.input_type, tuple(subtasks))
+        function = DecodeFunction(self._files(), sink.input_type, f"sink '{sink.uid}'", tuple(subtasks))
         records = _numbers(session, len(subtasks)).mapInArrow(function, _ddl(sink.input_type))
         passed(Phase.COMMIT_BEGUN, sink=sink.uid, subtask=0, epoch=commit.epoch)
         commit.fence.check()

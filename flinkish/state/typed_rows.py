@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
-from flinkish.common.time import Instant
+from flinkish.common.typeinfo.arrow import arrow_array
+from flinkish.common.typeinfo.base import Mismatch
 from flinkish.errors import SavepointError
 from flinkish.runtime.state.body_codec import StateRow
 from flinkish.runtime.state.declared_state import DeclaredState
@@ -71,28 +71,39 @@ class TextsToTyped:
         """One partition."""
         with failures_marked():
             for batch in batches:
-                rows = [
-                    self._row(SavepointRow(*values))
-                    for values in zip(*(column.to_pylist() for column in batch.columns))
-                ]
-                if rows:
-                    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows), self.schema)]
-                    yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+                saved = [SavepointRow(*values) for values in zip(*(column.to_pylist() for column in batch.columns))]
+                if saved:
+                    columns = zip(*map(self._row, saved))
+                    arrays = [self._column(saved, *pair) for pair in zip(columns, self.schema)]
+                    yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _row(self, saved: SavepointRow) -> tuple[Any, ...]:
         if saved.namespace is None:
             saved = saved._replace(namespace="null")
         _, row = from_savepoint_row(saved)
         namespace = None if row.namespace is None else saved.namespace
+        return self._value("key", row.key), namespace, *self._values(row)
+
+    def _column(self, saved: list[SavepointRow], values: tuple[Any, ...], field: pa.Field) -> pa.Array:
         try:
-            return self._value("key", row.key), namespace, *self._values(row)
-        except (TypeError, ValueError, ArithmeticError, pa.ArrowException) as error:
+            return arrow_array(values, field.type)
+        except Mismatch:
+            for row, value in zip(saved, values):
+                self._check(row, value, field)
+            raise
+
+    @staticmethod
+    def _check(saved: SavepointRow, value: Any, field: pa.Field) -> None:
+        try:
+            arrow_array([value], field.type)
+        except Mismatch as mismatch:
+            place = ", ".join((f"column '{field.name}'", *mismatch.path))
             raise SavepointError(
-                f"the value {saved.value[:200]} does not fit the declared type: {error}",
-                where=f"uid {saved.uid}, state {saved.state}, key {saved.key[:100]}",
-                expected=str(self.schema.field(2).type),
+                f"the value {mismatch.value!r:.200} does not fit the declared type",
+                where=f"uid {saved.uid}, state {saved.state}, key {saved.key[:100]}, {place}",
+                expected=mismatch.expected,
                 hint="read the rows as texts (without the state's name), or mend the row",
-            ) from error
+            ) from None
 
     def _values(self, row: StateRow) -> tuple[Any, ...]:
         if self.kind == "map":
@@ -103,30 +114,4 @@ class TextsToTyped:
         return (self._value("value", row.value),)
 
     def _value(self, column: str, value: Any, text_name: str | None = None) -> Any:
-        if (text_name or column) in self.texts:
-            return to_text(value)
-        arrow = self.schema.field(column).type
-        plain = arrow_value(value, arrow)
-        pa.scalar(plain, arrow)  # here it is known which row it is
-        return plain
-
-
-def arrow_value(value: Any, arrow: pa.DataType) -> Any:
-    """A value of user code in the form that Arrow takes for a type."""
-    if value is None:
-        return None
-    types = pa.types
-    if types.is_struct(arrow):
-        parts = [value[field.name] for field in arrow] if isinstance(value, dict) else list(value)
-        return {field.name: arrow_value(part, field.type) for field, part in zip(arrow, parts, strict=True)}
-    if types.is_map(arrow):
-        return [(arrow_value(key, arrow.key_type), arrow_value(item, arrow.item_type)) for key, item in value.items()]
-    if types.is_list(arrow):
-        return [arrow_value(item, arrow.value_type) for item in value]
-    if types.is_decimal(arrow):
-        return Decimal(value).quantize(Decimal(1).scaleb(-arrow.scale))
-    if types.is_timestamp(arrow) and isinstance(value, Instant):
-        return value.seconds * 1_000_000 + value.nanos // 1_000
-    if types.is_floating(arrow):
-        return float(value)
-    return bytes(value) if types.is_binary(arrow) else value
+        return to_text(value) if (text_name or column) in self.texts else value

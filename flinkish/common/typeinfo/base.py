@@ -135,46 +135,13 @@ class TypeInformation(abc.ABC):
 
     @abc.abstractmethod
     def arrow_type(self) -> pa.DataType:
-        """The Arrow type of one value (Row and Tuple: struct; pickled: binary). Imports pyarrow when called."""
+        """The Arrow type of one value (Row and Tuple: struct). Imports pyarrow when called."""
 
     def to_arrow_fields(self) -> list[pa.Field]:
         """The columns of a stream of this type: one per field of a ROW or TUPLE, else one that is called ``value``."""
         import pyarrow as pa
 
         return [pa.field("value", self.arrow_type())]
-
-    def to_arrow_value(self, value: Any) -> Any:
-        """A (converted) value in a form that pyarrow takes for :meth:`arrow_type`."""
-        return value
-
-    def arrow_column(self, values: list[Any]) -> list[Any]:
-        """(Converted) values of one column in a form that pyarrow takes for :meth:`arrow_type`."""
-        if type(self).to_arrow_value is TypeInformation.to_arrow_value:
-            return values
-        return [self.to_arrow_value(value) for value in values]
-
-    def _arrow_columns(self, values: list[Any]) -> list[list[Any]]:
-        return [self.arrow_column(values)]
-
-    def to_record_batch(self, values: list[Any]) -> pa.RecordBatch:
-        """Records as a RecordBatch with the columns of :meth:`to_arrow_fields`. The values must be converted ones.
-
-        Raises:
-            TypeMismatchError: a value does not fit its Arrow type, such as a decimal with more than 38 digits.
-        """
-        import pyarrow as pa
-
-        fields, arrays = self.to_arrow_fields(), []
-        for field, column in zip(fields, self._arrow_columns(values), strict=True):
-            try:
-                arrays.append(pa.array(column, type=field.type))
-            except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-                raise TypeMismatchError(
-                    f"a value cannot be written to a table: {error}",
-                    where=f"column '{field.name}' of {self!r}",
-                    expected=f"values that fit Arrow's {field.type}",
-                ) from error
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     # --- value semantics ----------------------------------------------------------------------------------------
 

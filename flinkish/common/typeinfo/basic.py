@@ -93,16 +93,6 @@ class BasicTypeInfo(TypeInformation):
         }
         return arrow_types[self._basic_type]()
 
-    def to_arrow_value(self, value: Any) -> Any:
-        if self._basic_type is BasicType.BIG_INT and value is not None:
-            return Decimal(value)
-        return value
-
-    def arrow_column(self, values: list[Any]) -> list[Any]:
-        if self._basic_type in (BasicType.BIG_INT, BasicType.INSTANT):
-            return super().arrow_column(values)
-        return values
-
     def _parts(self) -> tuple[Any, ...]:
         return (self._basic_type,)
 
@@ -172,9 +162,6 @@ class InstantTypeInfo(BasicTypeInfo):
 
     def from_internal_type(self, obj: int) -> Instant:
         return Instant.of_epoch_milli(obj // 1_000)
-
-    def to_arrow_value(self, value: Instant | None) -> int | None:
-        return None if value is None else value.seconds * 1_000_000 + value.nanos // 1_000
 
 
 def _whole(value: Any) -> int:

@@ -67,9 +67,6 @@ class _SequenceTypeInfo(TypeInformation):
 
         return pa.list_(self._element_type.arrow_type())
 
-    def to_arrow_value(self, value: Any) -> Any:
-        return None if value is None else self._element_type.arrow_column(value)
-
     def _parts(self) -> tuple[Any, ...]:
         return (self._element_type,)
 
@@ -99,9 +96,6 @@ class PrimitiveArrayTypeInfo(_SequenceTypeInfo):
         import pyarrow as pa
 
         return pa.binary() if self._is_binary else super().arrow_type()
-
-    def to_arrow_value(self, value: Any) -> Any:
-        return value if self._is_binary else super().to_arrow_value(value)
 
 
 class BasicArrayTypeInfo(_SequenceTypeInfo):
@@ -151,13 +145,6 @@ class MapTypeInfo(TypeInformation):
         import pyarrow as pa
 
         return pa.map_(self._key_type_info.arrow_type(), self._value_type_info.arrow_type())
-
-    def to_arrow_value(self, value: Any) -> Any:
-        if value is None:
-            return None
-        keys = self._key_type_info.arrow_column(list(value))
-        items = self._value_type_info.arrow_column(list(value.values()))
-        return list(zip(keys, items, strict=True))
 
     def _parts(self) -> tuple[Any, ...]:
         return (self._key_type_info, self._value_type_info)

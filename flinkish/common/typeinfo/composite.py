@@ -62,17 +62,6 @@ class _CompositeTypeInfo(TypeInformation):
         pairs = zip(self._names, self._field_types, strict=True)
         return [pa.field(name, field_type.arrow_type()) for name, field_type in pairs]
 
-    def to_arrow_value(self, value: Any) -> Any:
-        if value is None:
-            return None
-        fields = zip(self._names, self._field_types, value, strict=True)
-        return {name: field_type.arrow_column([item])[0] for name, field_type, item in fields}
-
-    def _arrow_columns(self, values: list[Any]) -> list[list[Any]]:
-        columns = zip(*values, strict=True) if values else ([] for _ in self._names)
-        pairs = zip(self._field_types, columns, strict=True)
-        return [field_type.arrow_column(list(column)) for field_type, column in pairs]
-
     def _parts(self) -> tuple[Any, ...]:
         # as in Flink: the names of fields make no other type
         return tuple(self._field_types)
@@ -261,12 +250,6 @@ class ExternalTypeInfo(TypeInformation):
 
     def to_arrow_fields(self) -> list[pa.Field]:
         return self._type_info.to_arrow_fields()
-
-    def to_arrow_value(self, value: Any) -> Any:
-        return self._type_info.to_arrow_value(value)
-
-    def _arrow_columns(self, values: list[Any]) -> list[list[Any]]:
-        return self._type_info._arrow_columns(values)
 
     def _parts(self) -> tuple[Any, ...]:
         return (self._type_info,)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.typeinfo.base import TypeInformation
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class PickledBytesTypeInfo(TypeInformation):
-    """Any object. Nothing is checked or converted; in Arrow form it is the pickle, in bytes."""
+    """Any object. Nothing is checked or converted, and it has no column: tables refuse it."""
 
     def _convert(self, value: Any) -> Any:
         return value
@@ -24,9 +23,6 @@ class PickledBytesTypeInfo(TypeInformation):
         import pyarrow as pa
 
         return pa.binary()
-
-    def to_arrow_value(self, value: Any) -> bytes:
-        return pickle.dumps(value, protocol=5)
 
     def _parts(self) -> tuple[Any, ...]:
         return ()

@@ -19,7 +19,7 @@ def spark_type(type_info: TypeInformation) -> str | None:
     >>> spark_type(Types.LIST(Types.LONG())), spark_type(Types.PICKLED_BYTE_ARRAY())
     ('ARRAY<BIGINT>', None)
     """
-    if _holds_pickled(type_info):
+    if holds_pickled(type_info):
         return None
     try:
         return ddl_of_arrow(type_info.arrow_type())
@@ -27,12 +27,13 @@ def spark_type(type_info: TypeInformation) -> str | None:
         return None
 
 
-def _holds_pickled(value: Any) -> bool:
+def holds_pickled(value: Any) -> bool:
+    """Whether a type is, or contains anywhere, the type of pickled objects."""
     if isinstance(value, PickledBytesTypeInfo):
         return True
     if isinstance(value, (list, tuple)):
-        return any(map(_holds_pickled, value))
-    return isinstance(value, TypeInformation) and any(map(_holds_pickled, vars(value).values()))
+        return any(map(holds_pickled, value))
+    return isinstance(value, TypeInformation) and any(map(holds_pickled, vars(value).values()))
 
 
 def ddl_of_arrow(arrow: pa.DataType) -> str:

@@ -126,9 +126,6 @@ class TimestampTypeInfo(_TemporalTypeInfo):
 
         return pa.timestamp("us")
 
-    def to_arrow_value(self, value: datetime.datetime | None) -> datetime.datetime | None:
-        return _utc(value)
-
 
 class SqlTimeTypeInfo(TypeInformation):
     """Gives access to the types of java.sql's Date, Time and Timestamp."""
@@ -164,9 +161,6 @@ class LocalTimeTypeInfo(_TemporalTypeInfo):
 
         return (pa.date32(), pa.time64("us"), pa.timestamp("us"))[self._time_type.value]
 
-    def to_arrow_value(self, value: Any) -> Any:
-        return _utc(value) if isinstance(value, datetime.datetime) else value
-
     def _parts(self) -> tuple[Any, ...]:
         return (self._time_type,)
 
@@ -175,10 +169,3 @@ class LocalTimeTypeInfo(_TemporalTypeInfo):
 
 
 _MICROSECOND = datetime.timedelta(microseconds=1)
-
-
-def _utc(value: datetime.datetime | None) -> datetime.datetime | None:
-    # pyarrow would refuse to mix aware and naive ones in a column without a zone
-    if value is None or value.tzinfo is None:
-        return value
-    return value.astimezone(datetime.timezone.utc).replace(tzinfo=None)

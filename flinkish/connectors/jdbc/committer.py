@@ -2,30 +2,37 @@
 
 Lost connections and conflicts are tried again with all rows; the marker tells whether a commit whose answer got lost
 had happened. Everything else is an error by who must act.
+
+Connections are kept per process and used again by the next epoch or subtask. Whatever goes wrong in a transaction, in
+the database or in the program, ends with its connection rolled back and closed, so that a kept connection never holds
+a part of an epoch.
 """
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from flinkish.connectors.jdbc.database import Database, Failure, connect, failure_of
+from flinkish.connectors.jdbc.database import Database, Failure, close, failure_of, open_database
 from flinkish.connectors.jdbc.location import DatabaseLocation
 from flinkish.connectors.jdbc.options import JdbcExecutionOptions
 from flinkish.connectors.jdbc.statement import JdbcStatement
 from flinkish.connectors.jdbc.writer import abbreviated
+from flinkish.connectors.kept_resources import KeptResources
 from flinkish.core.sink import CommitContext, Committer
 from flinkish.errors import ConnectionFailedError, OperationError, ProgramError, RetryableError
 
 #: waiting time before the n-th retry grows up to this
 RETRY_DELAY_MAX_S = 2.0
 
-# Connections stay open from epoch to epoch. Per thread, and per process: a connection must not cross a fork.
-_open = threading.local()
+#: how many connections a worker keeps while it does not use them
+CONNECTIONS_KEPT_MAX = 8
+
+_connections = KeptResources[Database](close, CONNECTIONS_KEPT_MAX)
 
 
 class JdbcCommitter(Committer):
@@ -51,7 +58,6 @@ class JdbcCommitter(Committer):
                 failure = failure_of(self._location, error)
                 if failure is None:
                     raise
-                _forget(self._location)
                 last = attempt == self._options.max_retries
                 if last or failure not in (Failure.CONNECTION_LOST, Failure.CONFLICT):
                     raise self._error(failure, error, rows, context, attempt + 1) from error
@@ -70,20 +76,19 @@ class JdbcCommitter(Committer):
             return [last[value] for value in sorted(last, key=repr)]
 
     def _transaction(self, rows: list[tuple[Any, ...]], context: CommitContext) -> int:
-        database = _connected(self._location)
-        database.begin()
-        if not database.claim(context):
-            database.rollback()
-            return 0
-        database.write(self._statement, rows, self._options.batch_size)
-        try:
+        with self._connection() as database:
+            database.begin()
+            if not database.claim(context):
+                database.rollback()
+                return 0
+            database.write(self._statement, rows, self._options.batch_size)
             # a driver that was paused in here must not commit when it wakes up
             context.fence.check()
-        except BaseException:
-            database.rollback()
-            raise
-        database.commit()
+            database.commit()
         return len(rows)
+
+    def _connection(self) -> AbstractContextManager[Database]:
+        return _connections.use(self._location.key, partial(open_database, self._location))
 
     def _error(
         self, failure: Failure, error: Exception, rows: list[tuple[Any, ...]], context: CommitContext, attempts: int
@@ -122,42 +127,10 @@ class JdbcCommitter(Committer):
 
     def _refuses(self, rows: list[tuple[Any, ...]]) -> bool:
         try:
-            database = _connected(self._location)
-            database.begin()
-            database.write(self._statement, rows, self._options.batch_size)
-            database.rollback()
+            with self._connection() as database:
+                database.begin()
+                database.write(self._statement, rows, self._options.batch_size)
+                database.rollback()
         except Exception as error:
-            _forget(self._location)
             return failure_of(self._location, error) is Failure.ROW
         return False
-
-
-def _connected(location: DatabaseLocation) -> Database:
-    databases = _databases()
-    key = repr((location.kind, location.path, sorted(location.parameters.items())))
-    if key not in databases:
-        database = connect(location)
-        try:
-            database.ensure_marker_table()
-        except BaseException:
-            database.close()
-            raise
-        databases[key] = database
-    return databases[key]
-
-
-def _forget(location: DatabaseLocation) -> None:
-    """After any error: the state of a connection is unknown then."""
-    key = repr((location.kind, location.path, sorted(location.parameters.items())))
-    database = _databases().pop(key, None)
-    if database is not None:
-        database.rollback()
-        database.close()
-
-
-def _databases() -> dict[str, Database]:
-    if getattr(_open, "process", None) != os.getpid():
-        _open.process = os.getpid()
-        _open.databases = {}
-    found: dict[str, Database] = _open.databases
-    return found

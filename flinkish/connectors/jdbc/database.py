@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Any
 
@@ -39,7 +40,7 @@ class Failure(Enum):
 
 
 class Database(ABC):
-    """A connection. Made in the process that uses it, used by one thread."""
+    """A connection. Made in the process that uses it, used by one thread at a time."""
 
     @abstractmethod
     def ensure_marker_table(self) -> None:
@@ -63,7 +64,7 @@ class Database(ABC):
 
     @abstractmethod
     def rollback(self) -> None:
-        """Undo the transaction; never raises for a connection that is lost."""
+        """Undo the transaction; never raises an error of the database's or of its driver's."""
 
     @abstractmethod
     def close(self) -> None:
@@ -75,8 +76,27 @@ def claim_values(context: CommitContext) -> tuple[Any, ...]:
     return (context.job_id, context.sink_uid, context.subtask, context.epoch)
 
 
-def connect(location: DatabaseLocation) -> Database:
-    """Open a connection with the driver for that kind of database. Raises what the driver raises."""
+def open_database(location: DatabaseLocation) -> Database:
+    """Open a connection and see to it that the table of markers is there. Raises what the driver raises."""
+    database = _connect(location)
+    try:
+        database.ensure_marker_table()
+    except BaseException:
+        close(database)
+        raise
+    return database
+
+
+def close(database: Database) -> None:
+    """Undo what is under way on a connection, whatever state it is in, and close it."""
+    # this is done while another error is on its way, which must not be replaced
+    with suppress(Exception):
+        database.rollback()
+    with suppress(Exception):
+        database.close()
+
+
+def _connect(location: DatabaseLocation) -> Database:
     if location.kind == SQLITE:
         from flinkish.connectors.jdbc.sqlite import SqliteDatabase
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from flinkish.errors import ConfigurationError
@@ -42,6 +43,11 @@ class DatabaseLocation:
     kind: str
     path: str = ""
     parameters: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What makes it another connection: database, user and all parameters."""
+        return (self.kind, self.path, tuple(sorted(self.parameters.items())))
 
     @property
     def label(self) -> str:

@@ -19,6 +19,7 @@ class JdbcSink(WriterSink):
 
     Guarantee: exactly once. The rows of one (subtask, epoch) and the marker of the epoch in the table
     ``flinkish_epochs`` are one transaction; an epoch that is delivered again finds its marker and writes nothing.
+    Whatever goes wrong in it, in the database or in the program, rolls it back.
 
     Made by :meth:`sink` (PyFlink's) or :meth:`upsert`; takes Rows or tuples with as many fields as the type.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,15 +21,23 @@ class SqliteDatabase(Database):
     """A connection to a database file."""
 
     def __init__(self, location: DatabaseLocation) -> None:
-        # autocommit: transactions begin where begin() is called and nowhere else
-        self._connection = sqlite3.connect(location.path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        # autocommit: transactions begin where begin() is called and nowhere else.
+        # Another thread than the one that opened it may close it when it is idle.
+        self._connection = sqlite3.connect(
+            location.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
         # readers do not block the writer; the mode is a property of the file and stays
         self._connection.execute("PRAGMA journal_mode=WAL")
+        self._path = location.path
+        self._file = _identity(self._path)
 
     def ensure_marker_table(self) -> None:
         self._connection.execute(CREATE_MARKER_TABLE)
 
     def begin(self) -> None:
+        if _identity(self._path) != self._file:
+            # SQLite would go on writing to the file that is gone, for nobody
+            raise sqlite3.OperationalError(f"unable to open {self._path}: the file was removed or replaced")
         self._connection.execute("BEGIN IMMEDIATE")
 
     def claim(self, context: CommitContext) -> bool:
@@ -47,6 +56,14 @@ class SqliteDatabase(Database):
     def close(self) -> None:
         with suppress(sqlite3.Error):
             self._connection.close()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def classify(error: Exception) -> Failure | None:

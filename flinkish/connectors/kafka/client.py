@@ -136,19 +136,22 @@ class Cluster:
         return [(topic, partition) for topic in topics for partition in sorted(found[topic].partitions)]
 
     def committed(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """The offsets that the group has committed; partitions without one are left out."""
+        """The offsets that the group has committed; partitions without one are left out. Waits for transactions that
+        are about to end."""
         wanted = [self._kafka.TopicPartition(*partition) for partition in partitions]
-        found = self._ask(lambda: self._consumer.committed(wanted, timeout=REQUEST_TIMEOUT_S))
+        found = self._ask(lambda: self._without_errors(self._consumer.committed(wanted, timeout=REQUEST_TIMEOUT_S)))
         return {(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
 
-    def all_committed(self, group_id: str) -> dict[tuple[str, int], int]:
-        """All offsets that a group has committed. Waits for transactions that are about to end."""
-        wanted = [self._kafka.ConsumerGroupTopicPartitions(group_id)]
-        futures = self._admin.list_consumer_group_offsets(
-            wanted, require_stable=True, request_timeout=REQUEST_TIMEOUT_S
-        )
-        found = self._ask(lambda: futures[group_id].result(REQUEST_TIMEOUT_S))
-        return {(entry.topic, entry.partition): entry.offset for entry in found.topic_partitions if entry.offset >= 0}
+    def _without_errors(self, entries: list[Any]) -> list[Any]:
+        for entry in entries:
+            if entry.error is not None:
+                raise self._kafka.KafkaException(entry.error)
+        return entries
+
+    def first_partitions(self) -> list[tuple[str, int]]:
+        """The first partition of each topic of the cluster."""
+        found = self._ask(lambda: self._consumer.list_topics(timeout=REQUEST_TIMEOUT_S)).topics
+        return [(topic, 0) for topic in sorted(found)]
 
     def group_metadata(self) -> Any:
         """What a transaction wants in order to commit an offset of this group."""

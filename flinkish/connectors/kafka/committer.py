@@ -1,31 +1,144 @@
 """Producing the records of one (sink, subtask, epoch): plainly, or as a transaction that carries the epoch's number.
 
-How a transaction knows that its epoch is done: it also commits an offset of a consumer group of its own, and that
-offset is the epoch's number plus one (on the first partition of a topic that the epoch writes to). Kafka makes records
-and offset visible together or not at all, as it does for the positions of Kafka Streams. A producer begins by fencing
-off the earlier ones with its transactional id and ending what they left open; what it then reads as the group's offset
-is final.
+How a transaction knows that its epoch is done: it also commits an offset of a consumer group of its own, the marker,
+which is the epoch's number plus one (on the first partition of a topic that the epoch writes to). Kafka makes records
+and marker visible together or not at all, as it does for the positions of Kafka Streams. A producer begins by fencing
+off the earlier ones with its transactional id and ending what they left open; what it then reads as the marker is
+final.
+
+Producers are kept per process and used again by later epochs (``kept_resources``). A kept transactional producer need
+not read the marker again: only a transaction with its transactional id moves the marker, and the broker refuses those
+of a producer as soon as another one has begun with that id. So either nobody but this producer has moved the marker
+since it was read, or this producer cannot commit anything any more. It finds that out before it writes a record, since
+the marker is what it sends first; then it is thrown away, and a new one begins as the first did.
 """
 
 from __future__ import annotations
 
-import os
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from flinkish.connectors.kafka.client import REQUEST_TIMEOUT_S, Cluster, check_reachable, client_settings, driver
+from flinkish.connectors.kept_resources import KeptResources
 from flinkish.core.sink import CommitContext, Committer
 from flinkish.errors import ConnectionFailedError, OperationError, ProgramError, RetryableError
 
 #: how long acknowledgements of one epoch are waited for after its last record was handed to the client
 FLUSH_TIMEOUT_S = 120.0
 ABORT_TIMEOUT_S = 5.0
+#: how many producers a worker keeps while it does not use them
+PRODUCERS_KEPT_MAX = 16
 
-# producers without transactions stay open from epoch to epoch, per thread and process
-_open = threading.local()
+
+class _Producer:
+    """A client of Kafka that can be kept."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        # errors of connections are heard, not printed
+        defaults = {"linger.ms": 20, "log_level": 0, "enable.idempotence": True}
+        self.client = driver("KafkaSink").Producer({**defaults, **settings, "error_cb": self._on_error})
+        #: a connection was lost since the producer was made
+        self.disturbed = False
+
+    def _on_error(self, error: Any) -> None:
+        self.disturbed = True
+
+    def close(self) -> None:
+        """Drop what the client still holds, and end it."""
+        # this is done while another error is on its way, which must not be replaced
+        with suppress(Exception):
+            self.client.purge()
+        with suppress(Exception), warnings.catch_warnings():
+            # that there was a transaction, of a producer that was fenced off, which it could not end
+            warnings.simplefilter("ignore", RuntimeWarning)
+            self.client.close()
+
+
+class _TransactionalProducer(_Producer):
+    """A producer that has fenced off the earlier ones with its transactional id."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        super().__init__(settings)
+        #: all epochs below are committed; moves only with this producer's transactions
+        self.next_epoch = 0
+        self._group: Any = None
+        #: made for the commit that is under way, not kept from an earlier one
+        self.fresh = True
+        self._hangs = False
+
+    def initialize(self, servers: str, properties: Mapping[str, str], name: str) -> None:
+        """Fence off earlier producers, then read the marker; ``name`` is both transactional id and group."""
+        self.client.init_transactions(REQUEST_TIMEOUT_S * 2)
+        with Cluster(servers, properties, name, "KafkaSink") as cluster:
+            # over all topics: with a selector the last epoch may have begun with a record for another one. Asked by the
+            # consumer: librdkafka 2.16 crashes now and then when an admin client asks for a group's offsets
+            self.next_epoch = max(cluster.committed(cluster.first_partitions()).values(), default=0)
+            self._group = cluster.group_metadata()
+
+    def begin(self, topic: str, epoch: int) -> None:
+        """Begin the epoch's transaction with its marker, before any record."""
+        self.client.begin_transaction()
+        marker = driver("KafkaSink").TopicPartition(topic, 0, epoch + 1)
+        failures: list[BaseException] = []
+
+        def send() -> None:
+            try:
+                self.client.send_offsets_to_transaction([marker], self._group, REQUEST_TIMEOUT_S)
+            except BaseException as error:
+                failures.append(error)
+
+        # librdkafka's own timeout does not always hold
+        sender = threading.Thread(target=send, daemon=True)
+        self._hangs = True
+        sender.start()
+        sender.join(REQUEST_TIMEOUT_S + ABORT_TIMEOUT_S)
+        if sender.is_alive():
+            raise ConnectionFailedError("Kafka does not answer when a transaction begins", where="KafkaSink")
+        self._hangs = False
+        if failures:
+            raise failures[0]
+
+    def begin_again(self, topic: str, epoch: int) -> None:
+        """The same as :meth:`begin`, of a producer that was kept from an earlier commit.
+
+        Raises:
+            _Outdated: it cannot be used any more.
+        """
+        kafka = driver("KafkaSink")
+        try:
+            self.client.poll(0)  # calls _on_error
+            if self.disturbed:
+                # librdkafka 2.16 may never return from sending offsets once the group's broker has been away
+                raise _Outdated
+            self.begin(topic, epoch)
+        except (kafka.KafkaException, ConnectionFailedError) as error:
+            raise _Outdated from error
+
+    def commit(self, epoch: int) -> None:
+        """Commit the transaction."""
+        self.client.commit_transaction(FLUSH_TIMEOUT_S)
+        self.next_epoch = epoch + 1
+
+    def close(self) -> None:
+        """End a transaction that failed half way (readers of committed records would wait for it until it times out),
+        then the client."""
+        if self._hangs:
+            return  # it would hang again
+        with suppress(Exception):
+            self.client.abort_transaction(ABORT_TIMEOUT_S)
+        super().close()
+
+
+class _Outdated(Exception):
+    """A kept producer cannot be used any more; nothing of the epoch has been written with it."""
+
+
+_producers = KeptResources[Any](lambda producer: producer.close(), PRODUCERS_KEPT_MAX)
 
 
 class KafkaCommitter(Committer):
@@ -45,19 +158,26 @@ class KafkaCommitter(Committer):
         try:
             return self._commit(first, batches, context)
         except (kafka.KafkaException, SystemError) as error:
-            self._forget(context)
             # a fatal error that the client finds while it calls on_delivery comes as a SystemError of Python's
             cause = error.__cause__ if isinstance(error, SystemError) else error
             if not isinstance(cause, kafka.KafkaException):
                 raise
             raise _classified(cause, self._where(context)) from error
-        except BaseException:
-            # the client may hold records of this epoch; they must not go out with the next one
-            self._forget(context)
-            raise
 
     def _commit(self, first: list[Any], batches: Iterator[list[Any]], context: CommitContext) -> int:
-        return self._produce(self._producer(context, {"acks": "all"}), first, batches, context)
+        with _producers.use(self._key(), partial(self._open, context)) as producer:
+            return self._produce(producer.client, first, batches, context)
+
+    def _open(self, context: CommitContext) -> _Producer:
+        check_reachable(self._servers, self._where(context))
+        return _Producer(self._settings({"acks": "all"}))
+
+    def _settings(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self._producer_properties, **client_settings(self._servers, self._properties), **more}
+
+    def _key(self) -> tuple[Any, ...]:
+        settings = (self._properties, self._producer_properties)
+        return (self._servers, *(tuple(sorted(found.items())) for found in settings))
 
     def _produce(self, producer: Any, first: list[Any], batches: Iterator[list[Any]], context: CommitContext) -> int:
         failures: list[Any] = []
@@ -88,32 +208,6 @@ class KafkaCommitter(Committer):
             )
         return records
 
-    def _producer(self, context: CommitContext, settings: Mapping[str, Any]) -> Any:
-        producers = _producers()
-        key = self._key(context)
-        if key not in producers:
-            check_reachable(self._servers, self._where(context))
-            access = client_settings(self._servers, self._properties)
-            producers[key] = driver("KafkaSink").Producer(
-                {
-                    "linger.ms": 20,
-                    "log_level": 0,
-                    "enable.idempotence": True,
-                    **self._producer_properties,
-                    **access,
-                    **settings,
-                }
-            )
-        return producers[key]
-
-    def _key(self, context: CommitContext) -> str:
-        return f"{self._servers} {sorted(self._producer_properties.items())}"
-
-    def _forget(self, context: CommitContext) -> None:
-        producer = _producers().pop(self._key(context), None)
-        if producer is not None:
-            producer.purge()
-
     def _where(self, context: CommitContext) -> str:
         return (
             f"KafkaSink '{context.sink_uid}' of job {context.job_id}, epoch {context.epoch}, "
@@ -135,40 +229,41 @@ class KafkaTransactionCommitter(KafkaCommitter):
         self._prefix = transactional_id_prefix
 
     def _commit(self, first: list[Any], batches: Iterator[list[Any]], context: CommitContext) -> int:
-        name = self._transactional_id(context)
-        # a new one for each epoch: only a producer that has just begun is sure that no other is at work
-        self._forget(context)
-        producer = self._producer(context, {"transactional.id": name, "transaction.timeout.ms": 300_000})
-        producer.init_transactions(REQUEST_TIMEOUT_S * 2)
-        kafka = driver("KafkaSink")
-        topic = first[0][0]
-        with Cluster(self._servers, self._properties, name, "KafkaSink") as cluster:
-            # over all topics: with a selector the last epoch may have begun with a record for another one
-            if max(cluster.all_committed(name).values(), default=0) > context.epoch:
-                return 0
-            producer.begin_transaction()
-            records = self._produce(producer, first, batches, context)
-            marker = kafka.TopicPartition(topic, 0, context.epoch + 1)
-            group = cluster.group_metadata()
-            producer.send_offsets_to_transaction([marker], group, REQUEST_TIMEOUT_S)
-            # a newer driver's producer has fenced this one off, unless it has not begun yet
+        name = f"{self._prefix}-{context.job_id}-{context.sink_uid}-{context.subtask}"
+        use = partial(_producers.use, (*self._key(), name), partial(self._open_transactional, context, name))
+        try:
+            with use() as producer:
+                return self._transaction(producer, first, batches, context)
+        except _Outdated:
+            # a driver that was taken over must not fence off the newer one's producer
             context.fence.check()
-            producer.commit_transaction(FLUSH_TIMEOUT_S)
-        _producers().pop(self._key(context), None)
+        with use() as producer:
+            return self._transaction(producer, first, batches, context)
+
+    def _transaction(
+        self, producer: _TransactionalProducer, first: list[Any], batches: Iterator[list[Any]], context: CommitContext
+    ) -> int:
+        fresh, producer.fresh = producer.fresh, False
+        if context.epoch < producer.next_epoch:
+            return 0
+        begin = producer.begin if fresh else producer.begin_again
+        begin(first[0][0], context.epoch)
+        records = self._produce(producer.client, first, batches, context)
+        # a newer driver's producer has fenced this one off, unless it has not begun yet
+        context.fence.check()
+        producer.commit(context.epoch)
         return records
 
-    def _forget(self, context: CommitContext) -> None:
-        # ends a transaction that failed half way: readers of committed records would wait for it until it times out
-        producer = _producers().pop(self._key(context), None)
-        if producer is not None:
-            with suppress(driver("KafkaSink").KafkaException):
-                producer.abort_transaction(ABORT_TIMEOUT_S)
-
-    def _transactional_id(self, context: CommitContext) -> str:
-        return f"{self._prefix}-{context.job_id}-{context.sink_uid}-{context.subtask}"
-
-    def _key(self, context: CommitContext) -> str:
-        return f"{super()._key(context)} {self._transactional_id(context)}"
+    def _open_transactional(self, context: CommitContext, name: str) -> _TransactionalProducer:
+        check_reachable(self._servers, self._where(context))
+        settings = {"transactional.id": name, "transaction.timeout.ms": 300_000}
+        producer = _TransactionalProducer(self._settings(settings))
+        try:
+            producer.initialize(self._servers, self._properties, name)
+        except BaseException:
+            producer.close()
+            raise
+        return producer
 
 
 def _classified(error: Any, where: str) -> Exception:
@@ -192,11 +287,3 @@ def _classified(error: Any, where: str) -> Exception:
             f"Kafka does not answer: {found.str()}", where=where, hint="nothing of this epoch is lost; start the broker"
         )
     return OperationError(said, where=where, hint="create the topic, or grant the right to write")
-
-
-def _producers() -> dict[str, Any]:
-    if getattr(_open, "process", None) != os.getpid():
-        _open.process = os.getpid()
-        _open.producers = {}
-    found: dict[str, Any] = _open.producers
-    return found

@@ -36,6 +36,8 @@ class KafkaSink(WriterSink):
     * ``EXACTLY_ONCE``: for consumers with ``isolation.level=read_committed``. The epoch's records and its number, kept
       as an offset of a consumer group, are one transaction; an epoch delivered again finds its number and is skipped.
       The broker forgets that number ``offsets.retention.minutes`` (7 days) after the sink's last epoch.
+
+    A worker keeps its producers over epochs and closes those that it has not used for a minute.
     """
 
     def __init__(self, settings: KafkaSinkSettings) -> None:

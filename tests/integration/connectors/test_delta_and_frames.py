@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from flinkish.common import WatermarkStrategy
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row
 from flinkish.connectors.delta_source import DeltaSource
@@ -20,7 +21,9 @@ from flinkish.core.sink import CommitContext
 from flinkish.core.source import SourceLimits
 from flinkish.errors import ProgramError, SavepointError, TypeMismatchError
 from tests.integration.connectors.reading import read
+from tests.integration.engine.collecting import environment
 
+BIG = Types.ROW_NAMED(["n"], [Types.BIG_INT()])
 ROW = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.LONG()])
 
 
@@ -132,3 +135,44 @@ def test_streams_without_columns_are_refused_when_the_plan_is_made(sink: Any) ->
     sink.check_type(ROW, "op")
     with pytest.raises(TypeMismatchError, match=r"cannot make columns.*\[op\].*ROW_NAMED"):
         sink.check_type(Types.PICKLED_BYTE_ARRAY(), "op")
+    for types in ([], [Types.LIST(Types.PICKLED_BYTE_ARRAY())]):
+        with pytest.raises(TypeMismatchError, match=r"has no fields, or one of pickled.*op\]"):
+            sink.check_type(Types.ROW(types), "op")
+
+
+EVERY_COLUMN = """
+SELECT 1 AS n, timestamp'2026-01-02 03:04:05.000006' AS t, timestamp_ntz'2026-01-02 03:04:05.000006' AS u,
+  date'2026-02-28' AS d, CAST(1.5 AS DECIMAL(38, 18)) AS x, X'00FF' AS b,
+  named_struct('a', 1, 't', timestamp'1969-12-31 23:59:59.999999', 'l', array(1.5D, NULL)) AS r,
+  array(named_struct('a', 2L, 't', timestamp'2026-01-01'), NULL, named_struct('a', NULL, 't', NULL)) AS l,
+  map('k', named_struct('d', date'2026-01-01', 'm', map(1, 'x')), 'none', NULL) AS m
+"""
+
+
+def test_all_columns_go_from_delta_through_a_job_to_delta_and_to_a_function(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    found, out, files = (str(tmp_path / name) for name in ("in", "out", "files"))
+    spark.sql(EVERY_COLUMN).write.format("delta").save(found)
+    nothing = ", ".join(f"NULL AS {name}" for name in spark.read.format("delta").load(found).columns[1:])
+    spark.sql(f"SELECT 2 AS n, {nothing}").write.format("delta").mode("append").save(found)
+    source = DeltaSource(found, bounded=True)
+    env = environment(tmp_path / "job")
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "table")
+    stream = stream.map(lambda row: row, output_type=source.produced_type)
+    stream.sink_to(DeltaSink(out))
+    stream.sink_to(lambda frame, epoch: frame.write.mode("overwrite").parquet(f"{files}/epoch={epoch}"))
+    env.execute("columns")
+    expected = spark.read.format("delta").load(found).orderBy("n").collect()
+    assert spark.read.format("delta").load(out).orderBy("n").collect() == expected
+    assert spark.read.parquet(files).drop("epoch").orderBy("n").collect() == expected
+    assert dict(spark.read.format("delta").load(out).dtypes)["u"] == "timestamp_ntz"
+
+
+def test_a_value_that_fits_no_column_is_named_with_its_sink(spark: SparkSession, tmp_path: Path) -> None:
+    env = environment(tmp_path / "job")
+    numbers = env.from_collection([1, 10**40], type_info=Types.BIG_INT())
+    rows = numbers.map(lambda n: Row(r=Row(n=n)), output_type=Types.ROW_NAMED(["r"], [BIG]))
+    rows.sink_to(DeltaSink(str(tmp_path / "out"))).uid("huge")
+    with pytest.raises(TypeMismatchError, match=r"the value 1000+.*sink 'huge', field 'r', field 'n'"):
+        env.execute("huge")

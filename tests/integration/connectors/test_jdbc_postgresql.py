@@ -14,11 +14,14 @@ import pytest
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row
+from flinkish.connectors.jdbc.database import close
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
+from flinkish.connectors.kept_resources import KeptResources
 from flinkish.core.sink import CommitContext
 from flinkish.errors import ConnectionFailedError, OperationError, ProgramError
 from tests.support.postgres import PostgresServer
+from tests.support.processes import wait_until
 
 ROW = Types.ROW_NAMED(["page", "n"], [Types.STRING(), Types.LONG()])
 INSERT = "INSERT INTO counts VALUES (?, ?)"
@@ -147,6 +150,54 @@ def test_connections_that_the_server_closed_are_opened_again(database: Database)
     database.server.start()
     assert deliver(sink, [("b", 1)], 1) == 1
     assert database.rows() == [("a", 1), ("b", 1)]
+
+
+OF_BACKEND = "INSERT INTO counts SELECT ?, ?::bigint * 0 + pg_backend_pid()"
+
+
+def test_epochs_and_subtasks_use_one_connection_until_it_is_killed(database: Database) -> None:
+    sink = JdbcSink.sink(OF_BACKEND, ROW, database.options())
+    for epoch in range(3):
+        for subtask in range(2):
+            assert deliver(sink, [(f"{epoch}-{subtask}", 0)], epoch, subtask) == 1
+    (backend,) = {n for _, n in database.rows()}
+    assert database.query(f"SELECT pg_terminate_backend({backend})") == [(True,)]
+    assert [deliver(sink, [("later", 0)], 3), deliver(sink, [("later", 0)], 3)] == [1, 0]
+    assert database.query("SELECT n FROM counts WHERE page = 'later'") not in ([], [(backend,)])
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_error_of_the_program_in_the_middle_of_a_commit_leaves_nothing(
+    database: Database, error: type[BaseException]
+) -> None:
+    class Faulty:
+        """A value whose conversion fails, while its row is sent."""
+
+    class FaultyDumper(psycopg.adapt.Dumper):
+        def dump(self, obj: Any) -> bytes:
+            raise error("no value")
+
+    psycopg.adapters.register_dumper(Faulty, FaultyDumper)
+    sink = JdbcSink.sink(INSERT, ROW, database.options(), retries(0))
+    deliver(sink, [("a", 1)], 0)
+    values = [(f"p{n}", n) for n in range(100)]
+    with pytest.raises(error, match="no value"):
+        deliver(sink, [*values, ("faulty", Faulty())], 1)
+    left = "SELECT count(*) FROM pg_stat_activity WHERE starts_with(state, 'idle in transaction')"
+    assert database.query(left) == [(0,)]
+    assert deliver(sink, [("other", 1)], 1, subtask=1) == 1
+    assert database.rows() == [("a", 1), ("other", 1)]
+    assert [deliver(sink, values, 1), deliver(sink, values, 1)] == [100, 0]
+
+
+def test_an_idle_connection_is_closed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = KeptResources(close, 8, idle_limit_s=0.1)
+    monkeypatch.setattr("flinkish.connectors.jdbc.committer._connections", kept)
+    assert deliver(JdbcSink.sink(INSERT, ROW, database.options()), [("a", 1)], 0) == 1
+    name = database.uri.rsplit("/", 1)[1]
+    idle = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}' AND pid <> pg_backend_pid()"
+    wait_until(lambda: database.query(idle) == [(0,)], 30, "the connection to be closed")
+    assert deliver(JdbcSink.sink(INSERT, ROW, database.options()), [("b", 1)], 1) == 1
 
 
 def test_a_server_that_is_down_is_the_operators_business_and_the_epoch_goes_on_when_it_is_up(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import socket
+import stat
+import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,14 +16,16 @@ from typing import Any
 import pytest
 
 from flinkish.common.serialization import SimpleStringSchema
-from flinkish.connectors.kafka.committer import _open
+from flinkish.connectors.kafka import committer
 from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
 from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema, KafkaTopicSelector
 from flinkish.connectors.kafka.sink import KafkaSink
+from flinkish.connectors.kept_resources import KeptResources
 from flinkish.core.sink import CommitContext, Guarantee
 from flinkish.errors import ConfigurationError, ConnectionFailedError, FencedError, OperationError, RetryableError
 from tests.support.fences import FallingFence
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.processes import wait_until
 
 _numbers = count()
 EXACTLY_ONCE, AT_LEAST_ONCE = DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE
@@ -56,9 +62,51 @@ def context(sink: KafkaSink, epoch: int, subtask: int = 0) -> CommitContext:
     return CommitContext(f"job-{serializer and serializer.topic}", "test", "sink", "sink", epoch, 1_000, subtask, 2)
 
 
-def new_worker() -> None:
-    """As if the next committer ran in another process: it knows no open producers."""
-    _open.process = None
+class Workers:
+    """As if the next committers ran in another process: each worker knows only the producers that it has kept."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self._kept: dict[str, KeptResources[Any]] = {}
+
+    def run_on(self, worker: str, idle_limit_s: float = 60.0) -> KeptResources[Any]:
+        """The next commits are this worker's."""
+        kept = self._kept.get(worker)
+        if kept is None:
+            kept = self._kept[worker] = KeptResources[Any](lambda producer: producer.close(), 16, idle_limit_s)
+        self._monkeypatch.setattr(committer, "_producers", kept)
+        return kept
+
+    def close(self) -> None:
+        """End them all."""
+        for kept in self._kept.values():
+            kept.close_all()
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
+    made = Workers(monkeypatch)
+    made.run_on("a")
+    yield made
+    made.close()
+
+
+def producers_of(kafka: KafkaBroker, topic: str) -> list[tuple[int, int]]:
+    """Id and epoch of the producers that have ended a transaction of the topic's job, from the broker's own log."""
+    found: list[tuple[int, int]] = []
+    for record in kafka.consume("__transaction_state", read_committed=False):
+        if record.key is not None and record.value is not None and record.key[4:].decode() == transactional_id(topic):
+            _, producer_id, epoch, _, status = struct.unpack(">hqhib", record.value[:17])
+            if status == COMPLETE_COMMIT and (producer_id, epoch) not in found:
+                found.append((producer_id, epoch))
+    return found
+
+
+COMPLETE_COMMIT = 4
+
+
+def transactional_id(topic: str, subtask: int = 0) -> str:
+    return f"test-job-{topic}-sink-{subtask}"
 
 
 def values_in(kafka: KafkaBroker, topic: str) -> list[str]:
@@ -72,29 +120,141 @@ def test_at_least_once_produces_again_what_is_delivered_again(kafka: KafkaBroker
     assert values_in(kafka, topic) == ["a", "a", "b", "b"]
 
 
-def test_exactly_once_skips_what_is_delivered_again_also_to_another_worker(kafka: KafkaBroker, topic: str) -> None:
+def test_exactly_once_skips_what_is_delivered_again_also_to_another_worker(
+    kafka: KafkaBroker, topic: str, workers: Workers
+) -> None:
     sink = sink_to(kafka.bootstrap_servers, topic)
     assert sink.guarantee is Guarantee.EXACTLY_ONCE
     assert [deliver(sink, ["a", "b"], epoch) for epoch in (0, 0)] == [2, 0]
-    new_worker()
+    workers.run_on("b")
     assert [deliver(sink, ["a", "b"], 0), deliver(sink, ["c"], 1)] == [0, 1]
-    new_worker()
+    workers.run_on("c")
     assert [deliver(sink, ["c"], 1), deliver(sink, ["x"], 1, subtask=1), deliver(sink, ["d"], 2)] == [0, 1, 1]
     assert values_in(kafka, topic) == ["a", "b", "c", "d", "x"]
 
 
-def test_exactly_once_shows_nothing_of_a_committer_that_died_in_the_middle(kafka: KafkaBroker, topic: str) -> None:
+@pytest.mark.parametrize("worker", ["a", "b"])
+def test_exactly_once_shows_nothing_of_a_committer_that_died_in_the_middle(
+    kafka: KafkaBroker, topic: str, workers: Workers, worker: str
+) -> None:
     sink = sink_to(kafka.bootstrap_servers, topic)
+    assert deliver(sink, ["a"], 0) == 1
 
     def dying() -> Iterator[list[Any]]:
-        yield [(topic, None, b"a", 0)]
+        yield [(topic, None, b"b", 0)]
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sink.create_committer().commit(dying(), context(sink, 0))
-    new_worker()
-    assert deliver(sink, ["a", "b"], 0) == 2
-    assert values_in(kafka, topic) == ["a", "b"]
+        sink.create_committer().commit(dying(), context(sink, 1))
+    workers.run_on(worker)
+    assert deliver(sink, ["b", "c"], 1) == 2
+    assert values_in(kafka, topic) == ["a", "b", "c"]
+
+
+def test_epochs_of_a_subtask_use_one_producer(kafka: KafkaBroker, topic: str, workers: Workers) -> None:
+    sink = sink_to(kafka.bootstrap_servers, topic)
+    assert [deliver(sink, [str(epoch)], epoch) for epoch in range(4)] == [1] * 4
+    assert len(producers_of(kafka, topic)) == 1
+    # its number was told to it once, and it remembers it
+    assert [deliver(sink, [str(epoch)], epoch) for epoch in (3, 2, 4)] == [0, 0, 1]
+    assert len(producers_of(kafka, topic)) == 1
+    workers.run_on("b")
+    assert deliver(sink, ["5"], 5) == 1
+    assert len(producers_of(kafka, topic)) == 2
+    assert values_in(kafka, topic) == list("012345")
+
+
+def test_at_least_once_keeps_one_producer_for_all_subtasks(kafka: KafkaBroker, topic: str, workers: Workers) -> None:
+    kept = workers.run_on("a")
+    sink = sink_to(kafka.bootstrap_servers, topic, AT_LEAST_ONCE)
+    assert [deliver(sink, ["x"], epoch, subtask) for epoch in range(3) for subtask in range(2)] == [1] * 6
+    assert len(kept) == 1
+    # one producer numbers its records without a gap: another one would begin at the partition's end, with its own id
+    assert values_in(kafka, topic) == ["x"] * 6
+
+
+def test_a_worker_that_lost_a_subtask_and_gets_it_back_writes_nothing_twice(
+    kafka: KafkaBroker, topic: str, workers: Workers
+) -> None:
+    sink = sink_to(kafka.bootstrap_servers, topic)
+    committed = []
+    for worker, epoch in (
+        ("a", 0), ("a", 1), ("b", 2), ("a", 2), ("a", 3), ("b", 3), ("b", 1), ("b", 4), ("a", 5), ("c", 5), ("a", 6),
+    ):  # fmt: skip
+        workers.run_on(worker)
+        committed.append(deliver(sink, [str(epoch)], epoch))
+    assert committed == [1, 1, 1, 0, 1, 0, 0, 1, 1, 0, 1]
+    assert values_in(kafka, topic) == list("0123456")
+
+
+def test_a_driver_that_was_taken_over_does_not_fence_off_the_newer_ones_producer(
+    kafka: KafkaBroker, topic: str, workers: Workers
+) -> None:
+    sink = sink_to(kafka.bootstrap_servers, topic)
+    assert deliver(sink, ["0"], 0) == 1
+    workers.run_on("newer driver's")
+    assert deliver(sink, ["1"], 1) == 1
+    workers.run_on("a")
+    with pytest.raises(FencedError):
+        batch = [(topic, None, b"1", 0)]
+        sink.create_committer().commit(iter([batch]), replace(context(sink, 1), fence=FallingFence()))
+    workers.run_on("newer driver's")
+    assert deliver(sink, ["2"], 2) == 1
+    assert len(producers_of(kafka, topic)) == 2
+    assert values_in(kafka, topic) == ["0", "1", "2"]
+
+
+def test_a_producer_that_nobody_uses_is_closed_and_the_next_epoch_goes_on(
+    kafka: KafkaBroker, topic: str, workers: Workers
+) -> None:
+    sink = sink_to(kafka.bootstrap_servers, topic)
+    kept = workers.run_on("short", idle_limit_s=0.1)
+    assert deliver(sink, ["0"], 0) == 1
+    wait_until(lambda: len(kept) == 0, 30, "the producer to be closed")
+    assert [deliver(sink, ["0"], 0), deliver(sink, ["1"], 1)] == [0, 1]
+    assert values_in(kafka, topic) == ["0", "1"]
+
+
+def cut_connections(port: int) -> int:
+    """Break off this process's connections to a port; returns how many there were."""
+    cut = 0
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try:
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(number)) as connection:
+                if connection.family == socket.AF_INET and connection.getpeername()[1] == port:
+                    connection.shutdown(socket.SHUT_RDWR)
+                    cut += 1
+        except OSError:
+            continue
+    return cut
+
+
+def test_a_producer_whose_connections_were_lost_is_made_anew(kafka: KafkaBroker, topic: str, workers: Workers) -> None:
+    sink = sink_to(kafka.bootstrap_servers, topic)
+    kept = workers.run_on("a")
+    assert deliver(sink, ["0"], 0) == 1
+    with kept.use(next(iter(kept._kept)), pytest.fail) as producer:
+        assert cut_connections(kafka.port) > 0
+        wait_until(lambda: producer.client.poll(0.1) is not None and producer.disturbed, 30, "the loss to be noticed")
+    assert [deliver(sink, ["1"], 1), deliver(sink, ["1"], 1), deliver(sink, ["2"], 2)] == [1, 0, 1]
+    assert len(producers_of(kafka, topic)) == 2
+    assert values_in(kafka, topic) == ["0", "1", "2"]
+
+
+@pytest.mark.slow
+def test_a_broker_that_was_away_between_two_epochs_is_found_again(
+    kafka: KafkaBroker, topic: str, workers: Workers
+) -> None:
+    sink = sink_to(kafka.bootstrap_servers, topic)
+    plain = sink_to(kafka.bootstrap_servers, topic, AT_LEAST_ONCE)
+    assert [deliver(sink, ["0"], 0), deliver(plain, ["x"], 0)] == [1, 1]
+    kafka.stop()
+    kafka.start()
+    assert [deliver(sink, ["1"], 1), deliver(sink, ["1"], 1), deliver(sink, ["2"], 2)] == [1, 0, 1]
+    assert deliver(plain, ["x"], 1) == 1
+    assert values_in(kafka, topic) == ["0", "1", "2", "x", "x"]
 
 
 def test_an_older_driver_that_wakes_up_in_the_middle_of_an_epoch_commits_nothing(

@@ -10,7 +10,6 @@ from array import array
 from dataclasses import dataclass
 from decimal import Decimal
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,14 +75,6 @@ def test_types_are_values(type_info, value):
     assert hash(copied) == hash(type_info)
     assert repr(copied) == repr(type_info)
     assert type_info != Types.TUPLE([type_info])
-
-
-@pytest.mark.parametrize(("type_info", "value"), EXAMPLES, ids=lambda item: repr(item)[:40])
-def test_each_type_has_an_arrow_form(type_info, value):
-    batch = type_info.to_record_batch([value, value])
-    assert batch.schema == pa.schema(type_info.to_arrow_fields())
-    assert batch.num_rows == 2
-    assert type_info.to_record_batch([]).num_rows == 0
 
 
 @given(st.integers(-(2**70), 2**70))
@@ -238,27 +229,6 @@ def test_numpys_numbers_become_pythons():
 
 def test_untyped_data_needs_no_conversion():
     assert Types.PICKLED_BYTE_ARRAY().batch_converter() is None
-
-
-def test_rows_and_tuples_are_columns_in_arrow_and_scalars_one_column():
-    assert WORD_COUNT.to_record_batch([Row(word="a", count=1)]).to_pylist() == [{"word": "a", "count": 1}]
-    assert Types.TUPLE([Types.INT()]).to_record_batch([(1,)]).to_pylist() == [{"f0": 1}]
-    assert Types.LONG().to_record_batch([7]).to_pylist() == [{"value": 7}]
-    nested = Types.ROW_NAMED(["r", "m"], [WORD_COUNT, Types.MAP(Types.STRING(), WORD_COUNT)])
-    batch = nested.to_record_batch([Row(r=Row(word="a", count=1), m={"k": Row(word="b", count=None)})])
-    assert batch.to_pylist() == [{"r": {"word": "a", "count": 1}, "m": [("k", {"word": "b", "count": None})]}]
-
-
-def test_points_in_time_are_utc_in_arrow():
-    aware = datetime.datetime(2026, 1, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
-    batch = Types.SQL_TIMESTAMP().to_record_batch([aware])
-    assert batch.to_pylist() == [{"value": datetime.datetime(2026, 1, 1)}]
-    assert Types.INSTANT().to_record_batch([Instant(-1, 999_999_000)]).column(0).cast(pa.int64()).to_pylist() == [-1]
-
-
-def test_a_value_beyond_arrows_type_names_the_column():
-    with pytest.raises(TypeMismatchError, match="column 'f0'"):
-        Types.ROW([Types.BIG_INT()]).to_record_batch([Row(f0=10**40)])
 
 
 def test_the_names_of_types_are_pyflinks():

@@ -11,6 +11,7 @@ import pytest
 
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.common.types import Row
 from flinkish.connectors.column_decoder import ColumnDecoder
 from flinkish.connectors.columns import RecordReader
@@ -40,7 +41,7 @@ VALUES: list[tuple[TypeInformation, list[object]]] = [
 @pytest.mark.parametrize(("type_info", "values"), VALUES, ids=[repr(type_info) for type_info, _ in VALUES])
 def test_a_column_of_each_type_gives_back_its_values(type_info: TypeInformation, values: list[object]) -> None:
     row_type = Types.ROW_NAMED(["x"], [type_info])
-    batch = row_type.to_record_batch([Row(x=value) for value in values])
+    batch = RecordWriter(row_type).write([Row(x=value) for value in values])
     reader = RecordReader(row_type)
     assert [row.x for row in reader.read(batch)] == values
     assert [row.x for row in reader.read(batch.slice(1, 1))] == values[1:2]

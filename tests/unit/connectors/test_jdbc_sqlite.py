@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import sqlite3
 import threading
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import pytest
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row
+from flinkish.connectors.jdbc.database import Database, open_database
+from flinkish.connectors.jdbc.location import DatabaseLocation
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.core.fence import NO_FENCE, Fence
@@ -157,6 +160,76 @@ def test_a_refused_row_is_named_and_nothing_of_its_epoch_is_written(
         deliver(sink, values, 7)
     assert rows(database) == []
     assert deliver(sink, [value for value in values if value[1] >= 0], 7) == 100
+
+
+class Faulty:
+    """A value whose conversion fails, while its row is written."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def __conform__(self, protocol: object) -> None:
+        raise self.error("no value")
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_error_of_the_program_in_the_middle_of_a_commit_leaves_nothing(
+    tmp_path: Path, database: sqlite3.Connection, error: type[BaseException]
+) -> None:
+    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
+    deliver(sink, [("a", 1)], 0)
+    with pytest.raises(error, match="no value"):
+        deliver(sink, [("b", 2), ("c", Faulty(error))], 1)
+    # no lock is left either
+    database.execute("PRAGMA busy_timeout = 0")
+    database.execute("INSERT INTO counts VALUES ('mine', 1)")
+    assert deliver(sink, [("d", 4)], 1, subtask=1) == 1
+    assert rows(database) == [("a", 1), ("d", 4), ("mine", 1)]
+    assert [deliver(sink, [("b", 2)], 1), deliver(sink, [("b", 2)], 1)] == [1, 0]
+
+
+def test_an_error_while_committables_are_read_leaves_nothing(tmp_path: Path, database: sqlite3.Connection) -> None:
+    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
+
+    def torn() -> Iterator[list[Any]]:
+        yield [("a", 1)]
+        raise EOFError("the file ends here")
+
+    context = CommitContext("job", "shop", "sink", "sink", 0, 1_000, 0, 1)
+    with pytest.raises(EOFError):
+        sink.create_committer().commit(torn(), context)
+    assert deliver(sink, [("a", 1)], 0) == 1
+
+
+def test_epochs_and_subtasks_use_one_connection_and_other_databases_another(
+    tmp_path: Path, database: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def counting(location: DatabaseLocation) -> Database:
+        opened.append(Path(location.path).name)
+        return open_database(location)
+
+    monkeypatch.setattr("flinkish.connectors.jdbc.committer.open_database", counting)
+    for epoch in range(3):
+        for subtask in range(2):
+            deliver(JdbcSink.sink(INSERT, ROW, options(tmp_path)), [(f"{epoch}-{subtask}", 1)], epoch, subtask)
+    assert opened == ["shop.db"]
+    sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE counts (page, n)")
+    deliver(JdbcSink.sink(INSERT, ROW, options(tmp_path, "other.db")), [("a", 1)], 0)
+    assert opened == ["shop.db", "other.db"]
+
+
+def test_a_database_file_that_was_replaced_is_opened_again(tmp_path: Path, database: sqlite3.Connection) -> None:
+    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
+    deliver(sink, [("a", 1)], 0)
+    database.close()
+    for file in tmp_path.glob("shop.db*"):
+        file.unlink()
+    anew = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    anew.execute("CREATE TABLE counts (page, n)")
+    assert deliver(sink, [("b", 2)], 1) == 1
+    assert rows(anew) == [("b", 2)]
 
 
 def test_a_missing_table_is_the_programs_fault(tmp_path: Path) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import datetime
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from flinkish.common.time import Instant
 from flinkish.common.typeinfo import Types
 from flinkish.common.typeinfo.spark_ddl import spark_type
 from flinkish.common.types import Row
+from flinkish.runtime.state.savepoint_rows import SavepointRow, to_text
+from flinkish.spark.worker import WorkerFailure
 from flinkish.state.native_rows import python_value
-from flinkish.state.typed_rows import arrow_value
+from flinkish.state.typed_rows import TextsToTyped
 
 
 @pytest.mark.parametrize(
@@ -33,22 +33,29 @@ def test_types_have_the_name_of_a_column_type_unless_something_in_them_is_pickle
     assert spark_type(declared) == ddl
 
 
-@pytest.mark.parametrize(
-    ("value", "arrow"),
-    [
-        ((1, "a"), pa.struct([("x", pa.int64()), ("y", pa.string())])),
-        (Row(1, None), pa.struct([("x", pa.int64()), ("y", pa.string())])),
-        ({"a": [1, 2]}, pa.map_(pa.string(), pa.list_(pa.int64()))),
-        (Decimal("1.5"), pa.decimal128(38, 18)),
-        (Instant(5, 0), pa.timestamp("us", "UTC")),
-        (datetime.date(2024, 2, 29), pa.date32()),
-        (5, pa.float64()),
-        ([1, 2], pa.binary()),
-        (None, pa.int64()),
-    ],
+SCHEMA = pa.schema(
+    [("key", pa.int64()), ("namespace", pa.string()), ("value", pa.struct([("x", pa.int64()), ("y", pa.float64())]))]
 )
-def test_values_of_programs_fit_into_columns(value: Any, arrow: Any) -> None:
-    assert pa.scalar(arrow_value(value, arrow), arrow) is not None
+
+
+def saved(key: str, value: Any) -> dict[str, str]:
+    row = SavepointRow("counter", "seen", "value", key, "null", to_text(value))
+    return dict(zip(SavepointRow._fields, row, strict=True))
+
+
+def test_rows_of_a_savepoint_become_columns_of_their_type() -> None:
+    convert = TextsToTyped("value", SCHEMA, frozenset())
+    batch = pa.RecordBatch.from_pylist([saved("1", Row(x=1, y=0.5)), saved("2", (2, 3)), saved("3", None)])
+    (typed,) = convert(iter([batch]))
+    assert [row["value"] for row in typed.to_pylist()] == [{"x": 1, "y": 0.5}, {"x": 2, "y": 3.0}, None]
+
+
+def test_a_row_of_a_savepoint_that_does_not_fit_its_type_is_named() -> None:
+    convert = TextsToTyped("value", SCHEMA, frozenset())
+    batch = pa.RecordBatch.from_pylist([saved("1", Row(x=1, y=0.5)), saved("2", Row(x=1.5, y=0.5))])
+    said = r"the value 1.5 does not fit.*uid counter, state seen, key 2, column 'value', field 'x'\].*a whole number"
+    with pytest.raises(WorkerFailure, match=said):
+        list(convert(iter([batch])))
 
 
 def test_columns_become_values_of_programs() -> None:
