@@ -1,8 +1,8 @@
 """Configuration: a map of texts, read with types through ConfigOptions.
 
 Rule upheld here: a value is a text (also one that was set as a number: :meth:`Configuration.to_dict`);
-:meth:`Configuration.get` gives it a type and :meth:`Configuration.validate` refuses what no one will ever read, because a misspelt key that is silently ignored is
-a setting that is lost.
+:meth:`Configuration.get` gives it a type and :meth:`Configuration.validate` refuses what no one will ever read, because
+a misspelt key that is silently ignored is a setting that is lost.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ timestamp in the order in which they were registered; and before a timer fires i
 user code does to the queue while timers fire (register, delete, register the same again) has its full effect at once,
 as in Flink's ``InternalTimerServiceImpl.advanceWatermark``.
 
-Timers of one timestamp share a bucket: with windows, many keys have one timestamp. A bucket is there as long as it holds
-a timer, so the queue is as large as the timers that it holds, however many were deleted.
+Timers of one timestamp share a bucket: with windows, many keys have one timestamp. A bucket is there as long as it
+holds a timer, so the queue is as large as the timers that it holds, however many were deleted.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import pytest
 
 import flinkish.common
 from flinkish.common import (
-    Configuration,
     CompletableFuture,
     Configuration,
     ExecutionConfig,
