@@ -141,8 +141,7 @@ class CheckpointTaker(JobObserver):
 
     def _delete_all(self) -> None:
         try:
-            self._run.directory.check_owner(self._run.name)
-            self.directory.delete()
+            self.directory.delete(lambda: self._run.directory.check_owner(self._run.name))
         except Exception as error:
             _LOG.warning("job '%s': its checkpoints were not deleted: %s", self._run.name, error)
 
