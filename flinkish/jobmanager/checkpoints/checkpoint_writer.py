@@ -77,6 +77,7 @@ class CheckpointWriter:
         if incremental is not None and base is not None and self._is_behind_table(base):
             # changes behind the base would be applied to rows that are not those of the base
             incremental = None
+        self._check()
         self._maintenance.keep_readable(oldest_version(self.directory, self.directory.completed()))
         if base is not None and incremental is not None and base.epoch is not None and base.epoch < epoch:
             try:
@@ -101,6 +102,7 @@ class CheckpointWriter:
         if staged is None:
             return None
         passed(Phase.CHECKPOINT_READ, epoch=epoch)
+        self._check()
         self._maintenance.before_merge()
         self._check()
         written = incremental.apply(base, staged)
