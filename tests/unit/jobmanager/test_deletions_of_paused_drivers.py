@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from flinkish.common import Configuration
 from flinkish.errors import FencedError
+from flinkish.jobmanager.checkpoints import checkpoint_taker
 from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable
 from flinkish.jobmanager.checkpoints.damaged_table import set_aside_if_damaged
+from flinkish.jobmanager.checkpoints.settings import checkpoint_settings
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.claim import subsume_claimed
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion
@@ -189,3 +193,19 @@ def test_a_claimed_savepoint_is_deleted_by_the_owner_only(tmp_path: Path) -> Non
     with pytest.raises(FencedError):
         subsume_claimed(directory, completed=1, retained=1)
     assert (claimed / "chk-1" / "manifest.json").exists()
+
+
+def test_a_driver_that_lost_the_job_takes_no_number_for_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_taker.time, "sleep", lambda seconds: None)
+    directory = JobDirectory(str(tmp_path / "job"))
+    directory.fence = FallingFence()
+    run: Any = SimpleNamespace(name="shop", directory=directory)
+    checkpoints = CheckpointDirectory(str(tmp_path / "checkpoints"))
+    settings = checkpoint_settings(Configuration().set_string("execution.checkpointing.interval", "1 s"))
+    taker = checkpoint_taker.CheckpointTaker(run, settings, checkpoints)
+    attempt: Any = None
+    taker._take(attempt, 7)
+    assert taker.describe() == ()
+    assert not (tmp_path / "checkpoints").exists()
