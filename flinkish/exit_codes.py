@@ -6,7 +6,8 @@ code  meaning                                                                   
 0     the program has come to its end; with ``available-now``: all there was    nothing; the next run when due
 1     it failed, and would fail again (bad program, bad configuration,          tell somebody
       incompatible state), as any Python program that fails
-2     it was not started: the command line is wrong                             tell somebody
+2     it was not started: the command line is wrong; or a command for a         tell somebody
+      running job could not be carried out: that job goes on
 75    it failed, and may get further if it is started again as it is            start it again
 77    another driver has taken over the job                                     leave it alone
 143   stopped or cancelled on request from outside (signal, operator)           leave it alone

@@ -1,8 +1,8 @@
 """Configuration: a map of texts, read with types through ConfigOptions.
 
-Rule upheld here: what was set is kept as it was written; :meth:`Configuration.get` gives it a type and
-:meth:`Configuration.validate` refuses what no one will ever read, because a misspelt key that is silently ignored is
-a setting that is lost.
+Rule upheld here: a value is a text (also one that was set as a number: :meth:`Configuration.to_dict`);
+:meth:`Configuration.get` gives it a type and :meth:`Configuration.validate` refuses what no one will ever read, because
+a misspelt key that is silently ignored is a setting that is lost.
 """
 
 from __future__ import annotations
@@ -36,6 +36,24 @@ PASS_THROUGH_PREFIXES = (
     "fs.",
 )
 
+#: Values of keys that contain one of these are not shown (those of Flink's GlobalConfiguration).
+_SENSITIVE = (
+    "password",
+    "secret",
+    "fs.azure.account.key",
+    "apikey",
+    "api-key",
+    "auth-params",
+    "service-key",
+    "token",
+    "basic-auth",
+    "jaas.config",
+    "http-headers",
+)
+
+#: A value as it was set: what `Configuration.add_all_to_dict` gives back, as PyFlink's does.
+_Value = str | int | float | bool | bytearray
+
 
 class Configuration:
     """Key/value pairs of a job or of the cluster.
@@ -47,7 +65,7 @@ class Configuration:
     """
 
     def __init__(self, other: Configuration | None = None) -> None:
-        self._values: dict[str, str] = dict(other._values) if other is not None else {}
+        self._values: dict[str, _Value] = dict(other._values) if other is not None else {}
 
     @classmethod
     def from_dict(cls, map: Mapping[str, Any]) -> Configuration:
@@ -69,7 +87,7 @@ class Configuration:
         """
         for key in (option.key, *option.deprecated_keys):
             if key in self._values:
-                return option.parse(self._values[key])
+                return option.parse(_text(self._values[key]))
         return copy.copy(option.default)  # a list or a dictionary is the caller's own
 
     def set(self, option: ConfigOption[Any], value: Any) -> Configuration:
@@ -91,7 +109,8 @@ class Configuration:
     # --- PyFlink's access by key --------------------------------------------------------------------------------
 
     def get_string(self, key: str, default_value: str) -> str:
-        return self._values.get(key, default_value)
+        text = self._text(key)
+        return default_value if text is None else text
 
     def set_string(self, key: str, value: str) -> Configuration:
         if not isinstance(value, str):
@@ -105,40 +124,40 @@ class Configuration:
         return self
 
     def get_integer(self, key: str, default_value: int) -> int:
-        text = self._values.get(key)
+        text = self._text(key)
         return default_value if text is None else ConfigOptions.key(key).long_type().default_value(0).parse(text)
 
     def set_integer(self, key: str, value: int) -> Configuration:
-        self._values[key] = str(int(value))
+        self._values[key] = int(value)
         return self
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
-        text = self._values.get(key)
+        text = self._text(key)
         if text is None:
             return default_value
         return ConfigOptions.key(key).boolean_type().default_value(False).parse(text)
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
-        self._values[key] = "true" if value else "false"
+        self._values[key] = bool(value)
         return self
 
     def get_float(self, key: str, default_value: float) -> float:
-        text = self._values.get(key)
+        text = self._text(key)
         if text is None:
             return float(default_value)
         return ConfigOptions.key(key).double_type().default_value(0.0).parse(text)
 
     def set_float(self, key: str, value: float) -> Configuration:
-        self._values[key] = repr(float(value))
+        self._values[key] = float(value)
         return self
 
     def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
-        text = self._values.get(key)
+        text = self._text(key)
         return bytearray(default_value) if text is None else bytearray(base64.b64decode(text))
 
     def set_bytearray(self, key: str, value: bytearray) -> Configuration:
-        """Stored in base64, since a configuration is a map of texts."""
-        self._values[key] = base64.b64encode(bytes(value)).decode("ascii")
+        """Its text is base64."""
+        self._values[key] = bytearray(value)
         return self
 
     # --- the whole map ------------------------------------------------------------------------------------------
@@ -159,6 +178,7 @@ class Configuration:
         return self._values.pop(key, None) is not None
 
     def add_all_to_dict(self, target_dict: MutableMapping[str, Any]) -> None:
+        """Add the values as they were set, as PyFlink does: a number as a number, see `to_dict` for texts."""
         target_dict.update(self._values)
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
@@ -167,7 +187,16 @@ class Configuration:
         return self
 
     def to_dict(self) -> dict[str, str]:
-        return dict(self._values)
+        """The texts of all values.
+
+        >>> Configuration().set_integer("a", 1).set_boolean("b", True).to_dict()
+        {'a': '1', 'b': 'true'}
+        """
+        return {key: _text(value) for key, value in self._values.items()}
+
+    def _text(self, key: str) -> str | None:
+        value = self._values.get(key)
+        return None if value is None else _text(value)
 
     def validate(self) -> None:
         """Check that each key is known (or under a pass-through prefix) and each known key's value can be read.
@@ -182,7 +211,7 @@ class Configuration:
             option = options.lookup(key)
             if option is not None:
                 try:
-                    option.parse(self._values[key])
+                    option.parse(_text(self._values[key]))
                 except ConfigurationError as error:
                     faults.append(error)
             elif not key.startswith(PASS_THROUGH_PREFIXES):
@@ -199,16 +228,29 @@ class Configuration:
         return Configuration(self)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Configuration) and self._values == other._values
+        return isinstance(other, Configuration) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._values.items()))
+        return hash(frozenset(self.to_dict().items()))
 
     def __str__(self) -> str:
-        return str(self._values)
+        """As Flink writes it, without passwords and other secrets: ``{k1=v1, k2=1}``."""
+        return "{" + ", ".join(f"{key}={value}" for key, value in self._shown().items()) + "}"
 
     def __repr__(self) -> str:
-        return f"Configuration({self._values})"
+        return f"Configuration({self._shown()})"
+
+    def _shown(self) -> dict[str, str]:
+        return {
+            key: "******" if any(part in key.lower() for part in _SENSITIVE) else value
+            for key, value in self.to_dict().items()
+        }
+
+
+def _text(value: _Value) -> str:
+    if isinstance(value, bytearray):
+        return base64.b64encode(bytes(value)).decode("ascii")
+    return format_value(value)
 
 
 def _unknown(key: str, known: list[str]) -> ConfigurationError:

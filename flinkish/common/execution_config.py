@@ -30,6 +30,13 @@ class ExecutionConfig:
     def __init__(self, configuration: Configuration | None = None) -> None:
         self._configuration = Configuration() if configuration is None else configuration
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExecutionConfig) and self._configuration == other._configuration
+
+    def __hash__(self) -> int:
+        """Of the settings as of now: as for PyFlink's, do not change one that is a key of a dictionary."""
+        return hash(self._configuration)
+
     def _set(self, option: ConfigOption[bool], value: bool) -> ExecutionConfig:
         self._configuration.set(option, value)
         return self

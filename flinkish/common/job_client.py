@@ -32,7 +32,8 @@ class JobClient(abc.ABC):
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
-        """Stop after a savepoint; the result is its path, there when the job has ended.
+        """Stop after a savepoint; the result is its path, there when the job has ended. Fails when there is no
+        savepoint, and then the job goes on.
 
         Args:
             advance_to_end_of_event_time: first emit the highest watermark, so that all event-time timers fire.

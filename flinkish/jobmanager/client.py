@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from flinkish.common.completable_future import CompletableFuture
@@ -15,6 +15,7 @@ from flinkish.errors import FlinkishError, InternalError, OperationError
 from flinkish.jobmanager.description import JobDescription
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.savepoints.savepoint import take_savepoint
+from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint
 from flinkish.jobmanager.spark_run import SparkRun
 
 
@@ -45,11 +46,15 @@ class RunClient(JobClient):
     def cancel(self) -> CompletableFuture[None]:
         """End the job after the running epoch; done when it has ended."""
         self.run.request_stop()
-        return self._when_ended(lambda: None)
+        return _in_background(self.run.wait)
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """Write a savepoint of the last committed epoch; its path."""
-        return CompletableFuture.completed(take_savepoint(self._spark_run(), savepoint_directory))
+        """Write a savepoint of the last committed epoch; its path. One that fails changes nothing."""
+        run = self._spark_run()
+        try:
+            return CompletableFuture.completed(take_savepoint(run, savepoint_directory))
+        except FlinkishError as error:
+            return CompletableFuture.failed(error)
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
@@ -57,43 +62,42 @@ class RunClient(JobClient):
         """End the job after the running epoch and write a savepoint of it; its path.
 
         Done when the job has ended, as in Flink: its status is FINISHED and its directory is free for the next job.
+        Fails when no savepoint can be written, and then the job goes on: nothing is stopped if that is seen before, and
+        else the query is started again. Only a drain that has begun cannot be undone: what fails after that fails the
+        job, and whoever starts it next ends the drain.
 
         Args:
             advance_to_end_of_event_time: drain: before the savepoint all event-time timers and windows fire in an epoch
                 of their own. To end a job for good; the savepoint holds no open window any more.
             savepoint_directory: where the savepoint is made; None: where the job's savepoints go.
         """
-        drain_to = [savepoint_directory] if advance_to_end_of_event_time else None
-        return self._end_with_savepoint(savepoint_directory, JobStatus.FINISHED, drain_to)
+        return self._stop(savepoint_directory, drain=advance_to_end_of_event_time)
+
+    def stop_from_outside(self, drain: bool, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        """`stop_with_savepoint`, asked for by somebody outside of the program: it then exits with 143."""
+        return self._stop(savepoint_directory, drain=drain, from_outside=True)
 
     def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
         """Cancel the job after the running epoch and write a savepoint of it; its path. As Flink's (deprecated)
-        cancelWithSavepoint; the job ends as CANCELED."""
-        return self._end_with_savepoint(savepoint_directory, JobStatus.CANCELED, None)
+        cancelWithSavepoint: the job ends as CANCELED, and goes on if there is no savepoint."""
+        return self._stop(savepoint_directory, end=JobStatus.CANCELED)
 
-    def _end_with_savepoint(
-        self, directory: str | None, end: JobStatus, drain_to: list[str | None] | None
-    ) -> CompletableFuture[str]:
+    def _stop(self, directory: str | None, **how: Any) -> CompletableFuture[str]:
         run = self._spark_run()
-        outcome: Future[str] = Future()
-
-        def take(failure: BaseException | None) -> None:
-            try:
-                if failure is not None:
-                    raise failure
-                outcome.set_result(run.drained_savepoint or take_savepoint(run, directory))
-            except BaseException as error:
-                # without its savepoint a stop is no more than a cancellation
-                run.end_as(JobStatus.CANCELED)
-                outcome.set_exception(error)
-
         try:
-            # known before anything is stopped
-            _ = directory or run.savepoint_directory()
-            run.stop_and(take, end, drain_to)
+            stop = StopWithSavepoint(directory or run.savepoint_directory(), **how)
+            run.stop_with_savepoint(stop)
         except FlinkishError as error:
             return CompletableFuture.failed(error)
-        return self._when_ended(outcome.result)
+
+        def wait() -> str:
+            try:
+                return stop.outcome.result()
+            finally:
+                if not stop.job_goes_on:
+                    run.wait()
+
+        return _in_background(wait)
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         """Empty: Python functions have none, as in PyFlink."""
@@ -110,12 +114,9 @@ class RunClient(JobClient):
             )
         return self.run
 
-    def _when_ended(self, value: Callable[[], Any]) -> CompletableFuture[Any]:
-        def wait() -> Any:
-            self.run.wait()
-            return value()
 
-        executor = ThreadPoolExecutor(1)
-        future = executor.submit(wait)
-        executor.shutdown(wait=False)
-        return CompletableFuture(future)
+def _in_background(work: Callable[[], Any]) -> CompletableFuture[Any]:
+    executor = ThreadPoolExecutor(1)
+    future = executor.submit(work)
+    executor.shutdown(wait=False)
+    return CompletableFuture(future)

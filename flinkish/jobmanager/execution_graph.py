@@ -166,6 +166,10 @@ class ExecutionGraph:
     def attempt_started(self, attempt: int) -> None:
         """The job begins to run, for the first time or again."""
         with self._lock:
+            for execution in self._current.values():
+                # of an attempt that was stopped, and begins again because its stop has failed
+                execution.cancel(f"attempt {attempt} of the job begins")
+            self._tell()
             self._told.clear()
             self._begun = False
             for vertex in self._job.vertices:

@@ -123,6 +123,8 @@ class JobRecord(JobObserver):
         number = self._number()
         self.graph.attempt_started(number)
         with self._lock:
+            if self._attempts and self._attempts[-1].end_time_ms is None:
+                self._change(end_time_ms=self._clock.now_ms(), state="CANCELED")
             self._restarts = attempt
             self._attempts.append(AttemptDescription(number, self._clock.now_ms()))
 

@@ -240,18 +240,16 @@ class JobRun:
             runtime_ms = int((time.monotonic() - started) * 1000)
             self.result.complete(JobExecutionResult(self.job_id, runtime_ms))
 
-    def _run_attempts(self, run_attempt: Callable[[bool], None]) -> None:
+    def _run_attempts(self, run_attempt: Callable[[bool], None], again: bool = False) -> None:
         """Attempts, one after the other, until one gets to its end, a stop is asked for, or a failure is final.
 
         ``run_attempt(again)`` runs one; it raises only FlinkishErrors of what may go wrong in a job.
         """
-        again = False
         while True:
             try:
                 return run_attempt(again)
             except FlinkishError as error:
-                # what fails while it is being stopped is not begun anew
-                delay_ms = None if self._stop.is_set() else self.restarts.delay_after(error)
+                delay_ms = self._delay_after(error)
                 self._attempt_failed(error, delay_ms)
                 if delay_ms is None:
                     raise
@@ -259,6 +257,11 @@ class JobRun:
                 if self._stop.wait(delay_ms / 1000):
                     return
             again = True
+
+    def _delay_after(self, failure: FlinkishError) -> int | None:
+        """How long to wait before the next attempt; None: there is none. What fails while it is being stopped is not
+        begun anew."""
+        return None if self._stop.is_set() else self.restarts.delay_after(failure)
 
     def _tell(self, text: str) -> None:
         with suppress(OSError, ValueError):

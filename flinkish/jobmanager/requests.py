@@ -48,8 +48,7 @@ def _savepoint(client: RunClient, request: dict[str, Any]) -> Any:
 
 
 def _stop(client: RunClient, request: dict[str, Any]) -> Any:
-    live_jobs.asked_from_outside(client.run)
-    return client.stop_with_savepoint(bool(request.get("drain")), request.get("directory")).result()
+    return client.stop_from_outside(bool(request.get("drain")), request.get("directory")).result()
 
 
 def _cancel(client: RunClient, request: dict[str, Any]) -> Any:

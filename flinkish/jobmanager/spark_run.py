@@ -9,7 +9,15 @@ from typing import Any
 
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import CorruptStateError, FinalOperationError, FlinkishError, SavepointError
+from flinkish.errors import (
+    CorruptStateError,
+    FencedError,
+    FinalOperationError,
+    FlinkishError,
+    OperationError,
+    SavepointError,
+)
+from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.attempt.remote_reports import STOP_FILE
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -22,6 +30,7 @@ from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.savepoints.savepoint import take_savepoint
+from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check_target
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.spark.failures import translate
 
@@ -58,12 +67,14 @@ class SparkRun(JobRun):
         self._failure: FlinkishError | None = None
         #: lets the next attempt begin with the last checkpoint in Delta, and says what was done
         self.fall_back: Callable[[CorruptStateError], str] | None = None
-        #: None: too late to ask
-        self._at_end: list[Callable[[BaseException | None], None]] | None = []
-        #: the savepoint directory of a drain that was asked for, in a list of one
-        self._drain_to: list[str | None] = []
+        #: the stop with a savepoint that was asked for, until it has failed
+        self._stopping: StopWithSavepoint | None = None
+        #: it is too late to ask for one
+        self._ends = False
+        #: a cancellation or a suspension was asked for, which does not depend on a savepoint
+        self._stopped_anyway = False
         #: the savepoint that a drain has ended with
-        self.drained_savepoint: str | None = None
+        self._drained_savepoint: str | None = None
 
     def _make_attempt(self, plan: AttemptPlan) -> QueryAttempt:
         self._plan = plan
@@ -75,22 +86,95 @@ class SparkRun(JobRun):
     # ------------------------------------------------------------------ the thread
 
     def _work(self) -> None:
+        needs_no_checkpoints = False
         try:
             if self.directory.read(FINISHED_FILE) is None:
-                self._run_attempts(self._run_attempt)
-                self._drain_if_asked()
+                self._run_until_it_ends()
                 self._take_last_checkpoint()
                 self._remember_end()
-            # a stop that came between two attempts has no epoch at whose end everything stands
-            self._keep_promises(self._failure)
+            needs_no_checkpoints = self._needs_no_checkpoints()
+            self._answer_stop(None)
         except BaseException as error:
-            self._keep_promises(error)
+            self._answer_stop(error)
             raise
         finally:
-            self.checkpoints.close(delete=self._needs_no_checkpoints())
+            self.checkpoints.close(delete=needs_no_checkpoints)
             self.directory.release()
             if self._temporary:
                 shutil.rmtree(self.directory.path, ignore_errors=True)
+
+    def _run_until_it_ends(self) -> None:
+        """Attempts, until the job comes to its end or is stopped. A stop whose savepoint is not written is none."""
+        again = False
+        while True:
+            self._run_attempts(self._run_attempt, again)
+            with self._lock:
+                stop = self._stopping
+                self._ends = stop is None
+            if stop is None:
+                return
+            try:
+                self._write_savepoint_of(stop)
+            except Exception as error:
+                if isinstance(error, FencedError) or self._drain_has_begun():
+                    raise
+                if not self._give_up(stop, translate(error, f"job '{self.name}'"), self.attempt.ended):
+                    return
+                again = True
+                continue
+            if stop.from_outside:
+                live_jobs.asked_from_outside(self)
+            if not self._stopped_anyway:
+                self.end_as(stop.end)
+            if self._drain_has_begun():
+                self.attempt = self._make_attempt(self._plan)
+                self._run_attempts(self._run_attempt)
+            return
+
+    def _write_savepoint_of(self, stop: StopWithSavepoint) -> None:
+        """The savepoint; or, if the job is to be drained, the mark from which on it can only be drained."""
+        if self._failure is not None:
+            # it came while the job waited for its restart: there is no epoch at whose end everything stands
+            raise self._failure
+        if isinstance(self.attempt, DrainAttempt):
+            return
+        if stop.drain and not self.attempt.ended:
+            check_target(stop.directory, f"job '{self.name}'")
+            begin_drain(self.attempt, self.directory, stop.directory)
+        else:
+            stop.path = take_savepoint(self, stop.directory)
+
+    def _drain_has_begun(self) -> bool:
+        """Whether the job can only be drained, from just now on."""
+        return not isinstance(self.attempt, DrainAttempt) and DrainMarker.read(self.directory) is not None
+
+    def _give_up(self, stop: StopWithSavepoint, failure: FlinkishError, ended: bool = False) -> bool:
+        """The savepoint of a stop cannot be had: whether the job goes on, which it does unless somebody has asked for
+        another end as well, or its input has ended."""
+        with self._lock:
+            self._stopping = None
+            self._stop.clear()
+            if self._stopped_anyway:
+                # also one that came just now: it is noted first, and sets the event afterwards
+                self._stop.set()
+        goes_on = not ended and not self._stopped_anyway
+        stop.job_goes_on = goes_on
+        stop.outcome.set_exception(failure)
+        self._ends = self._ends or not goes_on
+        if goes_on:
+            self._tell(f"the job was not stopped and goes on: {failure.message}")
+            self.directory.delete(STOP_FILE)
+            if self._stop.is_set():
+                self.attempt.wake()
+        return goes_on
+
+    def _delay_after(self, failure: FlinkishError) -> int | None:
+        stop = self._stopping
+        if stop is None or self._stopped_anyway or isinstance(self.attempt, DrainAttempt):
+            return super()._delay_after(failure)
+        # as in Flink: the stop has failed with it, and what becomes of the job is decided as without a stop
+        delay_ms = self.restarts.delay_after(failure)
+        return delay_ms if delay_ms is not None and self._give_up(stop, failure) else None
 
     def _run_attempt(self, again: bool) -> None:
         try:
@@ -144,57 +228,62 @@ class SparkRun(JobRun):
                 "no last checkpoint was taken (the log says why); the job goes on from its directory all the same"
             )
 
-    def _drain_if_asked(self) -> None:
-        if self._drain_to and self._failure is None and not self.attempt.ended:
-            begin_drain(self.attempt, self.directory, self._drain_to[0])
-            self.attempt = self._make_attempt(self._plan)
-            self._run_attempts(self._run_attempt)
-
     def _remember_end(self) -> None:
         """Write down that the job has got to its end, if it has."""
         end: dict[str, Any] = {"job_id": self.job_id.to_hex_string(), "last_epoch": self.last_epoch}
         bounded = all(source.bounded for source in self.attempt.sources.values())
         if isinstance(self.attempt, DrainAttempt):
-            self.drained_savepoint = take_savepoint(self, self.attempt.savepoint_directory)
+            self._drained_savepoint = take_savepoint(self, self.attempt.savepoint_directory)
             self.end_as(JobStatus.FINISHED)
-            end["savepoint"] = self.drained_savepoint
+            end["savepoint"] = self._drained_savepoint
         elif not bounded or self._stop.is_set() and not self.attempt.ended:
             return
         self.directory.write(FINISHED_FILE, end)
 
-    def _keep_promises(self, failure: BaseException | None) -> None:
-        """What was asked for the end of the job, while the directory is still there and still its own."""
+    def _answer_stop(self, failure: BaseException | None) -> None:
+        """Say what has become of a stop with a savepoint, while the directory is still this driver's."""
         with self._lock:
-            promised, self._at_end = self._at_end or [], None
-        for at_end in promised:
-            at_end(failure)
+            stop, self._stopping, self._ends = self._stopping, None, True
+        if stop is None:
+            return
+        path = stop.path or self._drained_savepoint
+        if failure is None and path is not None:
+            stop.outcome.set_result(path)
+        else:
+            stop.outcome.set_exception(failure or self._too_late())
 
-    def stop_and(
-        self, at_end: Callable[[BaseException | None], None], end: JobStatus, drain_to: list[str | None] | None = None
-    ) -> None:
-        """End after the running epoch, then call this with what the job failed with, if it did.
-
-        It is called while the job still holds its directory: :meth:`wait` for the end.
-
-        Args:
-            at_end: what to do then.
-            end: what the job then is: FINISHED or CANCELED.
-            drain_to: the directory (None: the default one) of the savepoint that follows after event time has gone to
-                its end; no list: without that.
+    def stop_with_savepoint(self, stop: StopWithSavepoint) -> None:
+        """End after the running epoch, if a savepoint of it can be written; its outcome is told by ``stop``.
 
         Raises:
             FinalOperationError: the job has ended before.
+            OperationError: it is being stopped so already.
+            SavepointError: no savepoint can be written to the directory. Nothing was stopped.
         """
+        self._check_stoppable()
+        check_target(stop.directory, f"job '{self.name}'")
         with self._lock:
-            if self._at_end is None:
-                raise FinalOperationError(
-                    f"the job has ended ({self.status.name}): it cannot be stopped",
-                    where=f"job '{self.name}'",
-                    expected="a running job",
-                )
-            self._at_end.append(at_end)
-            self._drain_to = drain_to or self._drain_to
-        self.request_stop(end, "stop with savepoint")
+            self._check_stoppable()
+            self._stopping = stop
+            self._stop.set()
+        self.attempt.wake()
+
+    def _check_stoppable(self) -> None:
+        if self._ends:
+            raise self._too_late()
+        if self._stopping is not None:
+            raise OperationError(
+                "the job is being stopped with a savepoint already",
+                where=f"job '{self.name}'",
+                hint="wait for the end of that stop",
+            )
+
+    def _too_late(self) -> FinalOperationError:
+        return FinalOperationError(
+            f"the job has ended ({self.status.name}): it cannot be stopped",
+            where=f"job '{self.name}'",
+            expected="a running job",
+        )
 
     def savepoint_directory(self) -> str:
         """Where savepoints go if nobody says it."""
@@ -211,6 +300,7 @@ class SparkRun(JobRun):
 
     def request_stop(self, end: JobStatus = JobStatus.CANCELED, cause: str = "asked for") -> None:
         """End after the running epoch."""
+        self._stopped_anyway = True
         super().request_stop(end, cause)
         self.attempt.wake()
 

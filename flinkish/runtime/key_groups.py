@@ -62,10 +62,10 @@ class KeyCache(dict[Any, Any]):
 
 
 def unhashable_key(key_type: str, where: str) -> InvalidKeyError:
-    """The error for a key such as a list or a dict."""
+    """The error for a key such as a set or a dict."""
     return InvalidKeyError(
         f"a key of type {key_type} cannot be hashed",
         where=where,
         expected="a key that can stand in a dict",
-        hint="return a tuple, a string or a number from the key selector",
+        hint="return a tuple, a list, a string or a number from the key selector",
     )

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import length_hint
 from typing import Any, ClassVar, Protocol
 
 from flinkish.errors import InvalidKeyError, ProgramError
 from flinkish.runtime.key_groups import KeyCache, subtask_of, unhashable_key
+from flinkish.runtime.list_keys import SEQUENCES, freezing, frozen, keys_of, thawed
 
 
 class Bucket:
@@ -220,6 +222,7 @@ class _KeyGroupSpread:
 
     def __init__(self, key_selector: Callable[[Any], Any], max_parallelism: int, where: str) -> None:
         self._selector = key_selector
+        self._freezes = False
         self._max_parallelism = max_parallelism
         self._where = where
         self._bound_to: list[Bucket] | None = None
@@ -240,13 +243,26 @@ class _KeyGroupSpread:
             raise explained(error, self._selector, values, self._where) from None
 
     def _spread(self, values: list[Any], timestamps: list[int] | None) -> None:
+        remaining = iter(values)
+        try:
+            self._spread_all(values, remaining, timestamps)
+        except TypeError:
+            # of the record that was taken last; all before it are in their buckets
+            position = len(values) - length_hint(remaining) - 1
+            if self._freezes or type(self._selector(values[position])) not in SEQUENCES:
+                raise
+            # a list, or a tuple with a list in it: from now on each key is looked at
+            self._selector, self._freezes = freezing(self._selector), True
+            self._spread(values[position:], None if timestamps is None else timestamps[position:])
+
+    def _spread_all(self, values: list[Any], remaining: Iterator[Any], timestamps: list[int] | None) -> None:
         # strict: a selector that raises StopIteration would end the batch, and what is behind it would be lost
         if timestamps is None:
-            appends = map(self._appends.__getitem__, map(self._selector, values))
+            appends = map(self._appends.__getitem__, map(self._selector, remaining))
             for value, append in zip(values, appends, strict=True):
                 append(value)
         else:
-            targets = map(self._buckets.__getitem__, map(self._selector, values))
+            targets = map(self._buckets.__getitem__, map(self._selector, remaining))
             for value, timestamp, bucket in zip(values, timestamps, targets, strict=True):
                 bucket.append(value)
                 bucket.append_timestamp(timestamp)
@@ -261,7 +277,7 @@ def explained(error: Exception, selector: Callable[[Any], Any], values: list[Any
         return error
     for value in values:
         try:
-            key = selector(value)
+            key = frozen(selector(value))
         except StopIteration:
             return ProgramError(
                 f"the key selector raised StopIteration for {value!r:.200}",
@@ -274,7 +290,7 @@ def explained(error: Exception, selector: Callable[[Any], Any], values: list[Any
         try:
             hash(key)
         except TypeError:
-            return unhashable_key(type(key).__name__, where)
+            return unhashable_key(type(thawed(key)).__name__, where)
     return error
 
 
@@ -292,7 +308,7 @@ class KeyGroupSubtaskPartitioner(Partitioner):
 
         def spread(values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
             try:
-                targets = list(map(cache.__getitem__, map(self.key_selector, values)))
+                targets = list(map(cache.__getitem__, keys_of(self.key_selector, values)))
                 if len(targets) < len(values):
                     raise ValueError("the key selector stopped")
             except Exception as error:

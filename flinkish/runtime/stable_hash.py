@@ -3,7 +3,8 @@
 State is looked up with ``==`` in the process that owns the key group, so two equal keys must reach the same key
 group: ``1``, ``1.0``, ``True``, ``Decimal(1)`` and their numpy twins are one key. Python's own hash of numbers has
 that property and is not randomised; that of strings and bytes is randomised per process, so those are hashed here.
-A key that is not equal to itself (NaN) can never be found again and is refused.
+A key that is not equal to itself (NaN) can never be found again and is refused. A list has the hash of the tuple of its
+elements, though it is not equal to that.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ def _no_hash(key: Any) -> InvalidKeyError:
     return InvalidKeyError(
         f"a key of type {type(key).__name__} has no hash that is the same in every process",
         expected="None, bool, int, float, Decimal, str, bytes, date, time, datetime, timedelta, UUID, Enum, "
-        "or a tuple, frozenset, Row or frozen dataclass of these",
-        hint="return such a value from the key selector, for example tuple(key) for a list",
+        "or a list, tuple, frozenset, Row or frozen dataclass of these",
+        hint="return such a value from the key selector, for example tuple(sorted(key)) for a set",
     )
 
 
@@ -163,6 +164,7 @@ _HASHERS: dict[type, Callable[[Any], int]] = {
     float: _number,
     type(None): lambda _: 0x6E756C6C,
     tuple: _sequence,
+    list: _sequence,
     bytes: _bytes,
     frozenset: _set,
     dt.datetime: _datetime,

@@ -6,6 +6,7 @@ Semantics: Flink's ``TimeWindow``, ``GlobalWindow`` and PyFlink's ``CountWindow`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import total_ordering
 from typing import Any, TypeVar
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS
@@ -23,8 +24,9 @@ class Window(ABC):
         """The largest timestamp (ms) that still belongs to this window; its results carry it as their timestamp."""
 
 
+@total_ordering
 class TimeWindow(Window):
-    """The interval from ``start`` (inclusive) to ``end`` (exclusive), in milliseconds.
+    """The interval from ``start`` (inclusive) to ``end`` (exclusive), in milliseconds. Ordered by start, then by end.
 
     >>> TimeWindow(0, 60_000).max_timestamp()
     59999
@@ -63,7 +65,9 @@ class TimeWindow(Window):
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, TimeWindow) and self.start == other.start and self.end == other.end
 
-    def __lt__(self, other: TimeWindow) -> bool:
+    def __lt__(self, other: Any) -> bool:
+        if not isinstance(other, TimeWindow):
+            return NotImplemented
         return (self.start, self.end) < (other.start, other.end)
 
     def __hash__(self) -> int:
@@ -76,6 +80,7 @@ class TimeWindow(Window):
         return f"TimeWindow(start={self.start}, end={self.end})"
 
 
+@total_ordering
 class CountWindow(Window):
     """The ``id``-th window of a key that is bounded by a number of elements. It has no end in time."""
 
@@ -90,7 +95,9 @@ class CountWindow(Window):
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, CountWindow) and self.id == other.id
 
-    def __lt__(self, other: CountWindow) -> bool:
+    def __lt__(self, other: Any) -> bool:
+        if not isinstance(other, CountWindow):
+            return NotImplemented
         return self.id < other.id
 
     def __hash__(self) -> int:

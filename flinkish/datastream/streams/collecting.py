@@ -23,7 +23,8 @@ def execute_and_collect(stream: DataStream, job_name: str | None, limit: int | N
     rows = CollectedRows()
     # the name of the collector travels with the sink: the job's id is not known before the job runs
     collector = uuid.uuid4().hex
-    add_sink(stream, CollectSink(collector))
+    # one subtask, as in Flink: several would come back in the order in which they happen to commit
+    add_sink(stream, CollectSink(collector)).set_parallelism(1)
     register_collector(collector, NAMED, rows.put)
     forget = partial(unregister_collector, collector, NAMED)
     try:

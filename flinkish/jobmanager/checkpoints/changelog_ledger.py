@@ -3,19 +3,21 @@
     <job dir>/changelog.json    {"since": 12, "location": "spark", "refused": null}
 
 Rule: in doubt there is no changelog. It begins behind the first epoch that is known to have been written by tasks
-that keep one; it ends with any run that does not keep one, and with any change of the query.
+that keep one; it ends with any run that does not keep one, and with any change of the query. What is deleted was there
+when it was last asked whether the job is still this driver's.
 """
 
 from __future__ import annotations
 
 import posixpath
 
-from flinkish.jobmanager.directory.files import child_names, delete_directory
+from flinkish.jobmanager.directory.files import child_names, delete_directory, delete_directory_at_once
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.runtime.changelog_files import changelog_directory, epoch_directory
 
 _FILE = "changelog.json"
 _PREFIX = "epoch="
+_STAGED = "staged-"
 
 
 class ChangelogLedger:
@@ -32,8 +34,9 @@ class ChangelogLedger:
     def drop(self) -> None:
         """There is no changelog (any more)."""
         self._since = None
+        # asks whether the directory is still this driver's
         self._directory.delete(_FILE)
-        delete_directory(self.path)
+        delete_directory_at_once(self.path)
 
     def epoch_written(self, epoch: int, location: str) -> None:
         """The tasks of the query there have written an epoch."""
@@ -74,5 +77,13 @@ class ChangelogLedger:
 
     def forget(self, last: int) -> None:
         """Delete what is part of a checkpoint now."""
-        for epoch in self.epochs(0, last):
-            delete_directory(epoch_directory(self.path, epoch))
+        epochs = self.epochs(0, last)
+        staged = [posixpath.join(self.path, name) for name in child_names(self.path) if name.startswith(_STAGED)]
+        self._directory.fence.check()
+        for path in [epoch_directory(self.path, epoch) for epoch in epochs] + staged:
+            delete_directory(path)
+
+    @property
+    def staged(self) -> str:
+        """Where this driver puts the rows of changes, for the time of one checkpoint: no other one does."""
+        return posixpath.join(self.path, f"{_STAGED}{self._directory.token}")

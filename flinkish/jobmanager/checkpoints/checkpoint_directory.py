@@ -4,7 +4,8 @@
     <checkpoints>/state/                 Delta: the state of the last completed checkpoint; older ones are its versions
     <checkpoints>/chk-17/manifest.json   written last: without it there is no checkpoint 17
 
-Rule: a number is given once, whatever becomes of the checkpoint.
+Rule: a number is given once, whatever becomes of the checkpoint. What is deleted was there before it was asked whether
+the job is still this driver's (``check``), so it is nothing that a newer driver has made.
 """
 
 from __future__ import annotations
@@ -12,8 +13,16 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from collections.abc import Callable
 
-from flinkish.jobmanager.directory.files import absolute, child_names, delete_directory, read_bytes, write_bytes
+from flinkish.jobmanager.directory.files import (
+    absolute,
+    child_names,
+    delete_directory,
+    delete_directory_at_once,
+    read_bytes,
+    write_bytes,
+)
 from flinkish.jobmanager.savepoints.manifest import MANIFEST, Manifest, read_manifest, write_manifest
 
 _CHECKPOINT = re.compile(r"chk-(\d+)")
@@ -53,7 +62,10 @@ class CheckpointDirectory:
 
     def completed(self) -> list[int]:
         """The numbers of the checkpoints that are whole, rising."""
-        return [number for number in self._ids() if MANIFEST in child_names(self.checkpoint(number))]
+        return self._whole(self._ids())
+
+    def _whole(self, numbers: list[int]) -> list[int]:
+        return [number for number in numbers if MANIFEST in child_names(self.checkpoint(number))]
 
     def write(self, number: int, manifest: Manifest) -> None:
         """From now on the checkpoint is whole."""
@@ -63,16 +75,24 @@ class CheckpointDirectory:
         """The manifest of a checkpoint. SavepointError when it is damaged or there is none."""
         return read_manifest(self.checkpoint(number))
 
-    def drop_but(self, retained: int) -> list[int]:
-        """Delete all but the last ones; returns those that are left. What never became whole goes as well."""
-        left = self.completed()[-retained:]
-        for number in self._ids():
-            if number not in left and (not left or number < left[-1]):
+    def drop_but(self, retained: int, check: Callable[[], None]) -> list[int]:
+        """Delete all but the last ones; returns those that are left. What never became whole goes as well.
+
+        ``check``: raises when the job is no longer this driver's; then nothing is deleted.
+        """
+        there = self._ids()
+        left = self._whole(there)[-retained:]
+        check()
+        for number in there:
+            if left and number not in left and number < left[-1]:
                 delete_directory(self.checkpoint(number))
         return left
 
-    def delete(self) -> None:
-        """Delete all checkpoints. Numbers go on nevertheless."""
-        for number in self._ids():
+    def delete(self, check: Callable[[], None]) -> None:
+        """Delete all checkpoints. Numbers go on nevertheless. ``check``: as for `drop_but`."""
+        there = self._ids()
+        check()
+        for number in there:
             delete_directory(self.checkpoint(number))
-        delete_directory(self.table)
+        check()
+        delete_directory_at_once(self.table)

@@ -2,6 +2,9 @@
 
 Rule: its newest version is the state of one checkpoint as a whole, never of parts of two. A checkpoint's manifest names
 the version, since the table may already be at a later one whose checkpoint did not become whole.
+
+Rule: before files are deleted it is asked whether the job is still this driver's, and what is deleted was listed before
+it was read what is needed. A driver that was paused in between deletes nothing that a newer one has written.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,11 +39,18 @@ class Written:
 
 
 class CheckpointTable:
-    """See the module. ``spark``: a session of its own, so that settings are nobody else's."""
+    """See the module.
 
-    def __init__(self, spark: Any, path: str) -> None:
+    Args:
+        spark: a session of its own, so that settings are nobody else's.
+        path: of the table.
+        check: raises when nothing may be deleted any more, because another driver owns the job.
+    """
+
+    def __init__(self, spark: Any, path: str, check: Callable[[], None]) -> None:
         self.spark = spark
         self.path = path
+        self._check = check
 
     def overwrite(self, rows: Any) -> Written:
         """All state, in one commit."""
@@ -56,19 +67,24 @@ class CheckpointTable:
     def vacuum(self, retain_ms: int) -> None:
         """Delete the deletion vectors that were replaced longer ago than this: `delete_unneeded` deletes the rest."""
         if any(name.endswith(".bin") for name in child_names(self.path)):
+            self._check()
             # Delta rounds to whole hours: half of one would be none, and take the files of retained checkpoints
             vacuum(self.spark, self.path, -(-retain_ms // _HOUR_MS))
 
     def delete_unneeded(self, oldest: int) -> int:
         """Delete the data files that no version from this one on has; how many. By the log and not by time, as VACUUM
         does: that counts whole hours, and a clock may be set back."""
+        # first: a file that is written from now on is never looked at
+        names = child_names(self.path)
         later = [version for version in self.versions() if version > oldest]
         if later and later != list(range(oldest + 1, later[-1] + 1)):
             return 0
         needed = self._files_of(oldest)
         for version in later:
             needed |= _added(self.actions(version))
-        unneeded = [name for name in child_names(self.path) if name.endswith(".parquet") and name not in needed]
+        unneeded = [name for name in names if name.endswith(".parquet") and name not in needed]
+        # a newer driver's files were listed only if it had claimed the job by then
+        self._check()
         for name in unneeded:
             delete_file(posixpath.join(self.path, name))
         return len(unneeded)
@@ -96,6 +112,7 @@ class CheckpointTable:
         whole = [int(name[:20]) for name in names if _SINGLE_CHECKPOINT.fullmatch(name) and int(name[:20]) <= oldest]
         if not whole:
             return
+        self._check()
         for name in names:
             if _OF_VERSION.fullmatch(name) and int(name[:20]) < max(whole):
                 delete_file(posixpath.join(log, name))
@@ -113,6 +130,16 @@ class CheckpointTable:
     def latest_version(self) -> int | None:
         """The newest version; None: there is no table."""
         return max(self.versions(), default=None)
+
+    def changed_since(self, version: int) -> bool:
+        """Whether a later version holds other rows: one of a checkpoint that did not become whole, of this driver or of
+        another one. Compaction and settings change nothing."""
+        return any(
+            (action.get("add") or action.get("remove") or {}).get("dataChange", False)
+            for later in self.versions()
+            if later > version
+            for action in self.actions(later)
+        )
 
     def _metric(self, version: int, name: str) -> int:
         for action in self.actions(version):

@@ -141,8 +141,7 @@ class CheckpointTaker(JobObserver):
 
     def _delete_all(self) -> None:
         try:
-            self._run.directory.check_owner(self._run.name)
-            self.directory.delete()
+            self.directory.delete(lambda: self._run.directory.check_owner(self._run.name))
         except Exception as error:
             _LOG.warning("job '%s': its checkpoints were not deleted: %s", self._run.name, error)
 
@@ -181,6 +180,8 @@ class CheckpointTaker(JobObserver):
     def _take(self, attempt: QueryAttempt, epoch: int) -> None:
         """One checkpoint, from its trigger to its end."""
         try:
+            # a number is taken by a file of the job: not of one that another driver has taken over
+            self._run.directory.check_owner(self._run.name)
             pending = self.coordinator.trigger(epoch, self.directory.checkpoint)
         except Exception as error:
             self._failed_before(error)
@@ -215,7 +216,8 @@ class CheckpointTaker(JobObserver):
             _LOG.warning("job '%s': old checkpoints could not be deleted: %s", self._run.name, error)
 
     def _failed_before(self, error: Exception) -> None:
-        """No number could be had: the storage is away. It is as a checkpoint that fails."""
+        """No number could be had: the storage is away, or another driver owns the job, which the job's own thread will
+        find out as well. It is as a checkpoint that fails."""
         _LOG.warning("job '%s': no checkpoint could be begun: %s", self._run.name, error)
         time.sleep(_LOOK_MS / 1000)
 

@@ -46,7 +46,7 @@ class CheckpointWriter:
     ) -> None:
         self.session = session
         self.directory = directory
-        self.table = CheckpointTable(session, directory.table)
+        self.table = CheckpointTable(session, directory.table, check)
         self._check = check
         self._ledger = ledger
         #: the table's log was looked at; the last write gave no reason to mistrust the table
@@ -73,10 +73,15 @@ class CheckpointWriter:
     def _write_state(self, attempt: QueryAttempt, epoch: int) -> tuple[Written, bool]:
         """The commit, and whether it holds only what has changed."""
         base = self._last_to_trust(attempt)
+        incremental = self._incremental
+        if incremental is not None and base is not None and self._is_behind_table(base):
+            # changes behind the base would be applied to rows that are not those of the base
+            incremental = None
+        self._check()
         self._maintenance.keep_readable(oldest_version(self.directory, self.directory.completed()))
-        if base is not None and self._incremental is not None and base.epoch is not None and base.epoch < epoch:
+        if base is not None and incremental is not None and base.epoch is not None and base.epoch < epoch:
             try:
-                written = self._write_changes(self._incremental, base, epoch)
+                written = self._write_changes(incremental, base, epoch)
             except Exception as error:
                 self._trusted = not may_be_damage(error)
                 raise
@@ -87,12 +92,17 @@ class CheckpointWriter:
         self._trusted = True
         return written, False
 
+    def _is_behind_table(self, base: Manifest) -> bool:
+        """Whether the table has gone on since a checkpoint: by one that did not become whole, of whatever driver."""
+        return base.state.version is None or self.table.changed_since(base.state.version)
+
     def _write_changes(self, incremental: IncrementalWriter, base: Manifest, epoch: int) -> Written | None:
         """What has changed since a checkpoint; None: that is not known, or as much as all of it."""
         staged = incremental.stage(base, epoch, self._maintenance.last_full)
         if staged is None:
             return None
         passed(Phase.CHECKPOINT_READ, epoch=epoch)
+        self._check()
         self._maintenance.before_merge()
         self._check()
         written = incremental.apply(base, staged)
@@ -103,7 +113,7 @@ class CheckpointWriter:
         """The last checkpoint, if the next one may be built upon it."""
         if not self._looked_at:
             newest = max(self.directory.completed(), default=0)
-            set_aside_if_damaged(self.table.path, newest, attempt.job.name)
+            set_aside_if_damaged(self.table.path, newest, attempt.job.name, self._check)
             self._looked_at = True
         return self._last() if self._trusted else None
 
@@ -120,7 +130,7 @@ class CheckpointWriter:
 
     def clean(self, retained: int, epoch: int) -> None:
         """Delete what is not needed any more, now that there is a checkpoint of the epoch."""
-        left = self.directory.drop_but(retained)
+        left = self.directory.drop_but(retained, self._check)
         if self._ledger is not None:
             self._ledger.forget(epoch)
         self._maintenance.clean(oldest_version(self.directory, left))

@@ -6,6 +6,7 @@ Rule: nothing is built upon a damaged table. It is set aside, and the next check
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from flinkish.errors import FlinkishError, SavepointError
 from flinkish.jobmanager.directory.files import is_directory, move_directory
@@ -14,14 +15,15 @@ from flinkish.jobmanager.savepoints.table_log import check_log
 _LOG = logging.getLogger("flinkish.jobmanager")
 
 
-def set_aside_if_damaged(table: str, newest_checkpoint: int, job_name: str) -> None:
-    """Look at the log of the table, if there is one yet."""
+def set_aside_if_damaged(table: str, newest_checkpoint: int, job_name: str, check: Callable[[], None]) -> None:
+    """Look at the log of the table, if there is one yet. ``check``: raises when the job is no longer this driver's."""
     if not is_directory(table):
         return
     try:
         check_log(table, None)
     except SavepointError as error:
         aside = f"{table}-damaged-{newest_checkpoint}"
+        check()
         move_directory(table, aside)
         _LOG.warning(
             "job '%s': %s: the checkpoints of before are lost; what is left of their table is kept at %s, and the next "

@@ -8,7 +8,6 @@ so what a driver leaves behind that dies between the commit and the manifest is 
 from __future__ import annotations
 
 import logging
-import posixpath
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -66,7 +65,7 @@ class IncrementalWriter:
         if not epochs:
             return Changes(self._session.createDataFrame([], STAGED_SCHEMA), 0)
         # written down, so that Python decodes them once and Spark knows their size
-        path = posixpath.join(self._ledger.path, "staged")
+        path = self._ledger.staged
         staged_rows(self._session, self._ledger.path, epochs).write.mode("overwrite").parquet(path)
         staged = self._session.read.schema(STAGED_SCHEMA).parquet(path)
         changes, state, key = staged.selectExpr(
@@ -106,5 +105,5 @@ class IncrementalWriter:
             ).collect()
         finally:
             self._session.catalog.dropTempView(view)
-        delete_directory(posixpath.join(self._ledger.path, "staged"))
+        delete_directory(self._ledger.staged)
         return self._table.written("numTargetRowsInserted")

@@ -105,6 +105,17 @@ def move_directory(path: str, target: str) -> None:
         filesystem.move(root, place(target)[1])
 
 
+def delete_directory_at_once(path: str) -> None:
+    """Delete a directory and what it holds now; what others make at its path while that lasts is not touched. On object
+    stores, which cannot move a directory in one step, that is what they make after it was listed."""
+    if local_path(path) is None or not is_directory(path):
+        delete_directory(path)
+        return
+    aside = f"{path}.deleted-{uuid.uuid4().hex}"
+    move_directory(path, aside)
+    delete_directory(aside)
+
+
 def delete_directory(path: str) -> None:
     """Delete a directory and all that is in it, if it is there."""
     filesystem, root = place(path)

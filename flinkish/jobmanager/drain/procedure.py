@@ -1,6 +1,7 @@
 """The steps around a drain's epoch: it begins behind the last ordinary epoch and ends with the final savepoint.
 
     stop -> last ordinary epoch E committed, query ended
+         -> the savepoint's directory is looked at: the job goes on if nothing can be written there
          -> drain.json                   from here on it can only be drained
          -> drain-state/, the job's query is spark-drain      (`drain.attempt`)
          -> epoch E + 1: every source ends, windows and timers fire, sinks commit
@@ -30,7 +31,7 @@ def begin_drain(attempt: QueryAttempt, directory: JobDirectory, savepoint_direct
         raise SavepointError(
             "the job cannot be drained: no epoch has been committed yet",
             where=f"job '{attempt.job.name}'",
-            hint="start the job again and try it after its first epoch",
+            hint="try again after its first epoch",
         )
     marker = DrainMarker(epoch, attempt.positions(epoch), savepoint_directory, attempt.job.levels)
     marker.write(directory)

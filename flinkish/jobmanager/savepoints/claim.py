@@ -26,6 +26,7 @@ def subsume_claimed(directory: JobDirectory, completed: int, retained: int) -> s
     if remembered is None or remembered.get("claim_mode") != "CLAIM" or remembered.get("subsumed"):
         return None
     path = str(remembered["path"])
+    directory.fence.check()
     _delete(path)
     directory.write(_FILE, {**remembered, "subsumed": True})
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import time
 import uuid
@@ -9,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.directory.files import absolute
+from flinkish.jobmanager.directory.files import absolute, delete_directory
 from flinkish.jobmanager.savepoints.manifest import Manifest, write_manifest
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.jobmanager.savepoints.state_table import written_contents
@@ -27,7 +28,11 @@ def state_table(savepoint: str) -> str:
 
 
 def take_savepoint(run: SparkRun, directory: str | None) -> str:
-    """Write a savepoint of the last committed epoch of a run; returns its path. The job may go on meanwhile."""
+    """Write a savepoint of the last committed epoch of a run; returns its path. The job may go on meanwhile.
+
+    Raises:
+        FlinkishError: it could not be written; what was written of it is deleted.
+    """
     attempt = run.attempt
     job, location = attempt.job, attempt.location
     epoch = attempt.committed_epoch()
@@ -36,11 +41,11 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
             "no epoch has been committed yet", where=f"job '{run.name}'", hint="try again after the first epoch"
         )
     parent = directory or run.savepoint_directory()
-    positions = attempt.positions(epoch)
     path = posixpath.join(absolute(parent), f"savepoint-{job.job_id[:6]}-{uuid.uuid4().hex[:12]}")
     where = f"job '{run.name}', savepoint {path}"
     kinds = ChannelKinds({vertex.id: (vertex.keyed, vertex.max_parallelism) for vertex in job.vertices})
     try:
+        positions = attempt.positions(epoch)
         rows = read_state(run.spark, location.path, epoch - location.first_epoch, job.levels, kinds)
         if rows is None:
             rows = run.spark.createDataFrame([], SAVEPOINT_SCHEMA)
@@ -48,10 +53,12 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
         rows.write.format("delta").save(state_table(path))
         passed(Phase.SAVEPOINT_WRITTEN, epoch=epoch)
         contents = written_contents(run.spark, state_table(path))
+        manifest = replace(_manifest(run, epoch, positions), contents=contents, states=read_states(run.directory))
+        write_manifest(path, manifest)
     except Exception as error:
+        with contextlib.suppress(Exception):
+            delete_directory(path)
         raise translate(error, where) from error
-    manifest = replace(_manifest(run, epoch, positions), contents=contents, states=read_states(run.directory))
-    write_manifest(path, manifest)
     passed(Phase.SAVEPOINT_COMPLETED, epoch=epoch)
     return path
 

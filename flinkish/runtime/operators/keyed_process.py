@@ -16,6 +16,7 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.timer_service import TimerService
 from flinkish.runtime.code_scan import mentioned_names
+from flinkish.runtime.list_keys import FROZEN, keys_of, thawed
 from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.side_outputs import Converter, emit
@@ -35,7 +36,8 @@ class KeyedProcessContext(KeyedProcessFunction.Context):
         self._backend = backend
 
     def get_current_key(self) -> Any:
-        return self._backend.current_key
+        key = self._backend.current_key
+        return thawed(key) if key.__class__ in FROZEN else key
 
     def timer_service(self) -> TimerService:
         return self._timer_service
@@ -67,7 +69,7 @@ class KeyedProcessOperator(UserFunctionOperator):
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         process, ctx, backend = self.call, self._process_context, self.keyed_state
-        keys = map(self.context.key_selectors[input_index], values)
+        keys = keys_of(self.context.key_selectors[input_index], values)
         results: list[Any] = []
         times: list[int] = []
         stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.core.functions import ReduceFunction
+from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.side_outputs import Converter
@@ -25,7 +26,7 @@ class ReduceOperator(UserFunctionOperator):
     """Each result has the timestamp of its record. A reduced value of None is an error: it has no meaning in Flink."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        keys = list(map(self.context.key_selectors[input_index], values))
+        keys = keys_of(self.context.key_selectors[input_index], values)
         table = self.keyed_state.table(REDUCE_STATE, "reducing")
         reduced = table.namespace(VOID_NAMESPACE)
         if self.sees_state:

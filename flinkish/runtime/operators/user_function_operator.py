@@ -12,6 +12,7 @@ from typing import Any
 
 from flinkish.core.functions import Function
 from flinkish.errors import InternalError, ProgramError, TypeMismatchError
+from flinkish.runtime.list_keys import SEQUENCES, frozen
 from flinkish.runtime.operator import StreamOperator
 from flinkish.runtime.runtime_context import StreamingRuntimeContext
 from flinkish.runtime.side_outputs import Converter
@@ -71,7 +72,8 @@ class UserFunctionOperator(StreamOperator):
         call, backend, key_of = self.call, self.keyed_state, self.context.key_selectors[input_index]
 
         def with_key(value: Any) -> Any:
-            backend.current_key = key_of(value)
+            key = key_of(value)
+            backend.current_key = frozen(key) if key.__class__ in SEQUENCES else key
             return call(value)
 
         return with_key

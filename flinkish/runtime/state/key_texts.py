@@ -10,6 +10,7 @@ import datetime
 from itertools import product
 from typing import Any
 
+from flinkish.runtime.list_keys import ListKey, TupleKey
 from flinkish.runtime.state.savepoint_rows import to_text
 
 #: A tuple of many zeros and ones has too many twins.
@@ -35,10 +36,11 @@ def _twins(key: Any) -> list[Any] | None:
         return [key]
     if kind is int or kind is bool:
         return [int(key), bool(key)] if key in (0, 1) else [key]
-    if kind is not tuple:
+    if kind not in (tuple, ListKey, TupleKey):
         return None
     twins = [_twins(item) for item in key]
     if any(item is None for item in twins):
         return None
-    combined = [tuple(items) for items in product(*(item or [] for item in twins))]
+    of_kind: type[Any] = list if kind is ListKey else tuple
+    combined = [of_kind(items) for items in product(*(item or [] for item in twins))]
     return combined if len(combined) <= _MAX_TEXTS else None

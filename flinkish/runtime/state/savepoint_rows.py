@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from flinkish.common.types import Row
 from flinkish.errors import SavepointError
+from flinkish.runtime.list_keys import frozen, thawed
 from flinkish.runtime.pickling import dumps
 from flinkish.runtime.state.body_codec import StateRow
 
@@ -118,7 +119,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 
 def to_savepoint_row(uid: str, row: StateRow) -> SavepointRow:
     """An entry of state as texts."""
-    return SavepointRow(uid, row.state, row.kind, to_text(row.key), to_text(row.namespace), to_text(row.value))
+    return SavepointRow(uid, row.state, row.kind, to_text(thawed(row.key)), to_text(row.namespace), to_text(row.value))
 
 
 def watermark_row(uid: str, channel: int, watermark_ms: int) -> SavepointRow:
@@ -132,4 +133,4 @@ def from_savepoint_row(row: SavepointRow) -> tuple[str, StateRow]:
     key, namespace, value = (from_text(text, where) for text in (row.key, row.namespace, row.value))
     if row.kind == "map" and isinstance(value, list):
         value = tuple(value)
-    return row.uid, StateRow(row.state, row.kind, namespace, key, value)
+    return row.uid, StateRow(row.state, row.kind, namespace, frozen(key), value)

@@ -14,6 +14,7 @@ from typing import Any
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import FlinkishError, SavepointError, TypeMismatchError
+from flinkish.runtime.list_keys import frozen, thawed
 from flinkish.runtime.state.body_codec import TIMERS_PREFIX, StateRow
 from flinkish.runtime.state.restore import OPERATOR_STATE_KIND
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
@@ -133,7 +134,7 @@ def check_shape(row: StateRow) -> None:
 
 def _with_key(row: StateRow, declared: TypeInformation | None) -> StateRow:
     """The row under the key that the program would have: state of any other key would lie there unseen."""
-    return row._replace(key=_converted(row.key, declared, True))
+    return row._replace(key=frozen(_converted(thawed(row.key), declared, True)))
 
 
 def _migrated(row: StateRow, migration: Migration) -> Any:

@@ -5,8 +5,8 @@ timestamp in the order in which they were registered; and before a timer fires i
 user code does to the queue while timers fire (register, delete, register the same again) has its full effect at once,
 as in Flink's ``InternalTimerServiceImpl.advanceWatermark``.
 
-Timers of one timestamp share a bucket and the heap holds each timestamp once: with windows, many keys have one
-timestamp. A bucket that became empty by deletion stays in the heap until it comes first.
+Timers of one timestamp share a bucket: with windows, many keys have one timestamp. A bucket is there as long as it
+holds a timer, so the queue is as large as the timers that it holds, however many were deleted.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ class TimerQueue:
         if not bucket or entry not in bucket:
             return False
         del bucket[entry]
+        if not bucket:
+            self._domain(domain).drop(timestamp_ms)
         self._mark(domain, timestamp_ms).add(entry)
         return True
 
@@ -144,8 +146,14 @@ class TimerQueue:
         return self._event if domain is TimeDomain.EVENT_TIME else self._processing
 
 
+#: A heap of so few timestamps is not worth being made anew.
+_SMALL_HEAP = 64
+
+
 class _DomainTimers:
-    """Buckets by timestamp; ``heap`` holds exactly the keys of ``buckets``."""
+    """Buckets by timestamp, none of them empty. ``heap`` holds each key of ``buckets``, and timestamps whose bucket is
+    gone, which are passed over when they come first. It is made anew when those are more than half of it, so it stays
+    proportional to the buckets, and a deletion costs a constant share of that work."""
 
     __slots__ = ("buckets", "heap")
 
@@ -163,18 +171,23 @@ class _DomainTimers:
 
     def first(self) -> int | None:
         """The earliest timestamp that has a timer."""
-        while self.heap:
-            timestamp_ms = self.heap[0]
-            if self.buckets[timestamp_ms]:
-                return timestamp_ms
-            del self.buckets[heappop(self.heap)]
-        return None
+        while self.heap and self.heap[0] not in self.buckets:
+            heappop(self.heap)
+        return self.heap[0] if self.heap else None
+
+    def drop(self, timestamp_ms: int) -> None:
+        """Forget a bucket, which has become empty."""
+        del self.buckets[timestamp_ms]
+        if len(self.heap) > max(_SMALL_HEAP, 2 * len(self.buckets)):
+            self.heap = list(self.buckets)
+            heapify(self.heap)
 
     def pop(self, timestamp_ms: int) -> _Entry:
         """Take the first timer out of a bucket that has one."""
         bucket = self.buckets[timestamp_ms]
         if len(bucket) == 1:
-            return bucket.popitem()[0]
+            self.drop(timestamp_ms)
+            return next(iter(bucket))
         # taking the first item of a plain dict again and again is quadratic; an OrderedDict costs too much memory to
         # be used for timers that only wait
         if not isinstance(bucket, OrderedDict):

@@ -146,10 +146,13 @@ class TtlListState(ListState[Any]):
         if not all(alive):
             if not any(alive):
                 self.clear()
-            elif not self._policy.return_expired:
+            else:
                 kept = [element for element, lives in zip(elements, alive, strict=True) if lives]
-                self._state.update(kept)
-                self._times.update([time for time, lives in zip(times, alive, strict=True) if lives])
+                # expired elements that may be read stay until all are expired, unless the list is written anyway: what
+                # a read renews are the other ones
+                if self._policy.renew_on_read or not self._policy.return_expired:
+                    self._state.update(kept)
+                    self._times.update([time for time, lives in zip(times, alive, strict=True) if lives])
             if not self._policy.return_expired:
                 elements = [element for element, lives in zip(elements, alive, strict=True) if lives]
         if self._policy.renew_on_read and any(alive):
@@ -235,7 +238,10 @@ class TtlMapState(MapState[Any, Any]):
         return [value for _, value in self.items()]
 
     def is_empty(self) -> bool:
-        return not self.keys()
+        """Whether a read would find nothing. No read itself: it neither removes nor renews an entry."""
+        if self._policy.return_expired:
+            return self._state.is_empty()
+        return all(self._policy.expired(self._times.get(key)) for key in self._state.keys())
 
     def clear(self) -> None:
         self._state.clear()

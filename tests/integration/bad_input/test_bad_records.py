@@ -33,8 +33,8 @@ def nan_pair(record: dict[str, Any]) -> tuple[Any, int]:
     return (math.nan if record["index"] == BAD else record["user"], 1)
 
 
-def list_pair(record: dict[str, Any]) -> tuple[Any, int]:
-    return ([1, 2] if record["index"] == BAD else record["user"], 1)
+def set_pair(record: dict[str, Any]) -> tuple[Any, int]:
+    return ({1, 2} if record["index"] == BAD else record["user"], 1)
 
 
 def text_pair(record: dict[str, Any]) -> tuple[Any, Any]:
@@ -94,11 +94,11 @@ def test_a_nan_key_is_refused(job: Job) -> None:
 
 
 def test_an_unhashable_key_is_refused(job: Job) -> None:
-    message = fails(job, InvalidKeyError, to_pair=list_pair)
-    assert message.startswith("a key of type list cannot be hashed [")
-    assert "return a tuple, a string or a number from the key selector" in message
+    message = fails(job, InvalidKeyError, to_pair=set_pair)
+    assert message.startswith("a key of type set cannot be hashed [")
+    assert "return a tuple, a list, a string or a number from the key selector" in message
     assert "uid pairs" in message and "epoch 2" in message
-    job.run(to_pair=lambda record: (tuple(name) if isinstance(name := list_pair(record)[0], list) else name, 1))
+    job.run(to_pair=lambda record: (tuple(sorted(name)) if isinstance(name := set_pair(record)[0], set) else name, 1))
     users = Counter(event(index)["user"] for index in range(COUNT) if index != BAD)
     job.check_complete({**users, (1, 2): 1})
 

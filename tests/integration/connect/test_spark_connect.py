@@ -20,8 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flinkish.errors import OperationError
 from flinkish.jobmanager.requests import ask
+from flinkish.runtime.phases import Phase
 from tests.integration.connect.clicks import click, expected
+from tests.support import faults
 from tests.support.connect_server import start_connect_server
 from tests.support.processes import ProcessGroup, start_driver, wait_until
 
@@ -48,14 +51,14 @@ def remote(request: pytest.FixtureRequest) -> str:
     return LOCAL if request.param == LOCAL else str(request.getfixturevalue("server"))
 
 
-def start(folder: Path, *jobs: dict[str, Any], remote: str = LOCAL) -> ProcessGroup:
+def start(folder: Path, *jobs: dict[str, Any], remote: str = LOCAL, env: dict[str, str] | None = None) -> ProcessGroup:
     shared = {"folder": str(folder / "spark"), "remote": remote}
     described = [{**shared, "job_dir": str(folder / f"job-{number}"), **job} for number, job in enumerate(jobs)]
     arguments = [json.dumps(job) for job in described]
     if remote == LOCAL:
         # the server of the driver before may take a while to go
         wait_until(_port_is_free, 60, f"port {PORT}")
-    return start_driver(DRIVER, *arguments, log_file=folder / "driver.log")
+    return start_driver(DRIVER, *arguments, log_file=folder / "driver.log", env=env)
 
 
 def _port_is_free() -> bool:
@@ -165,10 +168,18 @@ def test_restarts_checkpoints_savepoints_and_drain_are_those_of_other_sessions(t
     job = {"database": str(database), "count": 1_000_000, "per_epoch": 300, "settings": settings}
     job_dir = tmp_path / "job-0"
     fails = {"break_at": 901, "fails_once": str(tmp_path / "failed")}
-    with start(tmp_path, {**job, **fails}) as driver:
+    plan = tmp_path / "plan.json"
+    with start(tmp_path, {**job, **fails}, env=faults.environment(plan)) as driver:
         driver.wait_for(lambda: total(database) > sum(expected(901).values()), 120, "clicks counted behind the failure")
         driver.wait_for(lambda: whole_checkpoints(job_dir), 120, "a checkpoint")
         described = ask(str(job_dir), "describe", 60)
+        faults.plan_fault(plan, Phase.SAVEPOINT_WRITTEN, "raise")
+        with pytest.raises(OperationError, match="the driver could not stop: .*injected at"):
+            ask(str(job_dir), "stop", 120, directory=str(tmp_path / "savepoints"))
+        faults.no_fault(plan)
+        before = total(database)
+        driver.wait_for(lambda: total(database) > before, 120, "clicks counted behind the failed stop")
+        assert whole_checkpoints(job_dir)
         drained = ask(str(job_dir), "stop", 120, directory=str(tmp_path / "savepoints"), drain=True)
         assert "connect: finished after" in driver.succeed(timeout_s=120)
     assert [exception["error_class"] for exception in described["exceptions"]] == ["UserCodeError"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
-from flinkish.common import JobStatus, Time, WatermarkStrategy
+from flinkish.common import Time, WatermarkStrategy
 from flinkish.common.typeinfo import Types
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext
@@ -20,6 +21,7 @@ from flinkish.datastream.state import (
     ValueStateDescriptor,
 )
 from flinkish.datastream.window import TumblingEventTimeWindows
+from flinkish.jobmanager import spark_run
 from flinkish.jobmanager.savepoints.manifest import read_manifest
 from flinkish.jobmanager.savepoints.savepoint import take_savepoint
 from tests.integration.engine.collecting import Collected, by_field, environment
@@ -111,13 +113,13 @@ def stop_with_both(client: Any) -> tuple[str, str]:
     """Paths of a checkpoint and of a savepoint of the last epoch of a job, which has ended then."""
     paths: list[str] = []
 
-    def take(failure: BaseException | None) -> None:
-        paths.append(str(client.run.checkpoints.take_last(TIMEOUT_S)))
-        paths.append(take_savepoint(client.run, None))
+    def take(run: Any, directory: str | None) -> str:
+        paths.append(str(run.checkpoints.take_last(TIMEOUT_S)))
+        return take_savepoint(run, directory)
 
-    client.run.stop_and(take, JobStatus.FINISHED)
-    client.get_job_execution_result().result(TIMEOUT_S)
-    return paths[0], paths[1]
+    with patch.object(spark_run, "take_savepoint", take):
+        savepoint = client.stop_with_savepoint(False).result(TIMEOUT_S)
+    return paths[0], savepoint
 
 
 def of_status(client: Any, status: str) -> list[Any]:

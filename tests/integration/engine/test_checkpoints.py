@@ -86,7 +86,7 @@ def data_files(directory: CheckpointDirectory) -> set[str]:
 def needed_files(spark: SparkSession, directory: CheckpointDirectory, retained: list[int]) -> set[str]:
     """Those of every version since the oldest retained one."""
     oldest = oldest_version(directory, retained)
-    latest = CheckpointTable(spark, directory.table).latest_version()
+    latest = CheckpointTable(spark, directory.table, lambda: None).latest_version()
     assert oldest is not None and latest is not None
     frames = (
         spark.read.format("delta").option("versionAsOf", version).load(directory.table)
@@ -97,7 +97,7 @@ def needed_files(spark: SparkSession, directory: CheckpointDirectory, retained: 
 
 def sweep(spark: SparkSession, directory: CheckpointDirectory, retained: list[int]) -> None:
     """The next clean-up, at once."""
-    table = CheckpointTable(spark.newSession(), directory.table)
+    table = CheckpointTable(spark.newSession(), directory.table, lambda: None)
     cleaner = Maintenance(table, directory)
     cleaner._counts["overwrites"] = maintenance._OVERWRITES
     cleaner.clean(oldest_version(directory, retained))

@@ -17,7 +17,9 @@ from flinkish.common.job_status import JobStatus
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.errors import OperationError
 from flinkish.jobmanager.requests import ask
+from flinkish.runtime.phases import Phase
 from tests.integration.engine.collecting import Collected, collecting, environment
+from tests.support import faults
 from tests.support.processes import python_path, wait_until
 
 TIMEOUT_S = 120
@@ -30,8 +32,8 @@ def flinkish(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def start(folder: Path, collected: Collected) -> Any:
-    env = environment(folder / "job")
+def start(folder: Path, collected: Collected, **more: Any) -> Any:
+    env = environment(folder / "job", **more)
     source = DataGeneratorSource(lambda i: (i % 5, 1), records_per_epoch=10)
     events = env.from_source(source, WatermarkStrategy.no_watermarks(), "events").uid("events")
     events.key_by(lambda e: e[0]).sum(1).uid("sums").sink_to(collected.sink())
@@ -68,6 +70,38 @@ def test_a_job_is_cancelled_from_another_process_and_what_it_cannot_do_is_told(
             ask(str(tmp_path / "job"), "savepoint", TIMEOUT_S, directory=str(tmp_path / "file"))
         assert flinkish("cancel", str(tmp_path / "job")).returncode == 0
         assert client.get_job_status().result() is JobStatus.CANCELED
+
+
+def test_a_stop_that_fails_leaves_the_job_running_with_its_checkpoints(
+    spark: SparkSession, tmp_path: Path, fault_plan: Path
+) -> None:
+    job_dir = str(tmp_path / "job")
+    (tmp_path / "file").touch()
+
+    def checkpoints() -> list[Path]:
+        return list((tmp_path / "job" / "checkpoints").glob("chk-*/manifest.json"))
+
+    with collecting() as collected:
+        client = start(tmp_path, collected, execution__checkpointing__interval="100 ms")
+        wait_until(checkpoints, TIMEOUT_S, "a checkpoint")
+        for options in ((), ("--drain",)):
+            refused = flinkish("stop", job_dir, "-p", str(tmp_path / "file"), *options)
+            assert (refused.returncode, refused.stdout) == (2, "")
+            assert f"the driver could not stop: cannot write a savepoint to {tmp_path / 'file'}" in refused.stderr
+        assert (client.get_job_status().result(), client.run.attempts) == (JobStatus.RUNNING, 0)
+        faults.plan_fault(fault_plan, Phase.SAVEPOINT_WRITTEN, "raise")
+        with pytest.raises(OperationError, match="the driver could not stop: .*injected at"):
+            ask(job_dir, "stop", TIMEOUT_S, directory=str(tmp_path / "savepoints"))
+        faults.no_fault(fault_plan)
+        assert client.get_job_status().result() is JobStatus.RUNNING
+        assert checkpoints() and list((tmp_path / "savepoints").iterdir()) == []
+        before = len(collected.rows["out"])
+        wait_until(lambda: len(collected.rows["out"]) >= before + 20, TIMEOUT_S, "results after the failed stop")
+        assert ask(job_dir, "stop", TIMEOUT_S, directory=str(tmp_path / "savepoints"))
+        client.get_job_execution_result().result(TIMEOUT_S)
+    assert (client.get_job_status().result(), client.run.attempts) == (JobStatus.FINISHED, 1)
+    counts = sorted(collected.rows["out"])
+    assert counts == [(key, n + 1) for key in range(5) for n in range(len(counts) // 5)], "nothing lost, nothing twice"
 
 
 def test_where_no_driver_runs_the_command_says_so(tmp_path: Path) -> None:

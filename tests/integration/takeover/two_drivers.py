@@ -3,8 +3,9 @@
     python -m tests.integration.takeover.two_drivers --trials 100 [--seed 7] [--folder DIR]
 
 A trial: the older driver, a process of its own, is paused whole (SIGSTOP to driver, JVM and Python workers) at a named
-phase of a random epoch, or a random moment later. A newer driver takes the job over and works it off. Then
-the older one is continued. What must hold is said by `Trial.check`.
+phase of a random epoch or checkpoint, or a random moment later. A newer driver takes the job over and works it off, or
+takes checkpoints and is stopped half way. Then the older one is continued. What must hold is said by `Trial.check`.
+Both drivers take a checkpoint whenever an epoch has ended, the newer one incremental ones.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from flinkish.errors import FencedError
 from flinkish.exit_codes import ExitCode
+from flinkish.jobmanager.checkpoints import incremental
+from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.directory.fencing import last_claim
 from flinkish.runtime.phases import Phase
 from tests.integration.engine import counting_job
@@ -50,6 +54,16 @@ PHASES = [
     Phase.CLEANED_UP,
 ]
 
+#: Where a checkpoint of the older driver can be when it is paused.
+CHECKPOINT_PHASES = [Phase.CHECKPOINT_READ, Phase.CHECKPOINT_WRITTEN, Phase.CHECKPOINT_COMPLETED]
+
+#: Each epoch's end becomes a checkpoint, unless one is still being taken.
+CHECKPOINTS = {"execution__checkpointing__interval": "10 ms"}
+
+#: What a driver that is paused while it writes the table of checkpoints may still leave there: files that no version
+#: has, or a version that no checkpoint names. What was there before must stay as it was.
+LEFT_BY_CHECKPOINTS = "job/checkpoints/state/"
+
 #: Files that drivers write for people and to show that they live; nothing is decided by them.
 NOT_OF_THE_JOB = ("owner.json", "history/")
 
@@ -62,6 +76,9 @@ class Pause:
     epoch: int = 2
     #: so long after the phase, in seconds
     later_s: float = 0.0
+    #: the newer driver takes so many checkpoints and is stopped before the older one is continued; None: it works the
+    #: job off, at whose end checkpoints are deleted
+    new_checkpoints: int | None = None
 
     def __str__(self) -> str:
         if self.phase is None:
@@ -81,7 +98,12 @@ class Trial:
         self._plan = folder / "plan.json"
         if pause.phase is not None:
             faults.plan_fault(self._plan, pause.phase, "wait", epoch=pause.epoch)
-        options = {"folder": str(folder), "delta": True, "slow_s": 0.3 if pause.phase is None else 0}
+        options = {
+            "folder": str(folder),
+            "delta": True,
+            "slow_s": 0.3 if pause.phase is None else 0,
+            "settings": CHECKPOINTS,
+        }
         environment = {"PYTHONPATH": python_path(), "PYTHONUNBUFFERED": "1", "PYSPARK_PYTHON": sys.executable}
         command = [
             sys.executable,
@@ -121,8 +143,24 @@ class Trial:
         return False
 
     def run_new(self, takeover: str) -> None:
-        """The newer driver, in this process, works the job off."""
-        build(self.folder, delta=True, flinkish__job__takeover=takeover).execute("counting")
+        """The newer driver, in this process, works the job off, or some of it."""
+        enough = self.pause.new_checkpoints
+        with patch.object(incremental, "SMALL_STATE_ROWS", 0):
+            env = build(
+                self.folder,
+                delta=True,
+                slow_s=0 if enough is None else 0.5,
+                flinkish__job__takeover=takeover,
+                **CHECKPOINTS,
+            )
+            client = env.execute_async("counting")
+            while enough is not None and not client.run.has_ended:
+                done = [taken for taken in client.run.checkpoints.describe() if taken.status == "COMPLETED"]
+                if len(done) >= enough:
+                    client.run.stop_from_outside("the trial")
+                    break
+                time.sleep(0.01)
+            client.get_job_execution_result().result(TIMEOUT_S)
 
     def check_refused(self) -> None:
         """A newer driver that may not take over ends at once and names the one that is there."""
@@ -135,9 +173,13 @@ class Trial:
 
     def check(self) -> None:
         """The newer driver has come to the end: the results are right, and stay as they are, file by file, when the
-        older one is continued; that ends with its own code and names the winner."""
-        self.check_results()
-        before = self.listing()
+        older one is continued; that ends with its own code and names the winner. So do the checkpoints of a newer
+        driver that was stopped half way; and the next one works the job off."""
+        finished = (self.folder / "job" / "finished.json").exists()
+        if finished:
+            self.check_results()
+        before, state = self.listing(), self._checkpointed()
+        assert finished or state, "the newer driver has left no checkpoint"
         claimed = last_claim(str(self.folder / "job"))
         assert claimed is not None
         self.old.resume()
@@ -149,9 +191,24 @@ class Trial:
         )
         assert re.search(winner, output), output[-4000:]
         assert f"its fencing token is {claimed[0]}" in output, output[-4000:]
-        after = self.listing()
+        after = [entry for entry in self.listing() if entry in before or not entry[0].startswith(LEFT_BY_CHECKPOINTS)]
         assert after == before, sorted(set(after) ^ set(before))
+        assert self._checkpointed() == state
+        if not finished:
+            build(self.folder, delta=True, **CHECKPOINTS).execute("counting")
         self.check_results()
+
+    def _checkpointed(self) -> list[tuple[Any, ...]]:
+        """The rows of the newest checkpoint."""
+        from pyspark.sql import SparkSession
+
+        directory = CheckpointDirectory(str(self.folder / "job" / "checkpoints"))
+        numbers = directory.completed()
+        if not numbers:
+            return []
+        version = directory.read(numbers[-1]).state.version
+        reader = SparkSession.Builder().getOrCreate().read.format("delta").option("versionAsOf", version)
+        return sorted((tuple(row) for row in reader.load(directory.table).collect()), key=repr)
 
     def check_results(self) -> None:
         """All three tables are right."""
@@ -217,7 +274,10 @@ def refused(folder: Path, pause: Pause) -> None:
 def random_pause(dice: random.Random) -> Pause:
     """Any phase, and often some moment after it."""
     later_s = dice.choice([0.0, dice.uniform(0, 0.02), dice.uniform(0, 0.3)])
-    return Pause(dice.choice(PHASES), dice.randrange(1, 6), later_s)
+    phase = dice.choice(dice.choice([PHASES, CHECKPOINT_PHASES]))
+    # of a checkpoint it is not known which epochs have one, but that the first ones have
+    epoch = dice.randrange(1, 6) if phase in PHASES else 0
+    return Pause(phase, epoch, later_s, dice.choice([None, 1, 3]))
 
 
 def main(arguments: list[str] | None = None) -> int:

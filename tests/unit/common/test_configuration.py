@@ -145,3 +145,27 @@ def test_options_of_ones_own_are_built_as_in_pyflink():
     assert ConfigOptions.key("k").string_type().no_default_value().default is None
     with pytest.raises(ConfigurationError, match="32 bits"):
         ConfigOptions.key("k").int_type().default_value(3).parse(str(2**31))
+
+
+def test_a_configuration_is_shown_and_given_as_a_dictionary_as_pyflink_does():
+    configuration = Configuration().set_string("k1", "v1").set_integer("k2", 1).set_float("k3", 1.2)
+    configuration.set_boolean("k4", True)
+    assert str(configuration) == "{k1=v1, k2=1, k3=1.2, k4=true}"
+    assert configuration.to_dict() == {"k1": "v1", "k2": "1", "k3": "1.2", "k4": "true"}
+    target: dict[str, object] = {}
+    configuration.set_bytearray("k5", bytearray([1, 2, 3])).add_all_to_dict(target)
+    assert target == {"k1": "v1", "k2": 1, "k3": 1.2, "k4": True, "k5": bytearray([1, 2, 3])}
+    assert [type(value) for value in target.values()] == [str, int, float, bool, bytearray]
+
+
+def test_configurations_with_the_same_texts_are_equal_however_they_were_set():
+    by_type, by_text = Configuration().set_integer("k", 1), Configuration().set_string("k", "1")
+    assert by_type == by_text and hash(by_type) == hash(by_text)
+    assert by_type != Configuration().set_integer("k", 2)
+
+
+def test_secrets_are_not_shown():
+    configuration = Configuration().set_string("my.Password", "pssst").set_string("user", "me")
+    assert str(configuration) == "{my.Password=******, user=me}"
+    assert "pssst" not in repr(configuration)
+    assert configuration.to_dict()["my.Password"] == "pssst"

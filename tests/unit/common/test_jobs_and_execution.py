@@ -185,3 +185,13 @@ def test_serializers_of_one_class_are_equal_and_read_what_they_write():
 
 def test_the_constraint_has_pyflinks_values():
     assert [item.value for item in InputDependencyConstraint] == [0, 1]
+
+
+def test_execution_configs_with_the_same_settings_are_equal():
+    first, second = ExecutionConfig(), ExecutionConfig()
+    assert first == second and hash(first) == hash(second)
+    first.set_parallelism(12)
+    assert first != second
+    second.set_parallelism(12)
+    assert first == second and hash(first) == hash(second)
+    assert first != Configuration().set_integer("parallelism.default", 12)

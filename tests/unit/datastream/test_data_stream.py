@@ -279,6 +279,14 @@ def test_execute_and_collect_gives_as_many_as_asked_for() -> None:
         numbers().execute_and_collect(limit=0)
 
 
+def test_one_subtask_collects_so_a_collection_comes_back_in_its_order() -> None:
+    texts = ["one", "two", "three", "four"]
+    results = new_environment(parallelism=2).from_collection(texts, Types.STRING()).execute_and_collect()
+    assert list(results) == texts
+    mapped = numbers(parallelism=2).map(lambda n: n * 2).execute_and_collect()
+    assert sorted(mapped) == [2, 4, 6, 8]
+
+
 def test_the_iterator_is_at_its_end_after_close() -> None:
     results = numbers().execute_and_collect()
     assert not isinstance(results, list)

@@ -1,4 +1,4 @@
-"""What the handle of a running job promises about the job's end."""
+"""What the handle of a running job promises about the job's end, and of a stop whose savepoint fails."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ import pytest
 from flinkish.common import Configuration
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import OperationError
-from flinkish.jobmanager import client as client_module
+from flinkish.errors import OperationError, SavepointError
+from flinkish.jobmanager import live_jobs
+from flinkish.jobmanager import spark_run as spark_run_module
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.job_run import JobObserver
+from flinkish.jobmanager.restart.decision import Restarts
+from flinkish.jobmanager.restart.fixed_delay import FixedDelay
 from flinkish.jobmanager.settings import driver_settings
 from flinkish.jobmanager.spark_run import SparkRun
 from flinkish.runtime.deployment import JobDescriptor
@@ -47,22 +50,39 @@ class Directory(JobDirectory):
 
 
 class Run(SparkRun):
-    """Has no queries: ends when it is asked to, or fails then."""
+    """Has no queries: ends when it is asked to, or fails then, the first time."""
 
-    def __init__(self, folder: Path, failure: OperationError | None = None) -> None:
+    def __init__(self, folder: Path, failure: OperationError | None = None, restarts: Restarts | None = None) -> None:
         job = JobDescriptor("ab" * 16, "clicks", (), ())
         settings = replace(driver_settings(Configuration()), job_dir=str(folder))
         self.watched_directory = Directory(str(folder))
         plan = AttemptPlan(job, {}, PlanOptions())
-        super().__init__(None, plan, lambda: plan, settings, self.watched_directory, False)
-        self._failure = failure
+        super().__init__(None, plan, lambda: plan, settings, self.watched_directory, False, restarts)
+        self._fails_with = failure
+        self.deleted_checkpoints: bool | None = None
+        self.checkpoints = self
         self.done_at_status: bool | None = None
         self.observers.append(Watcher(self))
 
     def _run_attempt(self, again: bool) -> None:
+        if again:
+            self._attempt_started()
+        self.query_started()
         assert self._stop.wait(TIMEOUT_S)
-        if self._failure is not None:
-            raise self._failure
+        failure, self._fails_with = self._fails_with, None
+        if failure is not None:
+            raise failure
+
+    # ------------------------------------------------------------------ its own checkpoints
+
+    def describe(self) -> tuple[Any, ...]:
+        return ()
+
+    def take_last(self, timeout_s: float | None = None) -> str | None:
+        return None
+
+    def close(self, delete: bool = False) -> None:
+        self.deleted_checkpoints = delete
 
 
 class Watcher(JobObserver):
@@ -76,10 +96,18 @@ class Watcher(JobObserver):
         self._run.done_at_status = self._run.watched_directory.watched.done()
 
 
-def stopped(run: Run) -> CompletableFuture[str]:
+def started(run: Run) -> RunClient:
     run.directory.claim(run.name)
     run.start()
-    future = RunClient(run).stop_with_savepoint(False, "savepoints")
+    return RunClient(run)
+
+
+def target(run: Run) -> str:
+    return f"{run.directory.path}/savepoints"
+
+
+def stopped(run: Run) -> CompletableFuture[str]:
+    future = started(run).stop_with_savepoint(False, target(run))
     run.watched_directory.watch(future)
     return future
 
@@ -94,6 +122,18 @@ def assert_ended_first(run: Run, status: JobStatus) -> None:
     assert run.result.done()
 
 
+def failing(*errors: Exception) -> Any:
+    """Stands for the taking of savepoints: fails with these, one after the other, and works after that."""
+    left = list(errors)
+
+    def take(run: Any, parent: str | None) -> str:
+        if left:
+            raise left.pop(0)
+        return f"{parent}/savepoint-1"
+
+    return take
+
+
 def test_a_stop_with_savepoint_is_done_only_when_the_job_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,29 +143,72 @@ def test_a_stop_with_savepoint_is_done_only_when_the_job_has_ended(
         released_at_savepoint.append(released(run))
         return f"{parent}/savepoint-1"
 
-    monkeypatch.setattr(client_module, "take_savepoint", take)
+    monkeypatch.setattr(spark_run_module, "take_savepoint", take)
     run = Run(tmp_path)
-    assert stopped(run).result(TIMEOUT_S) == "savepoints/savepoint-1"
+    assert stopped(run).result(TIMEOUT_S) == f"{target(run)}/savepoint-1"
     assert released_at_savepoint == [False]
     assert_ended_first(run, JobStatus.FINISHED)
+    assert run.deleted_checkpoints is False
 
 
-def test_a_savepoint_that_fails_is_told_when_the_job_has_ended_and_the_job_does_not_fail_by_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", ["stop", "drain", "cancel"])
+def test_a_job_whose_savepoint_fails_starts_its_query_again_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    def take(run: Any, parent: str | None) -> str:
-        raise OperationError("the disk is full")
+    # a drain fails before that: no epoch was committed
+    failures = [] if how == "drain" else [OperationError("the disk is full")]
+    monkeypatch.setattr(spark_run_module, "take_savepoint", failing(*failures))
+    run = Run(tmp_path, restarts=Restarts(FixedDelay(0, 0)))
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    client = started(run)
+    if how == "cancel":
+        future = client.cancel_with_savepoint(target(run))
+    else:
+        future = client.stop_from_outside(how == "drain", target(run))
+    with pytest.raises(OperationError, match="the disk is full|no epoch has been committed yet"):
+        future.result(TIMEOUT_S)
+    assert run.status is JobStatus.RUNNING
+    assert run.deleted_checkpoints is None and not released(run)
+    assert client.stop_with_savepoint(False, target(run)).result(TIMEOUT_S) == f"{target(run)}/savepoint-1"
+    assert (run.status, run.attempts) == (JobStatus.FINISHED, 1)
+    assert run.restarts.made == 0, "it is not counted as a failure"
+    assert run.deleted_checkpoints is False
+    assert not live_jobs.stopped_from_outside(), "the program does not exit with 143: the stop has failed"
 
-    monkeypatch.setattr(client_module, "take_savepoint", take)
+
+def test_where_no_savepoint_can_be_written_nothing_is_stopped(tmp_path: Path) -> None:
+    run = Run(tmp_path / "job")
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    client = started(run)
+    (tmp_path / "file").touch()
+    (tmp_path / "savepoint-1").mkdir()
+    (tmp_path / "savepoint-1" / "manifest.json").touch()
+    for bad, why in (
+        (tmp_path / "file", "not a directory|a file of that name|Not a directory"),
+        (tmp_path / "file" / "below", "not a directory|a file of that name|Not a directory"),
+        (tmp_path / "savepoint-1", "it is itself a savepoint"),
+        ("nosuch://bucket/path", "nosuch"),
+    ):
+        for ask in (client.cancel_with_savepoint, lambda path: client.stop_with_savepoint(True, path)):
+            with pytest.raises(SavepointError, match=f"cannot write a savepoint to .*({why})"):
+                ask(str(bad)).result(TIMEOUT_S)
+    assert not run._stop.is_set()
+    assert run.status is JobStatus.RUNNING
+    client.cancel().result(TIMEOUT_S)
+    assert run.attempts == 0
+
+
+def test_the_directory_of_savepoints_is_made_and_nothing_else_is_left_in_it(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    with pytest.raises(OperationError, match="the disk is full"):
+    with pytest.raises(SavepointError, match="no epoch has been committed yet"):
         stopped(run).result(TIMEOUT_S)
-    assert_ended_first(run, JobStatus.CANCELED)
+    RunClient(run).cancel().result(TIMEOUT_S)
+    assert list((tmp_path / "savepoints").iterdir()) == []
 
 
 def test_a_job_that_fails_while_it_is_stopped_has_no_savepoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[Any] = []
-    monkeypatch.setattr(client_module, "take_savepoint", lambda run, parent: taken.append(run))
+    monkeypatch.setattr(spark_run_module, "take_savepoint", lambda run, parent: taken.append(run))
     run = Run(tmp_path, OperationError("the source is gone"))
     with pytest.raises(OperationError, match="the source is gone"):
         stopped(run).result(TIMEOUT_S)
@@ -133,22 +216,80 @@ def test_a_job_that_fails_while_it_is_stopped_has_no_savepoint(tmp_path: Path, m
     assert_ended_first(run, JobStatus.FAILED)
 
 
+def test_a_job_that_fails_while_it_is_stopped_is_restarted_as_without_the_stop(tmp_path: Path) -> None:
+    run = Run(tmp_path, OperationError("the source is gone"), Restarts(FixedDelay(3, 0)))
+    with pytest.raises(OperationError, match="the source is gone"):
+        stopped(run).result(TIMEOUT_S)
+    assert not run.has_ended
+    RunClient(run).cancel().result(TIMEOUT_S)
+    assert (run.status, run.attempts, run.restarts.made) == (JobStatus.CANCELED, 1, 1)
+
+
+def test_a_job_that_fails_while_it_is_cancelled_keeps_its_checkpoints(tmp_path: Path) -> None:
+    run = Run(tmp_path, OperationError("the source is gone"))
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    started(run).cancel().result(TIMEOUT_S)
+    assert (run.status, run.deleted_checkpoints) == (JobStatus.FAILED, False)
+
+
+def test_a_job_that_is_cancelled_while_its_stop_fails_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take(run: Any, parent: str | None) -> str:
+        run.request_stop()
+        raise OperationError("the disk is full")
+
+    monkeypatch.setattr(spark_run_module, "take_savepoint", take)
+    run = Run(tmp_path)
+    with pytest.raises(OperationError, match="the disk is full"):
+        stopped(run).result(TIMEOUT_S)
+    assert_ended_first(run, JobStatus.CANCELED)
+    assert run.deleted_checkpoints is True
+
+
+def test_one_stop_with_savepoint_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def take(run: Any, parent: str | None) -> str:
+        begun.set()
+        assert go_on.wait(TIMEOUT_S)
+        return f"{parent}/savepoint-1"
+
+    monkeypatch.setattr(spark_run_module, "take_savepoint", take)
+    run = Run(tmp_path)
+    first = stopped(run)
+    assert begun.wait(TIMEOUT_S)
+    with pytest.raises(OperationError, match="is being stopped with a savepoint already"):
+        RunClient(run).stop_with_savepoint(False, target(run)).result(TIMEOUT_S)
+    go_on.set()
+    assert first.result(TIMEOUT_S) == f"{target(run)}/savepoint-1"
+
+
+def test_a_savepoint_that_fails_is_told_by_its_future(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    client = started(run)
+    future = client.trigger_savepoint(target(run))
+    with pytest.raises(SavepointError, match="no epoch has been committed yet"):
+        future.result(TIMEOUT_S)
+    assert not run.has_ended
+    client.cancel().result(TIMEOUT_S)
+
+
 def test_a_job_that_has_ended_cannot_be_stopped(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.watched_directory.watch(CompletableFuture.completed(""))
-    run.directory.claim(run.name)
-    run.start()
-    RunClient(run).cancel().result(TIMEOUT_S)
+    started(run).cancel().result(TIMEOUT_S)
     with pytest.raises(OperationError, match=r"the job has ended \(CANCELED\): it cannot be stopped"):
-        RunClient(run).stop_with_savepoint(False, "savepoints").result(TIMEOUT_S)
+        RunClient(run).stop_with_savepoint(False, target(run)).result(TIMEOUT_S)
+    assert not (tmp_path / "savepoints").exists()
 
 
 def test_a_cancellation_with_savepoint_ends_as_canceled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "take_savepoint", lambda run, parent: f"{parent}/savepoint-1")
+    monkeypatch.setattr(spark_run_module, "take_savepoint", failing())
     run = Run(tmp_path)
-    run.directory.claim(run.name)
-    run.start()
-    future = RunClient(run).cancel_with_savepoint("savepoints")
+    future = started(run).cancel_with_savepoint(target(run))
     run.watched_directory.watch(future)
-    assert future.result(TIMEOUT_S) == "savepoints/savepoint-1"
+    assert future.result(TIMEOUT_S) == f"{target(run)}/savepoint-1"
     assert_ended_first(run, JobStatus.CANCELED)
+    assert run.deleted_checkpoints is True

@@ -60,11 +60,11 @@ def test_what_is_summed_up_by_a_checkpoint_is_not_needed(log: Path) -> None:
 
 def test_a_damaged_table_is_set_aside_and_that_is_said(log: Path, caplog: pytest.LogCaptureFixture) -> None:
     table = log.parent
-    set_aside_if_damaged(str(table), 7, "shop")
+    set_aside_if_damaged(str(table), 7, "shop", lambda: None)
     assert log.is_dir() and not caplog.records
     file(log, 3).write_text("")
     with caplog.at_level(logging.WARNING, "flinkish"):
-        set_aside_if_damaged(str(table), 7, "shop")
+        set_aside_if_damaged(str(table), 7, "shop", lambda: None)
     assert not table.exists() and (table.parent / "state-damaged-7" / "_delta_log").is_dir()
     assert "job 'shop'" in caplog.text and "the next checkpoint is a full one" in caplog.text
-    set_aside_if_damaged(str(table), 7, "shop")
+    set_aside_if_damaged(str(table), 7, "shop", lambda: None)

@@ -149,11 +149,30 @@ BY_KEY = [KeyGroupPartitioner, KeyGroupSubtaskPartitioner]
 
 @pytest.mark.parametrize("kind", BY_KEY)
 @pytest.mark.parametrize(
-    ("key", "says"), [([1], "type list cannot be hashed"), ({}, "type dict"), (float("nan"), "NaN")]
+    ("key", "says"),
+    [
+        ({1}, "type set cannot be hashed"),
+        ({}, "type dict"),
+        ([{}], "type list cannot be hashed"),
+        (("a", [{1}]), "type tuple"),
+        (float("nan"), "NaN"),
+        ([float("nan")], "NaN"),
+    ],
 )
 def test_what_cannot_be_a_key_is_an_error_that_names_the_sender(kind: Any, key: Any, says: str) -> None:
     with pytest.raises(InvalidKeyError, match=f"{says}.*operator 'x'"):
         spread(kind(lambda value: key if value == 2 else value, 3), [[1, 2, 3]], sender())
+
+
+@pytest.mark.parametrize("kind", BY_KEY)
+@pytest.mark.parametrize("timestamped", [True, False])
+def test_a_list_goes_where_the_tuple_of_its_elements_goes_also_among_other_keys(kind: Any, timestamped: bool) -> None:
+    keys: list[Any] = ["a", 1, [1, 2], ("b", [3, [4]]), "c", [], [5], "a", [1, 2]]
+    tuples: list[Any] = ["a", 1, (1, 2), ("b", (3, (4,))), "c", (), (5,), "a", (1, 2)]
+    values = list(range(len(keys)))
+    of_lists = spread(kind(lambda value: keys[value], 3), [values, values], sender(), timestamped)
+    of_tuples = spread(kind(lambda value: tuples[value], 3), [values, values], sender(), timestamped)
+    assert of_lists == of_tuples
 
 
 @pytest.mark.parametrize("kind", BY_KEY)

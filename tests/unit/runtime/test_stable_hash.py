@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from flinkish.common.types import Row
 from flinkish.errors import InvalidKeyError
+from flinkish.runtime.list_keys import frozen
 from flinkish.runtime.stable_hash import stable_hash
 
 UTC = dt.timezone.utc
@@ -260,7 +261,7 @@ def test_a_key_that_does_not_equal_itself_is_refused(nan: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [[1], {1: 2}, {1}, object(), lambda: 1, np.array([1, 2]), bytearray(b"a"), pd.Series([1])]
+    "key", [[{1}], {1: 2}, {1}, object(), lambda: 1, np.array([1, 2]), bytearray(b"a"), pd.Series([1])]
 )
 def test_a_key_without_a_hash_that_all_processes_agree_on_is_refused(key: Any) -> None:
     with pytest.raises(InvalidKeyError, match="no hash that is the same in every process"):
@@ -279,6 +280,7 @@ SAMPLE = """
 import datetime as dt, enum, uuid
 from decimal import Decimal
 from flinkish.common.types import Row
+from flinkish.runtime.list_keys import frozen
 from flinkish.runtime.stable_hash import stable_hash
 class E(enum.Enum):
     A = 1
@@ -310,3 +312,11 @@ PLACED = [757642707, 885181228, 1572931693, 1481115009, 1460740449, 1061755796, 
 
 def test_hashes_never_change_because_stored_state_is_placed_by_them() -> None:
     assert [stable_hash(key) for key in ("user", 1, 2.5, None, ("a", 1), b"x", uuid.UUID(int=1))] == PLACED
+
+
+def test_a_list_has_the_hash_of_the_tuple_of_its_elements() -> None:
+    for key, as_tuple in (([], ()), ([1, "a"], (1, "a")), ((1, [2, [3]]), (1, (2, (3,))))):
+        assert stable_hash(key) == stable_hash(frozen(key)) == stable_hash(as_tuple)
+    for key in ({1}, {1: 2}, [{1}], [1, {}]):
+        with pytest.raises(InvalidKeyError, match="has no hash that is the same in every process"):
+            stable_hash(key)

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from flinkish.common.types import Row
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError, TypeMismatchError
+from flinkish.runtime.list_keys import frozen
 from flinkish.runtime.state.body_codec import StateRow, body_from_rows, decode_body, encode_body, rows
+from flinkish.runtime.state.key_texts import key_texts
+from flinkish.runtime.state.savepoint_rows import from_savepoint_row, to_savepoint_row
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.timer_queue import TimerQueue
 
@@ -134,3 +137,17 @@ def test_rows_that_contradict_each_other_are_refused() -> None:
         body_from_rows([row, row])
     with pytest.raises(CorruptStateError, match="rows of kind value and of kind list"):
         body_from_rows([row, row._replace(kind="list", key="other", value=[1])])
+
+
+def test_a_key_that_is_a_list_is_one_in_a_body_and_in_a_savepoint() -> None:
+    for key, text in (([5, ["a"]], '[5, ["a"]]'), (("a", [5]), '{"$tuple": ["a", [5]]}')):
+        table, queue = StateTable("count", "value"), TimerQueue()
+        table.namespace(None)[frozen(key)] = 3
+        queue.register(TimeDomain.EVENT_TIME, 7, frozen(key))
+        body = encode_body({"count": table}, {"timers": queue})
+        tables, timers = decode_body(body)
+        assert tables["count"].namespace(None)[frozen(key)] == 3
+        assert not timers["timers"].register(TimeDomain.EVENT_TIME, 7, frozen(key))
+        saved = [to_savepoint_row("counts", row) for row in rows(body)]
+        assert {row.key for row in saved} == {text} == set(key_texts(frozen(key)) or [])
+        assert body_from_rows(from_savepoint_row(row)[1] for row in saved) == body

@@ -86,8 +86,17 @@ def test_timers_fire_like_those_of_a_searched_list_whatever_happens_while_they_f
             else:
                 assert model.pop(action[1], action[2]) is None
         assert len(queue) == len(model.timers)
+        assert_as_large_as_its_timers(queue)
         for domain in TimeDomain:
             assert queue.next(domain) == model.next(domain)
+
+
+def assert_as_large_as_its_timers(queue: TimerQueue) -> None:
+    for domain in TimeDomain:
+        timers = queue._domain(domain)
+        timestamps = {run[0] for run in queue.runs(domain)}
+        assert set(timers.buckets) == timestamps
+        assert len(timers.heap) <= max(65, 2 * len(timestamps) + 1)
 
 
 def reloaded(queue: TimerQueue) -> TimerQueue:
@@ -150,6 +159,22 @@ def test_a_hundred_thousand_timers_of_one_time_are_popped_one_by_one() -> None:
     queue = TimerQueue()
     queue.register_all(EVENT, 5, range(100_000))
     assert [key for _, key, _ in queue.pop_due(EVENT, 5)] == list(range(100_000))
+
+
+def test_a_queue_is_as_large_as_its_timers_however_many_were_deleted() -> None:
+    """The usual inactivity timer: each record deletes that of its key and registers a later one."""
+    queue = TimerQueue()
+    for record in range(30_000):
+        queue.delete(EVENT, record - 100, record % 100)
+        queue.register(EVENT, record, record % 100)
+        if record % 1000 == 0:
+            queue.forget_changes()
+            assert_as_large_as_its_timers(queue)
+    assert len(queue) == 100
+    assert_as_large_as_its_timers(queue)
+    assert [timestamp_ms for timestamp_ms, _, _ in queue.pop_due(EVENT, 30_000)] == list(range(29_900, 30_000))
+    assert queue.next(EVENT) is None
+    assert_as_large_as_its_timers(queue)
 
 
 def test_only_what_came_or_went_is_reported_as_changed() -> None:

@@ -127,6 +127,51 @@ def test_expired_state_can_be_read_once_if_so_configured() -> None:
     assert clocked.read() == NOTHING
 
 
+def test_reading_never_revives_what_is_expired_though_it_may_be_read() -> None:
+    clocked = Clocked(ttl().update_ttl_on_read_and_write().return_expired_if_not_cleaned_up())
+    clocked.states["list"].add(1)
+    clocked.states["map"][1] = 1
+    clocked.at(50)
+    clocked.states["list"].add(2)
+    clocked.states["map"][2] = 2
+    clocked.at(100)
+    assert clocked.states["list"].get() == [1, 2]
+    assert dict(clocked.states["map"].items()) == {1: 1, 2: 2}
+    assert clocked.states["list"].get() == [2], "as in Flink the read that renews the others removes it"
+    assert dict(clocked.states["map"].items()) == {2: 2}
+    clocked.at(199)
+    assert clocked.states["list"].get() == [2]
+    assert clocked.states["map"].get(2) == 2
+
+
+def test_expired_elements_of_a_list_can_be_read_as_long_as_one_lives_if_so_configured() -> None:
+    clocked = Clocked(ttl().return_expired_if_not_cleaned_up())
+    clocked.states["list"].add(1)
+    clocked.at(50)
+    clocked.states["list"].add(2)
+    clocked.at(100)
+    assert clocked.states["list"].get() == clocked.states["list"].get() == [1, 2]
+    clocked.at(150)
+    assert clocked.states["list"].get() == [1, 2]
+    assert clocked.states["list"].get() == []
+
+
+def test_asking_whether_a_map_is_empty_neither_removes_nor_renews_its_entries() -> None:
+    clocked = Clocked(ttl().return_expired_if_not_cleaned_up())
+    clocked.states["map"][1] = 1
+    clocked.at(100)
+    assert not clocked.states["map"].is_empty()
+    assert clocked.states["map"].get(1) == 1
+    assert clocked.states["map"].is_empty()
+
+    clocked = Clocked(ttl().update_ttl_on_read_and_write())
+    clocked.states["map"][1] = 1
+    clocked.at(60)
+    assert not clocked.states["map"].is_empty()
+    clocked.at(100)
+    assert clocked.states["map"].is_empty()
+
+
 def test_what_is_added_to_expired_state_starts_afresh() -> None:
     clocked = Clocked(ttl())
     clocked.write(4)

@@ -87,3 +87,13 @@ def test_every_window_comes_back_from_its_serializer() -> None:
 def test_namespaces_of_different_kinds_of_windows_differ() -> None:
     assert len({namespace_of(window) for window in ALL_KINDS}) == len(ALL_KINDS)
     assert None not in {namespace_of(window) for window in ALL_KINDS}  # None is state that belongs to no window
+
+
+def test_windows_of_one_kind_are_ordered_by_where_they_begin() -> None:
+    windows = [TimeWindow(5, 9), TimeWindow(0, 9), TimeWindow(0, 5)]
+    assert sorted(windows) == windows[::-1]
+    assert TimeWindow(0, 5) <= TimeWindow(0, 5) < TimeWindow(0, 6) <= TimeWindow(1, 2)
+    assert TimeWindow(1, 2) > TimeWindow(0, 9) >= TimeWindow(0, 9)
+    assert CountWindow(1) <= CountWindow(1) < CountWindow(2) and CountWindow(2) >= CountWindow(1)
+    with pytest.raises(TypeError):
+        _ = TimeWindow(0, 5) < CountWindow(1)

@@ -19,6 +19,7 @@ from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
 from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
 from flinkish.core.window.window import TimeWindow
+from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operators.window.window_operator import WindowOperator
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class TumblingEventTimeOperator(WindowOperator):
             super().process_batch(values, timestamps, input_index)  # to raise the assigner's error
             return
         self.enter_group(self.context.epoch.watermark_ms)
-        keys = list(map(self.key_selector, values))
+        keys = keys_of(self.key_selector, values)
         # the window that holds the next millisecond after the watermark is the first that has not fired
         unfired_ms = self._start_ms(self.scope.watermark_ms + 1)
         if earliest_ms < unfired_ms:

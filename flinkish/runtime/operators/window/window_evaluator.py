@@ -9,6 +9,7 @@ from typing import Any
 from flinkish.core.functions import Function, ProcessWindowFunction, WindowFunction
 from flinkish.core.window.window import Window
 from flinkish.errors import ProgramError
+from flinkish.runtime.list_keys import thawed
 from flinkish.runtime.operators.window.process_window_context import ScopedProcessWindowContext
 from flinkish.runtime.operators.window.window_scope import WindowScope
 
@@ -31,7 +32,7 @@ class ApplyEvaluator(WindowEvaluator):
         self._apply = function.apply
 
     def evaluate(self, key: Any, window: Window, elements: list[Any]) -> Iterable[Any] | None:
-        return self._apply(key, window, elements)
+        return self._apply(thawed(key), window, elements)
 
 
 class ProcessEvaluator(WindowEvaluator):
@@ -43,7 +44,7 @@ class ProcessEvaluator(WindowEvaluator):
         self._context = ScopedProcessWindowContext(scope)
 
     def evaluate(self, key: Any, window: Window, elements: list[Any]) -> Iterable[Any] | None:
-        return self._process(key, self._context, elements)
+        return self._process(thawed(key), self._context, elements)
 
     def clear(self) -> None:
         self._clear(self._context)

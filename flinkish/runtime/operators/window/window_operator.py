@@ -19,6 +19,7 @@ from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.window.trigger import TriggerResult
 from flinkish.core.window.window import Window
 from flinkish.errors import InternalError, ProgramError
+from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
 from flinkish.runtime.operators.window.assigner_context import ScopedAssignerContext
 from flinkish.runtime.operators.window.trigger_context import ScopedTriggerContext
@@ -82,7 +83,7 @@ class WindowOperator(StreamOperator):
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         self.enter_group(self.context.epoch.watermark_ms)
-        keys = map(self.key_selector, values)
+        keys = keys_of(self.key_selector, values)
         for value, timestamp_ms, key in zip(values, timestamps or repeat(MIN_TIMESTAMP_MS), keys, strict=False):
             self.process_element(value, timestamp_ms, key)
         self.results.flush()

@@ -1,0 +1,211 @@
+"""A driver that is paused while it cleans up, and goes on when a newer one owns the job, deletes nothing of that one.
+
+Each deletion asks the fence when it is settled what goes, and what goes was listed before. The tests let the newer
+driver come at one of these two moments.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flinkish.common import Configuration
+from flinkish.errors import FencedError
+from flinkish.jobmanager.checkpoints import checkpoint_taker
+from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
+from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
+from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable
+from flinkish.jobmanager.checkpoints.damaged_table import set_aside_if_damaged
+from flinkish.jobmanager.checkpoints.settings import checkpoint_settings
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.savepoints.claim import subsume_claimed
+from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion
+from tests.support.fences import FallingFence
+
+
+def nothing() -> None:
+    """A check that passes."""
+
+
+def write_checkpoints(directory: CheckpointDirectory, *numbers: int) -> None:
+    for number in numbers:
+        directory.write(number, Manifest("ab", "shop", number, 0, state=TableVersion("../state", number)))
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path) -> CheckpointDirectory:
+    """Three that are whole, and one that never became so."""
+    directory = CheckpointDirectory(str(tmp_path / "checkpoints"))
+    write_checkpoints(directory, 1, 3, 4)
+    Path(directory.checkpoint(2)).mkdir()
+    return directory
+
+
+def numbers(directory: CheckpointDirectory) -> list[int]:
+    return directory._ids()
+
+
+def test_old_checkpoints_are_deleted_by_the_owner_only(checkpoints: CheckpointDirectory) -> None:
+    with pytest.raises(FencedError):
+        checkpoints.drop_but(1, FallingFence().check)
+    assert numbers(checkpoints) == [1, 2, 3, 4]
+    assert checkpoints.drop_but(1, nothing) == [4]
+    assert numbers(checkpoints) == [4]
+
+
+def test_checkpoints_that_came_meanwhile_are_not_deleted(checkpoints: CheckpointDirectory) -> None:
+    def newer_driver() -> None:
+        write_checkpoints(checkpoints, 5, 6)
+
+    assert checkpoints.drop_but(1, newer_driver) == [4]
+    assert numbers(checkpoints) == [4, 5, 6]
+
+
+def test_all_checkpoints_are_deleted_by_the_owner_only(checkpoints: CheckpointDirectory) -> None:
+    table = Path(checkpoints.table)
+    table.mkdir()
+    with pytest.raises(FencedError):
+        checkpoints.delete(FallingFence().check)
+    assert numbers(checkpoints) == [1, 2, 3, 4] and table.is_dir()
+    checkpoints.delete(nothing)
+    assert numbers(checkpoints) == []
+    assert [path.name for path in Path(checkpoints.path).iterdir()] == []
+
+
+class Table(CheckpointTable):
+    """Its log is written by the test; something may happen as soon as its versions were read."""
+
+    def __init__(self, path: Path, check: Callable[[], None] = nothing) -> None:
+        super().__init__(None, str(path), check)
+        self.then: Callable[[], None] = nothing
+
+    def versions(self) -> list[int]:
+        versions = super().versions()
+        self.then()
+        return versions
+
+    def commit(self, version: int, *files: str, data_change: bool = True, **operation: Any) -> None:
+        """A version that overwrites the table by these files."""
+        log = Path(self.path) / "_delta_log"
+        log.mkdir(parents=True, exist_ok=True)
+        info = {"operation": "WRITE", "operationParameters": {"mode": "Overwrite"}, "timestamp": 0}
+        actions: list[Any] = [{"commitInfo": info}]
+        for name in files:
+            (Path(self.path) / name).touch()
+            actions.append({"add": {"path": name, "dataChange": data_change}})
+        (log / f"{version:020d}.json").write_text("\n".join(map(json.dumps, actions)))
+
+    def files(self) -> set[str]:
+        return {path.name for path in Path(self.path).glob("*.parquet")}
+
+
+def three_versions(path: Path, check: Callable[[], None] = nothing) -> Table:
+    table = Table(path, check)
+    for version in range(3):
+        table.commit(version, f"{version}.parquet")
+    return table
+
+
+def test_files_that_were_written_after_the_log_was_read_are_not_deleted(tmp_path: Path) -> None:
+    """The versions of before know nothing of them: they look as if nobody needed them."""
+    table = three_versions(tmp_path / "state")
+    table.then = lambda: table.commit(3, "3.parquet")
+    assert table.delete_unneeded(oldest=2) == 2
+    assert table.files() == {"2.parquet", "3.parquet"}
+
+
+def test_files_are_deleted_by_the_owner_only(tmp_path: Path) -> None:
+    table = three_versions(tmp_path / "state", FallingFence().check)
+    (tmp_path / "state" / "_delta_log" / f"{1:020d}.checkpoint.parquet").touch()
+    (tmp_path / "state" / "vector.bin").touch()
+    log = sorted(path.name for path in (tmp_path / "state" / "_delta_log").iterdir())
+    for delete in (
+        lambda: table.delete_unneeded(oldest=2),
+        lambda: table.trim_log(oldest=2),
+        lambda: table.vacuum(retain_ms=1),
+    ):
+        with pytest.raises(FencedError):
+            delete()
+    assert table.files() == {"0.parquet", "1.parquet", "2.parquet"}
+    assert sorted(path.name for path in (tmp_path / "state" / "_delta_log").iterdir()) == log
+
+
+def test_a_table_that_went_on_without_a_checkpoint_is_no_base_for_changes(tmp_path: Path) -> None:
+    """What a paused driver may still have committed is not what the last checkpoint holds."""
+    table = three_versions(tmp_path / "state")
+    assert not table.changed_since(2)
+    table.commit(3, "compacted.parquet", data_change=False)
+    table.commit(4)
+    assert not table.changed_since(2)
+    table.commit(5, "of-an-older-driver.parquet")
+    assert table.changed_since(2) and not table.changed_since(5)
+
+
+def test_a_damaged_table_is_set_aside_by_the_owner_only(tmp_path: Path) -> None:
+    table = three_versions(tmp_path / "state")
+    (tmp_path / "state" / "_delta_log" / f"{1:020d}.json").write_text("")
+    with pytest.raises(FencedError):
+        set_aside_if_damaged(table.path, 1, "shop", FallingFence().check)
+    assert table.files() == {"0.parquet", "1.parquet", "2.parquet"}
+
+
+def ledger_with(directory: JobDirectory, *epochs: int) -> ChangelogLedger:
+    ledger = ChangelogLedger(directory)
+    for epoch in epochs:
+        path = Path(ledger.path) / f"epoch={epoch}"
+        path.mkdir(parents=True)
+        (path / "part-0.parquet").touch()
+        ledger.epoch_written(epoch, "/job/spark")
+    return ledger
+
+
+def test_the_changelog_is_deleted_by_the_owner_only(tmp_path: Path) -> None:
+    directory = JobDirectory(str(tmp_path))
+    ledger = ledger_with(directory, 0, 1, 2)
+    assert ledger.epochs(0, 9) == [1, 2]
+    directory.fence = FallingFence()
+    with pytest.raises(FencedError):
+        ledger.forget(1)
+    with pytest.raises(FencedError):
+        ledger.drop()
+    assert ledger.epochs(0, 9) == [1, 2]
+
+
+def test_each_driver_stages_changes_in_a_place_of_its_own_and_the_owner_deletes_those_of_others(tmp_path: Path) -> None:
+    old, new = (ChangelogLedger(JobDirectory(str(tmp_path))) for _ in range(2))
+    assert old.staged != new.staged
+    Path(old.staged).mkdir(parents=True)
+    new.forget(0)
+    assert not Path(old.staged).exists()
+
+
+def test_a_claimed_savepoint_is_deleted_by_the_owner_only(tmp_path: Path) -> None:
+    directory = JobDirectory(str(tmp_path / "job"))
+    claimed = tmp_path / "savepoint-1"
+    write_checkpoints(CheckpointDirectory(str(claimed)), 1)
+    directory.write("restored.json", {"savepoint": str(claimed), "path": str(claimed / "chk-1"), "claim_mode": "CLAIM"})
+    directory.fence = FallingFence()
+    with pytest.raises(FencedError):
+        subsume_claimed(directory, completed=1, retained=1)
+    assert (claimed / "chk-1" / "manifest.json").exists()
+
+
+def test_a_driver_that_lost_the_job_takes_no_number_for_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_taker.time, "sleep", lambda seconds: None)
+    directory = JobDirectory(str(tmp_path / "job"))
+    directory.fence = FallingFence()
+    run: Any = SimpleNamespace(name="shop", directory=directory)
+    checkpoints = CheckpointDirectory(str(tmp_path / "checkpoints"))
+    settings = checkpoint_settings(Configuration().set_string("execution.checkpointing.interval", "1 s"))
+    taker = checkpoint_taker.CheckpointTaker(run, settings, checkpoints)
+    attempt: Any = None
+    taker._take(attempt, 7)
+    assert taker.describe() == ()
+    assert not (tmp_path / "checkpoints").exists()
