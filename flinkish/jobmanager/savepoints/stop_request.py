@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from flinkish.common.job_status import JobStatus
 from flinkish.common.storage import place
+from flinkish.common.storage_errors import storage_error
 from flinkish.errors import OperationError, SavepointError
 from flinkish.jobmanager.directory.files import absolute, child_names, delete_file, write_bytes
-from flinkish.jobmanager.directory.storage_errors import storage_error
 from flinkish.jobmanager.savepoints.manifest import MANIFEST
 
 
