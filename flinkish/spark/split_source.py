@@ -114,7 +114,8 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _enumerator(self) -> JobEnumerator:
         if self._planning is None:
-            job, store = pickle.loads(self._query.deployment.blob), SegmentFiles(self._query.job_dir)
+            deployment = self._query.deployment
+            job, store = pickle.loads(deployment.blob), SegmentFiles(self._query.job_dir, deployment.fence)
             settings = job.settings
             limits = SourceLimits(
                 settings.max_records_per_epoch, settings.max_bytes_per_epoch, settings.source_batch_size

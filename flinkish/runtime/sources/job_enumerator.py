@@ -81,13 +81,16 @@ class JobEnumerator:
         epoch = start.get("epoch", 0) + 1
         # what a savepoint says of sources that have ended must be told to the new query
         news, stands = forced or announce or (start == NOTHING_READ and bool(self._restored)), {}
+        segments: set[str] = set()
         for one in self._sources:
             before = self.progress(start, one.uid)
             after = self._planner(one, before).next(before, epoch)
             news = news or is_news(before, after)
             stands[one.uid] = after.encode()
+            segments.update(name for name, _ in (*before.splits.segments, *after.splits.segments))
         if not news:
             return start
+        self._store.sweep(segments, epoch)
         return {
             "announce": announce,
             "epoch": epoch,

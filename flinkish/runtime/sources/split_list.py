@@ -13,11 +13,13 @@ from __future__ import annotations
 import json
 import posixpath
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from flinkish.common.storage import place
+from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.core.source import SourceSplit
 from flinkish.errors import CorruptStateError
 
@@ -25,6 +27,8 @@ from flinkish.errors import CorruptStateError
 MAX_TAIL = 64
 #: Segments of one source; more of them become one.
 MAX_SEGMENTS = 16
+#: Epochs for which a segment is kept after the last offset that refers to it: far more than the query's log keeps.
+KEPT_EPOCHS = 1_000
 
 
 class SegmentStore(Protocol):
@@ -36,17 +40,25 @@ class SegmentStore(Protocol):
     def read(self, name: str) -> list[list[Any]]:
         """The inverse of `write`. CorruptStateError when it is not there or not what was written."""
 
+    def sweep(self, referenced: Collection[str], epoch: int) -> None:
+        """Delete segments to which no offset refers any more. ``referenced``: by the offset of this epoch."""
+
 
 class SegmentFiles:
     """Segments in a job directory.
 
     Args:
         job_dir: path or URI of the job directory.
+        fence: asked before anything is deleted.
     """
 
-    def __init__(self, job_dir: str) -> None:
+    def __init__(self, job_dir: str, fence: Fence = NO_FENCE) -> None:
         self._directory = posixpath.join(job_dir, "splits")
+        self._fence = fence
         self._cache: dict[str, list[list[Any]]] = {}
+        self._referenced: set[str] | None = None
+        #: name -> the first epoch whose offset did not refer to it
+        self._left_in: dict[str, int] = {}
 
     def write(self, entries: list[list[Any]]) -> str:
         """Write a file under a new name: nobody refers to it before it is whole."""
@@ -84,6 +96,31 @@ class SegmentFiles:
             raise damaged from error
         return entries
 
+    def sweep(self, referenced: Collection[str], epoch: int) -> None:
+        """Delete files that no retained offset of the query's log can refer to, those of earlier drivers included."""
+        names = set(referenced)
+        if self._referenced is None:
+            self._left_in = {name: epoch for name in self._names() if name not in names}
+        else:
+            self._left_in.update((name, epoch) for name in self._referenced - names)
+        self._referenced = names
+        over = [name for name, left_in in self._left_in.items() if epoch - left_in >= KEPT_EPOCHS]
+        if over:
+            self._fence.check()
+        for name in over:
+            filesystem, root = place(self._directory)
+            with suppress(FileNotFoundError):
+                filesystem.delete_file(posixpath.join(root, f"{name}.json"))
+            del self._left_in[name]
+            self._cache.pop(name, None)
+
+    def _names(self) -> list[str]:
+        from pyarrow import fs
+
+        filesystem, root = place(self._directory)
+        found = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
+        return [info.base_name.removesuffix(".json") for info in found if info.is_file]
+
 
 class SegmentsInMemory:
     """Segments of a job without a directory."""
@@ -93,13 +130,17 @@ class SegmentsInMemory:
 
     def write(self, entries: list[list[Any]]) -> str:
         """Keep them."""
-        name = str(len(self._segments))
+        name = uuid.uuid4().hex
         self._segments[name] = entries
         return name
 
     def read(self, name: str) -> list[list[Any]]:
         """What was kept."""
         return self._segments[name]
+
+    def sweep(self, referenced: Collection[str], epoch: int) -> None:
+        """Forget the others."""
+        self._segments = {name: self._segments[name] for name in referenced}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.core.source import SourceLimits
-from flinkish.errors import CorruptStateError, SavepointError
+from flinkish.errors import CorruptStateError, FencedError, SavepointError
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.operators.source import SourceOperatorFactory
@@ -21,6 +21,7 @@ from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.positions import decode_position, encode_position
 from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.sources.split_list import SegmentFiles, SegmentsInMemory
+from tests.support.fences import FallingFence
 from tests.support.lettered_source import LetteredSource
 
 Offset = dict[str, Any]
@@ -180,6 +181,33 @@ def test_many_splits_leave_the_offset_and_the_list_of_them_is_compacted(tmp_path
         assert len(stands["segments"]) <= 3
         assert len(stands["tail"]) <= 4
     assert read == [f"s{number}" for number in range(60)]
+    assert len(list((tmp_path / "splits").iterdir())) > 6
+
+
+def test_segments_are_deleted_long_after_the_last_offset_that_refers_to_them(tmp_path: Any) -> None:
+    fence, kept = FallingFence(passes=1), split_list.KEPT_EPOCHS
+
+    def there() -> set[str]:
+        return {path.stem for path in (tmp_path / "splits").iterdir()}
+
+    left, old = (
+        SegmentFiles(str(tmp_path)).write([["of an earlier driver"]]),
+        SegmentFiles(str(tmp_path)).write([["a"]]),
+    )
+    store = SegmentFiles(str(tmp_path), fence)
+    store.sweep({old}, 10)
+    new = store.write([["a"], ["b"]])
+    store.sweep({new}, 500)
+    store.sweep({new}, 10 + kept - 1)
+    assert there() == {left, old, new}
+    store.sweep({new}, 10 + kept)
+    assert there() == {old, new}
+    with pytest.raises(FencedError):
+        store.sweep({new}, 500 + kept)
+    assert there() == {old, new}
+    fence.passes = 9
+    store.sweep({new}, 500 + kept)
+    assert there() == {new}
 
 
 @given(sizes, st.booleans(), st.integers(1, 3), st.integers(1, 3), st.integers(1, 20), st.integers(0, 5))
