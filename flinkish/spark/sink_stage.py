@@ -28,6 +28,7 @@ from flinkish.runtime.committing import (
 from flinkish.runtime.deployment import CHANGELOG_VERTEX, REPORT_VERTEX, SinkDescriptor, is_sink_vertex
 from flinkish.runtime.epoch_files import CHANGES_IN_FILE, EpochFiles
 from flinkish.runtime.epoch_report import EpochReport, sum_up
+from flinkish.runtime.operators.column_writer import batches_of
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
 from flinkish.runtime.report import TaskReport
@@ -69,11 +70,10 @@ class CommitFunction:
 
 
 @dataclass(frozen=True)
-class DecodeFunction:
-    """Reads the records of a DataFrame sink, as rows of their declared type, from what was prepared."""
+class ReadFunction:
+    """Reads the records of a DataFrame sink, which are columns already, from what was prepared."""
 
     files: EpochFiles
-    input_type: TypeInformation
     #: the buffers of one subtask each
     subtasks: tuple[list[bytes], ...]
 
@@ -82,19 +82,8 @@ class DecodeFunction:
         with failures_marked():
             for batch in batches:
                 for number in batch.column("id").to_pylist():
-                    for records in batches_in_order(self.subtasks[number], self.files):
-                        yield records_to_arrow(records, self.input_type)
-
-
-def records_to_arrow(values: list[Any], input_type: TypeInformation) -> pa.RecordBatch:
-    """Records of a declared type as columns."""
-    fields = list(input_type.to_arrow_fields())
-    schema = pa.schema(fields)
-    if len(fields) == 1 and fields[0].name == "value" and not hasattr(input_type, "get_field_names"):
-        columns = [values]
-    else:
-        columns = [list(column) for column in zip(*values)] if values else [[] for _ in fields]
-    return pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, fields)], schema=schema)
+                    for committables in batches_in_order(self.subtasks[number], self.files):
+                        yield from batches_of(committables)
 
 
 @dataclass(frozen=True)
@@ -195,7 +184,7 @@ class EpochRunner:
         self, session: Any, commit: EpochCommit, sink: SinkDescriptor, subtasks: list[list[bytes]]
     ) -> None:
         assert isinstance(sink.sink, DataFrameSink)
-        function = DecodeFunction(self._files(), sink.input_type, tuple(subtasks))
+        function = ReadFunction(self._files(), tuple(subtasks))
         records = _numbers(session, len(subtasks)).mapInArrow(function, _ddl(sink.input_type))
         passed(Phase.COMMIT_BEGUN, sink=sink.uid, subtask=0, epoch=commit.epoch)
         commit.fence.check()
