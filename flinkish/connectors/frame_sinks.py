@@ -72,7 +72,8 @@ class FunctionSink(DataFrameSink):
     """Calls ``function(frame, epoch)`` with each epoch's records as a DataFrame, in the driver.
 
     Guarantee: at least once. After a failure the function is called again with the same epoch and the same records: a
-    function that writes idempotently by epoch is exactly-once.
+    function that writes idempotently by epoch is exactly-once. The frame reads files that are deleted some epochs
+    later: do not keep it.
 
     >>> sink = FunctionSink(lambda frame, epoch: frame.write.mode("overwrite").parquet(f"/out/epoch={epoch}"))
     """

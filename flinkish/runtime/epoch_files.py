@@ -68,6 +68,11 @@ class EpochFiles:
     #: directory of the changelog, inside of the job directory
     changelog: str
 
+    @property
+    def query(self) -> str:
+        """Directory of the query."""
+        return posixpath.dirname(self.prepared)
+
     def payload(self, buffer: Buffer) -> bytes:
         """The committables of a buffer, read from their file if they lie in one.
 

@@ -13,6 +13,7 @@ from flinkish.runtime.task import EpochStamp, Row
 from flinkish.runtime.task_manager import StoredChannel
 from flinkish.spark.moved_state import moved_in
 from flinkish.spark.rows import ROW_SCHEMA, STATE_SCHEMA
+from flinkish.spark.state_files import delete_state_of_failed_try
 from flinkish.spark.task_place import current_place
 from flinkish.spark.worker import Deployment, current_epoch, failures_marked
 
@@ -41,7 +42,9 @@ class LevelFunction:
     def __call__(self, key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         """Run the channel, or let rows in transit pass."""
         with failures_marked():
-            self.deployment.begin_task()
+            if self.deployment.begin_task() and self.deployment.files is not None:
+                batch = current_epoch(self.deployment) - self.deployment.first_epoch
+                delete_state_of_failed_try(self.deployment.files.query, self.level, batch)
             target = self.deployment.book().target(self.level, key[0])
             if target is None:
                 for frame in frames:

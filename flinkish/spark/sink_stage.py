@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.core.sink import DataFrameSink
 from flinkish.errors import InternalError
 from flinkish.runtime.changelog_files import read_parts, write_changes, write_parts
@@ -29,6 +28,7 @@ from flinkish.runtime.committing import (
 from flinkish.runtime.deployment import CHANGELOG_VERTEX, REPORT_VERTEX, SinkDescriptor, is_sink_vertex
 from flinkish.runtime.epoch_files import CHANGES_IN_FILE, EpochFiles
 from flinkish.runtime.epoch_report import EpochReport, sum_up
+from flinkish.runtime.operators.column_writer import batches_of
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
 from flinkish.runtime.report import TaskReport
@@ -70,24 +70,20 @@ class CommitFunction:
 
 
 @dataclass(frozen=True)
-class DecodeFunction:
-    """Reads the records of a DataFrame sink, as rows of their declared type, from what was prepared."""
+class ReadFunction:
+    """Reads the records of a DataFrame sink, which are columns already, from what was prepared."""
 
     files: EpochFiles
-    input_type: TypeInformation
-    #: for errors: which sink
-    where: str
     #: the buffers of one subtask each
     subtasks: tuple[list[bytes], ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One Spark partition: the place of one subtask."""
         with failures_marked():
-            writer = RecordWriter(self.input_type, self.where)
             for batch in batches:
                 for number in batch.column("id").to_pylist():
-                    for records in batches_in_order(self.subtasks[number], self.files):
-                        yield writer.write(records)
+                    for committables in batches_in_order(self.subtasks[number], self.files):
+                        yield from batches_of(committables)
 
 
 @dataclass(frozen=True)
@@ -188,7 +184,7 @@ class EpochRunner:
         self, session: Any, commit: EpochCommit, sink: SinkDescriptor, subtasks: list[list[bytes]]
     ) -> None:
         assert isinstance(sink.sink, DataFrameSink)
-        function = DecodeFunction(self._files(), sink.input_type, f"sink '{sink.uid}'", tuple(subtasks))
+        function = ReadFunction(self._files(), tuple(subtasks))
         records = _numbers(session, len(subtasks)).mapInArrow(function, _ddl(sink.input_type))
         passed(Phase.COMMIT_BEGUN, sink=sink.uid, subtask=0, epoch=commit.epoch)
         commit.fence.check()

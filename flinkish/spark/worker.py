@@ -78,8 +78,8 @@ class Deployment:
         files = b"" if self.files is None else self.files.prepared.encode()
         return f"{self.attempt}-{zlib.crc32(self.blob + files):08x}"
 
-    def begin_task(self) -> None:
-        """To be called before each share of work; acts once per Spark task.
+    def begin_task(self) -> bool:
+        """To be called before each share of work; acts once per Spark task, and says whether it has just begun.
 
         FencedError if the driver has lost the job.
         """
@@ -90,6 +90,8 @@ class Deployment:
             _begun[self.job_id] = task
             if task is not None:
                 _collector.task_begins()
+            return True
+        return False
 
     def task_manager(self) -> TaskManager:
         """This worker's TaskManager for the job."""

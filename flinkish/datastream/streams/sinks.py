@@ -24,7 +24,7 @@ def add_sink(stream: DataStream, sink: Sink | Callable[[Any, int], None], name: 
     shown = f"Sink: {name or sink.default_name}"
     if isinstance(sink, DataFrameSink):
         sink.check_type(stream.get_type(), f"sink '{shown}'")
-    factory = SinkWriterFactory(sink if isinstance(sink, WriterSink) else None)
+    factory = SinkWriterFactory(sink if isinstance(sink, WriterSink) else None, stream.get_type(), f"sink '{shown}'")
     return DataStreamSink(stream._add_node(shown, factory, stream.get_type(), sink=sink))
 
 

@@ -27,7 +27,7 @@ from flinkish.jobmanager.attempt.source_checks import check_sources
 from flinkish.jobmanager.directory.free_space import with_free_space
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
-from flinkish.jobmanager.recovery.query_traces import check_query
+from flinkish.jobmanager.recovery.query_traces import check_query, read_traces
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.changelog_files import changelog_directory
 from flinkish.runtime.deployment import JobDescriptor
@@ -40,6 +40,7 @@ from flinkish.spark.addressing import partitions_of
 from flinkish.spark.failures import translate
 from flinkish.spark.plan import PlanOptions, build_plan
 from flinkish.spark.session import allow_epochs_that_do_not_run, is_remote, query_settings, settings_in_force
+from flinkish.spark.state_files import delete_state_from
 from flinkish.spark.worker import Deployment, deploy
 
 _log = logging.getLogger("flinkish.jobmanager")
@@ -166,13 +167,24 @@ class QueryAttempt:
     def _run_queries(self) -> None:
         files = EpochFiles(self._prepared.path, changelog_directory(self.directory.path))
         deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence, files)
-        self._prepared.delete_unreferenced(self.directory.fence)
-        for run in self._runs():
+        runs = self._runs()
+        self._delete_what_failed_runs_left()
+        for run in runs:
             if run.announces_end:
                 self.directory.write("end-of-input.json", {"announced": True, "query": self.location.first_epoch})
             self._run_query(run, deployment)
             if self._stop.is_set():
                 return
+
+    def _delete_what_failed_runs_left(self) -> None:
+        """Of an epoch that is not prepared: it runs again, maybe with other results."""
+        self._prepared.delete_unreferenced(self.directory.fence)
+        traces = read_traces(self.location)
+        last = max(traces.planned, default=None)
+        if last is not None and last not in (*traces.committed, *traces.prepared):
+            self.directory.fence.check()
+            # the state after batch n is version n + 1
+            delete_state_from(self.location.path, last - self.location.first_epoch + 1)
 
     def _runs(self) -> list[QueryRun]:
         """The runs still to be made."""

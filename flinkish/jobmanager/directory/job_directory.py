@@ -1,6 +1,6 @@
 """What a job keeps in its directory, besides the Spark query's own checkpoint: who owns it and what wrote it.
 
-    <job dir>/spark/            checkpoint of the streaming query
+    <job dir>/spark/            checkpoint of the streaming query, and in prepared/ what its epochs give to sinks
     <job dir>/query-location.json  where that is instead, once the query has been replaced by another one
     <job dir>/job.json          the stateful structure of the program that wrote it
     <job dir>/owner.json        the driver that owns it, and a sign that it lives

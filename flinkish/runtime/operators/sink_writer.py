@@ -10,8 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import SinkWriter, WriterSink
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
+from flinkish.runtime.operators.column_writer import ColumnWriter
 from flinkish.runtime.pickling import dumps
 
 #: Receives (channel of the sink, batch of committables, number of them).
@@ -22,10 +24,11 @@ MAX_BATCH = 20_000
 
 
 class SinkWriterOperator(StreamOperator):
-    """Feeds a `SinkWriter`; without one (DataFrame sinks) records are the committables."""
+    """Feeds a `SinkWriter`; ``max_batch``: so many of its committables travel together."""
 
-    def __init__(self, writer: SinkWriter | None) -> None:
-        self._writer = writer
+    def __init__(self, writer: SinkWriter, max_batch: int = MAX_BATCH) -> None:
+        self._writer: SinkWriter | None = writer
+        self._max_batch = max_batch
         self._count = 0
         self._held: list[Any] = []
         #: set by the task before `open`
@@ -39,7 +42,8 @@ class SinkWriterOperator(StreamOperator):
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         """Write a batch."""
         self._count += len(values)
-        self._send(values if self._writer is None else self._writer.write(values, timestamps))
+        assert self._writer is not None
+        self._send(self._writer.write(values, timestamps))
 
     def snapshot_state(self) -> None:
         """The barrier: everything must be on its way."""
@@ -51,7 +55,7 @@ class SinkWriterOperator(StreamOperator):
         if not committables:
             return
         self._held.extend(committables)
-        if len(self._held) >= MAX_BATCH:
+        if len(self._held) >= self._max_batch:
             self._flush()
 
     def _flush(self) -> None:
@@ -78,13 +82,19 @@ class SinkWriterOperator(StreamOperator):
 
 @dataclass(frozen=True)
 class SinkWriterFactory(OperatorFactoryBase):
-    """Makes the writer of one subtask; ``sink`` is None for sinks that take the records as they are."""
+    """Makes the writer of one subtask. ``sink`` is None for sinks that take DataFrames, which are made of records of
+    the type ``input_type``; ``where``: for errors, which sink."""
 
     sink: WriterSink | None
+    input_type: TypeInformation | None = None
+    where: str = ""
 
     def create(self) -> SinkWriterOperator:
         """A fresh operator."""
-        return SinkWriterOperator(None if self.sink is None else self.sink.create_writer())
+        if self.sink is not None:
+            return SinkWriterOperator(self.sink.create_writer())
+        assert self.input_type is not None
+        return SinkWriterOperator(ColumnWriter(self.input_type, self.where), max_batch=1)
 
 
 def encode_committables(time_ms: int, committables: list[Any]) -> bytes:

@@ -1,0 +1,79 @@
+"""The files in which Spark keeps the state of a query, and how a run that failed is kept out of them.
+
+    <query>/state/<level - 1>/<partition>/18.delta    the state after batch 17
+
+Rule: the state after an epoch is that of the run which prepares the epoch. Spark's file manager never replaces a file
+of state that is there already: what a failed run has written would stay, beside the output of the run that took its
+place. So it is deleted before the epoch runs again.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from pyspark import TaskContext
+
+from flinkish.common.storage import local_path, place
+from flinkish.common.storage_errors import storage_errors
+
+_KINDS = ("delta", "snapshot", "changelog", "zip")
+
+#: Also the temporary files and checksums that belong to it.
+_FILE = re.compile(r"\.{0,2}(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|zip)(?:\..*)?")
+
+
+def delete_state_from(query: str, version: int) -> None:
+    """Delete what there is of the state of a query from a version on: of all levels and partitions."""
+    state = posixpath.join(query, "state")
+    for operator in _directories(state):
+        for partition in _directories(posixpath.join(state, operator)):
+            if partition.isdigit():
+                _delete(posixpath.join(state, operator, partition), version)
+
+
+def delete_state_of_failed_try(query: str, level: int, batch: int) -> None:
+    """Inside a task of a level, before it hands anything to the state store: delete what an earlier try of this task in
+    the batch has written.
+
+    Locally the files are looked for in each task, which costs microseconds. Elsewhere, where that is a request, only if
+    Spark says that it has tried the task before (it does not say so of a whole stage that is run again).
+    """
+    context = TaskContext.get()
+    if context is None:
+        return
+    folder, version = posixpath.join(query, "state", str(level - 1), str(context.partitionId())), batch + 1
+    local = local_path(folder)
+    again = context.attemptNumber() > 0
+    if local is not None:
+        again = any(os.path.exists(os.path.join(local, f"{version}.{kind}")) for kind in _KINDS)
+    if again:
+        _delete(folder, version)
+
+
+def _delete(folder: str, version: int) -> None:
+    filesystem, _ = place(folder)
+    with storage_errors("delete files of", folder):
+        for info in _infos(folder):
+            found = _FILE.fullmatch(info.base_name)
+            if found is not None and int(found.group(1)) >= version:
+                with suppress(FileNotFoundError):
+                    filesystem.delete_file(info.path)
+
+
+def _directories(path: str) -> Iterator[str]:
+    from pyarrow import fs
+
+    return (info.base_name for info in _infos(path) if info.type == fs.FileType.Directory)
+
+
+def _infos(path: str) -> list[Any]:
+    from pyarrow import fs
+
+    filesystem, root = place(path)
+    found: list[Any] = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
+    return found
