@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,7 +14,12 @@ from flinkish.runtime.deployment import CHANGELOG_VERTEX, JobDescriptor, SinkDes
 from flinkish.runtime.failure import describe_failure
 from flinkish.runtime.operators.sink_writer import decode_committables
 from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored_pickle import dumps, loads
 from flinkish.runtime.task import EpochStamp, sink_vertex
+
+#: Version of the form in which reports travel.
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -28,12 +32,12 @@ class CommitReport:
 
     def encode(self) -> bytes:
         """The form in which it travels."""
-        return pickle.dumps((self.sink, self.subtask, self.records), protocol=5)
+        return dumps((self.sink, self.subtask, self.records), FORMAT_VERSION)
 
     @staticmethod
     def decode(data: bytes) -> CommitReport:
         """The inverse of `encode`."""
-        return CommitReport(*pickle.loads(data))
+        return CommitReport(*loads(data, FORMAT_VERSION, "the report of a commit"))
 
 
 def sink_of(vertex: int) -> int:
@@ -51,10 +55,10 @@ def commits_on_driver(sink: SinkDescriptor) -> bool:
     return isinstance(sink.sink, WriterSink) and sink.sink.create_committer().on_driver
 
 
-def batches_in_order(buffers: Iterable[Buffer]) -> Iterator[list[Any]]:
+def batches_in_order(buffers: Iterable[Buffer], classes: ProgramClasses = NO_CLASSES) -> Iterator[list[Any]]:
     """The committables of one (sink, subtask), by origin, part and sequence: the same order at each delivery."""
     for buffer in sorted(buffers, key=lambda b: (b.header.origin, b.header.part, b.header.sequence)):
-        yield decode_committables(buffer.payload)[1]
+        yield decode_committables(buffer.payload, classes)[1]
 
 
 def commit_buffers(
@@ -80,12 +84,12 @@ def _commit(
     fence: Fence,
 ) -> CommitReport:
     assert isinstance(sink.sink, WriterSink)
-    stamp = EpochStamp(epoch, decode_committables(buffers[0].payload)[0])
+    stamp = EpochStamp(epoch, decode_committables(buffers[0].payload, job.classes)[0])
     context = commit_context(job, sink, subtask, stamp, end, fence)
     passed(Phase.SINK_PREPARED, sink=sink.uid, subtask=subtask, epoch=stamp.epoch)
     fence.check()
     try:
-        records = sink.sink.create_committer().commit(batches_in_order(buffers), context)
+        records = sink.sink.create_committer().commit(batches_in_order(buffers, job.classes), context)
     except Exception as error:
         raise describe_failure(error, f"sink '{sink.name}' ({subtask + 1}/{sink.parallelism})", stamp.epoch) from error
     passed(Phase.SINK_COMMITTED, sink=sink.uid, subtask=subtask, epoch=stamp.epoch)

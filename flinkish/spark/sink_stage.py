@@ -90,14 +90,16 @@ class DecodeFunction:
     """Turns the buffers of a DataFrame sink into rows of its declared type."""
 
     input_type: TypeInformation
+    deployment: Deployment
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One Spark partition."""
         with failures_marked():
+            classes = self.deployment.job().classes
             for batch in batches:
                 buffers = sorted(map(decode, batch.column("buffer").to_pylist()), key=lambda b: b.header)
                 for buffer in buffers:
-                    yield records_to_arrow(decode_committables(buffer.payload)[1], self.input_type)
+                    yield records_to_arrow(decode_committables(buffer.payload, classes)[1], self.input_type)
 
 
 def records_to_arrow(values: list[Any], input_type: TypeInformation) -> pa.RecordBatch:
@@ -171,7 +173,7 @@ class EpochRunner:
         assert isinstance(sink.sink, DataFrameSink)
         job = self.deployment.job()
         rows = frame.where(f"vertex = {sink_vertex(sink.id)}").select("buffer")
-        records = rows.mapInArrow(DecodeFunction(sink.input_type), _ddl(sink.input_type))
+        records = rows.mapInArrow(DecodeFunction(sink.input_type, self.deployment), _ddl(sink.input_type))
         stamp = EpochStamp(report.epoch, report.time_ms)
         context = commit_context(job, sink, 0, stamp, report.end_of_input, self.deployment.fence)
         passed(Phase.SINK_PREPARED, sink=sink.uid, subtask=0, epoch=report.epoch)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import io
 import pickle
 import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +20,7 @@ from flinkish.errors import FlinkishError, InternalError, UnserializableFunction
 from flinkish.runtime.collector import WorkerCollector
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.pickling import use_fallback
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.task_manager import MAX_JOBS, TaskManager, task_manager
 from flinkish.spark.addressing import AddressBook
 from flinkish.spark.task_place import current_place
@@ -108,9 +110,9 @@ class Deployment:
     def _load(self) -> JobDescriptor:
         if TaskContext.get() is not None:
             _prepare_worker()
-        job = pickle.loads(self.blob)
+        job, classes = _unpacked(self.blob)
         assert isinstance(job, JobDescriptor)
-        return job
+        return replace(job, classes=classes)
 
 
 def _prepare_worker() -> None:
@@ -129,7 +131,7 @@ _books: dict[tuple[str, str], AddressBook] = {}
 def deploy(job: JobDescriptor, partitions: int, first_epoch: int = 0, fence: Fence = NO_FENCE) -> Deployment:
     """Pickle a job graph. UnserializableFunctionError names the operator that cannot travel."""
     try:
-        blob = _cloudpickled(job)
+        blob = _packed(job, job.classes)
     except Exception as error:
         raise _unserializable(job, error) from error
     return Deployment(job.job_id, job.attempt, partitions, blob, first_epoch, fence)
@@ -140,6 +142,87 @@ def _cloudpickled(value: object) -> bytes:
 
     data: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
     return data
+
+
+@dataclass(frozen=True)
+class DeployedClasses:
+    """The classes of a program, on their way to workers that only read or write stored values."""
+
+    blob: bytes
+
+    @staticmethod
+    def of(classes: ProgramClasses) -> DeployedClasses:
+        """Pickle them."""
+        return DeployedClasses(_packed(None, classes))
+
+    def classes(self) -> ProgramClasses:
+        """As this worker has them, unpickled once."""
+        found = _classes.get(self.blob)
+        if found is None:
+            while len(_classes) >= MAX_JOBS:
+                _classes.pop(next(iter(_classes)))
+            found = _classes[self.blob] = _unpacked(self.blob)[1]
+        return found
+
+
+_classes: dict[bytes, ProgramClasses] = {}
+
+
+def _packed(job: JobDescriptor | None, classes: ProgramClasses) -> bytes:
+    """A job and the classes of its program in two pickles with one memory: a class that functions of the job use is
+    the very one that the second pickle names. Classes of the main module that no function uses travel too, since the
+    state may hold them, but for those that cannot, or that drag large data along."""
+    stream = io.BytesIO()
+    pickler = _class_watching_pickler(stream)
+    pickler.dump((None if job is None else replace(job, classes=NO_CLASSES), classes.with_main({})))
+    pickler.dump({name: cls for name, cls in classes.main.items() if id(cls) in pickler.classes or _travels(cls)})
+    return stream.getvalue()
+
+
+def _unpacked(blob: bytes) -> tuple[JobDescriptor | None, ProgramClasses]:
+    unpickler = pickle.Unpickler(io.BytesIO(blob))
+    job, classes = unpickler.load()
+    return job, classes.with_main(unpickler.load())
+
+
+class _TooLarge(Exception):
+    """A class drags large data along."""
+
+
+class _LimitedStream(io.BytesIO):
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > _MAX_CLASS_BYTES:
+            raise _TooLarge
+        return super().write(data)
+
+
+#: Most that the pickle of a class may take that no function of the job uses: a method may name a global table.
+_MAX_CLASS_BYTES = 256 * 1024
+
+
+def _travels(cls: type) -> bool:
+    try:
+        _class_watching_pickler(_LimitedStream()).dump(cls)
+    except Exception:
+        return False
+    return True
+
+
+def _class_watching_pickler(stream: io.BytesIO) -> Any:
+    """Spark's pickler, which notes the classes that it meets."""
+    from pyspark import cloudpickle
+
+    class ClassWatchingPickler(cloudpickle.Pickler):
+        def __init__(self) -> None:
+            super().__init__(stream)  # type: ignore[no-untyped-call]
+            self.classes: set[int] = set()
+
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, type):
+                self.classes.add(id(obj))
+            return super().reducer_override(obj)  # type: ignore[no-untyped-call]
+
+    return ClassWatchingPickler()
 
 
 def _unserializable(job: JobDescriptor, error: Exception) -> UnserializableFunctionError:

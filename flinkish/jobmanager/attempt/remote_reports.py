@@ -9,7 +9,6 @@ dies, and what the far side prints is seen where the program runs.
 from __future__ import annotations
 
 import base64
-import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -22,6 +21,7 @@ from flinkish.runtime.buffer import Buffer, decode, encode
 from flinkish.runtime.committing import CommitReport, commit_buffers
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.stored_pickle import dumps, loads
 
 #: Name of the file that asks the query to end before its next epoch.
 STOP_FILE = "stop.json"
@@ -29,6 +29,9 @@ STOP_FILE = "stop.json"
 #: Name of the file that says why the query ended. Spark Connect cuts off long messages, so their text cannot be
 #: relied upon.
 END_FILE = "far-end.json"
+
+#: Version of the stored form of reports and errors.
+_FORMAT_VERSION = 2
 
 _PREFIX, _SUFFIX = "report-", ".json"
 
@@ -83,14 +86,14 @@ class FarSide:
     def after_epoch(self, report: EpochReport) -> None:
         """All of the epoch is done here, only Spark's own commit is left."""
         self._check_owner()
-        data = base64.b64encode(pickle.dumps((report, self._buffers), protocol=5)).decode()
+        data = base64.b64encode(dumps((report, self._buffers), _FORMAT_VERSION)).decode()
         self._directory.write(report_file(report.epoch), {"report": data})
         self._ended = report.end_of_input
 
     def failed(self, error: FlinkishError) -> None:
         """The query ends with this error. A directory that is somebody else's is left alone."""
         if not isinstance(error, FencedError) and self._directory.read("owner.json") is not None:
-            data = base64.b64encode(pickle.dumps(error, protocol=5)).decode()
+            data = base64.b64encode(dumps(error, _FORMAT_VERSION)).decode()
             self._directory.write(END_FILE, {"token": self._token, "error": data})
 
     def _check_owner(self) -> None:
@@ -131,7 +134,8 @@ class Inbox:
             value = self._directory.read(name)
             if value is None:
                 continue
-            report, buffers = pickle.loads(base64.b64decode(value["report"]))
+            data = base64.b64decode(value["report"])
+            report, buffers = loads(data, _FORMAT_VERSION, "the report of an epoch", name)
             yield self._committed(report, self._commit(map(decode, buffers), epoch))
             self._directory.delete(name)
 
@@ -142,7 +146,7 @@ class Inbox:
             return False
         if "error" not in value:
             return True
-        error = pickle.loads(base64.b64decode(value["error"]))
+        error = loads(base64.b64decode(value["error"]), _FORMAT_VERSION, "the error of a query", END_FILE)
         return error if isinstance(error, FlinkishError) else False
 
     def _commit(self, buffers: Iterable[Buffer], epoch: int) -> list[CommitReport]:
