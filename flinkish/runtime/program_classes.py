@@ -32,8 +32,7 @@ _INFRASTRUCTURE = frozenset({"flinkish", "pyspark", "py4j", "delta", "pytest", "
 @dataclass(frozen=True)
 class ProgramClasses:
     """``main``: classes at the top level of the main module, by name. ``modules``: names of the other modules of the
-    program. ``aliases``: dotted name of a class as it was stored -> class of the program. ``listed``: the driver has
-    said which modules there are; without it nothing but ``main`` and ``aliases`` is found."""
+    program. ``aliases``: dotted name of a class as it was stored -> class of the program."""
 
     main: Mapping[str, type] = field(default_factory=dict)
     modules: frozenset[str] = frozenset()
@@ -118,6 +117,19 @@ class ProgramClasses:
                 "define the class at the top level, under its own name, before the job is started",
             )
         return found, ("", "")
+
+
+def qualify(main: Mapping[str, type]) -> None:
+    """Give classes of a main module their qualified names back: they travel to workers under their plain names."""
+    nested = list(main.items())
+    while nested:
+        path, cls = nested.pop()
+        if cls.__qualname__ != path:
+            cls.__qualname__ = path
+        for name, value in list(vars(cls).items()):
+            is_nested = isinstance(value, type) and value.__module__ == MAIN and value.__qualname__ == name
+            if is_nested and main.get(name) is not value:
+                nested.append((f"{path}.{name}", value))
 
 
 #: For what holds no instances of a program's classes.

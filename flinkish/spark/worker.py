@@ -20,7 +20,7 @@ from flinkish.errors import FlinkishError, InternalError, UnserializableFunction
 from flinkish.runtime.collector import WorkerCollector
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.pickling import use_fallback
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, qualify
 from flinkish.runtime.task_manager import MAX_JOBS, TaskManager, task_manager
 from flinkish.spark.addressing import AddressBook
 from flinkish.spark.task_place import current_place
@@ -182,7 +182,9 @@ def _packed(job: JobDescriptor | None, classes: ProgramClasses) -> bytes:
 def _unpacked(blob: bytes) -> tuple[JobDescriptor | None, ProgramClasses]:
     unpickler = pickle.Unpickler(io.BytesIO(blob))
     job, classes = unpickler.load()
-    return job, classes.with_main(unpickler.load())
+    main = unpickler.load()
+    qualify(main)
+    return job, classes.with_main(main)
 
 
 class _TooLarge(Exception):
