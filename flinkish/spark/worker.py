@@ -8,7 +8,7 @@ import pickle
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError
 from flinkish.runtime.collector import WorkerCollector
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.failure import decode_error, encode_error
 from flinkish.runtime.pickling import use_fallback
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, qualify
 from flinkish.runtime.task_manager import MAX_JOBS, TaskManager, task_manager
@@ -45,17 +46,19 @@ def failures_marked() -> Iterator[None]:
         yield
     except FlinkishError as error:
         error.place = error.place or str(current_place() or "")
-        data = base64.b64encode(pickle.dumps(error)).decode()
+        data = base64.b64encode(encode_error(error)).decode()
         raise WorkerFailure(f"{error}\n<flinkish-error>{data}</flinkish-error>") from None
 
 
 def typed_failure(text: str) -> FlinkishError | None:
-    """The typed error inside the text of a Spark exception, if there is one."""
-    found = _MARK.search(text)
-    if found is None:
-        return None
-    error = pickle.loads(base64.b64decode(found.group(1)))
-    return error if isinstance(error, FlinkishError) else None
+    """The typed error inside the text of a Spark exception, if there is one.
+
+    It is the last mark: the text of an error may hold a record that looks like one, and comes before its own mark.
+    """
+    for mark in reversed(_MARK.findall(text)):
+        with suppress(FlinkishError, ValueError):
+            return decode_error(base64.b64decode(mark))
+    return None
 
 
 @dataclass(frozen=True)

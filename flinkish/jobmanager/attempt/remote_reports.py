@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from flinkish.core.fence import NO_FENCE, Fence
-from flinkish.errors import FencedError, FlinkishError, OperationError, StoredClassError
+from flinkish.errors import FencedError, FlinkishError, OperationError
 from flinkish.jobmanager.attempt.beginnings import Beginnings
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -21,6 +21,7 @@ from flinkish.runtime.buffer import Buffer, decode, encode
 from flinkish.runtime.committing import CommitReport, commit_buffers
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.failure import decode_error, encode_error
 from flinkish.runtime.stored_pickle import dumps, loads
 
 #: Name of the file that asks the query to end before its next epoch.
@@ -30,7 +31,7 @@ STOP_FILE = "stop.json"
 #: relied upon.
 END_FILE = "far-end.json"
 
-#: Version of the stored form of reports and errors.
+#: Version of the stored form of reports.
 _FORMAT_VERSION = 2
 
 _PREFIX, _SUFFIX = "report-", ".json"
@@ -93,7 +94,7 @@ class FarSide:
     def failed(self, error: FlinkishError) -> None:
         """The query ends with this error. A directory that is somebody else's is left alone."""
         if not isinstance(error, FencedError) and self._directory.read("owner.json") is not None:
-            data = base64.b64encode(_stored_error(error)).decode()
+            data = base64.b64encode(encode_error(error)).decode()
             self._directory.write(END_FILE, {"token": self._token, "error": data})
 
     def _check_owner(self) -> None:
@@ -105,19 +106,6 @@ class FarSide:
                 hint="set flinkish.job.dir to a path on shared storage",
             )
         self._directory.check_owner(self._job_name)
-
-
-def _stored_error(error: FlinkishError) -> bytes:
-    """An error of a class of the program's own is stored as the nearest one that the driver knows."""
-    try:
-        return dumps(error, _FORMAT_VERSION)
-    except StoredClassError:
-        known = next(kind for kind in type(error).__mro__ if kind.__module__ == FlinkishError.__module__)
-        plain = {name: value for name, value in vars(error).items() if isinstance(value, (str, int, type(None)))}
-        nearest = known.__new__(known)
-        FlinkishError.__init__(nearest, error.what, where=error.where, expected=error.expected, hint=error.hint)
-        nearest.__dict__.update(plain)
-        return dumps(nearest, _FORMAT_VERSION)
 
 
 _far_sides: dict[tuple[str, str], FarSide] = {}
@@ -159,8 +147,7 @@ class Inbox:
             return False
         if "error" not in value:
             return True
-        error = loads(base64.b64decode(value["error"]), _FORMAT_VERSION, "the error of a query", END_FILE)
-        return error if isinstance(error, FlinkishError) else False
+        return decode_error(base64.b64decode(value["error"]), END_FILE)
 
     def _commit(self, buffers: Iterable[Buffer], epoch: int) -> list[CommitReport]:
         return commit_buffers(self._job, buffers, epoch, fence=self._directory.fence)
