@@ -70,7 +70,7 @@ def main():
         for key, value in session_settings(folder).items():
             builder = builder.config(key, value)
         builder.getOrCreate()
-    else:
+    elif os.environ.get("TEST_SESSION") != "spark-submit":  # which has the settings on its command line
         from tests.support.spark_session import start_session
 
         start_session(folder)
