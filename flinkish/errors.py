@@ -127,6 +127,10 @@ class MalformedRecordError(ProgramError):
     """An input record does not have the declared format."""
 
 
+class StoredClassError(ProgramError):
+    """Stored values are instances of a class that the program does not have, or that it could not find again."""
+
+
 class StateAccessError(ProgramError):
     """State or timers used where there is no key, or the same state name declared twice with different kinds."""
 
@@ -161,6 +165,10 @@ class EnvironmentVersionError(FinalOperationError):
 
 class SavepointError(FinalOperationError):
     """A savepoint cannot be written or read."""
+
+
+class UnsafeStateError(FinalOperationError):
+    """Stored data names a function or class that is no data. It is not flinkish that has written it."""
 
 
 class RetryableError(FlinkishError):

@@ -27,6 +27,8 @@ class Program:
         self._count = 0
         #: (uid, state name) -> function
         self.migrations: dict[tuple[str, str], Callable[[Any], Any]] = {}
+        #: dotted name of a class as it was stored -> the class that it is now; of all jobs of the environment
+        self.class_aliases: dict[str, type] = {}
 
     def add(
         self,
@@ -62,6 +64,7 @@ class Program:
             generate_uids=configuration.get(core.AUTO_GENERATE_UIDS),
         )
         graph.migrations.update(self.migrations)
+        graph.class_aliases.update(self.class_aliases)
         copies: dict[int, StreamNode] = {}
         for node in sorted(_with_upstream(self._roots), key=lambda node: node.id):
             taps = [[replace(tap, node=copies[tap.node.id]) for tap in taps] for taps in node.taps]

@@ -32,6 +32,7 @@ from flinkish.launch.home import Home
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.operators.convert import ConvertFactory
 from flinkish.runtime.operators.source import SourceOperatorFactory
+from flinkish.runtime.program_classes import checked_alias
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -190,6 +191,20 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         if not callable(function):
             raise TypeError(f"the migration is {function!r}; expected a function")
         self._program.migrations[(uid, state_name)] = function
+
+    def register_class_alias(self, old: str | type, new: type) -> None:
+        """Say which class of the program the stored instances of an earlier class become: it was renamed, or moved to
+        another module, or the program was a script and is imported now. Not in PyFlink.
+
+        ``old``: its name when it was stored, ``module.QualifiedName``; that of a class in the main script or notebook
+        is ``__main__.QualifiedName``. What is stored from now on has the new name.
+
+        Example::
+
+            env.register_class_alias("__main__.Cart", shop.model.Cart)
+        """
+        name, target = checked_alias(old, new)
+        self._program.class_aliases[name] = target
 
     # --- the inside ---------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from flinkish.runtime.partitioners import (
     Partitioner,
     RebalancePartitioner,
 )
+from flinkish.runtime.program_classes import ProgramClasses
 
 
 def partitioner_of(edge: StreamEdge, graph: StreamGraph) -> Partitioner:
@@ -63,6 +64,7 @@ class JobGraphGenerator:
         self._graph = graph
         self._settings = settings
         self._chaining = chaining
+        self._classes = ProgramClasses.of_this_process(graph.class_aliases, settings.state_packages)
         self._edges = graph.edges()
         self._in: dict[int, list[StreamEdge]] = defaultdict(list)
         self._out: dict[int, list[StreamEdge]] = defaultdict(list)
@@ -86,6 +88,7 @@ class JobGraphGenerator:
             declare_origins(tuple(self._vertex(chain) for chain in self._chains)),
             tuple(self._sink(node) for node in self._graph.sinks()),
             self._settings,
+            classes=self._classes,
         )
 
     def sources(self) -> dict[int, Source]:

@@ -113,6 +113,8 @@ class StreamGraph:
         self.nodes: list[StreamNode] = []
         #: (uid, state name) -> what becomes of each of its values when it is restored from a savepoint
         self.migrations: dict[tuple[str, str], Callable[[Any], Any]] = {}
+        #: dotted name of a class as it was stored -> the class that it is now
+        self.class_aliases: dict[str, type] = {}
 
     def add(self, node: StreamNode) -> StreamNode:
         """Another operator."""

@@ -56,7 +56,12 @@ def job_settings(configuration: Configuration) -> JobSettings:
         job_parameters=_job_parameters(configuration),
         configuration=configuration.to_dict(),
         changelog=checkpoint_settings(configuration).changelog,
+        state_packages=_names(configuration.get(flinkish.STATE_PACKAGES)),
     )
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 def _job_parameters(configuration: Configuration) -> dict[str, str]:

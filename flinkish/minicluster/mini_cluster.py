@@ -201,5 +201,5 @@ class MiniCluster:
         stored = StoredChannel(header, lambda: body)
         result, rows = self._task_manager.run_channel(*identity, stored, buffers, stamp)
         if result is not None:
-            written[identity] = (result.header.encode(), result.body if result.body_written else body)
+            written[identity] = (result.header.encode(self.job.classes), result.body if result.body_written else body)
         return rows

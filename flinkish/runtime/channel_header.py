@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.errors import CorruptStateError
-from flinkish.runtime.pickling import dumps
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored_pickle import dumps, loads
 
 #: Version of the stored form of header and body together. Raise it with every incompatible change.
-STATE_FORMAT_VERSION = 1
+STATE_FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -46,32 +45,18 @@ class ChannelHeader:
     #: operator uid -> what `StreamOperator.save_channel` gave
     saved: dict[str, Any] = field(default_factory=dict)
 
-    def encode(self) -> bytes:
+    def encode(self, classes: ProgramClasses = NO_CLASSES) -> bytes:
         """The stored form."""
         values = dict(self.__dict__)
         values["origins"] = {
             name: (o.input_index, o.watermark_ms, o.idle, o.last_active_ms) for name, o in self.origins.items()
         }
-        return dumps((STATE_FORMAT_VERSION, values))
+        return dumps(values, STATE_FORMAT_VERSION, classes)
 
     @staticmethod
-    def decode(data: bytes, where: str = "") -> ChannelHeader:
+    def decode(data: bytes, where: str = "", classes: ProgramClasses = NO_CLASSES) -> ChannelHeader:
         """The inverse of `encode`."""
-        try:
-            version, values = pickle.loads(data)
-        except Exception as error:
-            raise CorruptStateError(
-                f"the header of a channel cannot be decoded ({error})",
-                where=where,
-                hint="restore the job from its last savepoint or checkpoint",
-            ) from error
-        if version != STATE_FORMAT_VERSION:
-            raise CorruptStateError(
-                f"the stored state has format version {version}",
-                where=where,
-                expected=f"version {STATE_FORMAT_VERSION}",
-                hint="take a savepoint with the version of flinkish that wrote it, and restore from that",
-            )
+        values = loads(data, STATE_FORMAT_VERSION, "the header of a channel", where, classes)
         values["origins"] = {name: OriginProgress(*parts) for name, parts in values["origins"].items()}
         return ChannelHeader(**values)
 

@@ -19,6 +19,7 @@ from flinkish.runtime.failure import describe_failure
 from flinkish.runtime.operators.sink_writer import decode_committables
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,9 @@ class EpochCommit:
         passed(Phase.COMMIT_BEGUN, sink=sink.uid, subtask=subtask, epoch=self.epoch)
         self.fence.check()
         try:
-            records = sink.sink.create_committer().commit(batches_in_order(buffers, self.files), context)
+            records = sink.sink.create_committer().commit(
+                batches_in_order(buffers, self.files, self.job.classes), context
+            )
         except Exception as error:
             raise commit_failure(error, f"sink '{sink.name}' ({subtask + 1}/{sink.parallelism})", self.epoch) from error
         passed(Phase.SINK_COMMITTED, sink=sink.uid, subtask=subtask, epoch=self.epoch)
@@ -97,8 +100,10 @@ def commits_on_driver(sink: SinkDescriptor) -> bool:
     return isinstance(sink.sink, WriterSink) and sink.sink.create_committer().on_driver
 
 
-def batches_in_order(data: Iterable[bytes], files: EpochFiles | None = None) -> Iterator[list[Any]]:
+def batches_in_order(
+    data: Iterable[bytes], files: EpochFiles | None = None, classes: ProgramClasses = NO_CLASSES
+) -> Iterator[list[Any]]:
     """The committables of one (sink, subtask), by origin, part and sequence: the same order at each delivery."""
     buffers: list[Buffer] = [decode(buffer) for buffer in data]
     for buffer in sorted(buffers, key=lambda b: (b.header.origin, b.header.part, b.header.sequence)):
-        yield decode_committables(buffer.payload if files is None else files.payload(buffer))[1]
+        yield decode_committables(buffer.payload if files is None else files.payload(buffer), classes)[1]

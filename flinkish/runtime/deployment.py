@@ -16,6 +16,7 @@ from flinkish.core.source import RecordDecoder, Source
 from flinkish.runtime.key_groups import key_groups_of, subtask_of
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.partitioners import Partitioner
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 
 #: Vertex number of rows that carry a task's report.
 REPORT_VERTEX = -1
@@ -194,6 +195,8 @@ class JobSettings:
     configuration: dict[str, str] = field(default_factory=dict)
     #: tasks say what each epoch changes in their state, for incremental checkpoints
     changelog: bool = False
+    #: installed packages whose classes stored values may be instances of
+    state_packages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -208,6 +211,8 @@ class JobDescriptor:
     attempt: int = 0
     #: vertex -> watermark of its channels when the savepoint was taken that the job began with
     restored_watermarks: dict[int, int] = field(default_factory=dict)
+    #: what stored values may be instances of
+    classes: ProgramClasses = field(default=NO_CLASSES, repr=False, compare=False)
 
     def vertex(self, vertex_id: int) -> VertexDescriptor:
         """The vertex of that number (its place in ``vertices``)."""

@@ -9,8 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from flinkish.errors import FlinkishError, UserCodeError
+from flinkish.errors import CorruptStateError, FlinkishError, StoredClassError, UserCodeError
 from flinkish.runtime.operator import StreamOperator
+from flinkish.runtime.stored_pickle import dumps, loads
+
+#: Version of the form in which errors travel.
+ERROR_FORMAT_VERSION = 2
 
 _OWN_ROOT = str(Path(__file__).resolve().parent.parent) + os.sep
 _KEY_LENGTH = 200
@@ -85,3 +89,26 @@ def _picklable(error: BaseException) -> bool:
     except Exception:
         return False
     return True
+
+
+def encode_error(error: FlinkishError) -> bytes:
+    """The form in which an error travels to the driver: as data, since the texts of errors may hold what somebody has
+    written into a record. An error of a class of the program's own travels as the nearest one that flinkish knows."""
+    try:
+        return dumps(error, ERROR_FORMAT_VERSION)
+    except StoredClassError:
+        kinds = (kind for kind in type(error).__mro__ if issubclass(kind, FlinkishError))
+        known = next(kind for kind in kinds if kind.__module__ == FlinkishError.__module__)
+        nearest = known.__new__(known)
+        FlinkishError.__init__(nearest, error.what, where=error.where, expected=error.expected, hint=error.hint)
+        plain = {name: value for name, value in vars(error).items() if isinstance(value, (str, int, type(None)))}
+        nearest.__dict__.update(plain)
+        return dumps(nearest, ERROR_FORMAT_VERSION)
+
+
+def decode_error(data: bytes, where: str = "") -> FlinkishError:
+    """The inverse of `encode_error`."""
+    error = loads(data, ERROR_FORMAT_VERSION, "an error on its way to the driver", where)
+    if not isinstance(error, FlinkishError):
+        raise CorruptStateError(f"a {type(error).__name__} was found in place of an error", where=where)
+    return error

@@ -1,4 +1,5 @@
-"""How values are written: plain pickle, protocol 5, which is by far the fastest.
+"""How values are written that only travel between the processes of a running job: plain pickle, protocol 5, which is by
+far the fastest. What is stored is written by `flinkish.runtime.stored_pickle`.
 
 Instances of classes that the user's program defines in ``__main__`` cannot be written that way in a worker, where
 ``__main__`` is another module. The shell around the runtime may install a pickler that can (``use_fallback``); it is

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, field
 
 from flinkish.runtime.state.declared_state import DeclaredState
+from flinkish.runtime.stored_pickle import dumps, loads
+
+#: Version of the form in which reports travel.
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,9 @@ class TaskReport:
 
     def encode(self) -> bytes:
         """The form in which it travels."""
-        return pickle.dumps(self.__dict__, protocol=5)
+        return dumps(self.__dict__, FORMAT_VERSION)
 
     @staticmethod
     def decode(data: bytes) -> TaskReport:
         """The inverse of `encode`."""
-        return TaskReport(**pickle.loads(data))
+        return TaskReport(**loads(data, FORMAT_VERSION, "the report of a task"))

@@ -1,7 +1,8 @@
 """A hash that is the same in every process and agrees with Python's equality.
 
 State is looked up with ``==`` in the process that owns the key group, so two equal keys must reach the same key
-group: ``1``, ``1.0``, ``True``, ``Decimal(1)`` and their numpy twins are one key. Python's own hash of numbers has
+group: ``1``, ``1.0``, ``True``, ``Decimal(1)`` and their numpy twins are one key. The name of a key's class is no part
+of its hash, so that keys stay in their groups when the class is renamed. Python's own hash of numbers has
 that property and is not randomised; that of strings and bytes is randomised per process, so those are hashed here.
 A key that is not equal to itself (NaN) can never be found again and is refused. A list has the hash of the tuple of its
 elements, though it is not equal to that.
@@ -47,7 +48,7 @@ def _raw_of_other(key: Any) -> int:
     """Subclasses and rarer types, most specific first."""
     # a member of an enum that is also a number, a string, ... equals that value: it goes on below
     if isinstance(key, enum.Enum) and type(key).__hash__ is enum.Enum.__hash__:
-        return _text(f"{type(key).__qualname__}.{key.name}")
+        return _number(key.value) if isinstance(key, enum.Flag) else _text(key.name)
     if hasattr(key, "dtype") and hasattr(key, "item"):
         return _numpy(key)
     if isinstance(key, (numbers.Number, Decimal)):
@@ -56,7 +57,7 @@ def _raw_of_other(key: Any) -> int:
         if kind is not type(None) and isinstance(key, kind):
             return hasher(key)
     if is_dataclass(key) and not isinstance(key, type) and type(key).__hash__ not in (None, object.__hash__):
-        return _combine(_text(type(key).__qualname__), *(_raw(getattr(key, f.name)) for f in fields(key) if f.compare))
+        return _combine(*(_raw(getattr(key, f.name)) for f in fields(key) if f.compare))
     raise _no_hash(key)
 
 

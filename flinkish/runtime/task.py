@@ -8,7 +8,6 @@ between; at the end of all input ``finish``; then the barrier.
 from __future__ import annotations
 
 import os
-import pickle
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -37,6 +36,7 @@ from flinkish.runtime.state.declarations import DeclarationsOfTask
 from flinkish.runtime.state.heap_keyed_state_backend import NO_KEY_GROUP, HeapKeyedStateBackend
 from flinkish.runtime.state.operator_state import decode_operator_states, encode_operator_states
 from flinkish.runtime.state.restore import take_in_rows
+from flinkish.runtime.state.restored_rows import decode_rows
 
 #: (vertex, channel, encoded buffer); sinks and reports have numbers of their own below zero
 Row = tuple[int, int, bytes]
@@ -78,7 +78,7 @@ class Task:
         self._time_ms = 0
         epoch = EpochInfo()
         self.keyed_state = (
-            HeapKeyedStateBackend(f"task '{self.name}', operator uid {vertex.head.uid}", epoch)
+            HeapKeyedStateBackend(f"task '{self.name}', operator uid {vertex.head.uid}", epoch, job.classes)
             if vertex.keyed
             else None
         )
@@ -103,7 +103,7 @@ class Task:
                 len(committables),
             )
             self._sink_sequence += 1
-            data = encode(header, encode_committables(self._time_ms, committables))
+            data = encode(header, encode_committables(self._time_ms, committables, self.job.classes))
             self._rows.append((header.vertex, header.channel, data))
 
         return emit
@@ -190,7 +190,7 @@ class ChannelTask(Task):
         share = self.share
         for buffer in buffers:
             if buffer.header.kind is BufferKind.STATE:
-                share.restored.extend(pickle.loads(buffer.payload))
+                share.restored.extend(decode_rows(buffer.payload, self.job.classes))
             elif buffer.header.kind is not BufferKind.HEARTBEAT:
                 share.gate.add(buffer)
 
@@ -204,12 +204,13 @@ class ChannelTask(Task):
         elif self.keyed_state is not None:
             self._leave_key_groups(self.keyed_state)
         if channel.kind is ChannelKind.SUBTASK and self._subtask_state_token != header.token:
-            stored = decode_operator_states(share.load_body())
+            stored = decode_operator_states(share.load_body(), self.job.classes)
             for uid, state in self.chain.states.items():
                 state.restore(stored.get(uid, {}))
         if share.restored:
             keyed = self.keyed_state if channel.kind is ChannelKind.KEY_GROUP else None
-            take_in_rows(share.restored, self.chain.states, self.vertex.head.uid, keyed, channel.number)
+            uid, number = self.vertex.head.uid, channel.number
+            take_in_rows(share.restored, self.chain.states, uid, keyed, number, self.job.classes)
         if not self._opened:
             self._opened = True
             self.chain.open()
@@ -282,7 +283,8 @@ class ChannelTask(Task):
             number = share.channel.number
             changes.append(watermark_change(self.vertex.head.uid, number, result.header.watermark_ms))
         if changes:
-            self._rows.append((CHANGELOG_VERTEX, self.subtask, encode_changes(share.stamp.epoch, changes)))
+            data = encode_changes(share.stamp.epoch, changes, self.job.classes)
+            self._rows.append((CHANGELOG_VERTEX, self.subtask, data))
 
     def _snapshot(self, share: _Share) -> tuple[int | None, int | None, bytes | None, bool]:
         if share.channel.kind is ChannelKind.KEY_GROUP and self.keyed_state is not None:
@@ -296,7 +298,7 @@ class ChannelTask(Task):
             if self.job.settings.changelog:
                 for uid, state in self.chain.states.items():
                     self._changes.extend(operator_changes(uid, share.channel.number, state))
-            return None, None, encode_operator_states(self.chain.states), True
+            return None, None, encode_operator_states(self.chain.states, self.job.classes), True
         return None, None, None, False
 
     def _check_operator_state(self) -> None:

@@ -106,7 +106,11 @@ class TaskManager:
         if data is None:
             watermark_ms = self.job.restored_watermarks.get(vertex, MIN_TIMESTAMP_MS)
             return ChannelHeader(descriptor.head.uid, vertex, channel, watermark_ms=watermark_ms)
-        return ChannelHeader.decode(data, f"job '{self.job.name}', vertex '{descriptor.name}', channel {channel}")
+        return ChannelHeader.decode(
+            data,
+            f"job '{self.job.name}', vertex '{descriptor.name}', channel {channel}",
+            self.job.classes,
+        )
 
     def handle_assignment(
         self,

@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.runtime.changelog_files import read_parts
+from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.changelog import Change, decode_changes
 from flinkish.runtime.state.key_texts import key_texts
 from flinkish.runtime.state.savepoint_rows import to_savepoint_row
-from flinkish.spark.worker import failures_marked
+from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
 
 #: Of the rows that `ChangesToRows` gives. ``slot`` tells the timers of one key apart; ``marker`` rows stand for the
@@ -35,16 +36,19 @@ _Staged = tuple[int, str | None, str, str, str, str, str | None, str, bool]
 class ChangesToRows:
     """Changes -> rows of a savepoint, with the markers under which the rows before them are found."""
 
+    deployed: DeployedClasses
+
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One Spark partition of the changelog."""
         give_way_to_epochs()
         with failures_marked():
             share: list[_Staged] = []
+            classes = self.deployed.classes()
             for batch in batches:
                 for data in batch.column("changes").to_pylist():
-                    epoch, changes = decode_changes(data)
+                    epoch, changes = decode_changes(data, "", classes)
                     for change in changes:
-                        share.extend(_staged(epoch, change))
+                        share.extend(_staged(epoch, change, classes))
                         if len(share) >= _BATCH_ROWS:
                             yield _batch(share)
                             share = []
@@ -52,7 +56,7 @@ class ChangesToRows:
                 yield _batch(share)
 
 
-def _staged(epoch: int, change: Change) -> Iterator[_Staged]:
+def _staged(epoch: int, change: Change, classes: ProgramClasses) -> Iterator[_Staged]:
     keys, namespaces = key_texts(change.key), key_texts(change.namespace)
     if keys is None or namespaces is None:
         yield (epoch, None, change.state, change.kind, repr(change.key)[:200], "", None, "", True)
@@ -63,7 +67,7 @@ def _staged(epoch: int, change: Change) -> Iterator[_Staged]:
         for namespace in namespaces:
             yield (epoch, change.uid, change.state, change.kind, key, namespace, timer, slot, True)
     for row in change.rows():
-        yield (epoch, *to_savepoint_row(change.uid, row), slot, False)
+        yield (epoch, *to_savepoint_row(change.uid, row, classes), slot, False)
 
 
 def _batch(share: list[_Staged]) -> pa.RecordBatch:
@@ -71,10 +75,11 @@ def _batch(share: list[_Staged]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=_STAGED_ARROW)
 
 
-def staged_rows(spark: Any, changelog: str, epochs: list[int]) -> Any:
+def staged_rows(spark: Any, changelog: str, epochs: list[int], deployed: DeployedClasses) -> Any:
     """The rows of the changes of these epochs, as a DataFrame of `STAGED_SCHEMA`."""
     paths = [path for epoch in epochs for path in read_parts(changelog, epoch)]
     if not paths:
         return spark.createDataFrame([], STAGED_SCHEMA)
+    convert = ChangesToRows(deployed)
     with workers_beside_epochs(spark):
-        return spark.read.schema("changes binary").parquet(*paths).mapInArrow(ChangesToRows(), STAGED_SCHEMA)
+        return spark.read.schema("changes binary").parquet(*paths).mapInArrow(convert, STAGED_SCHEMA)

@@ -64,7 +64,8 @@ class LevelFunction:
         manager = self.deployment.task_manager()
         result, rows = manager.run_channel(*target, stored, buffers, stamp)
         if result is not None:
-            state.update((result.header.encode(), result.body if result.body_written else body))
+            header = result.header.encode(manager.job.classes)
+            state.update((header, result.body if result.body_written else body))
         elif not state.exists:
             # it had ended in the query that it was moved from
             state.update((header, body))

@@ -6,7 +6,6 @@ and body, for the same channels. So the next query goes on exactly where the oth
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,10 +14,14 @@ import pyarrow as pa
 
 from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, encode
 from flinkish.runtime.channel_header import ChannelHeader
+from flinkish.runtime.stored_pickle import dumps, loads
 from flinkish.runtime.task import Row
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.state_reader import stored_channels
 from flinkish.spark.worker import Deployment, failures_marked
+
+#: Version of the stored form of a channel on its way.
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,10 @@ class StoredToBuffers:
 
     def _rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
         for data, body in zip(batch.column("header").to_pylist(), batch.column("body").to_pylist()):
-            stored = ChannelHeader.decode(data, f"job '{self.deployment.job().name}'")
+            job = self.deployment.job()
+            stored = ChannelHeader.decode(data, f"job '{job.name}'", job.classes)
             header = BufferHeader(BufferKind.CHANNEL, stored.vertex, stored.channel, 0, "", 0, 0, 0)
-            yield stored.vertex, stored.channel, encode(header, pickle.dumps((data, body), protocol=5))
+            yield stored.vertex, stored.channel, encode(header, dumps((data, body), FORMAT_VERSION))
 
 
 def write_moved_state(spark: Any, deployment: Deployment, checkpoint: str, batch: int, levels: int, path: str) -> None:
@@ -64,7 +68,7 @@ def moved_in(buffers: Iterable[Buffer]) -> MovedIn:
     others = []
     for buffer in buffers:
         if buffer.header.kind is BufferKind.CHANNEL:
-            header, body = pickle.loads(buffer.payload)
+            header, body = loads(buffer.payload, FORMAT_VERSION, "the moved state of a channel")
         else:
             others.append(buffer)
     return MovedIn(header, body, others)

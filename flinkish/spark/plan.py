@@ -8,12 +8,19 @@ from functools import reduce
 from typing import Any
 
 from flinkish.core.source import DataFrameSource, Source, SourceLimits
+from flinkish.runtime.buffer import BufferKind
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.level_stage import level_rows
 from flinkish.spark.rows import ROW_SCHEMA
 from flinkish.spark.source_stage import frame_source_rows
 from flinkish.spark.split_source import SourceQuery, source_rows
 from flinkish.spark.worker import Deployment
+
+#: Of rows from files: records of other tasks are pickles that are read as they are, and never come from there.
+_HOLDS_STATE = (
+    f"CASE WHEN hex(substring(buffer, 2, 1)) IN ('{BufferKind.STATE:02X}', '{BufferKind.CHANNEL:02X}') THEN true "
+    "ELSE raise_error('a row of a savepoint holds something other than state') END"
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ def build_plan(
         # the whole directory is one file source: taken in by the first epoch, never again
         rows = spark.readStream.schema(ROW_SCHEMA).parquet(options.restore_rows)
         # those without a channel tell of the savepoint, not to the job
-        inputs.append(rows.where("vertex >= 0"))
+        inputs.append(rows.where("vertex >= 0").where(_HOLDS_STATE))
     frame = reduce(lambda left, right: left.unionByName(right), inputs)
     for level in range(1, job.levels + 1):
         frame = level_rows(frame, deployment, level)

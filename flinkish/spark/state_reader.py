@@ -14,7 +14,7 @@ from flinkish.runtime.state.body_codec import rows
 from flinkish.runtime.state.operator_state import decode_operator_states
 from flinkish.runtime.state.restore import operator_state_rows
 from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row, watermark_row
-from flinkish.spark.worker import failures_marked
+from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
 
 #: Columns of a savepoint's table, in Spark's DDL.
@@ -41,6 +41,7 @@ class BodyToRows:
     """Stored channels -> rows of a savepoint."""
 
     kinds: ChannelKinds
+    deployed: DeployedClasses
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One partition of the state of a level."""
@@ -56,21 +57,22 @@ class BodyToRows:
                 yield _batch(share)
 
     def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[SavepointRow]:
+        classes = self.deployed.classes()
         for batch in batches:
             for data, body in zip(batch.column("header").to_pylist(), batch.column("body").to_pylist()):
-                header = ChannelHeader.decode(data)
+                header = ChannelHeader.decode(data, "", classes)
                 if MIN_TIMESTAMP_MS < header.watermark_ms < MAX_WATERMARK_MS:
                     yield watermark_row(header.uid, header.channel, header.watermark_ms)
                 if body is None:
                     continue
                 if self.kinds.is_key_group(header):
                     where = f"uid {header.uid}, key group {header.channel}"
-                    for row in rows(body, where):
-                        yield to_savepoint_row(header.uid, row)
+                    for row in rows(body, where, classes):
+                        yield to_savepoint_row(header.uid, row, classes)
                     continue
-                for uid, values in decode_operator_states(body).items():
+                for uid, values in decode_operator_states(body, classes).items():
                     for _, row in operator_state_rows(uid, header.channel, values):
-                        yield to_savepoint_row(uid, row)
+                        yield to_savepoint_row(uid, row, classes)
 
 
 def _batch(share: list[SavepointRow]) -> pa.RecordBatch:
@@ -78,12 +80,15 @@ def _batch(share: list[SavepointRow]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW_SCHEMA)
 
 
-def read_state(spark: Any, checkpoint: str, epoch: int, levels: int, kinds: ChannelKinds) -> Any:
+def read_state(
+    spark: Any, checkpoint: str, epoch: int, levels: int, kinds: ChannelKinds, deployed: DeployedClasses
+) -> Any:
     """The rows of all levels as of an epoch, as a DataFrame; None for a job without levels."""
     frame = None
     with workers_beside_epochs(spark):
         for operator in range(levels):
-            level = stored_channels(spark, checkpoint, epoch, operator).mapInArrow(BodyToRows(kinds), SAVEPOINT_SCHEMA)
+            stored = stored_channels(spark, checkpoint, epoch, operator)
+            level = stored.mapInArrow(BodyToRows(kinds, deployed), SAVEPOINT_SCHEMA)
             frame = level if frame is None else frame.unionByName(level)
     return frame
 

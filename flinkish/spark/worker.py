@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import io
 import pickle
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +20,9 @@ from flinkish.errors import FlinkishError, InternalError, UnserializableFunction
 from flinkish.runtime.collector import WorkerCollector
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
+from flinkish.runtime.failure import decode_error, encode_error
 from flinkish.runtime.pickling import use_fallback
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, qualify
 from flinkish.runtime.task_manager import MAX_JOBS, TaskManager, task_manager
 from flinkish.spark.addressing import AddressBook
 from flinkish.spark.task_place import current_place
@@ -44,17 +47,19 @@ def failures_marked() -> Iterator[None]:
         yield
     except FlinkishError as error:
         error.place = error.place or str(current_place() or "")
-        data = base64.b64encode(pickle.dumps(error)).decode()
+        data = base64.b64encode(encode_error(error)).decode()
         raise WorkerFailure(f"{error}\n<flinkish-error>{data}</flinkish-error>") from None
 
 
 def typed_failure(text: str) -> FlinkishError | None:
-    """The typed error inside the text of a Spark exception, if there is one."""
-    found = _MARK.search(text)
-    if found is None:
-        return None
-    error = pickle.loads(base64.b64decode(found.group(1)))
-    return error if isinstance(error, FlinkishError) else None
+    """The typed error inside the text of a Spark exception, if there is one.
+
+    It is the last mark: the text of an error may hold a record that looks like one, and comes before its own mark.
+    """
+    for mark in reversed(_MARK.findall(text)):
+        with suppress(FlinkishError, ValueError):
+            return decode_error(base64.b64decode(mark))
+    return None
 
 
 @dataclass(frozen=True)
@@ -114,9 +119,9 @@ class Deployment:
     def _load(self) -> JobDescriptor:
         if TaskContext.get() is not None:
             _prepare_worker()
-        job = pickle.loads(self.blob)
+        job, classes = _unpacked(self.blob)
         assert isinstance(job, JobDescriptor)
-        return job
+        return replace(job, classes=classes)
 
 
 def _prepare_worker() -> None:
@@ -141,7 +146,7 @@ def deploy(
 ) -> Deployment:
     """Pickle a job graph. UnserializableFunctionError names the operator that cannot travel."""
     try:
-        blob = _cloudpickled(job)
+        blob = _packed(job, job.classes)
     except Exception as error:
         raise _unserializable(job, error) from error
     return Deployment(job.job_id, job.attempt, partitions, blob, first_epoch, fence, files)
@@ -152,6 +157,89 @@ def _cloudpickled(value: object) -> bytes:
 
     data: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
     return data
+
+
+@dataclass(frozen=True)
+class DeployedClasses:
+    """The classes of a program, on their way to workers that only read or write stored values."""
+
+    blob: bytes
+
+    @staticmethod
+    def of(classes: ProgramClasses) -> DeployedClasses:
+        """Pickle them."""
+        return DeployedClasses(_packed(None, classes))
+
+    def classes(self) -> ProgramClasses:
+        """As this worker has them, unpickled once."""
+        found = _classes.get(self.blob)
+        if found is None:
+            while len(_classes) >= MAX_JOBS:
+                _classes.pop(next(iter(_classes)))
+            found = _classes[self.blob] = _unpacked(self.blob)[1]
+        return found
+
+
+_classes: dict[bytes, ProgramClasses] = {}
+
+
+def _packed(job: JobDescriptor | None, classes: ProgramClasses) -> bytes:
+    """A job and the classes of its program in two pickles with one memory: a class that functions of the job use is
+    the very one that the second pickle names. Classes of the main module that no function uses travel too, since the
+    state may hold them, but for those that cannot, or that drag large data along."""
+    stream = io.BytesIO()
+    pickler = _class_watching_pickler(stream)
+    pickler.dump((None if job is None else replace(job, classes=NO_CLASSES), classes.with_main({})))
+    pickler.dump({name: cls for name, cls in classes.main.items() if id(cls) in pickler.classes or _travels(cls)})
+    return stream.getvalue()
+
+
+def _unpacked(blob: bytes) -> tuple[JobDescriptor | None, ProgramClasses]:
+    unpickler = pickle.Unpickler(io.BytesIO(blob))
+    job, classes = unpickler.load()
+    main = unpickler.load()
+    qualify(main)
+    return job, classes.with_main(main)
+
+
+class _TooLarge(Exception):
+    """A class drags large data along."""
+
+
+class _LimitedStream(io.BytesIO):
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > _MAX_CLASS_BYTES:
+            raise _TooLarge
+        return super().write(data)
+
+
+#: Most that the pickle of a class may take that no function of the job uses: a method may name a global table.
+_MAX_CLASS_BYTES = 256 * 1024
+
+
+def _travels(cls: type) -> bool:
+    try:
+        _class_watching_pickler(_LimitedStream()).dump(cls)
+    except Exception:
+        return False
+    return True
+
+
+def _class_watching_pickler(stream: io.BytesIO) -> Any:
+    """Spark's pickler, which notes the classes that it meets."""
+    from pyspark import cloudpickle
+
+    class ClassWatchingPickler(cloudpickle.Pickler):
+        def __init__(self) -> None:
+            super().__init__(stream)  # type: ignore[no-untyped-call]
+            self.classes: set[int] = set()
+
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, type):
+                self.classes.add(id(obj))
+            return super().reducer_override(obj)  # type: ignore[no-untyped-call]
+
+    return ClassWatchingPickler()
 
 
 def _unserializable(job: JobDescriptor, error: Exception) -> UnserializableFunctionError:

@@ -14,7 +14,7 @@ from flinkish.common.types import Row
 from flinkish.errors import FlinkishError, SavepointError
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row, to_text
 from flinkish.runtime.state.stored_values import check_shape
-from flinkish.spark.worker import failures_marked
+from flinkish.spark.worker import DeployedClasses, failures_marked
 
 _SCHEMA = pa.schema([(name, pa.string()) for name in SavepointRow._fields])
 
@@ -26,6 +26,7 @@ class NativeToTexts:
     columns: tuple[str, ...]
     states: dict[tuple[str, str], TypeInformation]
     texts: bool
+    deployed: DeployedClasses
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One partition."""
@@ -43,7 +44,7 @@ class NativeToTexts:
         try:
             made = self._rows(row, types)
             for saved in made:
-                check_shape(from_savepoint_row(saved)[1])
+                check_shape(from_savepoint_row(saved, self.deployed.classes())[1])
             return made
         except FlinkishError as error:
             where = f"uid {row['uid']}, state {row['state']}, key {str(row['key'])[:100]}"

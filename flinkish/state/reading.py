@@ -6,15 +6,18 @@ or the texts as they are in the table.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.savepoints.manifest import Manifest, read_manifest
 from flinkish.jobmanager.savepoints.state_table import count_states, is_edited, open_table, reading
+from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.body_codec import TIMERS_PREFIX
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.savepoint_rows import WATERMARK
+from flinkish.spark.worker import DeployedClasses
 from flinkish.state.locating import session_of, snapshot_directory
 from flinkish.state.typed_rows import typed_rows
 
@@ -35,12 +38,24 @@ class StateDescription:
     map_key_type: str | None = None
 
 
-def read_state(path: str, uid: str | None = None, state: str | None = None, spark: Any = None) -> DataFrame:
+def read_state(
+    path: str,
+    uid: str | None = None,
+    state: str | None = None,
+    spark: Any = None,
+    *,
+    class_aliases: Mapping[str, type] | None = None,
+    packages: Collection[str] = (),
+) -> DataFrame:
     """The state of a savepoint, of a checkpoint, or of the latest checkpoint of a job directory.
 
     Without ``state``: the rows as they are in the table, all columns text: uid, state, kind, key, namespace, value.
     With ``uid`` and ``state``: key, namespace and value by their types; of list state the value is an array, of map
     state there are map_key and map_value. ``namespace``: text of the window, NULL where there is none.
+
+    Instances of classes are made of the classes of the running program. ``class_aliases``: dotted name of a class as
+    it was stored -> the class, as in `StreamExecutionEnvironment.register_class_alias`; ``packages``: installed ones
+    whose classes may be made, as in ``flinkish.state.packages``.
 
     Example::
 
@@ -62,7 +77,9 @@ def read_state(path: str, uid: str | None = None, state: str | None = None, spar
         if uid is None:
             raise SavepointError("a state needs the uid of its operator", where=where, expected="uid and state")
         table = table.where(table["state"] == state)
-        typed: DataFrame = typed_rows(session, table, _declared(table, manifest, uid, state, where))
+        known = _declared(table, manifest, uid, state, where)
+        classes = ProgramClasses.of_this_process(class_aliases, packages)
+        typed: DataFrame = typed_rows(session, table, known, DeployedClasses.of(classes))
         return typed
 
 

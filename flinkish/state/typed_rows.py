@@ -14,13 +14,13 @@ from flinkish.errors import SavepointError
 from flinkish.runtime.state.body_codec import StateRow
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row, to_text
-from flinkish.spark.worker import failures_marked
+from flinkish.spark.worker import DeployedClasses, failures_marked
 
 #: What a text is, by its look: (pattern, type). The first that fits.
 _LOOKS = (('^"', "STRING"), ("^-?[0-9]{1,18}$", "BIGINT"), ("^(true|false)$", "BOOLEAN"), ("^-?[0-9.eE+-]+$", "DOUBLE"))
 
 
-def typed_rows(spark: Any, table: Any, state: DeclaredState) -> Any:
+def typed_rows(spark: Any, table: Any, state: DeclaredState, deployed: DeployedClasses) -> Any:
     """The typed DataFrame of a DataFrame of rows of one state."""
     key_type = state.key_type or _common_type(table, "key")
     value_type = state.value_type
@@ -38,7 +38,7 @@ def typed_rows(spark: Any, table: Any, state: DeclaredState) -> Any:
         for name, known in (("key", key_type), ("map_key", state.map_key_type), ("value", value_type))
         if known is None
     )
-    convert = TextsToTyped(state.kind, _arrow_schema(spark, schema), texts)
+    convert = TextsToTyped(state.kind, _arrow_schema(spark, schema), texts, deployed)
     return table.mapInArrow(convert, schema)
 
 
@@ -66,6 +66,7 @@ class TextsToTyped:
     kind: str
     schema: pa.Schema
     texts: frozenset[str]
+    deployed: DeployedClasses
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One partition."""
@@ -80,7 +81,7 @@ class TextsToTyped:
     def _row(self, saved: SavepointRow) -> tuple[Any, ...]:
         if saved.namespace is None:
             saved = saved._replace(namespace="null")
-        _, row = from_savepoint_row(saved)
+        _, row = from_savepoint_row(saved, self.deployed.classes())
         namespace = None if row.namespace is None else saved.namespace
         return self._value("key", row.key), namespace, *self._values(row)
 
@@ -110,8 +111,8 @@ class TextsToTyped:
             key, value = row.value
             return self._value("map_key", key), self._value("map_value", value, "value")
         if self.kind == "list" and "value" in self.texts:
-            return ([to_text(item) for item in row.value],)
+            return ([to_text(item, self.deployed.classes()) for item in row.value],)
         return (self._value("value", row.value),)
 
     def _value(self, column: str, value: Any, text_name: str | None = None) -> Any:
-        return to_text(value) if (text_name or column) in self.texts else value
+        return to_text(value, self.deployed.classes()) if (text_name or column) in self.texts else value

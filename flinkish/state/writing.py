@@ -14,9 +14,11 @@ from flinkish.errors import ProgramError, SavepointError
 from flinkish.jobmanager.directory.files import absolute, child_names, delete_directory
 from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents, TableVersion, write_manifest
 from flinkish.jobmanager.savepoints.state_table import COLUMNS, check_unique, written_contents
+from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.spark.failures import translate
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
+from flinkish.spark.worker import DeployedClasses
 from flinkish.state.native_rows import NativeToTexts
 
 if TYPE_CHECKING:
@@ -116,7 +118,8 @@ def _check_columns(columns: Sequence[str]) -> None:
 def _rows(frame: DataFrame, states: StateTypes, texts: bool) -> DataFrame:
     """As rows of a savepoint's table."""
     names = tuple(name for name in (*_REQUIRED, *_OPTIONAL) if name in frame.columns)
-    convert = NativeToTexts(names, dict(states), texts)
+    classes = DeployedClasses.of(ProgramClasses.of_this_process())
+    convert = NativeToTexts(names, dict(states), texts, classes)
     return frame.select(*names).mapInArrow(convert, SAVEPOINT_SCHEMA).select(*COLUMNS)
 
 

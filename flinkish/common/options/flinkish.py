@@ -109,6 +109,16 @@ HISTORY_RETENTION: ConfigOption[Duration] = (
     .with_description("Age at which rows of the history are deleted, when its tables are compacted; 0 ms: never.")
 )
 
+STATE_PACKAGES: ConfigOption[str | None] = (
+    ConfigOptions.key("flinkish.state.packages")
+    .string_type()
+    .no_default_value()
+    .with_description(
+        "Installed packages (names, separated by commas) whose classes may be in state, besides the modules of the "
+        "program itself. Whoever can write state can have instances of these classes made."
+    )
+)
+
 RECOVERY_FALLBACK: ConfigOption[str] = (
     ConfigOptions.key("flinkish.recovery.fallback")
     .string_type()

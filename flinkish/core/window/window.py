@@ -137,7 +137,7 @@ class GlobalWindow(Window):
         return hash("GlobalWindow")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (GlobalWindow.get, ())
+        return (GlobalWindow, ())
 
     def __repr__(self) -> str:
         return "GlobalWindow"

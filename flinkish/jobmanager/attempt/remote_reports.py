@@ -9,7 +9,6 @@ dies, and what the far side prints is seen where the program runs.
 from __future__ import annotations
 
 import base64
-import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -21,6 +20,7 @@ from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.runtime.committing import CommitReport, EpochCommit
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.failure import decode_error, encode_error
 from flinkish.spark.sink_stage import Target
 
 #: Name of the file that asks the query to end before its next epoch.
@@ -29,6 +29,9 @@ STOP_FILE = "stop.json"
 #: Name of the file that says why the query ended. Spark Connect cuts off long messages, so their text cannot be
 #: relied upon.
 END_FILE = "far-end.json"
+
+#: Version of the stored form of reports.
+_FORMAT_VERSION = 2
 
 _PREFIX, _SUFFIX = "report-", ".json"
 
@@ -80,7 +83,7 @@ class FarSide:
     def failed(self, error: FlinkishError) -> None:
         """The query ends with this error. A directory that is somebody else's is left alone."""
         if not isinstance(error, FencedError) and self._directory.read("owner.json") is not None:
-            data = base64.b64encode(pickle.dumps(error, protocol=5)).decode()
+            data = base64.b64encode(encode_error(error)).decode()
             self._directory.write(END_FILE, {"token": self._token, "error": data})
 
     def _check_owner(self) -> None:
@@ -132,8 +135,7 @@ class Inbox:
             return False
         if "error" not in value:
             return True
-        error = pickle.loads(base64.b64decode(value["error"]))
-        return error if isinstance(error, FlinkishError) else False
+        return decode_error(base64.b64decode(value["error"]), END_FILE)
 
     def _commit(self, report: EpochReport, targets: list[dict[str, Any]]) -> list[CommitReport]:
         commit = EpochCommit(self._job, report.epoch, report.time_ms, report.end_of_input, self._directory.fence)

@@ -21,7 +21,9 @@ from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, ChannelKinds, read_state
+from flinkish.spark.worker import DeployedClasses
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.attempt.query_attempt import QueryAttempt
@@ -81,7 +83,7 @@ class CheckpointWriter:
         self._maintenance.keep_readable(oldest_version(self.directory, self.directory.completed()))
         if base is not None and incremental is not None and base.epoch is not None and base.epoch < epoch:
             try:
-                written = self._write_changes(incremental, base, epoch)
+                written = self._write_changes(incremental, base, epoch, attempt.job.classes)
             except Exception as error:
                 self._trusted = not may_be_damage(error)
                 raise
@@ -96,9 +98,11 @@ class CheckpointWriter:
         """Whether the table has gone on since a checkpoint: by one that did not become whole, of whatever driver."""
         return base.state.version is None or self.table.changed_since(base.state.version)
 
-    def _write_changes(self, incremental: IncrementalWriter, base: Manifest, epoch: int) -> Written | None:
+    def _write_changes(
+        self, incremental: IncrementalWriter, base: Manifest, epoch: int, classes: ProgramClasses
+    ) -> Written | None:
         """What has changed since a checkpoint; None: that is not known, or as much as all of it."""
-        staged = incremental.stage(base, epoch, self._maintenance.last_full)
+        staged = incremental.stage(base, epoch, self._maintenance.last_full, DeployedClasses.of(classes))
         if staged is None:
             return None
         passed(Phase.CHECKPOINT_READ, epoch=epoch)
@@ -139,7 +143,8 @@ class CheckpointWriter:
         """All state of the epoch."""
         job, location = attempt.job, attempt.location
         kinds = ChannelKinds({vertex.id: (vertex.keyed, vertex.max_parallelism) for vertex in job.vertices})
-        rows = read_state(self.session, location.path, epoch - location.first_epoch, job.levels, kinds)
+        deployed = DeployedClasses.of(job.classes)
+        rows = read_state(self.session, location.path, epoch - location.first_epoch, job.levels, kinds, deployed)
         if rows is None:
             rows = self.session.createDataFrame([], SAVEPOINT_SCHEMA)
         passed(Phase.CHECKPOINT_READ, epoch=epoch)

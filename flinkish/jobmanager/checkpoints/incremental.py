@@ -18,6 +18,7 @@ from flinkish.jobmanager.directory.files import delete_directory, directory_byte
 from flinkish.jobmanager.savepoints.manifest import Manifest
 from flinkish.runtime.changelog_files import epoch_directory
 from flinkish.spark.changelog import STAGED_SCHEMA, staged_rows
+from flinkish.spark.worker import DeployedClasses
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class IncrementalWriter:
         self._table = table
         self._ledger = ledger
 
-    def stage(self, base: Manifest, epoch: int, full: Written) -> Changes | None:
+    def stage(self, base: Manifest, epoch: int, full: Written, deployed: DeployedClasses) -> Changes | None:
         """The changes behind the base; None: a full checkpoint, please.
 
         ``full``: the last full one. Another one costs less if it is small, or when there are more changes than that.
@@ -59,14 +60,14 @@ class IncrementalWriter:
         changed = sum(directory_bytes(epoch_directory(ledger.path, number)) for number in epochs)
         if changed > max(_FEW_BYTES, full.bytes):
             return None
-        return self._staged(epochs)
+        return self._staged(epochs, deployed)
 
-    def _staged(self, epochs: list[int]) -> Changes | None:
+    def _staged(self, epochs: list[int], deployed: DeployedClasses) -> Changes | None:
         if not epochs:
             return Changes(self._session.createDataFrame([], STAGED_SCHEMA), 0)
         # written down, so that Python decodes them once and Spark knows their size
         path = self._ledger.staged
-        staged_rows(self._session, self._ledger.path, epochs).write.mode("overwrite").parquet(path)
+        staged_rows(self._session, self._ledger.path, epochs, deployed).write.mode("overwrite").parquet(path)
         staged = self._session.read.schema(STAGED_SCHEMA).parquet(path)
         changes, state, key = staged.selectExpr(
             "count(*)", "first(state) FILTER (WHERE uid IS NULL)", "first(key) FILTER (WHERE uid IS NULL)"

@@ -29,6 +29,7 @@ from flinkish.core.fence import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, IncompatibleJobError, OperationError
 from flinkish.jobmanager.directory.damaged_files import damaged_file
 from flinkish.jobmanager.directory.owner import SILENCE_S, Life, entry, given_back, life_of, watch
+from flinkish.runtime.channel_header import STATE_FORMAT_VERSION
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 
 #: Says where the query's checkpoint is; query_move.py knows of one more entry, ``moved_from``.
@@ -215,6 +216,15 @@ class JobDirectory:
         before = self.read("job.json")
         if before is None:
             return True
+        state_format = before.get("state_format", 1)
+        if state_format != STATE_FORMAT_VERSION:
+            raise IncompatibleJobError(
+                f"the state in this job directory has format version {state_format}"
+                + (", which may hold code" if state_format == 1 else ""),
+                where=f"job '{job.name}', directory {self.path}",
+                expected=f"format version {STATE_FORMAT_VERSION}",
+                hint="start in a new job directory: from the beginning, or from a savepoint with declared types",
+            )
         differences = _differences(before["structure"], now)
         if differences:
             raise IncompatibleJobError(
@@ -230,7 +240,15 @@ class JobDirectory:
         """From now on only programs like this one may run here."""
         if self.read("job.json") is None:
             structure = describe_structure(job, partitions)
-            self.write("job.json", {"job_id": job.job_id, "name": job.name, "structure": structure})
+            self.write(
+                "job.json",
+                {
+                    "job_id": job.job_id,
+                    "name": job.name,
+                    "state_format": STATE_FORMAT_VERSION,
+                    "structure": structure,
+                },
+            )
 
     def job_id(self) -> str | None:
         """The id of the job that wrote the directory."""

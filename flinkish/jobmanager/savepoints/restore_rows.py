@@ -3,10 +3,9 @@ way is told in rows of their own, so that one pass over the state both checks an
 
 from __future__ import annotations
 
-import pickle
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -16,16 +15,21 @@ from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.key_groups import key_group_of
 from flinkish.runtime.state.body_codec import StateRow
 from flinkish.runtime.state.restore import OPERATOR_STATE_KIND
+from flinkish.runtime.state.restored_rows import encode_rows
 from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow
 from flinkish.runtime.state.stored_values import Migration, ProgramStates, RowReader, StoredState
+from flinkish.runtime.stored_pickle import dumps, loads
 from flinkish.runtime.task import Row
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.worker import Deployment, failures_marked
 
 _BATCH_ROWS = 20_000
 
-#: Vertex number of rows that are no buffer, but hold the pickled StoredStates of a partition.
+#: Vertex number of rows that are no buffer, but hold the StoredStates of a partition.
 FOUND_VERTEX = -1000
+
+#: Version of the stored form of these.
+_FOUND_VERSION = 2
 
 Migrations = dict[tuple[str, str], Migration]
 
@@ -45,7 +49,7 @@ class RowsToBuffers:
         with failures_marked():
             job = self.deployment.job()
             book = self.deployment.book()
-            reader = RowReader(self.program, self.migrations, self.convert)
+            reader = RowReader(self.program, self.migrations, self.convert, job.classes)
             for batch in batches:
                 yield from to_arrow(self._rows(job, reader, batch), book, 1)
             yield _found_batch(list(reader.found.values()))
@@ -62,7 +66,7 @@ class RowsToBuffers:
                 by_channel[channel_of(job, places[saved.uid], row)].append((saved.uid, row))
         for (vertex, channel), rows in by_channel.items():
             for start in range(0, len(rows), _BATCH_ROWS):
-                payload = pickle.dumps(rows[start : start + _BATCH_ROWS], protocol=5)
+                payload = encode_rows(rows[start : start + _BATCH_ROWS], job.classes)
                 header = BufferHeader(BufferKind.STATE, vertex, channel, 0, "", 0, 0, len(rows))
                 yield vertex, channel, encode(header, payload)
 
@@ -72,7 +76,7 @@ def _found_batch(found: list[StoredState]) -> pa.RecordBatch:
         ("address", 0, pa.int32()),
         ("vertex", FOUND_VERTEX, pa.int32()),
         ("channel", 0, pa.int32()),
-        ("buffer", pickle.dumps(found, protocol=5), pa.binary()),
+        ("buffer", dumps([astuple(state) for state in found], _FOUND_VERSION), pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(
         [pa.array([value], kind) for _, value, kind in columns], names=[name for name, _, _ in columns]
@@ -107,7 +111,8 @@ def looked_at(table: Any, convert: RowsToBuffers) -> list[StoredState]:
 def _found(rows: Any) -> list[StoredState]:
     merged: dict[tuple[str, str, str], StoredState] = {}
     for row in rows.where(f"vertex = {FOUND_VERTEX}").select("buffer").collect():
-        for state in pickle.loads(bytes(row["buffer"])):
+        for values in loads(bytes(row["buffer"]), _FOUND_VERSION, "what was found in a savepoint"):
+            state = StoredState(*values)
             key = (state.uid, state.state, state.kind)
             if key in merged:
                 merged[key].add(state)

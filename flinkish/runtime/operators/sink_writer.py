@@ -5,7 +5,6 @@ What it hands over at the barrier goes to the committing half, addressed to (sin
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +13,17 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import SinkWriter, WriterSink
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
 from flinkish.runtime.operators.column_writer import ColumnWriter
-from flinkish.runtime.pickling import dumps
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored_pickle import dumps, loads
 
 #: Receives (channel of the sink, batch of committables, number of them).
 SinkEmit = Callable[[list[Any]], None]
 
 #: Committables of one buffer.
 MAX_BATCH = 20_000
+
+#: Version of the stored form of committables: they wait in files where a sink commits in another process.
+FORMAT_VERSION = 2
 
 
 class SinkWriterOperator(StreamOperator):
@@ -97,12 +100,12 @@ class SinkWriterFactory(OperatorFactoryBase):
         return SinkWriterOperator(ColumnWriter(self.input_type, self.where), max_batch=1)
 
 
-def encode_committables(time_ms: int, committables: list[Any]) -> bytes:
+def encode_committables(time_ms: int, committables: list[Any], classes: ProgramClasses = NO_CLASSES) -> bytes:
     """The payload of a COMMITTABLES buffer; the epoch's time travels along for the committer."""
-    return dumps((time_ms, committables))
+    return dumps((time_ms, committables), FORMAT_VERSION, classes)
 
 
-def decode_committables(payload: bytes) -> tuple[int, list[Any]]:
+def decode_committables(payload: bytes, classes: ProgramClasses = NO_CLASSES) -> tuple[int, list[Any]]:
     """The inverse of :func:`encode_committables`."""
-    time_ms, committables = pickle.loads(payload)
+    time_ms, committables = loads(payload, FORMAT_VERSION, "the output of a sink", "", classes)
     return time_ms, committables

@@ -1,6 +1,6 @@
 """The encoded form of one key group's state and timers, and its form as rows.
 
-A body is pickle protocol 5 of ``(FORMAT_VERSION, {state name: (kind, {namespace: (keys, values)})},
+A body is the stored form (`stored_pickle`) of ``({state name: (kind, {namespace: (keys, values)})},
 {timer service: {domain name: [(timestamp, namespace, keys)]}})``: parallel lists, since one object per entry takes
 several times as long. Rows are what savepoints hold: one per value, list or map entry and one per timer.
 ``body_from_rows(rows(body)) == body`` but for empty namespaces and maps, which have no row.
@@ -8,18 +8,18 @@ several times as long. Rows are what savepoints hold: one per value, list or map
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from flinkish.core.time_domain import TimeDomain
-from flinkish.errors import CorruptStateError, TypeMismatchError
-from flinkish.runtime.pickling import dumps
+from flinkish.errors import CorruptStateError, StoredClassError, TypeMismatchError
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.timer_queue import TimerQueue, TimerRun
+from flinkish.runtime.stored_pickle import dumps, loads
 
 #: Version of the layout above. A reader refuses what it does not know.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 #: State name of timers in rows, followed by the name of the timer service.
 TIMERS_PREFIX = "__timers__/"
@@ -43,10 +43,16 @@ class StateRow(NamedTuple):
     value: Any
 
 
-def encode_body(tables: dict[str, StateTable], timers: dict[str, TimerQueue], where: str = "") -> bytes | None:
+def encode_body(
+    tables: dict[str, StateTable],
+    timers: dict[str, TimerQueue],
+    where: str = "",
+    classes: ProgramClasses = NO_CLASSES,
+) -> bytes | None:
     """The body; None when there is neither state nor a timer.
 
     Raises:
+        StoredClassError: a key, namespace or value is, or holds, what could not be read again; names its state and key.
         TypeMismatchError: a value cannot be pickled; names its state and key.
     """
     states: _States = {}
@@ -59,16 +65,18 @@ def encode_body(tables: dict[str, StateTable], timers: dict[str, TimerQueue], wh
         domains = {domain.name: runs for domain in TimeDomain if (runs := queue.runs(domain))}
         if domains:
             queues[service] = domains
-    return _dump(states, queues, where)
+    return _dump(states, queues, where, classes)
 
 
-def decode_body(body: bytes | None, where: str = "") -> tuple[dict[str, StateTable], dict[str, TimerQueue]]:
+def decode_body(
+    body: bytes | None, where: str = "", classes: ProgramClasses = NO_CLASSES
+) -> tuple[dict[str, StateTable], dict[str, TimerQueue]]:
     """The inverse of `encode_body`; ``where`` names the operator and the key group in errors.
 
     Raises:
-        CorruptStateError: the body cannot be decoded or has an unknown version.
+        CorruptStateError: the body cannot be decoded; see `loads` for what else.
     """
-    states, queues = _load(body, where)
+    states, queues = _load(body, where, classes)
     tables: dict[str, StateTable] = {}
     for name, (kind, namespaces) in states.items():
         table = tables[name] = StateTable(name, kind)
@@ -82,9 +90,9 @@ def decode_body(body: bytes | None, where: str = "") -> tuple[dict[str, StateTab
     return tables, timers
 
 
-def rows(body: bytes | None, where: str = "") -> Iterator[StateRow]:
-    """All entries of a body. Raises CorruptStateError like `decode_body`."""
-    states, queues = _load(body, where)
+def rows(body: bytes | None, where: str = "", classes: ProgramClasses = NO_CLASSES) -> Iterator[StateRow]:
+    """All entries of a body. Raises what `decode_body` raises."""
+    states, queues = _load(body, where, classes)
     for name, (kind, namespaces) in states.items():
         for namespace, (keys, values) in namespaces.items():
             for key, value in zip(keys, values, strict=True):
@@ -100,7 +108,9 @@ def rows(body: bytes | None, where: str = "") -> Iterator[StateRow]:
                     yield StateRow(TIMERS_PREFIX + service, domain, namespace, key, timestamp_ms)
 
 
-def body_from_rows(state_rows: Iterable[StateRow], where: str = "") -> bytes | None:
+def body_from_rows(
+    state_rows: Iterable[StateRow], where: str = "", classes: ProgramClasses = NO_CLASSES
+) -> bytes | None:
     """The body that holds these entries, None if there are none. Rows of one state keep their order.
 
     Raises:
@@ -117,7 +127,7 @@ def body_from_rows(state_rows: Iterable[StateRow], where: str = "") -> bytes | N
         if table.kind != row.kind:
             raise _bad_rows(f"state {row.state!r} has rows of kind {table.kind} and of kind {row.kind}", where)
         _put(table, row, where)
-    return encode_body(tables, timers, where)
+    return encode_body(tables, timers, where, classes)
 
 
 def _put(table: StateTable, row: StateRow, where: str) -> None:
@@ -137,51 +147,56 @@ def _bad_rows(what: str, where: str) -> CorruptStateError:
     return CorruptStateError(what, where=where, expected="one row per entry", hint="mend the savepoint's table")
 
 
-def _dump(states: _States, queues: _Timers, where: str) -> bytes | None:
+def _dump(states: _States, queues: _Timers, where: str, classes: ProgramClasses) -> bytes | None:
     if not states and not queues:
         return None
     try:
-        return dumps((FORMAT_VERSION, states, queues))
+        return dumps((states, queues), FORMAT_VERSION, classes)
     except Exception as error:
         for name, (_, namespaces) in states.items():
-            for keys, values in namespaces.values():
+            for namespace, (keys, values) in namespaces.items():
                 for key, value in zip(keys, values, strict=True):
-                    _check_picklable(name, key, value, where, error)
+                    _check_stored(f"state {name!r}", namespace, key, value, where, classes, error)
+        for service, domains in queues.items():
+            for runs in domains.values():
+                for timestamp_ms, namespace, timer_keys in runs:
+                    for key in timer_keys:
+                        _check_stored(f"timers {service!r}", namespace, key, timestamp_ms, where, classes, error)
         raise
 
 
-def _check_picklable(name: str, key: Any, value: Any, where: str, cause: Exception) -> None:
+def _check_stored(
+    what: str, namespace: Any, key: Any, value: Any, where: str, classes: ProgramClasses, cause: Exception
+) -> None:
+    """Raise what is wrong with one entry, if it is the one."""
+    for part, found in (("key", key), ("namespace", namespace), ("value", value)):
+        try:
+            dumps(found, FORMAT_VERSION, classes)
+        except StoredClassError as error:
+            raise StoredClassError(
+                f"{what}, the {part} of key {_shown(key)}: {error.what}",
+                where=where,
+                expected=error.expected,
+                hint=error.hint,
+            ) from cause
+        except Exception as error:
+            raise TypeMismatchError(
+                f"{what} of key {_shown(key)} holds a {type(found).__name__} that cannot be written: {error}",
+                where=where,
+                expected="values that can be pickled",
+                hint="keep plain data in state, and what cannot be pickled in attributes set by open()",
+            ) from cause
+
+
+def _shown(key: Any) -> str:
     try:
-        dumps((key, value))
-    except Exception as error:
-        raise TypeMismatchError(
-            f"state {name!r} of key {key!r} holds a {type(value).__name__} that cannot be written: {error}",
-            where=where,
-            expected="values that can be pickled",
-            hint="keep plain data in state, and what cannot be pickled in attributes set by open()",
-        ) from cause
+        return repr(key)[:200]
+    except Exception:
+        return f"a {type(key).__name__}"
 
 
-def _load(body: bytes | None, where: str) -> tuple[_States, _Timers]:
+def _load(body: bytes | None, where: str, classes: ProgramClasses) -> tuple[_States, _Timers]:
     if not body:
         return {}, {}
-    try:
-        decoded = pickle.loads(body)
-        version = decoded[0]
-    except MemoryError:
-        raise
-    except Exception as error:
-        hint = "go back to the last completed checkpoint"
-        if isinstance(error, (ImportError, AttributeError)):
-            hint = f"if the program no longer has that class, bring it back; else {hint}"
-        what = f"the state ({len(body)} bytes) cannot be decoded: {type(error).__name__}: {error}"
-        raise CorruptStateError(what, where=where, hint=hint) from error
-    if version != FORMAT_VERSION:
-        raise CorruptStateError(
-            f"the state has format version {version!r}",
-            where=where,
-            expected=f"version {FORMAT_VERSION}",
-            hint="restore from a savepoint written by a compatible version of flinkish",
-        )
-    _, states, queues = decoded
+    states, queues = loads(body, FORMAT_VERSION, "the state", where, classes)
     return states, queues

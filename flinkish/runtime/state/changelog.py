@@ -7,22 +7,22 @@ entry has now (none: it is gone); so only the last one of an entry counts, and a
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError
-from flinkish.runtime.pickling import dumps
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.body_codec import TIMERS_PREFIX, StateRow
 from flinkish.runtime.state.operator_state import OperatorState
 from flinkish.runtime.state.restore import OPERATOR_STATE_KIND
 from flinkish.runtime.state.savepoint_rows import WATERMARK
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.timer_queue import TimerQueue
+from flinkish.runtime.stored_pickle import dumps, loads
 
 #: Version of the encoded form.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 class Change(NamedTuple):
@@ -73,19 +73,18 @@ def watermark_change(uid: str, channel: int, watermark_ms: int) -> Change:
     return Change(uid, WATERMARK, WATERMARK, None, channel, None, (watermark_ms,) if told else ())
 
 
-def encode_changes(epoch: int, changes: Iterable[Change]) -> bytes:
-    """The form in which the changes of one channel travel."""
-    return dumps((FORMAT_VERSION, epoch, [tuple(change) for change in changes]))
+def encode_changes(epoch: int, changes: Iterable[Change], classes: ProgramClasses = NO_CLASSES) -> bytes:
+    """The form in which the changes of one channel are stored."""
+    return dumps((epoch, [tuple(change) for change in changes]), FORMAT_VERSION, classes)
 
 
-def decode_changes(data: bytes, where: str = "") -> tuple[int, list[Change]]:
-    """(epoch, its changes). CorruptStateError when it is something else."""
+def decode_changes(data: bytes, where: str = "", classes: ProgramClasses = NO_CLASSES) -> tuple[int, list[Change]]:
+    """(epoch, its changes). CorruptStateError when it is something else; see `loads` for what else."""
+    decoded = loads(data, FORMAT_VERSION, "the changelog of an epoch", where, classes)
     try:
-        version, epoch, changes = pickle.loads(data)
-        if version != FORMAT_VERSION:
-            raise ValueError(f"format version {version}")
+        epoch, changes = decoded
         return epoch, [Change(*change) for change in changes]
-    except Exception as error:
+    except (TypeError, ValueError) as error:
         raise CorruptStateError(
             f"the changes of an epoch cannot be decoded: {error}", where=where, hint="take a full checkpoint"
         ) from error

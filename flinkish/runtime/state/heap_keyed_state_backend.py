@@ -18,6 +18,7 @@ from flinkish.core.state import (
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import InternalError, StateAccessError
 from flinkish.runtime.operator import EpochInfo
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.body_codec import decode_body, encode_body
 from flinkish.runtime.state.changelog import Change, keyed_changes
 from flinkish.runtime.state.keyed_state_backend import VOID_NAMESPACE, KeyedStateBackend
@@ -61,11 +62,12 @@ class _KeyGroup:
 
 class HeapKeyedStateBackend(KeyedStateBackend):
     """See the module. ``where`` names the task in errors. ``epoch`` is that of the operator that owns the state (set
-    by its RuntimeContext): its processing time is the clock of state that expires."""
+    by its RuntimeContext): its processing time is the clock of state that expires. ``classes``: of the program."""
 
-    def __init__(self, where: str = "", epoch: EpochInfo | None = None) -> None:
+    def __init__(self, where: str = "", epoch: EpochInfo | None = None, classes: ProgramClasses = NO_CLASSES) -> None:
         self.where = where
         self.epoch = epoch if epoch is not None else EpochInfo()
+        self._classes = classes
         self.current_key: Any = NO_KEY
         self.key_group = NO_KEY_GROUP
         #: goes up whenever dicts that handles hold are no longer the right ones
@@ -156,7 +158,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         self._purge(group)
         if self.recording:
             self._recorded = list(keyed_changes(self.uid, group.tables, group.timers))
-        body = encode_body(group.tables, group.timers, self._where())
+        body = encode_body(group.tables, group.timers, self._where(), self._classes)
         for table in group.tables.values():
             table.forget_changes()
             table.prune()
@@ -197,7 +199,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
     def _group(self) -> _KeyGroup:
         """The current key group, decoded if need be."""
         if self._current is None:
-            self._current = _KeyGroup(*decode_body(self._loaded_body(), self._where()))
+            self._current = _KeyGroup(*decode_body(self._loaded_body(), self._where(), self._classes))
             self._held[self.key_group] = self._current
             self._body = None
         return self._current

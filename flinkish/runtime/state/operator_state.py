@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
-from flinkish.errors import CorruptStateError
-from flinkish.runtime.pickling import dumps
+from flinkish.errors import StoredClassError
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored_pickle import dumps, loads
 
 #: Format of the encoded body of a subtask channel.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 class OperatorState:
@@ -65,28 +65,39 @@ class OperatorState:
         return dict(self._values)
 
 
-def encode_operator_states(states: dict[str, OperatorState]) -> bytes | None:
-    """Encode the operator states of a subtask, by operator uid; None when all are empty."""
+def encode_operator_states(states: dict[str, OperatorState], classes: ProgramClasses = NO_CLASSES) -> bytes | None:
+    """Encode the operator states of a subtask, by operator uid; None when all are empty.
+
+    Raises:
+        StoredClassError: a value is, or holds, what could not be read again; names operator and state.
+    """
     values = {uid: state.snapshot() for uid, state in states.items()}
     values = {uid: value for uid, value in values.items() if value}
-    return dumps((FORMAT_VERSION, values)) if values else None
+    if not values:
+        return None
+    try:
+        return dumps(values, FORMAT_VERSION, classes)
+    except StoredClassError:
+        for uid, named in values.items():
+            for name, value in named.items():
+                _check_stored(uid, name, value, classes)
+        raise
 
 
-def decode_operator_states(body: bytes | None) -> dict[str, dict[str, Any]]:
+def _check_stored(uid: str, name: str, value: Any, classes: ProgramClasses) -> None:
+    try:
+        dumps(value, FORMAT_VERSION, classes)
+    except StoredClassError as error:
+        raise StoredClassError(
+            f"operator state {name!r}: {error.what}",
+            where=f"operator uid {uid}",
+            expected=error.expected,
+            hint=error.hint,
+        ) from error
+
+
+def decode_operator_states(body: bytes | None, classes: ProgramClasses = NO_CLASSES) -> dict[str, dict[str, Any]]:
     """The inverse of :func:`encode_operator_states`."""
     if not body:
         return {}
-    try:
-        version, values = pickle.loads(body)
-    except Exception as error:
-        raise CorruptStateError(
-            f"the operator state of a subtask cannot be decoded ({error})",
-            hint="restore the job from its last savepoint or checkpoint",
-        ) from error
-    if version != FORMAT_VERSION:
-        raise CorruptStateError(
-            f"operator state has format version {version}",
-            expected=f"version {FORMAT_VERSION}",
-            hint="restore from a savepoint written by a compatible version of flinkish",
-        )
-    return dict(values)
+    return dict(loads(body, FORMAT_VERSION, "the operator state of a subtask", "", classes))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.body_codec import StateRow, body_from_rows
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
@@ -21,13 +22,15 @@ def take_in_rows(
     head_uid: str,
     keyed: KeyedStateBackend | None,
     key_group: int,
+    classes: ProgramClasses = NO_CLASSES,
 ) -> None:
     """``rows`` are (operator uid, row). Keyed rows replace the (empty) body of the current key group."""
     for uid, row in rows:
         if row.kind == OPERATOR_STATE_KIND and uid in states:
             states[uid].put(row.state, row.value)
     if keyed is not None:
-        body = body_from_rows([row for uid, row in rows if uid == head_uid and row.kind != OPERATOR_STATE_KIND])
+        keyed_rows = [row for uid, row in rows if uid == head_uid and row.kind != OPERATOR_STATE_KIND]
+        body = body_from_rows(keyed_rows, f"operator uid {head_uid}, key group {key_group}", classes)
         keyed.forget(key_group)
         keyed.activate(key_group, lambda: body)
 

@@ -1,7 +1,7 @@
 """State as rows that people can read and edit with SQL, and back.
 
 One row per (operator uid, state name, key, namespace, value). ``key``, ``namespace`` and ``value`` hold text that SQL
-can compare and change: JSON for what JSON can say exactly, else a tagged pickle.
+can compare and change: JSON for what JSON can say exactly, else a tagged pickle of data (`stored_pickle`).
 
     "u42"                       a string
     42, 1.5, true, null         numbers, booleans, None
@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import base64
 import json
-import pickle
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from flinkish.common.types import Row
-from flinkish.errors import SavepointError
+from flinkish.errors import FlinkishError, SavepointError
 from flinkish.runtime.list_keys import frozen, thawed
-from flinkish.runtime.pickling import dumps
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.body_codec import StateRow
+from flinkish.runtime.stored_pickle import dumps_data, loads_data
 
 #: State name and kind of rows that hold a watermark.
 WATERMARK = "__watermark__"
@@ -40,20 +40,27 @@ class SavepointRow(NamedTuple):
     value: str
 
 
-def to_text(value: Any) -> str:
+def to_text(value: Any, classes: ProgramClasses = NO_CLASSES) -> str:
     """The text of a value.
 
     >>> to_text(("a", 1)), to_text([1, None]), to_text({"a": 1})
     ('{"$tuple": ["a", 1]}', '[1, null]', '{"a": 1}')
     """
-    return json.dumps(_encode(value), ensure_ascii=False, allow_nan=True)
+    return json.dumps(_encode(value, classes), ensure_ascii=False, allow_nan=True)
 
 
-def from_text(text: str, where: str = "") -> Any:
-    """The inverse of :func:`to_text`. SavepointError when the text was edited into something that is none."""
+def from_text(text: str, where: str = "", classes: ProgramClasses = NO_CLASSES) -> Any:
+    """The inverse of :func:`to_text`.
+
+    Raises:
+        SavepointError: the text was edited into something that is none.
+        StoredClassError: the program does not have a class that it names.
+        UnsafeStateError: it names something that is neither data nor a class of the program.
+    """
     try:
-        return _decode(json.loads(text))
-    except SavepointError:
+        return _decode(json.loads(text), classes)
+    except FlinkishError as error:
+        error.where = error.where or where
         raise
     except Exception as error:
         raise SavepointError(
@@ -64,38 +71,38 @@ def from_text(text: str, where: str = "") -> Any:
         ) from error
 
 
-def _encode(value: Any) -> Any:
+def _encode(value: Any, classes: ProgramClasses) -> Any:
     kind = type(value)
     if kind in _PLAIN:
         return value
     if kind is list:
-        return [_encode(item) for item in value]
+        return [_encode(item, classes) for item in value]
     if kind is tuple:
-        return {"$tuple": [_encode(item) for item in value]}
+        return {"$tuple": [_encode(item, classes) for item in value]}
     if kind is dict and all(type(key) is str and not key.startswith("$") for key in value):
-        return {key: _encode(item) for key, item in value.items()}
+        return {key: _encode(item, classes) for key, item in value.items()}
     if kind is dict:
-        return {"$dict": [[_encode(key), _encode(item)] for key, item in value.items()]}
+        return {"$dict": [[_encode(key, classes), _encode(item, classes)] for key, item in value.items()]}
     if kind is Row and not _has_kind(value):
-        return {"$row": [_field_names(value), [_encode(item) for item in value]]}
-    return {"$pickle": base64.b64encode(dumps(value)).decode()}
+        return {"$row": [_field_names(value), [_encode(item, classes) for item in value]]}
+    return {"$pickle": base64.b64encode(dumps_data(value, classes)).decode()}
 
 
-def _decode(value: Any) -> Any:
+def _decode(value: Any, classes: ProgramClasses) -> Any:
     if isinstance(value, list):
-        return [_decode(item) for item in value]
+        return [_decode(item, classes) for item in value]
     if not isinstance(value, dict):
         return value
     if len(value) == 1:
         tag, content = next(iter(value.items()))
         if tag in _DECODERS:
-            return _DECODERS[tag](content)
-    return {key: _decode(item) for key, item in value.items()}
+            return _DECODERS[tag](content, classes)
+    return {key: _decode(item, classes) for key, item in value.items()}
 
 
-def _decode_row(content: Any) -> Row:
+def _decode_row(content: Any, classes: ProgramClasses) -> Row:
     names, values = content
-    row = Row(*[_decode(item) for item in values])
+    row = Row(*[_decode(item, classes) for item in values])
     if names:
         row.set_field_names(names)
     return row
@@ -109,17 +116,18 @@ def _has_kind(row: Row) -> bool:
     return row.get_row_kind().value != 0
 
 
-_DECODERS: dict[str, Callable[[Any], Any]] = {
-    "$tuple": lambda content: tuple(_decode(item) for item in content),
-    "$dict": lambda content: {_decode(key): _decode(item) for key, item in content},
+_DECODERS: dict[str, Callable[[Any, ProgramClasses], Any]] = {
+    "$tuple": lambda content, classes: tuple(_decode(item, classes) for item in content),
+    "$dict": lambda content, classes: {_decode(key, classes): _decode(item, classes) for key, item in content},
     "$row": _decode_row,
-    "$pickle": lambda content: pickle.loads(base64.b64decode(content)),
+    "$pickle": lambda content, classes: loads_data(base64.b64decode(content), classes),
 }
 
 
-def to_savepoint_row(uid: str, row: StateRow) -> SavepointRow:
+def to_savepoint_row(uid: str, row: StateRow, classes: ProgramClasses = NO_CLASSES) -> SavepointRow:
     """An entry of state as texts."""
-    return SavepointRow(uid, row.state, row.kind, to_text(thawed(row.key)), to_text(row.namespace), to_text(row.value))
+    key, namespace, value = (to_text(part, classes) for part in (thawed(row.key), row.namespace, row.value))
+    return SavepointRow(uid, row.state, row.kind, key, namespace, value)
 
 
 def watermark_row(uid: str, channel: int, watermark_ms: int) -> SavepointRow:
@@ -127,10 +135,10 @@ def watermark_row(uid: str, channel: int, watermark_ms: int) -> SavepointRow:
     return SavepointRow(uid, WATERMARK, WATERMARK, to_text(channel), to_text(None), to_text(watermark_ms))
 
 
-def from_savepoint_row(row: SavepointRow) -> tuple[str, StateRow]:
+def from_savepoint_row(row: SavepointRow, classes: ProgramClasses = NO_CLASSES) -> tuple[str, StateRow]:
     """The inverse of :func:`to_savepoint_row`."""
     where = f"savepoint row of uid {row.uid}, state {row.state}, key {row.key[:100]}"
-    key, namespace, value = (from_text(text, where) for text in (row.key, row.namespace, row.value))
+    key, namespace, value = (from_text(text, where, classes) for text in (row.key, row.namespace, row.value))
     if row.kind == "map" and isinstance(value, list):
         value = tuple(value)
     return row.uid, StateRow(row.state, row.kind, namespace, frozen(key), value)

@@ -13,8 +13,9 @@ from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.time_domain import TimeDomain
-from flinkish.errors import FlinkishError, SavepointError, TypeMismatchError
+from flinkish.errors import FlinkishError, SavepointError, StoredClassError, TypeMismatchError
 from flinkish.runtime.list_keys import frozen, thawed
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.body_codec import TIMERS_PREFIX, StateRow
 from flinkish.runtime.state.restore import OPERATOR_STATE_KIND
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
@@ -72,13 +73,20 @@ class StoredState:
 class RowReader:
     """Rows of a savepoint -> rows of state for the program. Bad rows are counted, and the first one described."""
 
-    def __init__(self, program: ProgramStates, migrations: dict[tuple[str, str], Migration], convert: bool) -> None:
+    def __init__(
+        self,
+        program: ProgramStates,
+        migrations: dict[tuple[str, str], Migration],
+        convert: bool,
+        classes: ProgramClasses = NO_CLASSES,
+    ) -> None:
         """``convert``: rows were edited or made elsewhere: their values become what the declared type makes of them
         (a JSON list under a TUPLE becomes a tuple)."""
         self.found: dict[tuple[str, str, str], StoredState] = {}
         self._program = program
         self._migrations = migrations
         self._convert = convert
+        self._classes = classes
 
     def read(self, saved: SavepointRow) -> StateRow | None:
         """The row; None for a bad one."""
@@ -91,13 +99,14 @@ class RowReader:
             return self._read(saved)
         except FlinkishError as error:
             found.bad_rows += 1
-            found.problem = found.problem or f"the row of key {str(saved.key)[:100]}: {error.what}"
+            hint = f"; {error.hint}" if isinstance(error, StoredClassError) else ""
+            found.problem = found.problem or f"the row of key {str(saved.key)[:100]}: {error.what}{hint}"
             return None
 
     def _read(self, saved: SavepointRow) -> StateRow:
         if saved.namespace is None:  # left out by an INSERT
             saved = saved._replace(namespace="null")
-        _, row = from_savepoint_row(saved)
+        _, row = from_savepoint_row(saved, self._classes)
         check_shape(row)
         if self._convert and row.kind != OPERATOR_STATE_KIND:
             row = _with_key(row, self._program.key_types.get(saved.uid))

@@ -11,15 +11,17 @@ import pytest
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import OperationError
 from flinkish.runtime.changelog_files import epoch_directory, read_parts, write_changes, write_parts
+from flinkish.runtime.program_classes import NO_CLASSES
 from flinkish.runtime.state.body_codec import TIMERS_PREFIX
 from flinkish.runtime.state.changelog import Change, encode_changes
 from flinkish.spark.changelog import ChangesToRows
+from flinkish.spark.worker import DeployedClasses
 
 
 def rows_of(changelog: Path, epoch: int) -> list[dict[str, Any]]:
     files = sorted(Path(epoch_directory(str(changelog), epoch)).glob("*.parquet"))
     batches = [batch for path in files for batch in pq.read_table(path).to_batches()]
-    return [row for batch in ChangesToRows()(iter(batches)) for row in batch.to_pylist()]
+    return [row for batch in ChangesToRows(DeployedClasses.of(NO_CLASSES))(iter(batches)) for row in batch.to_pylist()]
 
 
 def write(changelog: Path, *changes: Change, epoch: int = 3) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +26,8 @@ from flinkish.errors import (
     UserCodeError,
 )
 from flinkish.spark.failures import translate
-from flinkish.spark.worker import WorkerFailure, failures_marked
+from flinkish.spark.worker import WorkerFailure, failures_marked, typed_failure
+from tests.unit.state.test_stored_pickle import GADGETS
 
 WHERE = "job 'shop', directory /jobs/shop"
 
@@ -114,3 +117,19 @@ def test_a_connection_that_py4j_has_lost_is_that_to_the_jvm(module: str, kind: t
 def test_a_stack_of_the_jvm_does_not_fill_the_message() -> None:
     text = "the cause\n" + "\n".join(f"\tat org.apache.spark.C{n}.m(C.scala)" for n in range(100))
     assert "org.apache.spark" not in str(translate(RuntimeError(text), WHERE))
+
+
+def test_a_record_that_looks_like_an_error_is_neither_executed_nor_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for gadget in GADGETS.values():
+        for data in (gadget, b"\xf1\x02" + gadget, b"nothing"):
+            record = f"<flinkish-error>{base64.b64encode(data).decode()}</flinkish-error>"
+            with pytest.raises(WorkerFailure) as marked, failures_marked():
+                raise ProgramError(f"the record {record} is wrong")
+            found = typed_failure(str(marked.value))
+            assert type(found) is ProgramError
+            assert found.what == f"the record {record} is wrong"
+            assert typed_failure(record) is None
+    assert not list(tmp_path.iterdir())

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
 
-from flinkish.errors import FencedError, ProgramError
+from flinkish.errors import FencedError, ProgramError, UnsafeStateError
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
-from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, FarSide, Inbox
+from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, FarSide, Inbox, report_file
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.runtime.deployment import JobDescriptor
+from tests.unit.state.test_stored_pickle import GADGETS
 
 JOB = JobDescriptor("0" * 32, "job", (), ())
 
@@ -42,6 +44,36 @@ def test_the_error_that_ended_a_query_comes_back_whole(tmp_path: Path) -> None:
     end = Inbox(directory, JOB).end()
     assert isinstance(end, ProgramError)
     assert (end.what, end.where) == ("wrong " * 1000, "here")
+
+
+class OwnError(ProgramError):
+    """Of a program."""
+
+
+def test_an_error_of_the_programs_own_comes_back_as_the_nearest_known_one(tmp_path: Path) -> None:
+    directory = owned(tmp_path)
+    error = OwnError("wrong", where="here")
+    error.epoch = 4
+    far_side(tmp_path, directory.token).failed(error)
+    end = Inbox(directory, JOB).end()
+    assert isinstance(end, ProgramError)
+    assert (type(end), end.what, end.where, end.epoch) == (ProgramError, "wrong", "here", 4)
+
+
+@pytest.mark.parametrize("gadget", GADGETS)
+def test_reports_and_errors_that_somebody_else_has_put_there_execute_nothing(
+    gadget: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    directory = owned(tmp_path / "job")
+    data = base64.b64encode(b"\xf1\x02" + GADGETS[gadget]).decode()
+    directory.write(END_FILE, {"token": directory.token, "error": data})
+    directory.write(report_file(3), {"report": data})
+    with pytest.raises(UnsafeStateError):
+        Inbox(directory, JOB).end()
+    with pytest.raises(UnsafeStateError, match="report of an epoch"):
+        list(Inbox(directory, JOB).take(None))
+    assert [path.name for path in tmp_path.iterdir()] == ["job"]
 
 
 def test_the_end_of_another_drivers_query_is_not_taken_for_ones_own(tmp_path: Path) -> None:

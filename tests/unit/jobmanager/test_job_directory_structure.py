@@ -56,6 +56,21 @@ def test_the_first_program_is_remembered_and_the_same_one_goes_on(tmp_path: Path
     assert JobDirectory(str(tmp_path)).job_id() == "00" * 16
 
 
+def test_a_directory_with_state_of_an_earlier_format_is_refused_at_the_start(tmp_path: Path) -> None:
+    check(tmp_path, job())
+    directory = JobDirectory(str(tmp_path))
+    written = directory.read("job.json")
+    assert written is not None
+    for said, version in (("format version 1, which may hold code", None), ("format version 9", 9)):
+        directory.write("job.json", {**written, "state_format": version} if version else _without_format(written))
+        with pytest.raises(IncompatibleJobError, match=f"{said}.*expected format version 2; start in a new job dir"):
+            check(tmp_path, job())
+
+
+def _without_format(written: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in written.items() if key != "state_format"}
+
+
 def test_other_functions_are_no_other_structure(tmp_path: Path) -> None:
     check(tmp_path, job())
     assert check(tmp_path, job(function=str)) is False

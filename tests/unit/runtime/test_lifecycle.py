@@ -269,7 +269,7 @@ def test_an_error_of_user_code_names_the_operator_the_key_and_the_epoch_behind_t
 def test_the_users_traceback_keeps_what_user_code_called_of_ours() -> None:
     def misuse(operator: Telling, event: str, detail: Any) -> None:
         if event == "process":
-            ChannelHeader.decode(None)  # type: ignore[arg-type]
+            ChannelHeader.decode(b"no header")
 
     worker = Worker(vertex("a", hooks={"a": misuse}))
     with pytest.raises(CorruptStateError) as caught:

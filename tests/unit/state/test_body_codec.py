@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from flinkish.common.types import Row
 from flinkish.core.time_domain import TimeDomain
-from flinkish.errors import CorruptStateError, TypeMismatchError
+from flinkish.errors import CorruptStateError, IncompatibleJobError, TypeMismatchError
 from flinkish.runtime.list_keys import frozen
 from flinkish.runtime.state.body_codec import StateRow, body_from_rows, decode_body, encode_body, rows
 from flinkish.runtime.state.key_texts import key_texts
@@ -103,7 +104,7 @@ def test_nothing_is_no_body() -> None:
     assert list(rows(None)) == []
 
 
-@pytest.mark.parametrize("body", [b"garbage", b"\x80\x05.", pickle.dumps(7), pickle.dumps(()), b"\x80\x05\x95"])
+@pytest.mark.parametrize("body", [b"garbage", b"\x80\x05", b"\xf1\x02", b"\xf1\x02\x80\x05.", b"\xf1\x02\x80\x05\x95"])
 def test_bytes_that_are_no_body_are_corrupt_state_and_say_where(body: bytes) -> None:
     with pytest.raises(CorruptStateError, match="cannot be decoded.*uid 'counts', key group 3"):
         decode_body(body, "uid 'counts', key group 3")
@@ -120,14 +121,19 @@ def test_a_cut_body_is_corrupt_state() -> None:
 
 
 def test_a_body_of_another_format_version_is_refused() -> None:
-    with pytest.raises(CorruptStateError, match=r"format version 99.*expected version 1"):
-        decode_body(pickle.dumps((99, "who knows")))
+    with pytest.raises(IncompatibleJobError, match=r"format version 99 .*expected format version 2; start in a new"):
+        decode_body(b"\xf1\x63" + pickle.dumps(({}, {})), "uid 'u'")
+
+
+def test_a_body_that_may_hold_pickled_code_is_refused_for_its_version() -> None:
+    with pytest.raises(IncompatibleJobError, match="before version 2, which may hold code.*from a savepoint"):
+        decode_body(pickle.dumps((1, {}, {})))
 
 
 def test_a_value_that_cannot_be_pickled_is_named_with_its_state_and_key() -> None:
     table = StateTable("conn", "value")
-    table.namespace(None).update(fine=1, bad=lambda: None)
-    with pytest.raises(TypeMismatchError, match=r"state 'conn' of key 'bad' holds a function.*uid 'u'"):
+    table.namespace(None).update(fine=1, bad=threading.Lock())
+    with pytest.raises(TypeMismatchError, match=r"state 'conn' of key 'bad' holds a lock.*uid 'u'"):
         encode_body({"conn": table}, {}, "uid 'u'")
 
 

@@ -1,0 +1,353 @@
+"""How values are stored: as pickles that hold data and names of classes, never code.
+
+Rule: reading executes nothing that the stored bytes choose. `loads` builds plain data (the list below) and instances of
+the program's classes (`ProgramClasses`), and refuses every other name that a pickle holds: functions, modules, classes
+of the standard library or of installed packages. `dumps` refuses the same, so that whatever was written can be read.
+
+A stored value begins with two bytes, a mark and the version of its format; what is written before there was a mark, or
+by another version, is refused in words.
+
+Pickles that only travel between the processes of a running job are another matter: `flinkish.runtime.pickling`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import datetime
+import enum
+import importlib
+import io
+import pickle
+import types
+import zoneinfo
+from collections.abc import Callable
+from typing import Any
+
+from flinkish import errors
+from flinkish.common import typeinfo
+from flinkish.errors import CorruptStateError, FlinkishError, IncompatibleJobError, StoredClassError, UnsafeStateError
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+
+#: First byte of everything that is stored. A pickle, which is what stood there before, begins with 0x80.
+_MARK = 0xF1
+_PICKLE = 0x80
+
+_NUMBERS_AND_TEXTS = "bool bytearray bytes complex dict float frozenset int list object range set slice str tuple"
+
+
+def _subclasses_in(module: types.ModuleType, base: type) -> dict[str, set[str]]:
+    """Module -> names of the classes of a kind that a module has."""
+    found: dict[str, set[str]] = {}
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, base):
+            found.setdefault(value.__module__, set()).add(value.__qualname__)
+    return found
+
+
+#: Module -> names in it that a stored pickle may hold: types of data, and functions that make nothing but data.
+_DATA: dict[str, frozenset[str]] = {
+    module: frozenset(names.split())
+    for module, names in {
+        "builtins": f"{_NUMBERS_AND_TEXTS}",
+        "array": "array _array_reconstructor",
+        "collections": "ChainMap Counter OrderedDict UserDict UserList UserString defaultdict deque",
+        # these three make an instance of a class that the pickle has named before
+        "copyreg": "__newobj__ __newobj_ex__ _reconstructor",
+        "datetime": "date datetime time timedelta timezone",
+        "decimal": "Decimal",
+        "fractions": "Fraction",
+        "ipaddress": "IPv4Address IPv4Interface IPv4Network IPv6Address IPv6Interface IPv6Network",
+        "pathlib": "Path PosixPath PurePath PurePosixPath PureWindowsPath WindowsPath",
+        "types": "SimpleNamespace",
+        "uuid": "SafeUUID UUID",
+        "pandas._libs.tslibs.nattype": "__nat_unpickle _nat_unpickle",
+        "pandas._libs.tslibs.timedeltas": "_timedelta_unpickle",
+        "pandas._libs.tslibs.timestamps": "_unpickle_timestamp",
+        "pytz": "_UTC _p",
+        "flinkish.common.time": "Duration Instant Time",
+        "flinkish.core.output_tag": "OutputTag",
+        "flinkish.common.types": "Row RowKind _create_row",
+        "flinkish.core.window.window": "CountWindow GlobalWindow TimeWindow",
+        # what the processes of a job tell each other through files
+        "flinkish.errors": "_rebuild",
+        "flinkish.runtime.committing": "CommitReport",
+        "flinkish.runtime.epoch_report": "EpochReport",
+        "flinkish.runtime.report": "TaskPlace TaskReport",
+        "flinkish.runtime.state.body_codec": "StateRow",
+        "flinkish.runtime.state.declared_state": "DeclaredState",
+        "flinkish.runtime.state.stored_values": "StoredState",
+        __name__: "_member _zone _array _objects _scalar",
+    }.items()
+}
+for _found in (
+    _subclasses_in(builtins, BaseException),
+    _subclasses_in(errors, FlinkishError),
+    _subclasses_in(typeinfo, typeinfo.TypeInformation),
+):
+    for _module, _names in _found.items():
+        _DATA[_module] = _DATA.get(_module, frozenset()) | _names
+
+
+def dumps(value: Any, version: int, classes: ProgramClasses = NO_CLASSES) -> bytes:
+    """The stored form of a value.
+
+    Raises:
+        StoredClassError: it holds a function, or an instance of a class that could not be found again.
+        Exception: what pickle and the value's own methods raise.
+    """
+    stream = io.BytesIO()
+    stream.write(bytes((_MARK, version)))
+    _Pickler(stream, classes).dump(value)
+    return stream.getvalue()
+
+
+def loads(data: bytes, version: int, what: str, where: str = "", classes: ProgramClasses = NO_CLASSES) -> Any:
+    """The value of a stored form. ``what`` it is, for errors: ``the state of a key group``.
+
+    Raises:
+        IncompatibleJobError: another version of flinkish has written it.
+        StoredClassError: the program does not have a class that it names.
+        UnsafeStateError: it names something that is neither data nor a class of the program.
+        CorruptStateError: it is damaged.
+    """
+    _check_version(data, version, what, where)
+    stream = io.BytesIO(data)
+    stream.seek(2)
+    try:
+        return _Unpickler(stream, classes).load()
+    except FlinkishError as error:
+        error.where = "; ".join(part for part in (f"{what}, {where}" if where else what, error.where) if part)
+        raise
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise CorruptStateError(
+            f"{what} ({len(data)} bytes) cannot be decoded: {type(error).__name__}: {error}",
+            where=where,
+            hint="go back to the last completed checkpoint",
+        ) from error
+
+
+def _check_version(data: bytes, version: int, what: str, where: str) -> None:
+    if len(data) > 2 and data[0] == _MARK and data[1] == version:
+        return
+    if len(data) > 2 and data[0] in (_MARK, _PICKLE):
+        found = f"format version {data[1]}" if data[0] == _MARK else "a format of before version 2, which may hold code"
+        raise IncompatibleJobError(
+            f"{what} has {found}",
+            where=where,
+            expected=f"format version {version}",
+            hint="start in a new job directory: from the beginning, or from a savepoint with declared types",
+        )
+    raise CorruptStateError(
+        f"{what} ({len(data)} bytes) cannot be decoded: it does not begin as stored values do",
+        where=where,
+        hint="go back to the last completed checkpoint",
+    )
+
+
+def loads_data(pickled: bytes, classes: ProgramClasses = NO_CLASSES) -> Any:
+    """The value of a pickle that has no mark, as the texts of savepoints hold it; raises what `loads` raises, but for
+    damage, which is whatever pickle raises."""
+    return _Unpickler(io.BytesIO(pickled), classes).load()
+
+
+def dumps_data(value: Any, classes: ProgramClasses = NO_CLASSES) -> bytes:
+    """The inverse of `loads_data`."""
+    stream = io.BytesIO()
+    _Pickler(stream, classes).dump(value)
+    return stream.getvalue()
+
+
+# ---------------------------------------------------------------------------------------------------- writing
+
+
+class _Pickler(pickle.Pickler):
+    """Asks about everything but numbers, texts and containers, which stay as fast as they are."""
+
+    def __init__(self, stream: io.BytesIO, classes: ProgramClasses) -> None:
+        super().__init__(stream, protocol=5)
+        self._classes = classes
+        self._reducers = _Reducers()
+
+    def reducer_override(self, obj: Any) -> Any:
+        """How an object is reduced; NotImplemented: as pickle does it."""
+        reducer = self._reducers[type(obj)]
+        return NotImplemented if reducer is None else reducer(obj, self._classes)
+
+
+_Reducer = Callable[[Any, ProgramClasses], Any]
+
+
+class _Reducers(dict[type, "_Reducer | None"]):
+    """type -> how its instances are reduced (None: as pickle does). Filled as types come."""
+
+    def __missing__(self, cls: type) -> _Reducer | None:
+        reducer = self[cls] = _reducer_of(cls)
+        return reducer
+
+
+def _reducer_of(cls: type) -> _Reducer | None:
+    if issubclass(cls, enum.Enum):
+        return _reduce_flag if issubclass(cls, enum.Flag) else _reduce_member
+    if issubclass(cls, type):
+        return _reduce_class
+    if issubclass(cls, (types.FunctionType, types.BuiltinFunctionType)) or cls.__name__ == "cython_function_or_method":
+        return _reduce_function
+    if issubclass(cls, types.MethodType):
+        return _refuse_function
+    if cls is zoneinfo.ZoneInfo:
+        return _reduce_zone
+    if cls.__module__ == "numpy" or cls.__module__.startswith("numpy."):
+        return _reducer_of_numpy(cls)
+    return None
+
+
+def _reducer_of_numpy(cls: type) -> _Reducer | None:
+    import numpy
+
+    if cls is numpy.ndarray:
+        return _reduce_array
+    return _reduce_scalar if issubclass(cls, numpy.generic) else None
+
+
+def _reduce_class(cls: type, classes: ProgramClasses) -> Any:
+    if _is_data(cls):
+        return NotImplemented
+    return program_class, (classes.name_of(cls),)
+
+
+def _reduce_function(function: Any, _: ProgramClasses) -> Any:
+    return NotImplemented if function is program_class or _is_data(function) else _refuse_function(function, _)
+
+
+def _refuse_function(function: Any, _: ProgramClasses) -> Any:
+    raise StoredClassError(
+        f"the function {getattr(function, '__module__', None)}.{getattr(function, '__qualname__', function)} cannot "
+        "be stored: stored values hold no code",
+        expected="data, and instances of the program's classes",
+        hint="store what the function needs, or give the class a __reduce__ that returns the class and its arguments",
+    )
+
+
+def _is_data(found: Any) -> bool:
+    """Whether a class or function is one that the list of data has, and not just one of the same name."""
+    module, name = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
+    return name in _DATA.get(str(module), ()) and getattr(importlib.import_module(str(module)), str(name)) is found
+
+
+def _reduce_member(member: enum.Enum, _: ProgramClasses) -> Any:
+    return _member, (type(member), member.name)
+
+
+def _reduce_flag(flags: enum.Flag, _: ProgramClasses) -> Any:
+    return _member, (type(flags), flags.value)
+
+
+def _reduce_zone(zone: zoneinfo.ZoneInfo, _: ProgramClasses) -> Any:
+    if zone.key is None:
+        raise StoredClassError("a time zone without a name cannot be stored", hint="use ZoneInfo('Area/City')")
+    return _zone, (zone.key,)
+
+
+def _reduce_array(array: Any, _: ProgramClasses) -> Any:
+    if array.dtype.hasobject:
+        if array.dtype.names is not None:
+            raise StoredClassError(
+                "a structured numpy array of objects cannot be stored", hint="store a list of tuples"
+            )
+        return _objects, (array.shape, array.ravel().tolist())
+    return _array, (_layout(array.dtype), array.shape, array.tobytes())
+
+
+def _reduce_scalar(scalar: Any, _: ProgramClasses) -> Any:
+    if scalar.dtype.hasobject:
+        raise StoredClassError("a numpy scalar of objects cannot be stored", hint="store a tuple")
+    return _scalar, (_layout(scalar.dtype), scalar.tobytes())
+
+
+def _layout(dtype: Any) -> Any:
+    return dtype.str if dtype.names is None else dtype.descr
+
+
+# ---------------------------------------------------------------------------------------------------- reading
+
+
+class _Unpickler(pickle.Unpickler):
+    """Knows no names but those of the list and of the program."""
+
+    def __init__(self, stream: io.BytesIO, classes: ProgramClasses) -> None:
+        super().__init__(stream)
+        self._classes = classes
+
+    def find_class(self, module: str, name: str) -> Any:
+        """What a name stands for. UnsafeStateError for names that are not on the list."""
+        if module == __name__ and name == program_class.__name__:
+            return self._classes.find
+        if name not in _DATA.get(module, ()):
+            raise UnsafeStateError(
+                f"it holds the name {module}.{name}"[:300] + ", which is neither data nor a class of the program",
+                expected="data that this version of flinkish has stored",
+                hint="do not use it unless you know where it comes from; nothing of it was executed",
+            )
+        return getattr(importlib.import_module(module), name)
+
+
+def program_class(name: str) -> type:
+    """Stands in pickles for the class of that name; whoever reads puts the search of the program in its place."""
+    raise UnsafeStateError(f"the class {name} is looked for outside of a program", hint="please report this")
+
+
+def _member(cls: Any, value: Any) -> Any:
+    """A member of an enum, by its name; flags by their value."""
+    if type(cls) is type or not isinstance(cls, enum.EnumMeta):
+        raise UnsafeStateError(f"{cls!r} is no enum")
+    if issubclass(cls, enum.Flag):
+        return cls(value)
+    members: dict[str, Any] = dict(vars(cls)["_member_map_"])
+    member = members.get(value)
+    if member is None or member.name != value:
+        raise StoredClassError(
+            f"the stored member {value} is not in the enum {cls.__module__}.{cls.__qualname__}",
+            expected=", ".join(members),
+            hint="bring it back under its name: as a key it lies in the key group of its name",
+        )
+    return member
+
+
+def _zone(key: str) -> datetime.tzinfo:
+    return zoneinfo.ZoneInfo(key)
+
+
+def _checked_dtype(layout: Any) -> Any:
+    """The type of a numpy value. One that holds pointers could be made to point anywhere."""
+    import numpy
+
+    dtype = numpy.dtype(layout) if isinstance(layout, (str, list)) else None
+    if dtype is None or dtype.hasobject:
+        raise UnsafeStateError(f"{str(layout)[:100]} is not the layout of plain numbers or texts")
+    return dtype
+
+
+def _array(layout: Any, shape: tuple[int, ...], data: bytes) -> Any:
+    import numpy
+
+    dtype = _checked_dtype(layout)
+    if not data:
+        return numpy.empty(shape, dtype)
+    return numpy.frombuffer(bytearray(data), dtype).reshape(shape)
+
+
+def _scalar(layout: Any, data: bytes) -> Any:
+    import numpy
+
+    dtype = _checked_dtype(layout)
+    return numpy.frombuffer(data, dtype)[0] if data else dtype.type()
+
+
+def _objects(shape: tuple[int, ...], values: list[Any]) -> Any:
+    import numpy
+
+    array = numpy.empty(len(values), object)
+    array[:] = values
+    return array.reshape(shape)

@@ -1,0 +1,97 @@
+"""Functions that read and write stored values in the workers, beside a job, know the classes of the program."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from flinkish.errors import StoredClassError
+from flinkish.runtime.channel_header import ChannelHeader
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.state.body_codec import StateRow, encode_body
+from flinkish.runtime.state.changelog import Change, encode_changes
+from flinkish.runtime.state.operator_state import OperatorState, encode_operator_states
+from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row, to_text
+from flinkish.runtime.state.state_table import StateTable
+from flinkish.spark.changelog import ChangesToRows
+from flinkish.spark.state_reader import BodyToRows, ChannelKinds
+from flinkish.spark.worker import DeployedClasses, WorkerFailure, typed_failure
+from flinkish.state.native_rows import NativeToTexts
+from flinkish.state.typed_rows import TextsToTyped
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+@dataclass(frozen=True)
+class User:
+    name: str
+    colour: Colour
+
+
+CLASSES = ProgramClasses.of_this_process()
+KEY, VALUE = User("ann", Colour.RED), [Colour.RED]
+ROW = to_savepoint_row("u", StateRow("s", "value", None, KEY, VALUE), CLASSES)
+KINDS = ChannelKinds({0: (True, 4)})
+
+
+def bodies() -> Any:
+    table = StateTable("s", "value")
+    table.namespace(None)[KEY] = VALUE
+    operator = OperatorState()
+    operator.put("s", VALUE)
+    headers = [ChannelHeader("u", 0, channel, saved={"u": Colour.RED}).encode(CLASSES) for channel in (1, 4)]
+    stored = [encode_body({"s": table}, {}, "", CLASSES), encode_operator_states({"u": operator}, CLASSES)]
+    return pa.RecordBatch.from_arrays([pa.array(headers), pa.array(stored)], names=["header", "body"])
+
+
+def changes() -> Any:
+    data = encode_changes(3, [Change("u", "s", "value", None, 7, None, (VALUE,))], CLASSES)
+    return pa.RecordBatch.from_arrays([pa.array([data])], names=["changes"])
+
+
+def texts(*columns: str) -> Any:
+    values = ROW._asdict()
+    return pa.RecordBatch.from_arrays([pa.array([values[name]]) for name in columns], names=list(columns))
+
+
+def typed(deployed: DeployedClasses) -> Any:
+    schema = pa.schema([("key", pa.string()), ("namespace", pa.string()), ("value", pa.string())])
+    return TextsToTyped("value", schema, frozenset({"key", "value"}), deployed)
+
+
+FUNCTIONS: dict[str, tuple[Callable[[DeployedClasses], Any], Callable[[], Any]]] = {
+    "bodies": (lambda deployed: BodyToRows(KINDS, deployed), bodies),
+    "changelog": (ChangesToRows, changes),
+    "typed": (typed, lambda: texts(*SavepointRow._fields)),
+    "native": (
+        lambda deployed: NativeToTexts(("uid", "state", "key", "value"), {}, True, deployed),
+        lambda: texts("uid", "state", "key", "value"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_objects_become_texts_and_texts_objects(name: str) -> None:
+    function, batch = FUNCTIONS[name]
+    found = [row for out in function(DeployedClasses.of(CLASSES))(iter([batch()])) for row in out.to_pylist()]
+    assert to_text(VALUE, CLASSES) in [row["value"] for row in found]
+    if name != "changelog":
+        assert ROW.key in [row["key"] for row in found]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_class_that_is_not_the_programs_is_told_to_the_driver(name: str) -> None:
+    function, batch = FUNCTIONS[name]
+    with pytest.raises(WorkerFailure) as failed:
+        list(function(DeployedClasses.of(NO_CLASSES))(iter([batch()])))
+    error = typed_failure(str(failed.value))
+    assert error is not None
+    assert "is not in the program" in str(error)
+    assert isinstance(error, StoredClassError) or name == "native"

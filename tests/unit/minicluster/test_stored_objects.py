@@ -1,0 +1,132 @@
+"""What a program keeps in state is refused in the first epoch if it could not be found again; else it comes back."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from flinkish.common import Types
+from flinkish.core.functions import KeyedProcessFunction
+from flinkish.core.state import MapStateDescriptor, ValueStateDescriptor
+from flinkish.errors import IncompatibleJobError, StoredClassError
+from flinkish.minicluster import MiniCluster, StateStore
+from tests.unit.minicluster.programs import environment, job_of
+
+
+class Colour(enum.Enum):
+    RED = 1
+    GREEN = 2
+
+
+@dataclass(frozen=True)
+class User:
+    name: str
+    colour: Colour
+
+
+class Tally:
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class Count(KeyedProcessFunction):
+    def __init__(self, make: Any) -> None:
+        self.make = make
+
+    def open(self, context: Any) -> None:
+        self.tally = context.get_state(ValueStateDescriptor("tally", Types.PICKLED_BYTE_ARRAY()))
+
+    def process_element(self, value: Any, context: Any) -> Any:
+        tally = self.tally.value() or self.make()
+        tally.count += 1
+        self.tally.update(tally)
+        yield value, tally.count
+
+
+def counting(make: Any, key: Any, values: list[Any], results: list[Any]) -> Any:
+    env = environment(parallelism=2)
+
+    def keep(value: Any) -> Any:
+        results.append(value)
+        return value
+
+    env.from_collection(values).key_by(key).process(Count(make)).uid("counts").map(keep).print()
+    return job_of(env)
+
+
+def test_objects_as_keys_and_values_are_found_again_by_another_cluster() -> None:
+    users = [User("ann", Colour.RED), User("ann", Colour.GREEN), User("ann", Colour.RED)]
+    results: list[Any] = []
+    job = counting(Tally, lambda user: user, users, results)
+    store = StateStore()
+    MiniCluster(job, store=store, max_records_per_epoch=1).run(2)
+    assert [count for _, count in results] == [1, 1]
+    MiniCluster(job, store=store, max_records_per_epoch=1).run(1)
+    assert results[-1] == (User("ann", Colour.RED), 2)
+
+
+def local_class() -> Any:
+    class Local:
+        count = 0
+
+    return Local
+
+
+@pytest.mark.parametrize(
+    ("make", "key", "message"),
+    [
+        (local_class(), lambda user: user.name, r"state 'tally', the value of key 'ann': .*<locals>.Local .*move the"),
+        (Tally, lambda user: frozen_local(user.name), r"state 'tally', the key of key .*<locals>.Frozen .*move the"),
+    ],
+)
+def test_a_local_class_is_refused_in_the_first_epoch_and_names_operator_and_state(
+    make: Any, key: Any, message: str
+) -> None:
+    store = StateStore()
+    job = counting(make, key, [User("ann", Colour.RED)], [])
+    with pytest.raises(StoredClassError, match=message) as caught:
+        MiniCluster(job, store=store).run_epoch()
+    assert "operator uid counts" in caught.value.where
+    assert not store.channels
+
+
+def frozen_local(name: str) -> Any:
+    return FROZEN(name)
+
+
+def _frozen() -> Any:
+    @dataclass(frozen=True)
+    class Frozen:
+        name: str
+
+    return Frozen
+
+
+FROZEN = _frozen()
+
+
+def test_a_function_in_a_map_state_is_refused() -> None:
+    class Keep(KeyedProcessFunction):
+        def open(self, context: Any) -> None:
+            self.rules = context.get_map_state(MapStateDescriptor("rules", Types.STRING(), Types.PICKLED_BYTE_ARRAY()))
+
+        def process_element(self, value: Any, context: Any) -> Any:
+            self.rules.put("double", lambda n: 2 * n)
+            yield value
+
+    env = environment(parallelism=1)
+    env.from_collection([1]).key_by(lambda n: n).process(Keep()).uid("rules").print()
+    with pytest.raises(StoredClassError, match="state 'rules', the value of key 1: the function .*<lambda> cannot be"):
+        MiniCluster(job_of(env)).run_epoch()
+
+
+def test_a_store_of_before_is_refused_in_words() -> None:
+    job = counting(Tally, lambda user: user, [User("ann", Colour.RED)] * 2, [])
+    store = StateStore()
+    MiniCluster(job, store=store, max_records_per_epoch=1).run(1)
+    store.channels = {place: (b"\x80\x05" + header[2:], body) for place, (header, body) in store.channels.items()}
+    with pytest.raises(IncompatibleJobError, match="header of a channel has a format of before version 2.*new job"):
+        MiniCluster(job, store=store, max_records_per_epoch=1).run(1)

@@ -1,0 +1,591 @@
+"""Stored values hold data and names of the program's classes; reading them executes nothing."""
+
+from __future__ import annotations
+
+import collections
+import copyreg
+import datetime as dt
+import decimal
+import enum
+import fractions
+import ipaddress
+import json
+import math
+import pathlib
+import pickle
+import types
+import uuid
+import zoneinfo
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flinkish import errors
+from flinkish.common.time import Duration, Instant
+from flinkish.common.types import Row, RowKind
+from flinkish.core.time_domain import TimeDomain
+from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow
+from flinkish.errors import (
+    CorruptStateError,
+    IncompatibleJobError,
+    ProgramError,
+    StoredClassError,
+    UnsafeStateError,
+    UserCodeError,
+)
+from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind
+from flinkish.runtime.channel_header import ChannelHeader
+from flinkish.runtime.committing import CommitReport
+from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.operators.sink_writer import decode_committables
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, checked_alias
+from flinkish.runtime.report import TaskPlace, TaskReport
+from flinkish.runtime.state.body_codec import decode_body, encode_body, rows
+from flinkish.runtime.state.changelog import decode_changes
+from flinkish.runtime.state.operator_state import OperatorState, decode_operator_states, encode_operator_states
+from flinkish.runtime.state.restored_rows import decode_rows
+from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row, from_text, to_text
+from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.state.timer_queue import TimerQueue
+from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.spark.moved_state import moved_in
+
+VERSION = 2
+
+
+class Colour(enum.Enum):
+    RED = 1
+    GREEN = "green"
+
+
+class Size(enum.IntEnum):
+    SMALL = 1
+
+
+class Rights(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+@dataclass(frozen=True)
+class Money:
+    units: int
+    currency: str = "EUR"
+
+    def text(self) -> str:
+        return f"{self.units} {self.currency}"
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+class Cart:
+    class Line:
+        def __init__(self, count: int) -> None:
+            self.count = count
+
+    def __init__(self) -> None:
+        self.lines = [Cart.Line(2)]
+
+
+class Slotted:
+    __slots__ = ("a",)
+
+
+class Words(list):  # type: ignore[type-arg]
+    pass
+
+
+class ReducedToFunction:
+    def __reduce__(self) -> Any:
+        return (made_by_function, ())
+
+
+def made_by_function() -> ReducedToFunction:
+    return ReducedToFunction()
+
+
+@dataclass
+class Node:
+    next: Any = field(default=None, compare=False)
+
+
+@pytest.fixture(scope="module")
+def program() -> ProgramClasses:
+    return ProgramClasses.of_this_process()
+
+
+def there_and_back(value: Any, classes: ProgramClasses) -> Any:
+    return loads(dumps(value, VERSION, classes), VERSION, "a value", "", classes)
+
+
+# --- what can be stored -------------------------------------------------------------------------------------------
+
+DATA: list[Any] = [
+    None,
+    {"a": [1, 2.5, (True, b"x")], "s": {1}, "f": frozenset({2})},
+    bytearray(b"abc"),
+    1 + 2j,
+    range(3),
+    dt.datetime(2024, 1, 2, tzinfo=dt.timezone.utc),
+    dt.datetime(2024, 1, 2, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin")),
+    dt.date(2024, 1, 2),
+    dt.time(1, 2),
+    dt.timedelta(days=1),
+    decimal.Decimal("1.50"),
+    fractions.Fraction(1, 3),
+    uuid.UUID(int=7),
+    ipaddress.ip_address("10.0.0.1"),
+    ipaddress.ip_network("10.0.0.0/8"),
+    pathlib.PurePosixPath("/a/b"),
+    collections.OrderedDict(a=1),
+    collections.defaultdict(list, a=[1]),
+    collections.deque([1, 2], 3),
+    collections.Counter("aab"),
+    types.SimpleNamespace(a=1),
+    Row("a", 1),
+    Row(name="a", n=1),
+    Row.of_kind(RowKind.DELETE, "a"),
+    TimeWindow(0, 10),
+    CountWindow(3),
+    GlobalWindow.get(),
+    Instant(1, 2),
+    Duration(5),
+    pd.Timestamp("2024-01-02", tz="Europe/Berlin"),
+    pd.Timedelta(3),
+    np.float64(1.5),
+    np.datetime64("2024-01-02"),
+    np.str_("äb"),
+    np.bool_(True),
+]
+
+
+@pytest.mark.parametrize("value", DATA, ids=lambda value: type(value).__name__)
+def test_data_is_stored_without_a_program(value: Any) -> None:
+    read = there_and_back(value, NO_CLASSES)
+    assert read == value
+    assert type(read) is type(value)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6, dtype=np.int32).reshape(2, 3),
+        np.array(["a", "bc"]),
+        np.array([]),
+        np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
+        np.array(["a", None, 3], dtype=object),
+        np.array("2024-01-02", dtype="M8[D]"),
+    ],
+)
+def test_arrays_are_stored_by_their_layout_and_can_be_changed(array: Any) -> None:
+    read = there_and_back(array, NO_CLASSES)
+    assert read.dtype == array.dtype
+    assert read.shape == array.shape
+    assert read.tolist() == array.tolist()
+    assert read.flags.writeable
+
+
+def test_objects_of_the_program_are_made_of_its_own_classes(program: ProgramClasses) -> None:
+    value = [Money(3), Point(1, 2), Cart(), Slotted, Words("ab"), ValueError("x"), Cart.Line]
+    read = there_and_back(value, program)
+    assert read[:2] == value[:2]
+    assert type(read[1]) is Point
+    assert read[2].lines[0].count == 2
+    assert read[3] is Slotted
+    assert (type(read[4]), read[4]) == (Words, ["a", "b"])
+    assert read[5].args == ("x",)
+    assert read[6] is Cart.Line
+
+
+def test_members_of_enums_are_the_members(program: ProgramClasses) -> None:
+    read = there_and_back([Colour.RED, Colour.GREEN, Size.SMALL, Rights.READ | Rights.WRITE, Rights(0)], program)
+    assert read[0] is Colour.RED
+    assert read[1] is Colour.GREEN
+    assert read[2] is Size.SMALL
+    assert read[3] is Rights.READ | Rights.WRITE
+    assert read[4] is Rights(0)
+
+
+def test_what_refers_to_itself_and_what_is_shared_stays_so(program: ProgramClasses) -> None:
+    node = Node()
+    node.next = node
+    read, again = there_and_back([node, node], program)
+    assert read is again
+    assert read.next is read
+
+
+def test_a_stored_value_names_a_class_and_holds_none_of_its_code(program: ProgramClasses) -> None:
+    data = dumps(Money(3), VERSION, program)
+    assert b"test_stored_pickle:Money" in data
+    assert b"text" not in data
+
+
+# --- the program's classes ----------------------------------------------------------------------------------------
+
+
+def main_of(source: str) -> dict[str, type]:
+    """The classes of a program's main module, as another process with the same source would have them."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec("import enum, dataclasses\n" + source, names)  # noqa: S102
+    return {name: value for name, value in names.items() if isinstance(value, type)}
+
+
+SCRIPT = """
+class Colour(enum.Enum):
+    RED = 1
+
+class Shop:
+    @dataclasses.dataclass(frozen=True)
+    class Money:
+        units: int
+        def text(self):
+            return f"OLD {self.units}"
+"""
+
+
+def test_classes_of_the_main_module_are_found_in_the_program_that_runs_now_with_its_code() -> None:
+    before, now = ProgramClasses(main_of(SCRIPT)), ProgramClasses(main_of(SCRIPT.replace("OLD", "NEW")))
+    data = dumps((before.main["Colour"].RED, before.main["Shop"].Money(3)), VERSION, before)  # type: ignore[attr-defined]
+    colour, money = loads(data, VERSION, "a value", "", now)
+    assert colour is now.main["Colour"].RED  # type: ignore[attr-defined]
+    assert money.text() == "NEW 3"
+
+
+def test_a_class_that_is_gone_says_how_to_name_its_successor() -> None:
+    before, now = ProgramClasses(main_of(SCRIPT)), ProgramClasses(main_of(SCRIPT.replace("Money", "Price")))
+    data = dumps(before.main["Shop"].Money(3), VERSION, before)  # type: ignore[attr-defined]
+    with pytest.raises(StoredClassError) as caught:
+        loads(data, VERSION, "the state", "operator uid counts", now)
+    assert "the stored class __main__.Shop.Money is not in the program" in str(caught.value)
+    assert 'env.register_class_alias("__main__.Shop.Money", TheClassNow)' in str(caught.value)
+    assert "operator uid counts" in str(caught.value)
+    renamed = ProgramClasses(now.main, aliases={"__main__.Shop.Money": now.main["Shop"].Price})  # type: ignore[attr-defined]
+    money = loads(data, VERSION, "the state", "", renamed)
+    assert type(money).__qualname__ == "Shop.Price"
+    again = dumps(money, VERSION, renamed)
+    assert b"Shop.Price" in again
+    assert b"Shop.Money" not in again
+
+
+def test_a_program_that_was_a_script_and_is_a_module_now_needs_an_alias_and_the_other_way_round(
+    program: ProgramClasses,
+) -> None:
+    script = ProgramClasses(main_of("class Colour(enum.Enum):\n    RED = 1\n"))
+    data = dumps(script.main["Colour"].RED, VERSION, script)  # type: ignore[attr-defined]
+    with pytest.raises(StoredClassError, match="__main__.Colour"):
+        loads(data, VERSION, "a value", "", program)
+    moved = ProgramClasses(program.main, program.modules, dict([checked_alias("__main__.Colour", Colour)]))
+    assert loads(data, VERSION, "a value", "", moved) is Colour.RED
+    back = ProgramClasses(script.main, aliases=dict([checked_alias(Colour, script.main["Colour"])]))
+    stored = dumps(Colour.RED, VERSION, program)
+    assert loads(stored, VERSION, "a value", "", back) is script.main["Colour"].RED  # type: ignore[attr-defined]
+
+
+def test_a_member_that_is_gone_or_has_another_name_is_missed() -> None:
+    before = ProgramClasses(main_of("class Colour(enum.Enum):\n    RED = 1\n"))
+    data = dumps(before.main["Colour"].RED, VERSION, before)  # type: ignore[attr-defined]
+    for members in ("ROUGE = 1", "ROUGE = 1\n    RED = 1"):
+        now = ProgramClasses(main_of(f"class Colour(enum.Enum):\n    {members}\n"))
+        with pytest.raises(StoredClassError, match="the stored member RED is not in the enum __main__.Colour"):
+            loads(data, VERSION, "a value", "", now)
+
+
+@pytest.mark.parametrize("old", ["Cart", "", "a:b", 7])
+def test_an_alias_names_a_module_and_a_class(old: Any) -> None:
+    with pytest.raises(TypeError, match="'shop.model.Cart'"):
+        checked_alias(old, Cart)
+
+
+def test_an_alias_leads_to_a_class_that_can_be_found() -> None:
+    class Local:
+        pass
+
+    with pytest.raises(TypeError, match="expected a class of the program"):
+        checked_alias("a.B", "C")  # type: ignore[arg-type]
+    with pytest.raises(ProgramError, match="a class inside a function"):
+        checked_alias("a.B", Local)
+
+
+def test_modules_of_the_program_are_those_that_are_neither_pythons_nor_installed(program: ProgramClasses) -> None:
+    assert __name__ in program.modules
+    for module in ("subprocess", "os", "numpy", "pandas.core.frame", "pyspark", "flinkish.runtime.task", "pytest"):
+        assert module not in program.modules
+    assert "pandas.core.frame" in ProgramClasses.of_this_process(packages=["pandas"]).modules
+
+
+# --- what cannot be stored ----------------------------------------------------------------------------------------
+
+
+def _local() -> Any:
+    class Local:
+        pass
+
+    return Local()
+
+
+def _other_of_the_same_name() -> Any:
+    return type("Money", (), {"__module__": __name__, "__qualname__": "Money"})()
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "local class": (_local, "_local.<locals>.Local is defined inside a function.*move the class"),
+    "lambda": (lambda: lambda: 1, "the function .*<lambda> cannot be stored"),
+    "function": (lambda: made_by_function, "the function .*made_by_function cannot be stored"),
+    "builtin": (lambda: len, "the function builtins.len cannot be stored"),
+    "method": (lambda: Money(1).text, "the function .*Money.text cannot be stored"),
+    "reduced to a function": (ReducedToFunction, "made_by_function cannot be stored.*__reduce__"),
+    "standard library": (lambda: json.JSONDecoder, "json.decoder.JSONDecoder could not be found again"),
+    "installed package": (
+        lambda: pd.DataFrame({"a": [1]}),
+        "pandas.core.frame.DataFrame could not be found again.*flinkish.state.packages: pandas",
+    ),
+    "other class of that name": (_other_of_the_same_name, "the program has another class of that name"),
+    "default of a dictionary": (lambda: collections.defaultdict(lambda: 0), "<lambda> cannot be stored"),
+    "pattern": (lambda: __import__("re").compile("a"), "the function re._compile cannot be stored"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_could_not_be_read_again_is_refused_when_it_is_stored(case: str, program: ProgramClasses) -> None:
+    make, message = REFUSED[case]
+    with pytest.raises(StoredClassError, match=message):
+        dumps(["x", make()], VERSION, program)
+
+
+def test_a_class_that_nobody_has_deployed_is_refused() -> None:
+    with pytest.raises(StoredClassError, match="import it at the top of the program"):
+        dumps(Money(1), VERSION, NO_CLASSES)
+
+
+def test_state_says_which_entry_is_refused(program: ProgramClasses) -> None:
+    table = StateTable("carts", "value")
+    table.namespace(None).update(a=1, b=_local())
+    with pytest.raises(StoredClassError, match=r"state 'carts', the value of key 'b': .*Local.*\[uid 'u'\]"):
+        encode_body({"carts": table}, {}, "uid 'u'", program)
+    keys = StateTable("carts", "value")
+    keys.namespace(None)[_local()] = 1
+    with pytest.raises(StoredClassError, match=r"state 'carts', the key of key <.*Local"):
+        encode_body({"carts": keys}, {}, "uid 'u'", program)
+    windows = StateTable("carts", "value")
+    windows.namespace(_local())["k"] = 1
+    with pytest.raises(StoredClassError, match=r"state 'carts', the namespace of key 'k': .*Local"):
+        encode_body({"carts": windows}, {}, "uid 'u'", program)
+    timers = TimerQueue()
+    timers.register(TimeDomain.EVENT_TIME, 5, _local(), None)
+    with pytest.raises(StoredClassError, match=r"timers 'mine', the key of key <.*Local.*uid 'u'"):
+        encode_body({}, {"mine": timers}, "uid 'u'", program)
+
+
+def test_operator_state_says_which_value_is_refused(program: ProgramClasses) -> None:
+    state = OperatorState()
+    state.put("rules", {"a": _local()})
+    with pytest.raises(StoredClassError, match=r"operator state 'rules': .*Local.*operator uid u7"):
+        encode_operator_states({"u7": state}, program)
+
+
+# --- what reading refuses -----------------------------------------------------------------------------------------
+
+
+def named(module: str, name: str, *arguments: str) -> bytes:
+    """The pickle that calls what a name stands for."""
+    texts = b"".join(pickle.dumps(text, 4)[11:-1] for text in arguments)
+    body = pickle.SHORT_BINUNICODE + bytes([len(module)]) + module.encode()
+    body += pickle.SHORT_BINUNICODE + bytes([len(name)]) + name.encode() + pickle.STACK_GLOBAL
+    return pickle.PROTO + b"\x05" + body + pickle.MARK + texts + pickle.TUPLE + pickle.REDUCE + pickle.STOP
+
+
+#: Each would leave a file behind if it ran, or is a step towards that.
+GADGETS: dict[str, bytes] = {
+    f"{module}.{name}": named(module, name, *arguments)
+    for module, name, *arguments in [
+        ("os", "system", "touch MARKER"),
+        ("posix", "system", "touch MARKER"),
+        ("subprocess", "Popen", "touch MARKER"),
+        ("subprocess", "check_output", "touch MARKER"),
+        ("builtins", "eval", "open('MARKER','w')"),
+        ("builtins", "exec", "open('MARKER','w')"),
+        ("builtins", "getattr", "a", "b"),
+        ("builtins", "__import__", "os"),
+        ("builtins", "open", "MARKER", "w"),
+        ("builtins", "type", "x"),
+        ("__builtin__", "eval", "open('MARKER','w')"),
+        ("importlib", "import_module", "antigravity"),
+        ("operator", "attrgetter", "system"),
+        ("operator", "methodcaller", "system", "touch MARKER"),
+        ("functools", "partial", "x"),
+        ("types", "FunctionType", "x"),
+        ("types", "CodeType", "x"),
+        ("codecs", "decode", "x", "rot13"),
+        ("pty", "spawn", "touch MARKER"),
+        ("shutil", "rmtree", "MARKER"),
+        ("runpy", "run_path", "MARKER"),
+        ("datetime", "sys.modules", "x"),
+        ("collections", "abc.sys.modules", "x"),
+        ("pathlib", "os.system", "touch MARKER"),
+        ("collections", "namedtuple", "x", "y"),
+        ("pickle", "loads", "x"),
+        ("pyspark.cloudpickle.cloudpickle", "_make_function", "x"),
+        ("flinkish.runtime.stored_pickle", "loads_data", "x"),
+        ("flinkish.runtime.stored_pickle", "importlib.import_module", "antigravity"),
+        ("flinkish.common.types", "Row.of_kind", "x"),
+        ("numpy", "load", "MARKER"),
+        ("tests.unit.state.test_stored_pickle", "made_by_function"),
+        ("tests.unit.state.test_stored_pickle", "subprocess.Popen", "touch MARKER"),
+    ]
+}
+GADGETS["INST"] = b"(S'touch MARKER'\nios\nsystem\n."
+GADGETS["GLOBAL"] = b"cos\nsystem\n(S'touch MARKER'\ntR."
+GADGETS["object built without its class"] = b"ccopyreg\n_reconstructor\n(csubprocess\nPopen\nc__builtin__\nobject\nNtR."
+
+
+def by_reference(name: str) -> bytes:
+    """The pickle that asks the program for a class, as stored values do."""
+    return named("flinkish.runtime.stored_pickle", "program_class", name)
+
+
+#: What is asked for is in a module of the program, but no class that the module has defined.
+REFERENCES = {
+    name: by_reference(name)
+    for name in (
+        "subprocess:Popen",
+        "os:system",
+        f"{__name__}:made_by_function",
+        f"{__name__}:pickle.Unpickler",
+        f"{__name__}:Path",
+        f"{__name__}:Cart.__init__",
+        f"{__name__}:Cart.__class__",
+        f"{__name__}:Cart.__subclasses__",
+        "__main__:__builtins__",
+        "",
+        ":",
+    )
+}
+
+_HEADER = BufferHeader(BufferKind.CHANNEL, 0, 0, 0, "", 0, 0, 0)
+
+#: Every place where something stored is read.
+READERS: dict[str, Callable[[bytes, ProgramClasses], Any]] = {
+    "body": lambda data, classes: decode_body(data, "", classes),
+    "rows of a body": lambda data, classes: list(rows(data, "", classes)),
+    "header": lambda data, classes: ChannelHeader.decode(data, "", classes),
+    "operator state": decode_operator_states,
+    "changelog": lambda data, classes: decode_changes(data, "", classes),
+    "rows of a savepoint on their way": decode_rows,
+    "moved state": lambda data, _: moved_in([Buffer(_HEADER, data)]),
+    "output of a sink": decode_committables,
+    "report of a task": lambda data, _: TaskReport.decode(data),
+    "report of a commit": lambda data, _: CommitReport.decode(data),
+    "text of a savepoint": lambda data, classes: from_text(_text(data), "", classes),
+    "row of a savepoint": lambda data, classes: from_savepoint_row(
+        SavepointRow("u", "s", "value", _text(data), "null", "1"), classes
+    ),
+}
+
+
+def _text(data: bytes) -> str:
+    import base64
+
+    return json.dumps({"$pickle": base64.b64encode(data[2:]).decode()})
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_reading_executes_nothing(
+    reader: str, program: ProgramClasses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, gadget in GADGETS.items():
+        with pytest.raises(UnsafeStateError, match="neither data nor a class of the program"):
+            READERS[reader](b"\xf1\x02" + gadget, program)
+        assert not list(tmp_path.iterdir()), name
+    for name, gadget in REFERENCES.items():
+        with pytest.raises(StoredClassError, match="is not in the program"):
+            READERS[reader](b"\xf1\x02" + gadget, program)
+        assert not list(tmp_path.iterdir()), name
+
+
+def test_the_gadgets_would_work_with_an_ordinary_unpickler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("os.system", "builtins.exec", "GLOBAL", "INST"):
+        pickle.loads(GADGETS[name])
+        (tmp_path / "MARKER").unlink()
+
+
+def test_a_class_with_a_harmful_reduce_is_neither_stored_nor_read(program: ProgramClasses) -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            import os
+
+            return (os.system, ("touch MARKER",))
+
+    with pytest.raises(StoredClassError, match="posix.system"):
+        dumps(Evil(), VERSION, program)
+    with pytest.raises(UnsafeStateError):
+        loads(b"\xf1\x02" + pickle.dumps(Evil()), VERSION, "a value", "", program)
+
+
+def test_an_extension_code_of_copyreg_is_no_way_around(program: ProgramClasses) -> None:
+    copyreg.add_extension("os", "system", 0xFFFF)
+    try:
+        with pytest.raises(UnsafeStateError):
+            loads(b"\xf1\x02\x80\x02\x83\xff\xff.", VERSION, "a value", "", program)
+    finally:
+        copyreg.remove_extension("os", "system", 0xFFFF)
+
+
+def test_arrays_of_pointers_are_not_made_of_bytes() -> None:
+    for layout in ("O", [("a", "O")], 7):
+        data = pickle.dumps((layout, (1,), b"\0" * 8))[2:]
+        forged = b"\xf1\x02\x80\x05" + b"cflinkish.runtime.stored_pickle\n_array\n" + data[:-1] + b"R."
+        with pytest.raises(UnsafeStateError, match="not the layout"):
+            loads(forged, VERSION, "a value")
+
+
+def test_damage_and_other_versions_are_told_apart() -> None:
+    whole = dumps({"a": 1}, VERSION)
+    with pytest.raises(CorruptStateError, match=r"a value \(\d+ bytes\) cannot be decoded.*last completed checkpoint"):
+        loads(whole[:-3], VERSION, "a value")
+    with pytest.raises(IncompatibleJobError, match="a value has format version 3.*expected format version 2"):
+        loads(b"\xf1\x03" + whole[2:], VERSION, "a value")
+    with pytest.raises(IncompatibleJobError, match="may hold code.*a new job directory"):
+        loads(pickle.dumps({"a": 1}), VERSION, "a value")
+
+
+# --- texts of savepoints, reports ---------------------------------------------------------------------------------
+
+
+def test_texts_of_savepoints_hold_objects_of_the_program(program: ProgramClasses) -> None:
+    value = (Colour.RED, {"m": Money(3)}, dt.date(2024, 1, 2))
+    assert from_text(to_text(value, program), "", program) == value
+    with pytest.raises(StoredClassError, match="not in the program.*row 7"):
+        from_text(to_text(Money(3), program), "row 7", NO_CLASSES)
+
+
+def test_data_in_texts_of_earlier_savepoints_is_read() -> None:
+    import base64
+
+    for value in (dt.datetime(2024, 1, 2), decimal.Decimal(3), uuid.UUID(int=3), {1, 2}):
+        text = json.dumps({"$pickle": base64.b64encode(pickle.dumps(value, 5)).decode()})
+        assert from_text(text) == value
+
+
+def test_reports_and_errors_go_through_files() -> None:
+    place = TaskPlace("h", "1", 2, 3, 0, 4, 5)
+    report = TaskReport(1, 2, 3, metrics={"a": math.inf}, place=place)
+    epoch = EpochReport(1, 2, 3, 4, None, False, {"a": 1}, (report,))
+    assert there_and_back((epoch, [b"x"]), NO_CLASSES) == (epoch, [b"x"])
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, errors.FlinkishError) and kind is not UserCodeError:
+            error = kind("what", where="w", expected="e", hint="h")
+            error.epoch = 7
+            read = there_and_back(error, NO_CLASSES)
+            assert (type(read), str(read), read.epoch) == (kind, str(error), 7)
+    error = UserCodeError("what", user_traceback="trace")
+    assert str(there_and_back(error, NO_CLASSES)) == str(error)
