@@ -70,6 +70,7 @@ _DATA: dict[str, frozenset[str]] = {
         "flinkish.core.window.window": "CountWindow GlobalWindow TimeWindow",
         # what the processes of a job tell each other through files
         "flinkish.errors": "_rebuild",
+        "flinkish.runtime.list_keys": "ListKey TupleKey",
         "flinkish.runtime.committing": "CommitReport",
         "flinkish.runtime.epoch_report": "EpochReport",
         "flinkish.runtime.report": "TaskPlace TaskReport",

@@ -10,7 +10,6 @@ Rule: the reader is made in several processes, and pickled: nothing happens unti
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,7 +114,7 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _enumerator(self) -> JobEnumerator:
         if self._planning is None:
             deployment = self._query.deployment
-            job, store = pickle.loads(deployment.blob), SegmentFiles(self._query.job_dir, deployment.fence)
+            job, store = deployment.unpickled_job(), SegmentFiles(self._query.job_dir, deployment.fence)
             settings = job.settings
             limits = SourceLimits(
                 settings.max_records_per_epoch, settings.max_bytes_per_epoch, settings.source_batch_size

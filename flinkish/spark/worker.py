@@ -119,6 +119,10 @@ class Deployment:
     def _load(self) -> JobDescriptor:
         if TaskContext.get() is not None:
             _prepare_worker()
+        return self.unpickled_job()
+
+    def unpickled_job(self) -> JobDescriptor:
+        """The job graph, anew: for a process that runs no tasks."""
         job, classes = _unpacked(self.blob)
         assert isinstance(job, JobDescriptor)
         return replace(job, classes=classes)
