@@ -25,6 +25,7 @@ from flinkish.jobmanager.settings import driver_settings
 from flinkish.jobmanager.spark_run import SparkRun
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.plan import PlanOptions
+from tests.support.processes import wait_until
 
 TIMEOUT_S = 30
 
@@ -193,7 +194,7 @@ def test_where_no_savepoint_can_be_written_nothing_is_stopped(tmp_path: Path) ->
             with pytest.raises(SavepointError, match=f"cannot write a savepoint to .*({why})"):
                 ask(str(bad)).result(TIMEOUT_S)
     assert not run._stop.is_set()
-    assert run.status is JobStatus.RUNNING
+    wait_until(lambda: run.status is JobStatus.RUNNING, TIMEOUT_S, "the job to run")
     client.cancel().result(TIMEOUT_S)
     assert run.attempts == 0
 

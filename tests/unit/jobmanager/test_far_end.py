@@ -68,10 +68,10 @@ def test_reports_and_errors_that_somebody_else_has_put_there_execute_nothing(
     directory = owned(tmp_path / "job")
     data = base64.b64encode(b"\xf1\x02" + GADGETS[gadget]).decode()
     directory.write(END_FILE, {"token": directory.token, "error": data})
-    directory.write(report_file(3), {"report": data})
+    directory.write(report_file(3), {"report": {"tasks": [data]}, "for_driver": []})
     with pytest.raises(UnsafeStateError):
         Inbox(directory, JOB).end()
-    with pytest.raises(UnsafeStateError, match="report of an epoch"):
+    with pytest.raises(UnsafeStateError, match="report of a task"):
         list(Inbox(directory, JOB).take(None))
     assert [path.name for path in tmp_path.iterdir()] == ["job"]
 

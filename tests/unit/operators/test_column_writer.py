@@ -8,6 +8,7 @@ import pytest
 
 from flinkish.common import Row
 from flinkish.common.typeinfo import Types
+from flinkish.errors import TypeMismatchError
 from flinkish.runtime.operators.column_writer import MAX_RECORDS, batches_of
 from flinkish.runtime.operators.sink_writer import SinkWriterFactory, SinkWriterOperator
 
@@ -42,6 +43,6 @@ def test_many_records_go_on_their_way_before_the_barrier() -> None:
 def test_a_record_that_does_not_fit_its_type_fails_in_the_task() -> None:
     writer, emitted = operator()
     writer.process_batch([("a", "no number")], None)
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises(TypeMismatchError, match="field 'n'"):
         writer.snapshot_state()
     assert emitted == []

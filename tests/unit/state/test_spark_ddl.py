@@ -11,8 +11,9 @@ import pytest
 from flinkish.common.typeinfo import Types
 from flinkish.common.typeinfo.spark_ddl import spark_type
 from flinkish.common.types import Row
+from flinkish.runtime.program_classes import NO_CLASSES
 from flinkish.runtime.state.savepoint_rows import SavepointRow, to_text
-from flinkish.spark.worker import WorkerFailure
+from flinkish.spark.worker import DeployedClasses, WorkerFailure
 from flinkish.state.native_rows import python_value
 from flinkish.state.typed_rows import TextsToTyped
 
@@ -44,14 +45,14 @@ def saved(key: str, value: Any) -> dict[str, str]:
 
 
 def test_rows_of_a_savepoint_become_columns_of_their_type() -> None:
-    convert = TextsToTyped("value", SCHEMA, frozenset())
+    convert = TextsToTyped("value", SCHEMA, frozenset(), DeployedClasses.of(NO_CLASSES))
     batch = pa.RecordBatch.from_pylist([saved("1", Row(x=1, y=0.5)), saved("2", (2, 3)), saved("3", None)])
     (typed,) = convert(iter([batch]))
     assert [row["value"] for row in typed.to_pylist()] == [{"x": 1, "y": 0.5}, {"x": 2, "y": 3.0}, None]
 
 
 def test_a_row_of_a_savepoint_that_does_not_fit_its_type_is_named() -> None:
-    convert = TextsToTyped("value", SCHEMA, frozenset())
+    convert = TextsToTyped("value", SCHEMA, frozenset(), DeployedClasses.of(NO_CLASSES))
     batch = pa.RecordBatch.from_pylist([saved("1", Row(x=1, y=0.5)), saved("2", Row(x=1.5, y=0.5))])
     said = r"the value 1.5 does not fit.*uid counter, state seen, key 2, column 'value', field 'x'\].*a whole number"
     with pytest.raises(WorkerFailure, match=said):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import collections
 import copyreg
 import datetime as dt
@@ -40,7 +41,6 @@ from flinkish.errors import (
 )
 from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind
 from flinkish.runtime.channel_header import ChannelHeader
-from flinkish.runtime.committing import CommitReport
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.operators.sink_writer import decode_committables
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, checked_alias
@@ -482,7 +482,7 @@ READERS: dict[str, Callable[[bytes, ProgramClasses], Any]] = {
     "moved state": lambda data, _: moved_in([Buffer(_HEADER, data)]),
     "output of a sink": decode_committables,
     "report of a task": lambda data, _: TaskReport.decode(data),
-    "report of a commit": lambda data, _: CommitReport.decode(data),
+    "report of an epoch": lambda data, _: EpochReport.from_json({"tasks": [base64.b64encode(data).decode()]}),
     "text of a savepoint": lambda data, classes: from_text(_text(data), "", classes),
     "row of a savepoint": lambda data, classes: from_savepoint_row(
         SavepointRow("u", "s", "value", _text(data), "null", "1"), classes
@@ -491,8 +491,6 @@ READERS: dict[str, Callable[[bytes, ProgramClasses], Any]] = {
 
 
 def _text(data: bytes) -> str:
-    import base64
-
     return json.dumps({"$pickle": base64.b64encode(data[2:]).decode()})
 
 
