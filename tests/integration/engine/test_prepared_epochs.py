@@ -31,6 +31,8 @@ IN_WORKERS = [
     Phase.COMMIT_BEGUN,
     Phase.SINK_COMMITTED,
 ]
+BACKENDS = ["hashmap", pytest.param("rocksdb", marks=pytest.mark.slow)]
+
 RESTARTING = {
     "restart_strategy__type": "fixed-delay",
     "restart_strategy__fixed_delay__attempts": "9",
@@ -43,19 +45,25 @@ def in_table(spark: SparkSession, folder: Path) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in spark.read.format("delta").load(str(folder / "table")).collect())
 
 
-def test_after_an_exception_in_one_subtask_nothing_of_the_epoch_is_visible(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_after_an_exception_in_one_subtask_nothing_of_the_epoch_is_visible_and_nothing_of_its_state_stays(
+    spark: SparkSession, tmp_path: Path, fault_plan: Path, backend: str
+) -> None:
     with pytest.raises(UserCodeError) as caught:
-        build(tmp_path, broken_key=3).execute("random")
+        build(tmp_path, broken_key=3, state__backend__type=backend).execute("random")
     assert "nothing of this epoch was committed" in str(caught.value)
     assert "epoch 1, of which nothing is committed" in str(caught.value)
     assert runs(tmp_path) > PER_EPOCH, "the other subtask has processed its keys"
     assert len(links(tmp_path)) == PER_EPOCH, "the rows of the epoch before"
-    # the program is mended: what it gives now is what is committed
-    build(tmp_path).execute("random")
+    # the program is mended: what it gives now is what is committed, and what a later start goes on from
+    faults.plan_fault(fault_plan, Phase.SOURCES_READ, "raise", epoch=2)
+    with pytest.raises(FlinkishError, match="injected at sources read"):
+        build(tmp_path, state__backend__type=backend).execute("random")
+    build(tmp_path, state__backend__type=backend).execute("random")
     assert_chained(links(tmp_path))
 
 
-@pytest.mark.parametrize("backend", ["hashmap", pytest.param("rocksdb", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_prepared_epoch_is_committed_without_being_run_again(
     spark: SparkSession, tmp_path: Path, fault_plan: Path, backend: str
 ) -> None:
