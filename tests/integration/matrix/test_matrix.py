@@ -15,7 +15,7 @@ from flinkish.runtime.phases import Phase
 from tests.integration.matrix import __main__ as command
 from tests.integration.matrix import changes
 from tests.integration.matrix.cells import assert_golden, make_cell
-from tests.integration.matrix.program import Cell, Mishap, PlannedMishap, build
+from tests.integration.matrix.program import Cell, Mishap, PlannedMishap, run
 from tests.integration.matrix.servers import Servers
 from tests.integration.matrix.sessions import Sessions
 from tests.integration.matrix.sinks import SINKS
@@ -42,14 +42,10 @@ def new_cell(tmp_path: Path, servers: Servers) -> NewCell:
     return lambda source, sink: make_cell(tmp_path, source, sink, servers)
 
 
-def run_here(cell: Cell, mishap: PlannedMishap | None = None) -> None:
-    """In the session of the tests."""
-    build(cell, mishap).execute("matrix")
-
-
 def fail_here(cell: Cell, share: float) -> None:
+    """In the session of the tests."""
     with pytest.raises(Exception, match=PlannedMishap("raise", share).message) as caught:
-        run_here(cell, PlannedMishap("raise", share))
+        run(cell, PlannedMishap("raise", share))
     assert Mishap.__name__ in str(caught.value)
 
 
@@ -58,7 +54,7 @@ def test_text_files_reach_a_database_once_although_a_subtask_fails_under_four_co
 ) -> None:
     cell = new_cell("text", "jdbc")
     changes.fail_in_a_subtask(cell, sessions)
-    run_here(cell)
+    run(cell)
     assert_golden(cell, servers)
 
 
@@ -69,7 +65,7 @@ def test_two_failures_under_two_and_four_cores_lose_and_double_nothing(
     cell = new_cell(source, sink)
     fail_here(cell, 0.3)
     sessions.of("local[4]").run_into(cell, PlannedMishap("raise", 0.6))
-    run_here(cell)
+    run(cell)
     assert_golden(cell, servers)
 
 
@@ -78,7 +74,7 @@ def test_topic_to_topic_is_exactly_once_although_the_driver_is_killed_in_the_mid
 ) -> None:
     cell = new_cell("kafka", "kafka")
     changes.kill_driver(cell, sessions, (Phase.SINK_COMMITTED,), "local[4]")
-    run_here(cell)
+    run(cell)
     assert_golden(cell, servers)
 
 
