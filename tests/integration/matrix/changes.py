@@ -61,9 +61,10 @@ def kill_driver(
     cell: Cell, sessions: Sessions, phases: tuple[Phase, ...] = KILLED_AT, master: str = "local[2]"
 ) -> None:
     """A driver after the other is killed -9 with all its processes, while one of them is at a phase."""
-    for epoch, phase in enumerate(phases, start=1):
+    for number, phase in enumerate(phases):
         plan = sessions.of(master).plan
-        faults.plan_fault(plan, phase, "wait", epoch=epoch)
+        # two kills in one epoch, then two in another
+        faults.plan_fault(plan, phase, "wait", epoch=1 + number // 2)
         sessions.of(master).begin(cell)
         sessions.of(master).wait_for(partial(faults.happened, plan), f"the phase '{phase.value}'")
         sessions.kill(master)

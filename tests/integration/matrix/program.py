@@ -22,8 +22,8 @@ from tests.integration.matrix.records import Record, counted, key_of, rebalanced
 from tests.integration.matrix.sinks import SINKS
 from tests.integration.matrix.sources import SOURCES
 
-#: About seven epochs for 77 records.
-RECORDS_PER_EPOCH = 12
+#: About five epochs for 77 records.
+RECORDS_PER_EPOCH = 16
 HOLD_S = 300
 #: With less than two cores the other subtask never comes while this one waits.
 OTHER_SUBTASK_S = 5.0
@@ -35,10 +35,10 @@ class Mishap(Exception):
 
 @dataclass(frozen=True)
 class PlannedMishap:
-    """Happens once, in whatever process.
+    """What happens to one run of the program.
 
     Args:
-        how: ``raise`` or ``hold``.
+        how: ``raise``: at each such record, also when a task is tried again; ``hold``: stand still, once.
         share: of the input behind which it happens.
     """
 
@@ -51,24 +51,24 @@ class PlannedMishap:
         return f"the mishap behind {self.share} of the input"
 
     def mark(self, folder: Path) -> Path:
-        """The file that is there when it has happened; holds the id of the process."""
-        return folder / f"{self.how} {self.share}"
+        """The file with the id of the process that holds; empty until it does."""
+        return folder / "held"
 
     def let_go(self, folder: Path) -> None:
         """Who holds need not hold any more."""
         (folder / "go on").touch()
 
     def pass_by(self, folder: Path) -> None:
-        """The record at which it may happen has come."""
+        """The record at which it happens has come."""
+        _wait_for(folder / "subtask 0", OTHER_SUBTASK_S)
+        if self.how == "raise":
+            raise Mishap(self.message)
         try:
             mark = os.open(self.mark(folder), os.O_CREAT | os.O_EXCL | os.O_WRONLY)
         except FileExistsError:
             return
-        _wait_for(folder / "subtask 0", OTHER_SUBTASK_S)
         os.write(mark, f"{os.getpid()}\n".encode())
         os.close(mark)
-        if self.how == "raise":
-            raise Mishap(self.message)
         if not _wait_for(folder / "go on", HOLD_S):
             raise Mishap(f"nobody has let it go on for {HOLD_S} s")
 
