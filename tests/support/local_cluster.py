@@ -24,7 +24,7 @@ def start_cluster_session(
     folder: Path, executors: int = 2, cores: int = 1, memory_mb: int = 1024, extra: dict[str, str] | None = None
 ) -> SparkSession:
     """Starts this process's Spark session on a cluster of its own; executor logs lie under `folder/spark-home/work`."""
-    os.environ["SPARK_HOME"] = str(_spark_home(folder))
+    os.environ["SPARK_HOME"] = str(spark_home(folder))
     sizes = {"spark.executor.memory": f"{memory_mb}m", "spark.executor.cores": str(cores)}
     return start_session(folder, f"local-cluster[{executors},{cores},{memory_mb}]", {**sizes, **(extra or {})})
 
@@ -54,7 +54,7 @@ def _is_executor(process: psutil.Process) -> bool:
         return False
 
 
-def _spark_home(folder: Path) -> Path:
+def spark_home(folder: Path) -> Path:
     """Links to the installed PySpark: executors log to `$SPARK_HOME/work`, which is not the tests' to fill."""
     home = folder / "spark-home"
     home.mkdir(parents=True, exist_ok=True)
