@@ -3,8 +3,8 @@ and the one beside the driver in which epochs are planned.
 
     python -m benchmarks.source_memory [--records N] [--size BYTES] [--sources text parquet generator collection kafka]
 
-Each source runs in a process of its own: source -> keyed count, parallelism 2 on two cores; the whole record goes to the
-keyed task. Only Linux (through /proc).
+Each source runs in a process of its own: source -> keyed count, parallelism 2 on two cores; the whole record goes to
+the keyed task. Only Linux (through /proc).
 """
 
 from __future__ import annotations

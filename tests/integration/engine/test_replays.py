@@ -1,4 +1,4 @@
-"""What an epoch gives to each subtask depends on the program, the splits and their positions; on nothing of a cluster."""
+"""What an epoch gives to each subtask depends on program, splits and their positions; on nothing of a cluster."""
 
 from __future__ import annotations
 
