@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from flinkish.connectors.kafka.properties import security_settings
 from flinkish.errors import ConfigurationError, ConnectionFailedError, EnvironmentVersionError, OperationError
@@ -21,8 +21,14 @@ REQUEST_TIMEOUT_S = 15.0
 # how librdkafka shows the id of a topic that has none
 _NO_IDS = ("", "None", "AAAAAAAAAAAAAAAAAAAAAA")
 
-# what the client says of a partition that has no leader at the moment
-_WITHOUT_LEADER = ("_NOENT", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "OFFSET_NOT_AVAILABLE")
+# what the client says of a partition that has no leader at the moment (it has just been made, or its broker has just
+# gone), and of a group whose coordinator has not read its offsets yet
+_MOMENTARY = (
+    *("_NOENT", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "OFFSET_NOT_AVAILABLE"),
+    *("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"),
+)
+
+T = TypeVar("T")
 
 
 def check_reachable(servers: str, where: str) -> None:
@@ -139,7 +145,9 @@ class Cluster:
         """The offsets that the group has committed; partitions without one are left out. Waits for transactions that
         are about to end."""
         wanted = [self._kafka.TopicPartition(*partition) for partition in partitions]
-        found = self._ask(lambda: self._without_errors(self._consumer.committed(wanted, timeout=REQUEST_TIMEOUT_S)))
+        found = self._ask_until_settled(
+            lambda: self._without_errors(self._consumer.committed(wanted, timeout=REQUEST_TIMEOUT_S))
+        )
         return {(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
 
     def _without_errors(self, entries: list[Any]) -> list[Any]:
@@ -194,21 +202,15 @@ class Cluster:
         asked = {self._kafka.TopicPartition(*partition): wanted for partition in partitions}
         if not asked:
             return {}
-        deadline = time.monotonic() + REQUEST_TIMEOUT_S
-        while True:
+
+        def offsets() -> dict[tuple[str, int], int]:
             futures = self._admin.list_offsets(asked, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S)
-            try:
-                return {
-                    (entry.topic, entry.partition): future.result(REQUEST_TIMEOUT_S).offset
-                    for entry, future in futures.items()
-                }
-            except self._kafka.KafkaException as error:
-                # a partition that has just been made, or whose broker has just gone, has no leader for a moment; and a
-                # client asks for what it knows of a topic so seldom that a new one is faster
-                if error.args[0].name() not in _WITHOUT_LEADER or time.monotonic() > deadline:
-                    raise self._failed(error) from error
-                self._admin_client = None
-                time.sleep(0.1)
+            return {
+                (entry.topic, entry.partition): future.result(REQUEST_TIMEOUT_S).offset
+                for entry, future in futures.items()
+            }
+
+        return self._ask_until_settled(offsets)
 
     @property
     def _admin(self) -> Any:
@@ -221,6 +223,19 @@ class Cluster:
             return question()
         except self._kafka.KafkaException as error:
             raise self._failed(error) from error
+
+    def _ask_until_settled(self, question: Callable[[], T]) -> T:
+        """The answer to a question that brokers cannot answer for a moment."""
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
+        while True:
+            try:
+                return question()
+            except self._kafka.KafkaException as error:
+                if error.args[0].name() not in _MOMENTARY or time.monotonic() > deadline:
+                    raise self._failed(error) from error
+                # a client asks for what it knows of a topic so seldom that a new one is faster
+                self._admin_client = None
+                time.sleep(0.1)
 
     def _failed(self, error: Any) -> OperationError:
         if error.args[0].code() == self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:

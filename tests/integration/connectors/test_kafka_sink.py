@@ -8,12 +8,14 @@ import socket
 import stat
 import struct
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.connectors.kafka import committer
@@ -305,6 +307,27 @@ def test_topics_keys_and_timestamps_are_as_the_program_says(kafka: KafkaBroker, 
     assert (found[b"a"].timestamp_ms, found[b"x"].timestamp_ms) == (5_000, 6_000)
     assert found[b"b"].timestamp_ms > 1_600_000_000_000
     assert [record.value for record in kafka.consume(other)] == [b"x"]
+
+
+def test_a_coordinator_that_is_still_reading_its_groups_is_asked_again(
+    kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    answer = AdminClient.list_consumer_group_offsets
+
+    def at_first_loading(client: AdminClient, *args: Any, **kwargs: Any) -> Any:
+        asked.append(client)
+        if len(asked) > 1:
+            return answer(client, *args, **kwargs)
+        failed: Future[Any] = Future()
+        failed.set_exception(KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)))
+        return {args[0][0].group_id: failed}
+
+    monkeypatch.setattr(AdminClient, "list_consumer_group_offsets", at_first_loading)
+    new_worker()
+    assert deliver(sink_to(kafka.bootstrap_servers, topic), ["a"], 0) == 1
+    assert len(asked) == 2
+    assert values_in(kafka, topic) == ["a"]
 
 
 def test_many_records_are_all_acknowledged(kafka: KafkaBroker, topic: str) -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from tests.integration.matrix.cells import assert_golden, epochs_of, make_cell
 from tests.integration.matrix.changes import CHANGES
+from tests.integration.matrix.program import RECORDS_PER_EPOCH
+from tests.integration.matrix.records import RECORDS
 from tests.integration.matrix.servers import Servers
 from tests.integration.matrix.sessions import Sessions
 from tests.integration.matrix.sinks import SINKS
@@ -24,22 +26,27 @@ from tests.support.class_archive import set_java_options
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.postgres import PostgresServer
 
-#: Fewer are no "several epochs", and a change in the middle would be none.
-LEAST_EPOCHS = 3
 
-
-def run_cell(folder: Path, source: str, sink: str, change: str, servers: Servers, sessions: Sessions) -> int:
+def run_cell(
+    folder: Path, source: str, sink: str, change: str, records_per_epoch: int, servers: Servers, sessions: Sessions
+) -> int:
     """Runs one cell and checks what it has put out; returns the number of its epochs."""
-    cell = make_cell(folder, source, sink, servers)
+    cell = make_cell(folder, source, sink, servers, records_per_epoch)
     sessions.keep_only(*CHANGES[change].masters)
     CHANGES[change].run(cell, sessions)
     assert_golden(cell, servers)
     epochs = epochs_of(cell)
-    assert epochs >= LEAST_EPOCHS, f"the job had {epochs} epochs only"
+    assert epochs >= RECORDS // records_per_epoch, f"the job had {epochs} epochs only"
     return epochs
 
 
-def run_all(folder: Path, sources: Sequence[str], sinks: Sequence[str], changes: Sequence[str]) -> list[str]:
+def run_all(
+    folder: Path,
+    sources: Sequence[str],
+    sinks: Sequence[str],
+    changes: Sequence[str],
+    records_per_epoch: int = RECORDS_PER_EPOCH,
+) -> list[str]:
     """Runs the cells, those of a change one after the other; returns the names of those that have failed."""
     failed = []
     with KafkaBroker() as kafka, PostgresServer() as postgres, Sessions(folder) as sessions:
@@ -49,7 +56,8 @@ def run_all(folder: Path, sources: Sequence[str], sinks: Sequence[str], changes:
                 for sink in sinks:
                     begin, name = time.monotonic(), f"{source} -> {sink}, {change}"
                     try:
-                        epochs, verdict = run_cell(folder, source, sink, change, servers, sessions), "exactly once"
+                        epochs = run_cell(folder, source, sink, change, records_per_epoch, servers, sessions)
+                        verdict = "exactly once"
                     except Exception as error:  # whatever it is, the other cells are run
                         epochs, verdict = 0, f"FAILED: {type(error).__name__}: {error}"
                         failed.append(name)
@@ -65,13 +73,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--source", action="append", choices=list(SOURCES))
     parser.add_argument("--sink", action="append", choices=list(SINKS))
     parser.add_argument("--change", action="append", choices=list(CHANGES))
+    parser.add_argument(
+        "--records-per-epoch", type=int, default=RECORDS_PER_EPOCH, help="77 and more: all in one epoch"
+    )
     parser.add_argument("--folder", type=Path, help="an empty one; a temporary one that is deleted by default")
     told = parser.parse_args(arguments)
     set_java_options()
     with tempfile.TemporaryDirectory(prefix="flinkish-matrix-") as temporary:
         folder = told.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        failed = run_all(folder, told.source or list(SOURCES), told.sink or list(SINKS), told.change or list(CHANGES))
+        sources, sinks = told.source or list(SOURCES), told.sink or list(SINKS)
+        failed = run_all(folder, sources, sinks, told.change or list(CHANGES), told.records_per_epoch)
     print(f"{len(failed)} failed" + "".join(f"\n  {name}" for name in failed))
     return 1 if failed else 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from tests.integration.matrix.program import Cell
+from tests.integration.matrix.program import RECORDS_PER_EPOCH, Cell
 from tests.integration.matrix.records import golden, in_promised_order
 from tests.integration.matrix.servers import Servers
 from tests.integration.matrix.sinks import SINKS
@@ -15,13 +15,15 @@ from tests.support.exactness import assert_exact
 _numbers = itertools.count()
 
 
-def make_cell(folder: Path, source: str, sink: str, servers: Servers) -> Cell:
+def make_cell(
+    folder: Path, source: str, sink: str, servers: Servers, records_per_epoch: int = RECORDS_PER_EPOCH
+) -> Cell:
     """A cell with its input, an empty sink and a folder of its own."""
     own = folder / f"{next(_numbers)}-{source}-{sink}"
     own.mkdir()
     input_place = SOURCES[source].make_input(own / "input", servers.kafka)
     output_place = SINKS[sink].make(own / "output", servers)
-    return Cell(str(own), source, sink, input_place, output_place, servers.kafka.bootstrap_servers)
+    return Cell(str(own), source, sink, input_place, output_place, servers.kafka.bootstrap_servers, records_per_epoch)
 
 
 def assert_golden(cell: Cell, servers: Servers) -> None:

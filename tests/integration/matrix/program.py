@@ -1,5 +1,6 @@
-"""The program of the matrix: source -> map -> {rebalance -> map, key by -> running count} -> one exactly-once sink.
+"""The program of the matrix: source -> map -> {rebalance -> map -> sink, key by -> running count -> sink}.
 
+Both sinks are exactly-once and write to the same place.
 It has two subtasks and small epochs. A mishap may be planned for it: at the first record behind a share of the input
 that comes to subtask 1 behind ``rebalance()``, once the other subtask has had such a record too, it fails, or it stands
 still until it is let go on.
@@ -24,6 +25,8 @@ from tests.integration.matrix.sources import SOURCES
 
 #: About five epochs for 77 records.
 RECORDS_PER_EPOCH = 16
+#: So late fails a subtask that the other one has long been through with the epoch.
+LATE_S = 2.0
 HOLD_S = 300
 #: With less than two cores the other subtask never comes while this one waits.
 OTHER_SUBTASK_S = 5.0
@@ -62,6 +65,7 @@ class PlannedMishap:
         """The record at which it happens has come."""
         _wait_for(folder / "subtask 0", OTHER_SUBTASK_S)
         if self.how == "raise":
+            time.sleep(LATE_S)
             raise Mishap(self.message)
         try:
             mark = os.open(self.mark(folder), os.O_CREAT | os.O_EXCL | os.O_WRONLY)
@@ -90,6 +94,7 @@ class Cell:
         folder: holds the job directory and the marks of mishaps.
         input_place: of the source, ``output_place``: of the sink.
         kafka_servers: the addresses of both.
+        records_per_epoch: the bound of an epoch.
     """
 
     folder: str
@@ -98,6 +103,7 @@ class Cell:
     input_place: str
     output_place: str
     kafka_servers: str
+    records_per_epoch: int = RECORDS_PER_EPOCH
 
 
 class PassBy(MapFunction):
@@ -136,14 +142,18 @@ class RunningCount(MapFunction):
 def build(cell: Cell, mishap: PlannedMishap | None = None) -> StreamExecutionEnvironment:
     """The environment with the program."""
     source, sink = SOURCES[cell.source], SINKS[cell.sink]
-    env = environment(Path(cell.folder) / "job", flinkish__epoch__max_records_per_source=RECORDS_PER_EPOCH)
+    env = environment(Path(cell.folder) / "job", flinkish__epoch__max_records_per_source=cell.records_per_epoch)
     read = env.from_source(
         source.create(cell.input_place, cell.kafka_servers), WatermarkStrategy.no_watermarks(), "records"
     ).uid("records")
     records = read.map(source.record_of)
-    spread = records.rebalance().map(PassBy(cell, mishap), sink.input_type).uid("rebalanced")
-    keyed = records.key_by(key_of).map(RunningCount(cell), sink.input_type).uid("keyed")
-    spread.union(keyed).sink_to(sink.create(cell.output_place, cell.kafka_servers)).uid("sink")
+    branches = {
+        "rebalanced": records.rebalance().map(PassBy(cell, mishap), sink.input_type),
+        "keyed": records.key_by(key_of).map(RunningCount(cell), sink.input_type),
+    }
+    for name, outputs in branches.items():
+        outputs.uid(name)
+        outputs.sink_to(sink.create(cell.output_place, cell.kafka_servers, name)).uid(f"sink of {name}")
     return env
 
 

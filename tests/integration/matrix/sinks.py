@@ -39,13 +39,13 @@ class MatrixSink:
 
     Args:
         make: (folder, servers) -> the place of the output: a path, a connection string or the name of a topic.
-        create: (place, addresses of the Kafka servers) -> the sink.
+        create: (place, addresses of the Kafka servers, name) -> one of the sinks that write there.
         input_type: what the sink takes: rows, or JSON texts.
         read: (place, servers) -> what stands in it, each lane in the order in which it was written.
     """
 
     make: Callable[[Path, Servers], str]
-    create: Callable[[str, str], Sink]
+    create: Callable[[str, str, str], Sink]
     input_type: TypeInformation
     read: Callable[[str, Servers], list[Output]]
 
@@ -65,7 +65,7 @@ def _database(folder: Path, servers: Servers) -> str:
     return uri
 
 
-def _jdbc(place: str, _: str) -> Sink:
+def _jdbc(place: str, _: str, __: str) -> Sink:
     options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"jdbc:{place}").build()
     statement = f"INSERT INTO outputs ({', '.join(_COLUMNS)}) VALUES (?, ?, ?, ?, ?)"
     return JdbcSink.sink(statement, OUTPUT_ROW, options)
@@ -95,8 +95,8 @@ def _in_delta_table(place: str, servers: Servers) -> list[Output]:
 # ---------------------------------------------------------------------------------------------------- files
 
 
-def _files(place: str, _: str) -> Sink:
-    sink = FileSink.for_row_format(place, Encoder.simple_string_encoder())
+def _files(place: str, _: str, name: str) -> Sink:
+    sink = FileSink.for_row_format(f"{place}/{name}", Encoder.simple_string_encoder())
     return sink.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build()
 
 
@@ -105,7 +105,7 @@ def _in_files(place: str, servers: Servers) -> list[Output]:
 
 
 def _lines(folder: Path) -> Iterator[Output]:
-    found = [(match, path) for path in folder.glob("[!.]*") if (match := _PART_FILE.fullmatch(path.name))]
+    found = [(match, path) for path in folder.glob("*/[!.]*") if (match := _PART_FILE.fullmatch(path.name))]
     for _, path in sorted(found, key=lambda pair: (int(pair[0]["epoch"]), int(pair[0]["subtask"]))):
         for line in path.read_text().splitlines():
             yield Output(*json.loads(line))
@@ -121,11 +121,15 @@ def _topic(folder: Path, servers: Servers) -> str:
     return name
 
 
-def _kafka(place: str, kafka_servers: str) -> Sink:
+def _kafka(place: str, kafka_servers: str, name: str) -> Sink:
     serializer = KafkaRecordSerializationSchema.builder().set_topic(place)
     serializer.set_value_serialization_schema(SimpleStringSchema())
     made = KafkaSink.builder().set_bootstrap_servers(kafka_servers).set_record_serializer(serializer.build())
-    return made.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).set_transactional_id_prefix(place).build()
+    return (
+        made.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+        .set_transactional_id_prefix(f"{place}-{name}")
+        .build()
+    )
 
 
 def _in_topic(place: str, servers: Servers) -> list[Output]:
@@ -134,7 +138,7 @@ def _in_topic(place: str, servers: Servers) -> list[Output]:
 
 SINKS = {
     "jdbc": MatrixSink(_database, _jdbc, OUTPUT_ROW, _in_database),
-    "delta": MatrixSink(lambda folder, _: str(folder), lambda place, _: DeltaSink(place), OUTPUT_ROW, _in_delta_table),
+    "delta": MatrixSink(lambda folder, _: str(folder), lambda place, *_: DeltaSink(place), OUTPUT_ROW, _in_delta_table),
     "files": MatrixSink(lambda folder, _: str(folder), _files, Types.STRING(), _in_files),
     "kafka": MatrixSink(_topic, _kafka, Types.STRING(), _in_topic),
 }

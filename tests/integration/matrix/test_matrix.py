@@ -50,9 +50,10 @@ def fail_here(cell: Cell, share: float) -> None:
 
 
 def test_text_files_reach_a_database_once_although_a_subtask_fails_under_four_cores_and_two_go_on(
-    spark: SparkSession, new_cell: NewCell, servers: Servers, sessions: Sessions
+    spark: SparkSession, tmp_path: Path, servers: Servers, sessions: Sessions
 ) -> None:
-    cell = new_cell("text", "jdbc")
+    # all files are in one epoch, each read by the subtask that is free, which is another one with other cores
+    cell = make_cell(tmp_path, "text", "jdbc", servers, records_per_epoch=1_000)
     changes.fail_in_a_subtask(cell, sessions)
     run(cell)
     assert_golden(cell, servers)
