@@ -190,13 +190,13 @@ def main() -> None:
         print(json.dumps(measure(options.only, options)))
         return
     arguments = ["--records", str(options.records), "--size", str(options.size), "--data", str(options.data)]
-    print(f"{'source':<12}{'records':>10}{'seconds':>9}{'workers, peak MiB':>32}{'planner':>9}")
+    print(f"{'source':<12}{'records':>10}{'seconds':>9}{'planner':>9}  workers, peak MiB")
     for name in options.sources:
         module = "benchmarks.source_memory"
         found = runner.last_json_line(sys.executable, module, [*arguments, "--only", name], options.timeout_s)
         workers = ", ".join(map(str, found["worker"]))
         planner = max(found["planner"], default=0)
-        print(f"{name:<12}{found['records']:>10}{found['seconds']:>9}{workers:>32}{planner:>9}", flush=True)
+        print(f"{name:<12}{found['records']:>10}{found['seconds']:>9}{planner:>9}  {workers}", flush=True)
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
     return JobSettings(
         source_batch_size=configuration.get(flinkish.SOURCE_BATCH_SIZE),
         buffer_max_records=configuration.get(flinkish.BUFFER_MAX_RECORDS),
+        buffer_max_bytes=configuration.get(flinkish.BUFFER_MAX_BYTES),
         max_records_per_epoch=configuration.get(flinkish.EPOCH_MAX_RECORDS_PER_SOURCE),
         max_bytes_per_epoch=configuration.get(flinkish.EPOCH_MAX_BYTES_PER_SOURCE),
         auto_watermark_interval_ms=_ms(configuration.get(core.AUTO_WATERMARK_INTERVAL)),

@@ -188,6 +188,7 @@ class JobSettings:
 
     source_batch_size: int = 10_000
     buffer_max_records: int = 20_000
+    buffer_max_bytes: int = 16 * 1024 * 1024
     max_records_per_epoch: int = 4_000_000
     max_bytes_per_epoch: int = 256 * 1024 * 1024
     auto_watermark_interval_ms: int = 200

@@ -153,7 +153,8 @@ class OperatorChain:
                     f"operator '{descriptor.name}' (uid {descriptor.uid})",
                 )
                 from_source = self.vertex.source is not None
-                writer = RecordWriter(edge, sender, emit, settings.buffer_max_records, from_source)
+                limits = settings.buffer_max_records, settings.buffer_max_bytes
+                writer = RecordWriter(edge, sender, emit, *limits, from_source)
                 output.add_writer(writer, edge.tag)
                 self.writers.append(writer)
 

@@ -23,9 +23,13 @@ from flinkish.runtime.buffer import (
 from flinkish.runtime.deployment import EdgeDescriptor
 from flinkish.runtime.input_gate import by_edge
 from flinkish.runtime.partitioners import Bucket, Sender, Spread, reachable
+from flinkish.runtime.pickling import dumps
 
 #: Receives (target vertex, target channel, encoded buffer).
 Emit = Callable[[int, int, bytes], None]
+
+#: How many records are looked at before the first buffer of an epoch, to find out how large they are.
+_SAMPLE = 8
 
 
 class _OriginState:
@@ -49,14 +53,26 @@ class RecordWriter:
     ``from_source``: the origins are splits, which any subtask of the source may read. Every channel then hears of all
     their watermarks, also where the records go to one channel only: a receiver could not tell else whether a split that
     it has never heard of will come, nor that the source has ended.
+
+    ``max_records`` and ``max_bytes`` bound what the buffers of all channels hold together, encoded. How many records
+    fit is estimated anew in each epoch: an epoch that runs again is cut into the same buffers.
     """
 
     def __init__(
-        self, edge: EdgeDescriptor, sender: Sender, emit: Emit, max_records: int, from_source: bool = False
+        self,
+        edge: EdgeDescriptor,
+        sender: Sender,
+        emit: Emit,
+        max_records: int,
+        max_bytes: int,
+        from_source: bool = False,
     ) -> None:
         self._edge = edge
         self._emit = emit
         self._max_records = max_records
+        self._max_bytes = max_bytes
+        #: most records until the next buffers are sent; None: not estimated yet
+        self._limit: int | None = None
         self._sender = sender
         self._spread = edge.partitioner.bind(sender)
         self._epoch = 0
@@ -110,10 +126,30 @@ class RecordWriter:
             timestamps = self._align_timestamps(values, timestamps)
         self._state.active = True
         self._records += len(values)
+        limit = self._limit or self._first_limit(values)
+        if len(values) <= limit:
+            self._collect(values, timestamps, limit)
+            return
+        for begin in range(0, len(values), limit):
+            end = begin + limit
+            self._collect(values[begin:end], None if timestamps is None else timestamps[begin:end], limit)
+
+    def _collect(self, values: list[Any], timestamps: list[int] | None, limit: int) -> None:
         self._state.spread(values, timestamps, self._buckets)
         self._pending += len(values)
-        if self._pending >= self._max_records:
+        if self._pending >= limit:
             self._flush(at_barrier=False)
+
+    def _first_limit(self, values: list[Any]) -> int:
+        sample = values[:_SAMPLE]
+        limit = self._limit_of(sum(len(dumps(value)) for value in sample), len(sample))
+        if sample:
+            self._limit = limit
+        return limit
+
+    def _limit_of(self, size: int, records: int) -> int:
+        """How many records may wait, when so many have taken so many bytes."""
+        return max(1, min(self._max_records, self._max_bytes * records // max(1, size)))
 
     def _align_timestamps(self, values: list[Any], timestamps: list[int] | None) -> list[int] | None:
         """All records of a buffer have timestamps, or none has."""
@@ -189,15 +225,21 @@ class RecordWriter:
         self._origins = {}
         self._origin = ""
         self._timestamped = None
+        self._limit = None
 
     def _flush(self, at_barrier: bool) -> None:
+        size = records = 0
         for index in self._reach:
             bucket = self._all_buckets[index]
             if bucket.values or bucket.events or at_barrier:
-                self._send(index, bucket)
+                records += len(bucket.values)
+                size += self._send(index, bucket)
+        if records:
+            self._limit = self._limit_of(size, records)
         self._pending = 0
 
-    def _send(self, index: int, bucket: Bucket) -> None:
+    def _send(self, index: int, bucket: Bucket) -> int:
+        """Send a bucket as a buffer; returns the size of what it held."""
         edge, state = self._edge, self._state
         timestamps = bucket.timestamps if self._timestamped else None
         payload = encode_elements(Elements(bucket.values, timestamps, bucket.events))
@@ -214,3 +256,4 @@ class RecordWriter:
         state.sequence += 1
         self._emit(edge.target, header.channel, encode(header, payload))
         bucket.clear()
+        return len(payload)

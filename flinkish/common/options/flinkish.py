@@ -64,7 +64,14 @@ BUFFER_MAX_RECORDS: ConfigOption[int] = (
     ConfigOptions.key("flinkish.buffer.max-records")
     .int_type()
     .default_value(20_000)
-    .with_description("Most records in one buffer between two tasks.")
+    .with_description("Most records that a task holds back in its buffers for an edge.")
+)
+
+BUFFER_MAX_BYTES: ConfigOption[int] = (
+    ConfigOptions.key("flinkish.buffer.max-bytes")
+    .memory_type()
+    .default_value(16 * 1024 * 1024)
+    .with_description("About how many bytes of records a task holds back in its buffers for an edge.")
 )
 
 SHUTDOWN_TIMEOUT: ConfigOption[Duration] = (

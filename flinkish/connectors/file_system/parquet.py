@@ -161,7 +161,10 @@ class ParquetSplitReader(SplitReader):
                 check_columns(self._format.columns, footer, split.id)
                 facts = facts_of(footer, self._format.columns)
                 encoded = [name for name in self._encoded if _largest_chunk(footer, name) <= _DICTIONARY_BYTES]
-                file = parquet.ParquetFile(handle, metadata=footer, read_dictionary=encoded, buffer_size=_BUFFER_BYTES)
+                # a file that is read ahead (pre_buffer) is held in memory until it is closed
+                file = parquet.ParquetFile(
+                    handle, metadata=footer, read_dictionary=encoded, buffer_size=_BUFFER_BYTES, pre_buffer=False
+                )
             except BaseException:
                 handle.close()
                 raise

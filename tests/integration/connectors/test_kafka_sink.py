@@ -8,17 +8,17 @@ import socket
 import stat
 import struct
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.connectors.kafka import committer
+from flinkish.connectors.kafka.client import Cluster
 from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
 from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema, KafkaTopicSelector
 from flinkish.connectors.kafka.sink import KafkaSink
@@ -309,25 +309,28 @@ def test_topics_keys_and_timestamps_are_as_the_program_says(kafka: KafkaBroker, 
     assert [record.value for record in kafka.consume(other)] == [b"x"]
 
 
-def test_a_coordinator_that_is_still_reading_its_groups_is_asked_again(
-    kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-    answer = AdminClient.list_consumer_group_offsets
+class Loading:
+    """A consumer whose first question meets a coordinator that is still reading its groups."""
 
-    def at_first_loading(client: AdminClient, *args: Any, **kwargs: Any) -> Any:
-        asked.append(client)
-        if len(asked) > 1:
-            return answer(client, *args, **kwargs)
-        failed: Future[Any] = Future()
-        failed.set_exception(KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)))
-        return {args[0][0].group_id: failed}
+    def __init__(self, consumer: Any) -> None:
+        self.consumer = consumer
+        self.asked = 0
 
-    monkeypatch.setattr(AdminClient, "list_consumer_group_offsets", at_first_loading)
-    new_worker()
-    assert deliver(sink_to(kafka.bootstrap_servers, topic), ["a"], 0) == 1
-    assert len(asked) == 2
-    assert values_in(kafka, topic) == ["a"]
+    def committed(self, partitions: Any, timeout: float) -> Any:
+        self.asked += 1
+        if self.asked == 1:
+            raise KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS))
+        return self.consumer.committed(partitions, timeout=timeout)
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+def test_a_coordinator_that_is_still_reading_its_groups_is_asked_again(kafka: KafkaBroker, topic: str) -> None:
+    with Cluster(kafka.bootstrap_servers, {}, f"group-{topic}", "a test") as cluster:
+        loading = cluster._consumer = Loading(cluster._consumer)
+        assert cluster.committed([(topic, 0)]) == {}
+    assert loading.asked == 2
 
 
 def test_many_records_are_all_acknowledged(kafka: KafkaBroker, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""What an epoch gives to each subtask depends on program, splits and their positions; on nothing of a cluster."""
+"""What an epoch gives to each subtask depends on the program, the splits and their positions, and on no cluster."""
 
 from __future__ import annotations
 
@@ -56,6 +56,7 @@ def test_an_epoch_replayed_with_fewer_cores_gives_each_subtask_the_same(tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2 * TIMEOUT_S)
 def test_all_sources_give_the_same_epochs_with_other_cores_and_executors(tmp_path: Path, kafka: KafkaBroker) -> None:
     fill_topic(kafka)
     sources = [*WITHOUT_SERVER, "kafka"]

@@ -260,6 +260,26 @@ def test_an_epoch_ends_with_a_row_group_unless_that_would_be_far_too_early(tmp_p
     assert [len(epoch) for epoch in exact.epochs] == [20, 10, 20, 10, 20, 20]
 
 
+def test_what_was_read_of_a_parquet_file_is_not_kept_while_it_is_open(tmp_path: Path) -> None:
+    schema = pa.schema({"text": pa.string()})
+    with pq.ParquetWriter(tmp_path / "long.parquet", schema) as writer:
+        for group in range(8):
+            # does not compress
+            texts = [os.urandom(10_000).hex() for _ in range(100 + group)]
+            writer.write_table(pa.table({"text": texts}, schema))
+    source = FileSource.parquet(str(tmp_path), type_info=Types.ROW_NAMED(["text"], [Types.STRING()]))
+    (split,) = source.create_enumerator(()).discover(())
+    reader, before, held = source.create_reader(), pa.total_allocated_bytes(), []
+    for begin, end in ((0, 300), (300, 700)):
+        ranges = [SplitRange(split, begin, end)]
+        reader.open(ranges, 10_000)
+        assert sum(len(batch.values) for batch in reader.read(ranges[0], 10_000)) == end - begin
+        held.append(pa.total_allocated_bytes() - before)
+    # a row group has 2 MB; the file of 16 MB is still open
+    assert max(held) < 4_000_000, held
+    reader.close()
+
+
 def test_long_rows_are_taken_and_handed_on_in_small_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "READ_BYTES", 10_000)
     pq.write_table(pa.table({"user": [f"{n:0100}" for n in range(1000)], "n": range(1000)}), tmp_path / "in")

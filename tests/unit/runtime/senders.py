@@ -29,6 +29,7 @@ class Wire:
         partitioner: Partitioner,
         channels: int = 2,
         max_records: int = 100,
+        max_bytes: int = 1_000_000,
         *,
         subtask: int = 0,
         parallelism: int = 1,
@@ -37,7 +38,7 @@ class Wire:
         sender = Sender(subtask, parallelism, channels, channels, "the sender")
         described = EdgeDescriptor(7, 0, partitioner, tuple(range(channels)), channels, **edge)
         self.sent: dict[int, list[Buffer]] = {}
-        self.writer = RecordWriter(described, sender, self._take, max_records)
+        self.writer = RecordWriter(described, sender, self._take, max_records, max_bytes)
 
     def _take(self, vertex: int, channel: int, data: bytes) -> None:
         assert vertex == 7

@@ -315,3 +315,31 @@ def test_an_epoch_that_is_run_again_sends_every_record_to_the_same_place(partiti
         runs.append([sorted(v for one in wire.take(c) for v in contents([one])) for c in range(3)])
     assert runs[1] == runs[2] == runs[3]
     assert runs[0] != runs[1], "the next epoch goes on with other subtasks"
+
+
+@pytest.mark.parametrize("batch", [1, 7, 40])
+def test_large_records_are_sent_before_as_many_wait_as_small_ones_may(batch: int) -> None:
+    wire = Wire(by_first(2), max_records=100, max_bytes=10_000)
+    values = [(n % 2, n, f"{n:04}" * 250) for n in range(40)]
+    for _ in range(2):
+        wire.writer.begin_origin("s")
+        for begin in range(0, len(values), batch):
+            wire.writer.collect(values[begin : begin + batch], None)
+        wire.writer.end_epoch()
+        sent = [wire.take(channel) for channel in range(2)]
+        assert [times_and_records(buffers) for buffers in sent] == [values[0::2], values[1::2]]
+        assert max(len(one.payload) for buffers in sent for one in buffers) < 10_000
+        assert sum(map(len, sent)) < 20, "and not each of them alone"
+
+
+def test_an_epoch_that_is_run_again_is_cut_into_the_same_buffers() -> None:
+    def cut(wire: Wire, sizes: list[int]) -> list[int]:
+        wire.writer.begin_origin("s")
+        for size in sizes:
+            wire.writer.collect([(0, "x" * size)] * 5, None)
+        wire.writer.end_epoch()
+        return [one.header.records for one in wire.take(0)]
+
+    used, fresh = (Wire(by_first(1), channels=1, max_records=100, max_bytes=5_000) for _ in range(2))
+    cut(used, [1, 1, 3_000])
+    assert cut(used, [10, 900, 20]) == cut(fresh, [10, 900, 20])

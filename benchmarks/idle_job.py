@@ -1,0 +1,112 @@
+"""What a job without end costs while nothing comes in: milliseconds of CPU per second, of the driver (its Java process
+and its own), of the process in which epochs are planned, and of workers.
+
+    python -m benchmarks.idle_job [--seconds N] [--sources directory kafka]
+
+A source is asked whether there is anything new some times a second; a job whose operators need no calls without data
+has no epochs then. Only Linux (through /proc).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks import contract
+from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.common.serialization import SimpleStringSchema
+from flinkish.common.time import Duration
+from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.file_system.stream_format import StreamFormat
+from flinkish.core.source import Source
+
+SOURCES = ("directory", "kafka")
+TOPIC = "idle"
+SETTLE_S = 8.0
+
+
+def main() -> None:
+    """A job for each source; one line for each."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.idle_job", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--sources", nargs="*", default=list(SOURCES), choices=SOURCES)
+    options = parser.parse_args()
+    from benchmarks.pipelines.dict_sink import DictSink, delivered
+    from benchmarks.spark_settings import session
+    from flinkish.datastream import StreamExecutionEnvironment
+
+    for name in options.sources:
+        known = set(contract.process_tree(os.getpid()))
+        with _source(name) as source:
+            # a broker is no part of the job
+            others = set(contract.process_tree(os.getpid())) - known
+            session("flinkish-idle")
+            configuration = Configuration()
+            configuration.set_string("flinkish.job.dir", tempfile.mkdtemp(prefix="flinkish-idle-"))
+            env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(2)
+            texts = env.from_source(source, WatermarkStrategy.no_watermarks(), name)
+            pairs = texts.map(lambda text: (text, 1)).key_by(lambda pair: pair[0])
+            delivered.clear()
+            pairs.reduce(lambda left, right: (left[0], left[1] + right[1])).sink_to(DictSink())
+            client = env.execute_async(f"idle {name}")
+            while not delivered and not client.get_job_execution_result().done():
+                time.sleep(0.1)
+            time.sleep(SETTLE_S)
+            before, begin = _cpu_s(others), time.perf_counter()
+            time.sleep(options.seconds)
+            after, seconds = _cpu_s(others), time.perf_counter() - begin
+            client.cancel().result()
+            client.get_job_execution_result().result()
+            spent = {kind: 1000 * (after[kind] - before.get(kind, 0.0)) / seconds for kind in sorted(after)}
+            told = ", ".join(f"{kind} {ms:.0f}" for kind, ms in spent.items())
+            print(f"{name}: {sum(spent.values()):.0f} ms of CPU per second ({told})", flush=True)
+
+
+@contextmanager
+def _source(name: str) -> Iterator[Source]:
+    """A source with one record, and more to come that never come."""
+    if name == "directory":
+        folder = Path(tempfile.mkdtemp(prefix="flinkish-idle-input-"))
+        (folder / "one.txt").write_text("one\n")
+        builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(folder))
+        yield builder.monitor_continuously(Duration.of_seconds(1)).build()
+        return
+    from flinkish.connectors.kafka.source import KafkaSource
+    from tests.support.kafka_broker import KafkaBroker
+
+    with KafkaBroker() as broker:
+        broker.create_topic(TOPIC, 4)
+        broker.produce(TOPIC, ["one"])
+        builder = KafkaSource.builder().set_bootstrap_servers(broker.bootstrap_servers).set_topics(TOPIC)
+        yield builder.set_value_only_deserializer(SimpleStringSchema()).build()
+
+
+def _cpu_s(others: set[int]) -> dict[str, float]:
+    """Seconds of CPU so far, by the kind of process."""
+    found: dict[str, float] = defaultdict(float)
+    for pid in contract.process_tree(os.getpid()):
+        if pid in others:
+            continue
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if pid == os.getpid():
+            kind = "driver"
+        elif "python_streaming_source_runner" in command:
+            kind = "planner"
+        else:
+            kind = "Java" if "java" in command.split(" ", 1)[0] else "workers"
+        found[kind] += sum(int(field) for field in fields[11:13]) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+if __name__ == "__main__":
+    main()

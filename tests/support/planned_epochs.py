@@ -1,0 +1,62 @@
+"""Plans the epochs of a job with several sources, or recomputes from logged offsets who reads what in them.
+
+    python -m tests.support.planned_epochs FOLDER plan|recompute
+
+``FOLDER/input`` holds text files. ``plan`` writes the offsets to ``FOLDER/offsets.json``, as Spark's log would hold
+them; both print the shares of all subtasks in all epochs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from flinkish.connectors.collection import CollectionSource
+from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.number_sequence import NumberSequenceSource
+from flinkish.core.source import SourceLimits, SplitSource
+from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.operators.source import SourceOperatorFactory
+from flinkish.runtime.sources.job_enumerator import JobEnumerator
+from flinkish.runtime.sources.split_list import SegmentFiles
+from tests.support.lettered_source import LetteredSource
+
+LIMITS = SourceLimits(max_records=50)
+
+
+def job_of(folder: Path) -> JobDescriptor:
+    """Every source that needs no server; three subtasks each."""
+    sources: list[SplitSource] = [
+        FileSource.text(str(folder / "input")),
+        CollectionSource([(n, f"value {n}") for n in range(300)]),
+        NumberSequenceSource(1, 400, splits=5),
+        DataGeneratorSource(lambda n: n, 350, splits=4),
+        LetteredSource({name: 17 * place % 40 for place, name in enumerate("qwertyuiop")}),
+        LetteredSource({name: 23 * place % 70 for place, name in enumerate("asdfghjkl")}, together=True),
+    ]
+    vertices = []
+    for number, source in enumerate(sources):
+        head = OperatorDescriptor(f"source-{number}", "Source", SourceOperatorFactory())
+        vertices.append(VertexDescriptor(number, head.name, 0, (head,), 3, 4, source=source, bounded=True))
+    return JobDescriptor("00" * 16, "job", tuple(vertices), ())
+
+
+def main(folder: Path, what: str) -> None:
+    """Print the shares, an epoch a line."""
+    enumerator = JobEnumerator(job_of(folder), LIMITS, SegmentFiles(str(folder / "job")), ManualClock(7))
+    log = folder / "offsets.json"
+    if what == "plan":
+        offsets = [{}]
+        while (after := enumerator.next_offset(json.loads(json.dumps(offsets[-1])))) != offsets[-1]:
+            offsets.append(after)
+        log.write_text(json.dumps(offsets))
+    offsets = json.loads(log.read_text())
+    for start, end in zip(offsets, offsets[1:]):
+        print(enumerator.shares(start, end))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

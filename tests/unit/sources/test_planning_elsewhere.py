@@ -1,0 +1,40 @@
+"""The plan of an epoch, and who reads what in it, is the same in another process with another hash seed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def shares(folder: Path, what: str, hash_seed: int) -> list[str]:
+    """The shares of all epochs, by a process of its own."""
+    command = [sys.executable, "-m", "tests.support.planned_epochs", str(folder), what]
+    env = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
+    return subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+
+
+def test_another_process_with_another_hash_seed_plans_and_replays_the_same_epochs(tmp_path: Path) -> None:
+    (tmp_path / "input").mkdir()
+    # so many files that the list of them leaves the offsets
+    for number in range(90):
+        path = tmp_path / "input" / f"{number * 37 % 90}.txt"
+        path.write_text("".join(f"line {line}\n" for line in range(number * 7 % 30 + 1)))
+        os.utime(path, (1_700_000_000 + number // 4,) * 2)
+    planned = shares(tmp_path, "plan", 1)
+    assert len(planned) > 10
+    assert list((tmp_path / "job" / "splits").iterdir()), "the list of files has left the offsets"
+    for path in (tmp_path / "input").iterdir():
+        # what is read is in the offsets, whatever the directory looks like by now
+        path.unlink()
+    assert shares(tmp_path, "recompute", 2) == planned
+
+
+def test_two_queries_over_the_same_input_have_the_same_epochs(tmp_path: Path) -> None:
+    (tmp_path / "input").mkdir()
+    for number in range(20):
+        path = tmp_path / "input" / f"{number}.txt"
+        path.write_text("a line\n" * (number + 1))
+        os.utime(path, (1_700_000_000,) * 2)
+    assert shares(tmp_path, "plan", 3) == shares(tmp_path, "plan", 4)
