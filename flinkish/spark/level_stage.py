@@ -44,7 +44,9 @@ class LevelFunction:
         with failures_marked():
             if self.deployment.begin_task() and self.deployment.files is not None:
                 batch = current_epoch(self.deployment) - self.deployment.first_epoch
-                delete_state_of_failed_try(self.deployment.files.query, self.level, batch)
+                # Spark numbers the stateful operators of a plan from its end
+                operator = self.deployment.job().levels - self.level
+                delete_state_of_failed_try(self.deployment.files.query, operator, batch)
             target = self.deployment.book().target(self.level, key[0])
             if target is None:
                 for frame in frames:

@@ -1,6 +1,6 @@
 """The files in which Spark keeps the state of a query, and how a run that failed is kept out of them.
 
-    <query>/state/<level - 1>/<partition>/18.delta    the state after batch 17
+    <query>/state/<operator>/<partition>/18.delta    the state after batch 17
 
 Rule: the state after an epoch is that of the run which prepares the epoch. Spark's file manager never replaces a file
 of state that is there already: what a failed run has written would stay, beside the output of the run that took its
@@ -36,9 +36,9 @@ def delete_state_from(query: str, version: int) -> None:
                 _delete(posixpath.join(state, operator, partition), version)
 
 
-def delete_state_of_failed_try(query: str, level: int, batch: int) -> None:
+def delete_state_of_failed_try(query: str, operator: int, batch: int) -> None:
     """Inside a task of a level, before it hands anything to the state store: delete what an earlier try of this task in
-    the batch has written.
+    the batch has written. ``operator``: Spark's number of the level's stateful operator.
 
     Locally the files are looked for in each task, which costs microseconds. Elsewhere, where that is a request, only if
     Spark says that it has tried the task before (it does not say so of a whole stage that is run again).
@@ -46,7 +46,7 @@ def delete_state_of_failed_try(query: str, level: int, batch: int) -> None:
     context = TaskContext.get()
     if context is None:
         return
-    folder, version = posixpath.join(query, "state", str(level - 1), str(context.partitionId())), batch + 1
+    folder, version = posixpath.join(query, "state", str(operator), str(context.partitionId())), batch + 1
     local = local_path(folder)
     again = context.attemptNumber() > 0
     if local is not None:

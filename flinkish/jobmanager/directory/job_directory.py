@@ -25,6 +25,7 @@ from typing import Any
 from flinkish.common.sealed_json import sealed, unsealed
 from flinkish.common.storage import local_path, place
 from flinkish.common.storage_errors import storage_error, storage_errors
+from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.core.fence import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, IncompatibleJobError, OperationError
 from flinkish.jobmanager.directory.damaged_files import damaged_file
@@ -277,8 +278,9 @@ def describe_structure(job: JobDescriptor, partitions: int) -> dict[str, Any]:
 
 
 def _source_of(vertex: VertexDescriptor) -> str:
-    """Splits are assigned to the subtasks of a source."""
-    return f"{vertex.head.uid} (parallelism {vertex.parallelism})"
+    """Splits are assigned to the subtasks of a source; those of a generated source are numbered."""
+    splits = f", {vertex.source.splits} splits" if isinstance(vertex.source, NumberedSplitSource) else ""
+    return f"{vertex.head.uid} (parallelism {vertex.parallelism}{splits})"
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -174,5 +174,5 @@ def test_a_value_that_fits_no_column_is_named_with_its_sink(spark: SparkSession,
     numbers = env.from_collection([1, 10**40], type_info=Types.BIG_INT())
     rows = numbers.map(lambda n: Row(r=Row(n=n)), output_type=Types.ROW_NAMED(["r"], [BIG]))
     rows.sink_to(DeltaSink(str(tmp_path / "out"))).uid("huge")
-    with pytest.raises(TypeMismatchError, match=r"the value 1000+.*sink 'huge', field 'r', field 'n'"):
+    with pytest.raises(TypeMismatchError, match=r"the value 1000+.*field 'r', field 'n'.*uid huge"):
         env.execute("huge")

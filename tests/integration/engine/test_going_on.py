@@ -88,7 +88,10 @@ def test_another_limit_of_an_epoch_does_not_shift_generated_sources(spark: Spark
             stream.map(lambda n: n).sink_to(collected.sink())
             run_until(env, rows, before + 28)
             before = len(rows)
-    assert sorted(rows) == list(range(len(rows)))
+    # a limit may let one split be a record ahead of the other
+    for split in (0, 1):
+        numbers = sorted(number for number in rows if number % 2 == split)
+        assert numbers == list(range(split, 2 * len(numbers), 2))
 
 
 def test_a_failing_function_is_told_with_its_traceback_first_and_mended_the_job_goes_on(
@@ -165,7 +168,7 @@ def test_a_program_that_changed_its_state_is_refused_and_says_what_differs(spark
             job("sums")
         with pytest.raises(IncompatibleJobError, match="parallelism of 'counts' was 2 and is 4"):
             job(parallelism=4)
-        with pytest.raises(IncompatibleJobError, match=r"sources were \['numbers \(2 splits\)'\]"):
+        with pytest.raises(IncompatibleJobError, match=r"sources were \['numbers \(parallelism 2, 2 splits\)'\]"):
             job(splits=3)
 
 
