@@ -1,9 +1,8 @@
 """The program of the matrix: source -> map -> {rebalance -> map -> sink, key by -> running count -> sink}.
 
-Both sinks are exactly-once and write to the same place.
-It has two subtasks and small epochs. A mishap may be planned for it: at the first record behind a share of the input
-that comes to subtask 1 behind ``rebalance()``, once the other subtask has had such a record too, it fails, or it stands
-still until it is let go on.
+Both sinks are exactly-once and write to the same place. The program has two subtasks and small epochs. A mishap may be
+planned for a run: at the first record behind a share of the input that comes to subtask 1 behind ``rebalance()``, once
+the other subtask has had such a record too, it fails, or it stands still until it is let go on.
 """
 
 from __future__ import annotations
@@ -28,6 +27,11 @@ RECORDS_PER_EPOCH = 16
 #: So late fails a subtask that the other one has long been through with the epoch.
 LATE_S = 2.0
 HOLD_S = 300
+RESTARTS = {
+    "restart_strategy__type": "fixed-delay",
+    "restart_strategy__fixed_delay__attempts": "3",
+    "restart_strategy__fixed_delay__delay": "10 ms",
+}
 #: With less than two cores the other subtask never comes while this one waits.
 OTHER_SUBTASK_S = 5.0
 
@@ -142,7 +146,11 @@ class RunningCount(MapFunction):
 def build(cell: Cell, mishap: PlannedMishap | None = None) -> StreamExecutionEnvironment:
     """The environment with the program."""
     source, sink = SOURCES[cell.source], SINKS[cell.sink]
-    env = environment(Path(cell.folder) / "job", flinkish__epoch__max_records_per_source=cell.records_per_epoch)
+    # whoever stands still is killed: Spark may be able to make up for it within the epoch, or the job begins it anew
+    restarts = RESTARTS if mishap is not None and mishap.how == "hold" else {}
+    env = environment(
+        Path(cell.folder) / "job", flinkish__epoch__max_records_per_source=cell.records_per_epoch, **restarts
+    )
     read = env.from_source(
         source.create(cell.input_place, cell.kafka_servers), WatermarkStrategy.no_watermarks(), "records"
     ).uid("records")
