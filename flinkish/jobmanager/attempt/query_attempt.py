@@ -321,18 +321,19 @@ class QueryAttempt:
     # ------------------------------------------------------------------ what a savepoint needs
 
     def committed_epoch(self) -> int | None:
-        """The last epoch that Spark has committed; None also while an epoch that an earlier attempt has planned, and
-        sinks may have, is still to be run again: then there is no epoch at whose end everything stands."""
+        """The last epoch that Spark has committed; None also while a later one, of an earlier attempt, is prepared and
+        still to be committed: sinks may have it, so there is no epoch at whose end everything stands."""
         if self._query is not None:
             self._look_for_commits(self._query)
         return self._committed if self._committed >= self.location.first_epoch else self._committed_before()
 
     def _committed_before(self) -> int | None:
-        """The last epoch of earlier attempts, if nothing has been planned behind it."""
-        log = QueryLog(self.location.path)
-        planned, committed = log.planned(), log.committed()
-        whole = bool(committed) and planned[-1:] == committed[-1:]
-        return self.location.first_epoch + committed[-1] if whole else None
+        """The last epoch of earlier attempts, if no sink can have heard of one behind it."""
+        committed = QueryLog(self.location.path).committed()
+        if not committed:
+            return None
+        epoch = self.location.first_epoch + committed[-1]
+        return None if any(prepared > epoch for prepared in self._prepared.epochs()) else epoch
 
     def positions(self, epoch: int) -> dict[str, str]:
         """Source uid -> where it stood after an epoch. Not of a source that has had nothing to read yet."""
