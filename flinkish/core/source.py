@@ -105,6 +105,11 @@ class SplitRange:
     stop: int | None
     ends: bool = False
 
+    @property
+    def whole(self) -> bool:
+        """Whether nothing of the split was read before and nothing will be read later."""
+        return self.ends and self.start == 0
+
 
 class SplitRecords(NamedTuple):
     """A batch of records of one split, with their timestamps in ms (None: the source has none)."""

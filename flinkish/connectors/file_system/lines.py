@@ -200,9 +200,9 @@ class LineSplitReader(SplitReader):
         try:
             codec = compression_of(split.id)
             if codec is None:
-                end = split.info["bytes"] if split.end is None else split.end
-                file = self._file(split)
-                stop = line_start(file, end if wanted.stop is None else min(wanted.stop, end), end)
+                file = self._file(wanted)
+                end = file.size() if wanted.whole else int(split.info["bytes"])
+                stop = line_start(file, end if wanted.ends or wanted.stop is None else min(wanted.stop, end), end)
                 start = line_start(file, wanted.start, end)
                 file.seek(start)
                 yield from whole_lines(file, start, stop)
@@ -217,13 +217,13 @@ class LineSplitReader(SplitReader):
     def _unpacked(self, split: SourceSplit, codec: str) -> Iterator[Lines]:
         import pyarrow as pa
 
-        with open_split(self._systems, split) as file, pa.CompressedInputStream(file, codec) as stream:
+        with open_split(self._systems, split, as_it_is=True) as file, pa.CompressedInputStream(file, codec) as stream:
             yield from whole_lines(stream, 0, None)
 
-    def _file(self, split: SourceSplit) -> NativeFile:
-        if self._open is None or self._open[0] != split:
+    def _file(self, wanted: SplitRange) -> NativeFile:
+        if self._open is None or self._open[0] != wanted.split or wanted.whole:
             self.close()
-            self._open = (split, open_split(self._systems, split))
+            self._open = (wanted.split, open_split(self._systems, wanted.split, wanted.whole))
         return self._open[1]
 
     def _records(self, lines: list[bytes], split: SourceSplit, block: Lines, begin: int) -> list[Any]:
@@ -277,9 +277,12 @@ class LineSplitReader(SplitReader):
         return f"line {number} (byte {byte})"
 
     def _from_start(self, split: SourceSplit) -> NativeFile:
-        file = self._file(split)
-        file.seek(0)
-        return file
+        """The file that is being read; what is read next of it is of no interest any more."""
+        if self._open is None or self._open[0] != split:
+            self.close()
+            self._open = (split, open_split(self._systems, split))
+        self._open[1].seek(0)
+        return self._open[1]
 
     def close(self) -> None:
         if self._open is not None:

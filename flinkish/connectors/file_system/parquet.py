@@ -124,8 +124,8 @@ class ParquetSplitReader(SplitReader):
 
         columns = list(self._format.columns)
         try:
-            file, facts = self._file(wanted.split)
-            stop = facts.rows if wanted.stop is None else min(wanted.stop, facts.rows)
+            file, facts = self._file(wanted)
+            stop = facts.rows if wanted.ends or wanted.stop is None else min(wanted.stop, facts.rows)
             starts = (0, *facts.group_ends)
             groups = [
                 number
@@ -150,12 +150,13 @@ class ParquetSplitReader(SplitReader):
             self.close()
             raise unreadable(wanted.split.id, error) from None
 
-    def _file(self, split: SourceSplit) -> tuple[Any, ParquetFacts]:
+    def _file(self, wanted: SplitRange) -> tuple[Any, ParquetFacts]:
         from pyarrow import parquet
 
-        if self._open is None or self._open[0] != split:
+        split = wanted.split
+        if self._open is None or self._open[0] != split or wanted.whole:
             self.close()
-            handle = open_split(self._systems, split)
+            handle = open_split(self._systems, split, wanted.whole)
             try:
                 footer = parquet.read_metadata(handle)
                 check_columns(self._format.columns, footer, split.id)

@@ -12,13 +12,15 @@ if TYPE_CHECKING:
     from pyarrow import NativeFile
 
 
-def open_split(systems: FileSystems, split: SourceSplit) -> NativeFile:
+def open_split(systems: FileSystems, split: SourceSplit, as_it_is: bool = False) -> NativeFile:
     """The file, for reading anywhere in it.
 
-    A file that has grown is read as far as it went when it was found.
+    A file that has grown is read as far as it went when it was found. ``as_it_is``: the file is read as a whole, so
+    that it does not matter whether it has changed: somebody may have mended it.
 
     Raises:
-        FinalOperationError: it is gone, is shorter, or was replaced by another one of the same length.
+        FinalOperationError: it is gone; or it is not to be read as it is, and is shorter, or was replaced by another
+            one of the same length.
         ConnectionFailedError: the file system cannot be reached.
         RetryableError: it cannot be opened.
     """
@@ -29,6 +31,8 @@ def open_split(systems: FileSystems, split: SourceSplit) -> NativeFile:
         now = system.get_file_info(path)
         if now.type != fs.FileType.File:
             raise _changed(split, "the file is gone")
+        if as_it_is:
+            return system.open_input_file(path)
         if now.size < split.info["bytes"]:
             raise _changed(split, f"the file has {now.size} bytes and had {split.info['bytes']} when it was found")
         if now.size == split.info["bytes"] and now.mtime_ns != split.info["modified_ns"]:

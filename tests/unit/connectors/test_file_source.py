@@ -474,7 +474,26 @@ def test_a_file_that_grows_is_read_as_far_as_it_went_when_it_was_found(tmp_path:
     (split,) = reading.enumerator.discover(())
     with file.open("a") as more:
         more.write("c\nd\n")
-    assert reading.read([SplitRange(split, 0, 3, True)]) == ["a", "b"]
+    assert reading.read([SplitRange(split, 0, 2), SplitRange(split, 2, 3, True)]) == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", ["text", "parquet"])
+def test_a_file_that_is_read_as_a_whole_may_have_been_mended(tmp_path: Path, kind: str) -> None:
+    """An epoch has failed on a bad line, somebody has mended it, and the epoch is read again."""
+    file = tmp_path / "in"
+    if kind == "text":
+        write(file, "1\nbad\n3\n")
+    else:
+        write_parquet(file, 2, 2)
+    source = FileSource.text(str(file)) if kind == "text" else FileSource.parquet(str(file), type_info=ROW)
+    reading = SplitReading(source)
+    (split,) = reading.enumerator.discover(())
+    if kind == "text":
+        write(file, "1\nmended\n3\n", 1)
+        assert reading.read([SplitRange(split, 0, split.end, True)]) == ["1", "mended", "3"]
+    else:
+        write_parquet(file, 4, 2)
+        assert len(reading.read([SplitRange(split, 0, None, True)])) == 4
 
 
 def test_a_split_is_named_by_its_path_without_keys() -> None:
