@@ -87,7 +87,10 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     environment = folder / "environment"
     venv.create(environment, symlinks=True)
     python = environment / "bin" / "python"
-    subprocess.run([*pip, "--python", str(python), "install", "--no-deps", str(wheel)], check=True, timeout=TIMEOUT_S)
+    # the suite's own path leads to the checkout, where pip would find flinkish installed
+    elsewhere = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    install = ["--python", str(python), "install", "--no-deps", "--ignore-installed", str(wheel)]
+    subprocess.run([*pip, *install], check=True, timeout=TIMEOUT_S, env=elsewhere, cwd=folder)
     # a folder that a .pth file names has no .pth files of its own: not that of the checkout's editable installation
     packages = Path(sysconfig.get_path("purelib", "posix_prefix", vars={"base": str(environment)}))
     (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")

@@ -23,7 +23,7 @@ from flinkish.jobmanager.attempt.epoch_listeners import STOP_MARK, StopQuery
 from flinkish.jobmanager.attempt.query_inputs import keep_packing, source_positions
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
 from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs
-from flinkish.jobmanager.attempt.source_checks import check_sources
+from flinkish.jobmanager.attempt.source_checks import check_sources, known_sources
 from flinkish.jobmanager.directory.free_space import with_free_space
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
@@ -338,7 +338,8 @@ class QueryAttempt:
     def positions(self, epoch: int) -> dict[str, str]:
         """Source uid -> where it stood after an epoch. Not of a source that has had nothing to read yet."""
         ends = end_offsets(self._query, self.location, epoch)
-        return source_positions(self.job, self.sources, ends, SegmentFiles(self.directory.path))
+        store, known = SegmentFiles(self.directory.path), known_sources(self.directory)
+        return source_positions(self.job, self.sources, ends, store, known)
 
     def fail(self, failure: FlinkishError) -> None:
         """End after the running epoch and fail with this, whatever the query says."""

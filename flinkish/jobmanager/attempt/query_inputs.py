@@ -48,12 +48,17 @@ def keep_packing(directory: JobDirectory, job: JobDescriptor, options: PlanOptio
 
 
 def source_positions(
-    job: JobDescriptor, sources: Mapping[int, Source], ends: list[str | None], store: SegmentStore
+    job: JobDescriptor,
+    sources: Mapping[int, Source],
+    ends: list[str | None],
+    store: SegmentStore,
+    known: Mapping[str, Mapping[str, str]],
 ) -> dict[str, str]:
     """Source uid -> where it stands. Not of a source that has had nothing to read yet.
 
     Args:
         ends: where each input of the query stands, as Spark has it; [] before the first epoch.
+        known: uid -> what tells the things that are read from others of the same name.
     """
     found: dict[str, str] = {}
     inputs = iter(ends)
@@ -62,7 +67,7 @@ def source_positions(
         uid = job.vertex(vertex).head.uid
         if isinstance(source, SplitSource) and offset != NOTHING_READ:
             progress = SourceProgress.decode(offset["sources"][uid], f"job '{job.name}', source uid {uid}")
-            found[uid] = encode_position(progress, store)
+            found[uid] = encode_position(progress, store, known.get(uid))
     for (vertex, _), end in zip(frame_sources(sources), inputs):
         if end is not None:
             found[job.vertex(vertex).head.uid] = end

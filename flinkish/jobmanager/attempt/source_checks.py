@@ -15,10 +15,17 @@ from flinkish.jobmanager.attempt.query_inputs import source_positions
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.sources.positions import known_in
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.spark.plan import PlanOptions
 
 _FILE = "sources.json"
+
+
+def known_sources(directory: JobDirectory) -> dict[str, dict[str, str]]:
+    """Uid -> what was read when the job was started last, as its source tells it from others of the same name."""
+    found: dict[str, dict[str, str]] = (directory.read(_FILE) or {}).get("sources", {})
+    return found
 
 
 def check_sources(
@@ -31,13 +38,13 @@ def check_sources(
         ConnectionFailedError: nobody answers.
     """
     ends = QueryLog(directory.query_location().path).committed_positions()
-    positions = {**base.positions, **source_positions(job, sources, ends, SegmentFiles(directory.path))}
-    before: dict[str, Any] = (directory.read(_FILE) or {}).get("sources", {})
+    before = known_sources(directory)
+    positions = {**base.positions, **source_positions(job, sources, ends, SegmentFiles(directory.path), before)}
     now: dict[str, Any] = {}
     for vertex, source in sorted(sources.items()):
         uid = job.vertex(vertex).head.uid
         try:
-            known = source.check_continuation(positions.get(uid), before.get(uid, {}))
+            known = source.check_continuation(positions.get(uid), before.get(uid) or known_in(positions.get(uid)))
         except FlinkishError as error:
             error.where = "; ".join(part for part in (f"source uid {uid}", error.where) if part)
             raise

@@ -1,13 +1,15 @@
 """Where a source stands, as a savepoint has it: self-contained, whatever the number of subtasks.
 
-    {"complete": true, "ended": [id, ...], "splits": [[id, position, end, info], ...]}
+    {"complete": true, "ended": [id, ...], "known": {...}, "splits": [[id, position, end, info], ...]}
 
-``splits`` are those that are still to be read, each from ``position``; ``complete``: no other one will be found.
+``splits`` are those that are still to be read, each from ``position``; ``complete``: no other one will be found;
+``known``: what tells the things that are read from others of the same name (`Source.check_continuation`).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from flinkish.core.source import SourceSplit
 from flinkish.errors import SavepointError
@@ -15,7 +17,7 @@ from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.sources.split_list import SegmentStore, SplitList
 
 
-def encode_position(progress: SourceProgress, store: SegmentStore) -> str:
+def encode_position(progress: SourceProgress, store: SegmentStore, known: Mapping[str, str] | None = None) -> str:
     """The form in a savepoint."""
     positions = {one.number: one.position for one in progress.open}
     ended, going = [], []
@@ -24,7 +26,16 @@ def encode_position(progress: SourceProgress, store: SegmentStore) -> str:
             ended.append(split.id)
         else:
             going.append([split.id, positions.get(index, split.start), split.end, split.info])
-    return json.dumps({"complete": progress.complete, "ended": ended, "splits": going})
+    return json.dumps({"complete": progress.complete, "ended": ended, "known": dict(known or {}), "splits": going})
+
+
+def known_in(position: str | None) -> dict[str, str]:
+    """What a savepoint's position knows of the things that were read; {} when it says nothing."""
+    try:
+        return dict(json.loads(position or "{}").get("known", {}))
+    except (AttributeError, TypeError, ValueError):
+        # an offset of Spark's; what is no position at all is refused where it is used
+        return {}
 
 
 def decode_position(text: str, uid: str, store: SegmentStore) -> SourceProgress:
