@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from flinkish.core.source import RecordDecoder, SourceLimits
+from flinkish.launch.daemon import quiet_this_worker
 from flinkish.runtime.clock import SystemClock
 from flinkish.runtime.deployment import VertexDescriptor
 from flinkish.runtime.heartbeat import heartbeats
@@ -178,6 +179,9 @@ class _SourcesOfAJob(DataSource):
 
     query: SourceQuery
 
+    def __init__(self, options: Any) -> None:
+        quiet_this_worker()
+
     @classmethod
     def name(cls) -> str:
         return source_name(cls.query)
@@ -186,6 +190,7 @@ class _SourcesOfAJob(DataSource):
         return ROW_SCHEMA
 
     def streamReader(self, schema: Any) -> SourceStreamReader:  # noqa: N802 - Spark's name
+        quiet_this_worker()
         return SourceStreamReader(self.query)
 
 

@@ -161,7 +161,7 @@ def check_told(text: str) -> None:
     """The traceback of the lambda in ``failing.py``, and one line of flinkish's."""
     lines = [line for line in text.splitlines() if "~^" not in line]
     assert lines[0] == "Traceback (most recent call last):", text
-    assert lines[1].endswith('failing.py", line 9, in <lambda>')
+    assert lines[1].endswith('failing.py", line 10, in <lambda>')
     assert lines[-3:-1] == ["ZeroDivisionError: integer division or modulo by zero", ""], text
     assert lines[-1].startswith("flinkish.errors.UserCodeError: ZeroDivisionError in user code: ")
     assert "operator 'Map' (uid map-3), epoch 0]; nothing of this epoch was committed" in lines[-1]
