@@ -7,6 +7,7 @@ installation of it: a test asserts where flinkish comes from.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -104,8 +105,19 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     return result
 
 
+#: What a worker of Spark's own daemon now and then says when Spark ends: the one that looks up installed data sources,
+#: in which no code of flinkish runs.
+LOOKUP_WORKER = re.compile(
+    r"Traceback \(most recent call last\):\n"
+    r'  File "[^"]*pyspark/daemon\.py", line \d+, in manager\n'
+    r'  File "[^"]*pyspark/daemon\.py", line \d+, in worker\n'
+    r"BrokenPipeError: [^\n]*\n"
+)
+
+
 def said(text: str) -> str:
-    """Without the lines that cannot be avoided."""
+    """Without what cannot be avoided."""
+    text = LOOKUP_WORKER.sub("", text)
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(UNAVOIDABLE))
 
 
