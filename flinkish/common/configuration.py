@@ -51,6 +51,9 @@ _SENSITIVE = (
     "http-headers",
 )
 
+#: In place of a value that may be a secret, as Flink shows it.
+_HIDDEN = "******"
+
 #: A value as it was set: what `Configuration.add_all_to_dict` gives back, as PyFlink's does.
 _Value = str | int | float | bool | bytearray
 
@@ -241,10 +244,14 @@ class Configuration:
         return f"Configuration({self._shown()})"
 
     def _shown(self) -> dict[str, str]:
-        return {
-            key: "******" if any(part in key.lower() for part in _SENSITIVE) else value
-            for key, value in self.to_dict().items()
-        }
+        return hide_secrets(self.to_dict())
+
+
+def hide_secrets(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings as they can be shown: the values of keys that may be secrets are left out, as Flink does."""
+    return {
+        key: _HIDDEN if any(part in key.lower() for part in _SENSITIVE) else value for key, value in settings.items()
+    }
 
 
 def _text(value: _Value) -> str:

@@ -25,9 +25,6 @@ from flinkish.common.typeinfo import TypeInformation
 if TYPE_CHECKING:
     import pyarrow
 
-#: Name of the column that holds the split a record belongs to, in the DataFrame of a source that has stable splits.
-SPLIT_COLUMN = "__split"
-
 
 @dataclass(frozen=True)
 class SourceLimits:
@@ -241,8 +238,8 @@ class DataFrameSource(Source):
 
     @abstractmethod
     def load(self, spark: Any, limits: SourceLimits, start: str | None) -> Any:
-        """A streaming DataFrame of exactly the columns that ``decoder()`` needs, plus ``SPLIT_COLUMN`` (string) when
-        the source has stable splits. ``start``: offsets of a savepoint (as Spark gave them), or None."""
+        """A streaming DataFrame of exactly the columns that ``decoder()`` needs. ``start``: offsets of a savepoint (as
+        Spark gave them), or None."""
 
     @abstractmethod
     def decoder(self) -> RecordDecoder:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from flinkish.common.configuration import hide_secrets
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError, OperationError, ProgramError, RetryableError, UserCodeError
 from flinkish.jobmanager.description import (
@@ -30,24 +31,6 @@ from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 
-#: In place of a value that may be a secret, as Flink shows it.
-HIDDEN = "******"
-
-#: Parts of keys whose values Flink hides (GlobalConfiguration).
-_SECRET = (
-    "password",
-    "secret",
-    "fs.azure.account.key",
-    "apikey",
-    "api-key",
-    "auth-params",
-    "service-key",
-    "token",
-    "basic-auth",
-    "jaas.config",
-    "http-headers",
-)
-
 
 def this_driver(token: str = "") -> DriverDescription:
     """This process."""
@@ -61,14 +44,6 @@ def who_must_act(error: FlinkishError) -> str:
     if isinstance(error, OperationError):
         return "the operator of the cluster"
     return "nobody" if isinstance(error, RetryableError) else "the makers of flinkish"
-
-
-def hide_secrets(configuration: dict[str, str]) -> dict[str, str]:
-    """The configuration as it can be shown."""
-    return {
-        key: HIDDEN if any(part in key.lower() for part in _SECRET) else value
-        for key, value in sorted(configuration.items())
-    }
 
 
 class JobRecord(JobObserver):
@@ -193,7 +168,7 @@ class JobRecord(JobObserver):
             checkpoints=describe_checkpoints(self._run.checkpoints.describe() if self._run.checkpoints else ()),
             metrics=metrics,
             exceptions=exceptions,
-            configuration=hide_secrets(self._job.settings.configuration),
+            configuration=hide_secrets(dict(sorted(self._job.settings.configuration.items()))),
             story=life.story.events,
             directory=self._directory,
             driver=self._driver,

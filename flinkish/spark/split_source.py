@@ -9,7 +9,6 @@ Rule: the reader is made in several processes, and pickled: nothing happens unti
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -204,8 +203,3 @@ def source_rows(spark: Any, query: SourceQuery) -> Any:
     # a class that is not found in a module is pickled as a whole, with its attributes
     spark.dataSource.register(type("FlinkishSources", (_SourcesOfAJob,), {"query": query}))
     return spark.readStream.format(source_name(query)).load()
-
-
-def offset_of(text: str | None) -> dict[str, Any]:
-    """An offset of this source, as the query's log has it."""
-    return NOTHING_READ if text is None else dict(json.loads(text))

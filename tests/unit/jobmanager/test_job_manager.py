@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from flinkish.common import Configuration
+from flinkish.common.configuration import hide_secrets
 from flinkish.common.job_status import JobStatus
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import (
@@ -23,7 +24,7 @@ from flinkish.errors import (
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.job_manager import JobManager
-from flinkish.jobmanager.job_record import describe_checkpoints, hide_secrets, who_must_act
+from flinkish.jobmanager.job_record import describe_checkpoints, who_must_act
 
 TIMEOUT_S = 30
 
