@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from flinkish.common.durable_files import open_durable, sync_directory
 from flinkish.common.storage import place
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.core.source import SourceSplit
@@ -63,10 +64,10 @@ class SegmentFiles:
     def write(self, entries: list[list[Any]]) -> str:
         """Write a file under a new name: nobody refers to it before it is whole."""
         name = uuid.uuid4().hex
-        filesystem, root = place(self._directory)
-        filesystem.create_dir(root, recursive=True)
-        with filesystem.open_output_stream(posixpath.join(root, f"{name}.json")) as stream:
-            stream.write(json.dumps({"count": len(entries), "splits": entries}).encode())
+        file = open_durable(posixpath.join(self._directory, f"{name}.json"))
+        file.write(json.dumps({"count": len(entries), "splits": entries}).encode())
+        file.close()
+        sync_directory(self._directory)
         self._cache[name] = entries
         return name
 
