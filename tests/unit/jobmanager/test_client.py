@@ -158,6 +158,7 @@ def test_a_job_whose_savepoint_fails_starts_its_query_again_and_goes_on(
 ) -> None:
     # a drain fails before that: no epoch was committed
     failures = [] if how == "drain" else [OperationError("the disk is full")]
+    monkeypatch.setattr(live_jobs, "_stopped", False)
     monkeypatch.setattr(spark_run_module, "take_savepoint", failing(*failures))
     run = Run(tmp_path, restarts=Restarts(FixedDelay(0, 0)))
     run.watched_directory.watch(CompletableFuture.completed(""))
@@ -222,6 +223,7 @@ def test_a_job_that_fails_while_it_is_stopped_is_restarted_as_without_the_stop(t
     with pytest.raises(OperationError, match="the source is gone"):
         stopped(run).result(TIMEOUT_S)
     assert not run.has_ended
+    wait_until(lambda: run.attempts == 1, TIMEOUT_S, "the restart")
     RunClient(run).cancel().result(TIMEOUT_S)
     assert (run.status, run.attempts, run.restarts.made) == (JobStatus.CANCELED, 1, 1)
 
