@@ -1,10 +1,10 @@
-"""What an epoch without data costs: median milliseconds per epoch with 0 to 3 stateful operators in a row.
+"""What an epoch without data costs: median milliseconds per epoch with 1 to 3 stateful operators in a row.
 
 Bare: a Structured Streaming query by hand, `rate-micro-batch` with one row a batch. flinkish's own rows come from
 `benchmarks.pipelines.flinkish_empty_epochs` as soon as that module exists. Each count of operators runs in one process
 with the same settings (`benchmarks.spark_settings`); the epochs to warm up are left out.
 
-    python -m benchmarks.empty_epochs [--operators 0 1 2 3] [--epochs 40] [--warm-up 15]
+    python -m benchmarks.empty_epochs [--operators 1 2 3] [--epochs 40] [--warm-up 15]
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def figures(epochs_ms: list[float]) -> dict[str, float]:
 def argument_parser() -> argparse.ArgumentParser:
     """The options of this module and of flinkish's twin."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--operators", type=int, nargs="*", default=[0, 1, 2, 3])
+    parser.add_argument("--operators", type=int, nargs="*", default=[1, 2, 3])
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--warm-up", type=int, default=15)
     return parser

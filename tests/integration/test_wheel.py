@@ -16,6 +16,7 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from tests.support.processes import REPOSITORY
@@ -157,23 +158,30 @@ def test_an_error_in_a_function_is_told_in_its_authors_traceback_and_one_line(in
 
 
 def test_a_notebook_shows_results_and_errors_alike(installation: Installation) -> None:
-    # what IPython does with cells: it asks an error that a cell raises how to show it
-    (installation.folder / "notebook.py").write_text(
-        "import sys\n"
-        "for cell in ('clicks.py', 'failing.py'):\n"
-        "    try:\n        exec(compile(open(cell).read(), cell, 'exec'), globals())\n"
-        "    except Exception as error:\n        print('\\n'.join(error._render_traceback_()), file=sys.stderr)\n"
+    notebook = nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_code_cell((installation.folder / name).read_text()) for name in ("clicks.py", "failing.py")
+        ]
     )
-    result = installation.run("python", "notebook.py")
-    assert (result.returncode, result.stdout) == (0, RESULTS)
-    check_told(said(result.stderr))
+    nbformat.write(notebook, installation.folder / "clicks.ipynb")
+    # runs each cell in a kernel, as Jupyter does, and keeps what it puts out
+    result = installation.run(
+        "python", "-c", "from nbclient.cli import main; main()", "--inplace", "--allow-errors", "clicks.ipynb"
+    )
+    assert result.returncode == 0, result.stderr
+    clicks, failing = (cell.outputs for cell in nbformat.read(installation.folder / "clicks.ipynb", 4).cells)
+    assert "".join(output.text for output in clicks if output.get("name") == "stdout") == RESULTS
+    assert not said("".join(output.text for output in clicks if output.get("name") == "stderr"))
+    (error,) = (output for output in failing if output.output_type == "error")
+    # a cell is a file of the kernel's, and has no empty line before its first one
+    check_told("\n".join(error.traceback), r'\d+\.py", line 9')
 
 
-def check_told(text: str) -> None:
+def check_told(text: str, place: str = r'failing\.py", line 10') -> None:
     """The traceback of the lambda in ``failing.py``, and one line of flinkish's."""
     lines = [line for line in text.splitlines() if "~^" not in line]
     assert lines[0] == "Traceback (most recent call last):", text
-    assert lines[1].endswith('failing.py", line 10, in <lambda>')
+    assert re.search(place + ", in <lambda>$", lines[1]), text
     assert lines[-3:-1] == ["ZeroDivisionError: integer division or modulo by zero", ""], text
     assert lines[-1].startswith("flinkish.errors.UserCodeError: ZeroDivisionError in user code: ")
     assert "operator 'Map' (uid map-3), epoch 0]; nothing of this epoch was committed" in lines[-1]

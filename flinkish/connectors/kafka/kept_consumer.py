@@ -263,12 +263,11 @@ class KeptConsumer:
         first, end = self._consumer.get_watermark_offsets(partition, REQUEST_TIMEOUT_S)
         lost = gone({buffer.partition: buffer.reached}, {buffer.partition: (first, end)})
         if lost and (self._fail_on_data_loss or buffer.reached > end):
+            hint = "start the job in a new job directory (from a savepoint of before, or from the earliest offsets)"
+            if self._fail_on_data_loss:
+                hint += "; or set_fail_on_data_loss(False) to go on here without those records"
             buffer.failure = FinalOperationError(
-                lost[0],
-                where=self._where,
-                expected="the records that the job has not read yet",
-                hint="start the job in a new job directory (from a savepoint of before, or from the earliest offsets); "
-                "or set_fail_on_data_loss(False) to go on here without those records",
+                lost[0], where=self._where, expected="the records that the job has not read yet", hint=hint
             )
             return
         if lost:

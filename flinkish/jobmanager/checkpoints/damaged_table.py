@@ -10,14 +10,15 @@ from collections.abc import Callable
 
 from flinkish.errors import FlinkishError, SavepointError
 from flinkish.jobmanager.directory.files import is_directory, move_directory
-from flinkish.jobmanager.savepoints.table_log import check_log
+from flinkish.jobmanager.savepoints.table_log import check_log, has_log
 
 _LOG = logging.getLogger("flinkish.jobmanager")
 
 
 def set_aside_if_damaged(table: str, newest_checkpoint: int, job_name: str, check: Callable[[], None]) -> None:
     """Look at the log of the table, if there is one yet. ``check``: raises when the job is no longer this driver's."""
-    if not is_directory(table):
+    if not is_directory(table) or not newest_checkpoint and not has_log(table):
+        # the first checkpoint begins in a moment, or a driver that was killed while it took it has left data files
         return
     try:
         check_log(table, None)

@@ -13,6 +13,12 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 _SUMMED_UP = re.compile(r"(\d{20})\.checkpoint\..*")
 
 
+def has_log(table: str) -> bool:
+    """Whether anything was ever committed to the table, as far as its log still says."""
+    names = child_names(posixpath.join(table, "_delta_log"))
+    return bool(_numbers(_COMMIT, names) or _numbers(_SUMMED_UP, names))
+
+
 def check_log(table: str, version: int | None) -> None:
     """
     Args:

@@ -226,9 +226,19 @@ class Trial:
         """(path, size, time of the last change in ns) of all files of the job and of its Delta sink's log, and all rows
         of the database with the epochs that wrote them."""
         found = [entry for part in ("job", "table/_delta_log") for entry in self._files(part)]
+        found = [entry for entry in found if not self._of_no_version(entry[0])]
         with closing(sqlite3.connect(self.folder / "out.db")) as connection:
             marks = connection.execute("SELECT sink_uid, subtask, epoch FROM flinkish_epochs").fetchall()
         return sorted(found + [(f"{uid}/{subtask}", epoch, 0) for uid, subtask, epoch in marks])
+
+    def _of_no_version(self, path: str) -> bool:
+        """Whether it is a data file of the table of checkpoints that no version has: one that a driver has not written
+        to its end, perhaps."""
+        if not path.startswith(LEFT_BY_CHECKPOINTS) or not path.endswith((".parquet", ".parquet.crc")):
+            return False
+        name = path.rpartition("/")[2].removeprefix(".").removesuffix(".crc")
+        log = self.folder / LEFT_BY_CHECKPOINTS / "_delta_log"
+        return all(name not in commit.read_text() for commit in log.glob("*.json"))
 
     def _files(self, part: str) -> list[tuple[str, int, int]]:
         found = []

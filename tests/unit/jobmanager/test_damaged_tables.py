@@ -68,3 +68,17 @@ def test_a_damaged_table_is_set_aside_and_that_is_said(log: Path, caplog: pytest
     assert not table.exists() and (table.parent / "state-damaged-7" / "_delta_log").is_dir()
     assert "job 'shop'" in caplog.text and "the next checkpoint is a full one" in caplog.text
     set_aside_if_damaged(str(table), 7, "shop", lambda: None)
+
+
+def test_data_files_of_a_first_checkpoint_that_a_killed_driver_began_are_no_damage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = tmp_path / "state"
+    (table / "_delta_log").mkdir(parents=True)
+    (table / "part-0.parquet").touch()
+    with caplog.at_level(logging.WARNING, "flinkish"):
+        set_aside_if_damaged(str(table), 0, "shop", lambda: None)
+    assert table.is_dir() and not caplog.records
+    # with a checkpoint that needs it, the log is not one that never was
+    set_aside_if_damaged(str(table), 1, "shop", lambda: None)
+    assert not table.exists()
