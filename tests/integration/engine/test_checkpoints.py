@@ -103,7 +103,11 @@ def sweep(spark: SparkSession, directory: CheckpointDirectory, retained: list[in
     cleaner.clean(oldest_version(directory, retained))
 
 
-def test_sql_reads_the_current_row_of_a_key(spark: SparkSession, tmp_path: Path) -> None:
+def test_sql_reads_the_current_row_of_a_key_in_a_table_that_a_killed_driver_had_begun(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "job" / "checkpoints" / "state" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "job" / "checkpoints" / "state" / "part-00000-half.snappy.parquet").write_bytes(b"PAR1")
     with collecting() as collected:
         client = start_counting(
             collected, tmp_path, execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION"
