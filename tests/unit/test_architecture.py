@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -142,3 +143,17 @@ def test_a_module_is_of_a_size_that_can_be_read(path: Path) -> None:
 def test_a_module_begins_with_what_it_is_for(path: Path) -> None:
     tree = ast.parse(path.read_text())
     assert not tree.body or ast.get_docstring(tree)
+
+
+def test_every_file_that_the_page_on_the_architecture_names_is_there() -> None:
+    """Either by its way from the package or the checkout, or by its name alone."""
+    page = (ROOT.parent / "docs" / "architecture.md").read_text()
+    named = re.findall(r"`([\w/.-]+(?:\.py|/))`", page)
+    assert len(named) > 50
+    names = {path.name for folder in (ROOT, ROOT.parent / "tests") for path in folder.rglob("*.py")}
+    missing = [
+        name
+        for name in named
+        if not ((ROOT / name).exists() or (ROOT.parent / name).exists() if "/" in name else name in names)
+    ]
+    assert missing == []
