@@ -6,6 +6,7 @@ It keeps its data and its port over `stop` and `start`, so a test can take the b
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -55,6 +56,8 @@ class KafkaRecord:
 class KafkaBroker:
     """A broker on a free port of 127.0.0.1, with 512 MB of heap; topics are made only by `create_topic`.
 
+    With `secured` it listens at a second port as well, for SASL_SSL with the mechanism PLAIN; see `SecuredListener`.
+
     Example:
         with KafkaBroker() as broker:
             broker.create_topic("orders", partitions=3)
@@ -62,9 +65,10 @@ class KafkaBroker:
             assert len(broker.consume("orders")) == 2
     """
 
-    def __init__(self) -> None:
+    def __init__(self, secured: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="flinkish-kafka-"))
-        self.port, self._controller_port = free_ports(2)
+        self.port, self._controller_port, secure_port = free_ports(3)
+        self.secured = SecuredListener(self.folder, secure_port) if secured else None
         self._process: ProcessGroup | None = None
 
     @property
@@ -83,6 +87,8 @@ class KafkaBroker:
             return
         properties = self.folder / "server.properties"
         if not properties.exists():
+            if self.secured is not None:
+                self.secured.make_certificate()
             properties.write_text(self._properties())
             self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)).succeed(60)
         self._process = self._java("kafka.Kafka", str(properties))
@@ -218,7 +224,66 @@ class KafkaBroker:
             "num.io.threads": "2",
             "log.cleaner.dedupe.buffer.size": str(4 * 1024 * 1024),
         }
+        if self.secured is not None:
+            for name, value in self.secured.properties().items():
+                settings[name] = f"{settings[name]},{value}" if name in settings else value
         return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+class SecuredListener:
+    """A listener to which only the user `USER` gets in, by a password, over TLS with a certificate of its own."""
+
+    USER, PASSWORD = "ann", 'a "word"'
+    _STORE_PASSWORD = "changeit"
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self._store, self.certificate = folder / "broker.p12", folder / "broker.pem"
+        self.bootstrap_servers = f"127.0.0.1:{port}"
+
+    def make_certificate(self) -> None:
+        """The broker's key in a store of Java's, and its certificate for clients."""
+        keytool = str(Path(java_executable()).with_name("keytool"))
+        store = ["-alias", "broker", "-keystore", str(self._store), "-storepass", self._STORE_PASSWORD]
+        name = ["-dname", "CN=broker", "-ext", "san=ip:127.0.0.1"]
+        for command in (
+            ["-genkeypair", "-keyalg", "RSA", "-storetype", "PKCS12", *name, *store],
+            ["-exportcert", "-rfc", "-file", str(self.certificate), *store],
+        ):
+            subprocess.run([keytool, *command], check=True, capture_output=True)
+
+    def properties(self) -> dict[str, str]:
+        """The broker's; what it has already is added to."""
+        login = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        return {
+            "listeners": f"SECURED://{self.bootstrap_servers}",
+            "advertised.listeners": f"SECURED://{self.bootstrap_servers}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_SSL",
+            "listener.name.secured.ssl.keystore.location": str(self._store),
+            "listener.name.secured.ssl.keystore.type": "PKCS12",
+            "listener.name.secured.ssl.keystore.password": self._STORE_PASSWORD,
+            "listener.name.secured.sasl.enabled.mechanisms": "PLAIN",
+            # a file of properties has escapes of its own
+            "listener.name.secured.plain.sasl.jaas.config": (
+                f"{login} required user_{self.USER}={quoted(self.PASSWORD)};".replace("\\", r"\\")
+            ),
+        }
+
+    def client_properties(self) -> dict[str, str]:
+        """As users of Java's clients write them."""
+        login = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f'{login} required username="{self.USER}" password={quoted(self.PASSWORD)};',
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.certificate),
+        }
+
+
+def quoted(text: str) -> str:
+    """A value of JAAS."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _answers(client: AdminClient) -> bool:

@@ -9,6 +9,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from flinkish.connectors.kafka.properties import security_settings
@@ -88,15 +89,25 @@ def new_consumer(settings: Mapping[str, Any], where: str) -> Any:
         ConfigurationError: a property that librdkafka does not know, or a value that it refuses.
         EnvironmentVersionError: confluent-kafka is missing.
     """
-    kafka = driver("KafkaSource")
+    # errors of connections come as exceptions of the calls; librdkafka would print them as well
+    defaults = {"log_level": 0, "enable.auto.commit": False}
+    return _new_client(driver("KafkaSource").Consumer, {**defaults, **settings}, "consumer", where)
+
+
+def new_producer(settings: Mapping[str, Any], where: str) -> Any:
+    """A producer of these settings of librdkafka's; raises as `new_consumer` does."""
+    defaults = {"log_level": 0, "linger.ms": 20, "enable.idempotence": True}
+    return _new_client(driver("KafkaSink").Producer, {**defaults, **settings}, "producer", where)
+
+
+def _new_client(client: Callable[[dict[str, Any]], Any], settings: dict[str, Any], kind: str, where: str) -> Any:
     try:
-        # errors of connections come as exceptions of the calls; librdkafka would print them as well
-        return kafka.Consumer({"log_level": 0, "enable.auto.commit": False, **settings})
-    except kafka.KafkaException as error:
+        return client(settings)
+    except driver("Kafka").KafkaException as error:
         raise ConfigurationError(
             f"the Kafka client refuses its settings: {error.args[0].str()}",
             where=where,
-            expected="properties of Kafka's Java consumer that librdkafka knows as well, or librdkafka's own",
+            expected=f"properties of Kafka's Java {kind} that librdkafka knows as well, or librdkafka's own",
             hint="correct or remove that property (CONFIGURATION.md of librdkafka lists them)",
         ) from error
 
@@ -109,7 +120,10 @@ class Cluster:
         self._servers = servers
         self._settings = client_settings(servers, properties)
         self._admin_client: Any = None
-        self._consumer = new_consumer({**self._settings, "group.id": group_id or "flinkish"}, f"Kafka {servers}")
+        self._refusal = ""
+        self._consumer = new_consumer(
+            {**self._settings, "group.id": group_id or "flinkish", "error_cb": self._on_error}, f"Kafka {servers}"
+        )
 
     def __enter__(self) -> Cluster:
         return self
@@ -245,8 +259,21 @@ class Cluster:
                 expected="all partitions that the job reads",
                 hint="create the topic again, or start the job without it",
             )
+        with suppress(self._kafka.KafkaException):
+            self._consumer.poll(0)  # calls _on_error
+        if self._refusal:
+            return OperationError(
+                f"Kafka at {self._servers} does not let the job in: {self._refusal}",
+                where="Kafka",
+                expected="credentials and certificates that the brokers and the job accept",
+                hint="correct the properties security.protocol, sasl.* and ssl.* of the source or sink",
+            )
         return ConnectionFailedError(
             f"Kafka does not answer at {self._servers}: {error}",
             where="Kafka",
             hint="see the broker's log; check servers, protocol and credentials",
         )
+
+    def _on_error(self, error: Any) -> None:
+        if error.code() in (self._kafka.KafkaError._AUTHENTICATION, self._kafka.KafkaError._SSL):
+            self._refusal = error.str()

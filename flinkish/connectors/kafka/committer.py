@@ -23,7 +23,8 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from flinkish.connectors.kafka.client import REQUEST_TIMEOUT_S, Cluster, check_reachable, client_settings, driver
+from flinkish.connectors.kafka.client import REQUEST_TIMEOUT_S, Cluster, check_reachable, driver, new_producer
+from flinkish.connectors.kafka.properties import writing_settings
 from flinkish.connectors.kept_resources import KeptResources
 from flinkish.core.sink import CommitContext, Committer
 from flinkish.errors import ConnectionFailedError, OperationError, ProgramError, RetryableError
@@ -31,6 +32,8 @@ from flinkish.errors import ConnectionFailedError, OperationError, ProgramError,
 #: how long acknowledgements of one epoch are waited for after its last record was handed to the client
 FLUSH_TIMEOUT_S = 120.0
 ABORT_TIMEOUT_S = 5.0
+#: after which a broker ends a transaction whose producer is gone, unless the sink's properties say otherwise
+TRANSACTION_TIMEOUT_MS = 300_000
 #: how many producers a worker keeps while it does not use them
 PRODUCERS_KEPT_MAX = 16
 
@@ -38,10 +41,9 @@ PRODUCERS_KEPT_MAX = 16
 class _Producer:
     """A client of Kafka that can be kept."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], where: str) -> None:
         # errors of connections are heard, not printed
-        defaults = {"linger.ms": 20, "log_level": 0, "enable.idempotence": True}
-        self.client = driver("KafkaSink").Producer({**defaults, **settings, "error_cb": self._on_error})
+        self.client = new_producer({**settings, "error_cb": self._on_error}, where)
         #: a connection was lost since the producer was made
         self.disturbed = False
 
@@ -62,8 +64,8 @@ class _Producer:
 class _TransactionalProducer(_Producer):
     """A producer that has fenced off the earlier ones with its transactional id."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        super().__init__(settings)
+    def __init__(self, settings: Mapping[str, Any], where: str) -> None:
+        super().__init__(settings, where)
         #: all epochs below are committed; moves only with this producer's transactions
         self.next_epoch = 0
         self._group: Any = None
@@ -144,10 +146,9 @@ _producers = KeptResources[Any](lambda producer: producer.close(), PRODUCERS_KEP
 class KafkaCommitter(Committer):
     """At least once: returns when all replicas in sync have acknowledged all records."""
 
-    def __init__(self, servers: str, properties: Mapping[str, str], producer_properties: Mapping[str, str]) -> None:
+    def __init__(self, servers: str, properties: Mapping[str, str]) -> None:
         self._servers = servers
         self._properties = dict(properties)
-        self._producer_properties = dict(producer_properties)
 
     def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
         kafka = driver("KafkaSink")
@@ -169,15 +170,20 @@ class KafkaCommitter(Committer):
             return self._produce(producer.client, first, batches, context)
 
     def _open(self, context: CommitContext) -> _Producer:
-        check_reachable(self._servers, self._where(context))
-        return _Producer(self._settings({"acks": "all"}))
+        self._check_access(context)
+        return _Producer({**self._settings(), "acks": "all"}, self._where(context))
 
-    def _settings(self, more: Mapping[str, Any]) -> dict[str, Any]:
-        return {**self._producer_properties, **client_settings(self._servers, self._properties), **more}
+    def _check_access(self, context: CommitContext) -> None:
+        """Raises at once, with the reason, where a producer would only wait for brokers that do not let it in."""
+        check_reachable(self._servers, self._where(context))
+        with Cluster(self._servers, self._properties, "", "KafkaSink") as cluster:
+            cluster.first_partitions()
+
+    def _settings(self) -> dict[str, Any]:
+        return {**writing_settings(self._properties), "bootstrap.servers": self._servers}
 
     def _key(self) -> tuple[Any, ...]:
-        settings = (self._properties, self._producer_properties)
-        return (self._servers, *(tuple(sorted(found.items())) for found in settings))
+        return (self._servers, tuple(sorted(self._properties.items())))
 
     def _produce(self, producer: Any, first: list[Any], batches: Iterator[list[Any]], context: CommitContext) -> int:
         failures: list[Any] = []
@@ -218,14 +224,8 @@ class KafkaCommitter(Committer):
 class KafkaTransactionCommitter(KafkaCommitter):
     """Exactly once: see the head of this module."""
 
-    def __init__(
-        self,
-        servers: str,
-        properties: Mapping[str, str],
-        producer_properties: Mapping[str, str],
-        transactional_id_prefix: str,
-    ) -> None:
-        super().__init__(servers, properties, producer_properties)
+    def __init__(self, servers: str, properties: Mapping[str, str], transactional_id_prefix: str) -> None:
+        super().__init__(servers, properties)
         self._prefix = transactional_id_prefix
 
     def _commit(self, first: list[Any], batches: Iterator[list[Any]], context: CommitContext) -> int:
@@ -255,9 +255,9 @@ class KafkaTransactionCommitter(KafkaCommitter):
         return records
 
     def _open_transactional(self, context: CommitContext, name: str) -> _TransactionalProducer:
-        check_reachable(self._servers, self._where(context))
-        settings = {"transactional.id": name, "transaction.timeout.ms": 300_000}
-        producer = _TransactionalProducer(self._settings(settings))
+        self._check_access(context)
+        settings = {"transaction.timeout.ms": TRANSACTION_TIMEOUT_MS, **self._settings(), "transactional.id": name}
+        producer = _TransactionalProducer(settings, self._where(context))
         try:
             producer.initialize(self._servers, self._properties, name)
         except BaseException:

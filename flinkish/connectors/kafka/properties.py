@@ -1,8 +1,8 @@
 """Properties of Java's Kafka clients, as users of Flink write them, translated into librdkafka's.
 
-Rule: what librdkafka calls otherwise is translated, what has no meaning for a reader that is assigned its partitions is
-left out, and everything else goes to librdkafka, which refuses what it does not know. Nothing is ignored that decides
-how a connection is secured.
+Rule: what librdkafka calls otherwise is translated. What has no meaning for it, or for a reader that is assigned its
+partitions, is left out, and everything else goes to librdkafka, which refuses what it does not know. Nothing is ignored
+that decides how a connection is secured.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DISCOVERY_INTERVAL_MS = "partition.discovery.interval.ms"
 
 # Flink's own, those that the source decides itself, and those that only concern members of a consumer group or the way
 # in which Java's client hands records over
-_NOT_PASSED_ON = {
+_NOT_PASSED_ON_BY_READERS = {
     CLIENT_ID_PREFIX,
     COMMIT_OFFSETS,
     DISCOVERY_INTERVAL_MS,
@@ -39,12 +39,25 @@ _NOT_PASSED_ON = {
     "register.consumer.metrics",
     "value.deserializer",
 }
-_RENAMED = {
-    "fetch.max.wait.ms": "fetch.wait.max.ms",
+# those that the sink decides itself, and those that only concern how Java's client takes records
+_NOT_PASSED_ON_BY_WRITERS = {
+    "bootstrap.servers",
+    "buffer.memory",
+    "key.serializer",
+    "max.block.ms",
+    "transactional.id",
+    "value.serializer",
+}
+_RENAMED_FOR_ALL = {
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
-    "request.timeout.ms": "socket.timeout.ms",
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
+_RENAMED_FOR_READERS = {
+    **_RENAMED_FOR_ALL,
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "request.timeout.ms": "socket.timeout.ms",
+}
+_RENAMED_FOR_WRITERS = {**_RENAMED_FOR_ALL, "max.request.size": "message.max.bytes"}
 # properties that decide whether one gets in, and that librdkafka knows by the same name
 _SECURITY = ("security.protocol", "enable.ssl.certificate.verification")
 _SECURITY_PREFIXES = ("sasl.", "ssl.")
@@ -84,10 +97,23 @@ def reading_settings(properties: Mapping[str, str]) -> dict[str, Any]:
     >>> reading_settings({"fetch.max.wait.ms": "10", "max.poll.records": "500", "isolation.level": "read_committed"})
     {'fetch.wait.max.ms': '10', 'isolation.level': 'read_committed'}
     """
+    return _settings(properties, _NOT_PASSED_ON_BY_READERS, _RENAMED_FOR_READERS)
+
+
+def writing_settings(properties: Mapping[str, str]) -> dict[str, Any]:
+    """All settings of a producer, without its servers and its transactional id.
+
+    >>> writing_settings({"linger.ms": "5", "max.request.size": "1000", "key.serializer": "StringSerializer"})
+    {'linger.ms': '5', 'message.max.bytes': '1000'}
+    """
+    return _settings(properties, _NOT_PASSED_ON_BY_WRITERS, _RENAMED_FOR_WRITERS)
+
+
+def _settings(properties: Mapping[str, str], not_passed_on: set[str], renamed: Mapping[str, str]) -> dict[str, Any]:
     plain = {
-        _RENAMED.get(key, key): value
+        renamed.get(key, key): value
         for key, value in properties.items()
-        if key not in _NOT_PASSED_ON and key not in _SECURITY and not key.startswith(_SECURITY_PREFIXES)
+        if key not in not_passed_on and key not in _SECURITY and not key.startswith(_SECURITY_PREFIXES)
     }
     return {**plain, **security_settings(properties)}
 

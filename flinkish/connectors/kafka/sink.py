@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from flinkish.connectors.kafka.client import new_producer
 from flinkish.connectors.kafka.committer import KafkaCommitter, KafkaTransactionCommitter
 from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
+from flinkish.connectors.kafka.properties import writing_settings
 from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
 from flinkish.core.sink import Committer, Guarantee, SinkWriter, WriterSink
 from flinkish.errors import ConfigurationError
-
-# of Java's producer, without a counterpart in librdkafka
-_JAVA_ONLY = {"key.serializer", "value.serializer", "sasl.jaas.config"}
 
 
 @dataclass(frozen=True)
@@ -55,12 +54,11 @@ class KafkaSink(WriterSink):
 
     def create_committer(self) -> Committer:
         settings = self._settings
-        properties = {key: value for key, value in settings.properties.items() if key not in _JAVA_ONLY}
         if settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE:
             return KafkaTransactionCommitter(
-                settings.bootstrap_servers, settings.properties, properties, settings.transactional_id_prefix
+                settings.bootstrap_servers, settings.properties, settings.transactional_id_prefix
             )
-        return KafkaCommitter(settings.bootstrap_servers, settings.properties, properties)
+        return KafkaCommitter(settings.bootstrap_servers, settings.properties)
 
 
 class _KafkaWriter(SinkWriter):
@@ -103,14 +101,15 @@ class KafkaSinkBuilder:
         return self
 
     def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
-        """A property of the producer, as librdkafka spells it (mostly as Java's client does)."""
+        """A property of Java's producer, or of librdkafka's."""
         self._settings = replace(self._settings, properties={**self._settings.properties, key: str(value)})
         return self
 
     def build(self) -> KafkaSink:
         """
         Raises:
-            ConfigurationError: no servers, no serializer, or EXACTLY_ONCE without a transactional id prefix.
+            ConfigurationError: no servers, no serializer, EXACTLY_ONCE without a transactional id prefix, or a property
+                that librdkafka refuses.
         """
         settings = self._settings
         if not settings.bootstrap_servers and "bootstrap.servers" in settings.properties:
@@ -125,4 +124,6 @@ class KafkaSinkBuilder:
                 where="KafkaSink",
                 hint="call set_transactional_id_prefix(...) with a text of this job's own",
             )
+        # for its errors alone; without servers it connects to nobody
+        new_producer(writing_settings(settings.properties), "KafkaSink").close()
         return KafkaSink(settings)
