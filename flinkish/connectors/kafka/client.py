@@ -18,6 +18,7 @@ from flinkish.errors import ConfigurationError, ConnectionFailedError, Environme
 #: how long one server, or one answer, is waited for
 CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 15.0
+_TRY_S = 1.0
 
 # how librdkafka shows the id of a topic that has none
 _NO_IDS = ("", "None", "AAAAAAAAAAAAAAAAAAAAAA")
@@ -142,7 +143,7 @@ class Cluster:
         Raises:
             OperationError: a topic does not exist.
         """
-        found = self._ask(lambda: self._consumer.list_topics(timeout=REQUEST_TIMEOUT_S)).topics
+        found = self._topics()
         if pattern is not None:
             topics = sorted(name for name in found if re.fullmatch(pattern, name))
         for topic in topics:
@@ -172,7 +173,7 @@ class Cluster:
 
     def first_partitions(self) -> list[tuple[str, int]]:
         """The first partition of each topic of the cluster."""
-        found = self._ask(lambda: self._consumer.list_topics(timeout=REQUEST_TIMEOUT_S)).topics
+        found = self._topics()
         return [(topic, 0) for topic in sorted(found)]
 
     def group_metadata(self) -> Any:
@@ -231,6 +232,17 @@ class Cluster:
         if self._admin_client is None:
             self._admin_client = self._kafka.admin.AdminClient({"log_level": 0, **self._settings})
         return self._admin_client
+
+    def _topics(self) -> dict[str, Any]:
+        """All topics. Whoever is not let in hears it at once: the client itself goes on trying."""
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
+        while True:
+            try:
+                return dict(self._consumer.list_topics(timeout=_TRY_S).topics)
+            except self._kafka.KafkaException as error:
+                failed = self._failed(error)
+                if self._refusal or time.monotonic() > deadline:
+                    raise failed from error
 
     def _ask(self, question: Any) -> Any:
         try:
