@@ -113,7 +113,7 @@ class JdbcCommitter(Committer):
             f"the database refused {f'the row {abbreviated(row)}' if row else 'the statement'}: {said}",
             where=where,
             expected=f"rows of {self._types} that fit {self._statement.sql!r}",
-            hint="create or alter the table, or change the statement; nothing of this epoch was written",
+            hint="create or alter the table, or change the statement; of this subtask nothing of the epoch was written",
         )
 
     def _refused_row(self, rows: list[tuple[Any, ...]]) -> tuple[Any, ...] | None:
