@@ -68,6 +68,8 @@ class EpochPlanner:
         self._splits: list[SourceSplit] = []
         self._ids: set[str] = set()
         self._turn = 0
+        #: (split, position) of those that end in this epoch, but not where the list says
+        self._stops: list[tuple[int, int]] = []
 
     def next(self, start: SourceProgress, epoch: int) -> SourceProgress:
         """The end of the epoch that follows ``start``. `is_news` says whether there is anything to read or to tell.
@@ -84,7 +86,7 @@ class EpochPlanner:
             self._splits.extend(found)
             self._ids.update(split.id for split in found)
             complete = self._enumerator.complete
-        self._turn = epoch
+        self._turn, self._stops = epoch, []
         if self._source.side_by_side:
             open_splits, begun = self._assign_all(start)
             after, assigned = self._read_side_by_side(open_splits), len(self._splits)
@@ -94,12 +96,18 @@ class EpochPlanner:
         splits = start.splits
         if len(self._splits) > before or len(splits.tail) and start.next < assigned:
             splits = splits.with_splits(self._splits, start.ended_before(start.next), self._store)
-        return SourceProgress(splits, assigned, tuple(after), tuple(begun), complete)
+        return SourceProgress(splits, assigned, tuple(after), tuple(begun), complete, tuple(sorted(self._stops)))
 
     def _look_up(self, start: SourceProgress) -> None:
         if len(self._splits) != len(start.splits):
             self._splits = start.splits.splits(self._store)
             self._ids = {split.id for split in self._splits}
+
+    def _ends(self, one: OpenSplit, end: int | None) -> None:
+        """The split ends there. The list says otherwise of a split that had no end when it was found, and of one that
+        the program has made longer or shorter since."""
+        if end is not None and end != self._splits[one.number].end:
+            self._stops.append((one.number, max(end, one.position)))
 
     # ------------------------------------------------------------------ side by side
 
@@ -132,7 +140,9 @@ class EpochPlanner:
             position = one.position + amount
             if end is not None and amount and position < end:
                 position = self._enumerator.cut(self._splits[one.number], one.position, position)
-            if not (last and (end is None or position >= end)):
+            if last and (end is None or position >= end):
+                self._ends(one, end)
+            else:
                 after.append(one._replace(position=position))
         return after
 
@@ -209,8 +219,10 @@ class EpochPlanner:
             return one._replace(position=stop), False
         if end > one.position:
             budget.take(end - one.position, *cost)
-        room = budget.untouched or budget.records >= 1 and budget.bytes >= 1
-        return (None, room) if last else (one._replace(position=end), False)
+        if not last:
+            return one._replace(position=end), False
+        self._ends(one, end)
+        return None, budget.untouched or budget.records >= 1 and budget.bytes >= 1
 
 
 def _ratio(part: float, whole: float) -> float:
@@ -219,4 +231,4 @@ def _ratio(part: float, whole: float) -> float:
 
 def is_news(start: SourceProgress, end: SourceProgress) -> bool:
     """Whether an epoch between the two has anything to read or to tell."""
-    return replace(start, begun=()) != replace(end, begun=()) or bool(end.begun)
+    return replace(start, begun=(), stops=()) != replace(end, begun=(), stops=()) or bool(end.begun)

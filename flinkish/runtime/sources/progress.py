@@ -39,6 +39,7 @@ class SourceProgress:
         open: those that are assigned and have not ended.
         begun: the subtasks to which this epoch has assigned the splits before ``next``, in order.
         complete: no other split will ever be found.
+        stops: (number, position) of the splits that this epoch reads to another end than the list has.
     """
 
     splits: SplitList = SplitList()
@@ -46,6 +47,7 @@ class SourceProgress:
     open: tuple[OpenSplit, ...] = ()
     begun: tuple[int, ...] = ()
     complete: bool = False
+    stops: tuple[tuple[int, int], ...] = ()
 
     def ended(self, subtask: int) -> bool:
         """Whether the subtask has nothing more to read, ever."""
@@ -69,6 +71,7 @@ class SourceProgress:
             "next": self.next,
             "open": [list(split) for split in self.open],
             "segments": [list(segment) for segment in self.splits.segments],
+            "stops": [list(stop) for stop in self.stops],
             "tail": [to_json(split) for split in self.splits.tail],
         }
 
@@ -84,6 +87,7 @@ class SourceProgress:
                 tuple(OpenSplit(*split) for split in value["open"]),
                 tuple(value["begun"]),
                 bool(value["complete"]),
+                tuple((int(number), int(position)) for number, position in value["stops"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptStateError(
@@ -119,13 +123,13 @@ def ranges_between(
     """What each subtask reads between two positions of the source: the splits that it goes on with first, then those
     that it begins."""
     splits: Sequence[SourceSplit] = end.splits.splits(store) if start != end else ()
-    after = {split.number: split for split in end.open}
+    after, stops = {split.number: split for split in end.open}, dict(end.stops)
     found: list[list[SplitRange]] = [[] for _ in range(parallelism)]
 
     def add(index: int, subtask: int, position: int) -> None:
         split, still = splits[index], after.get(index)
         if still is None:
-            found[subtask].append(SplitRange(split, position, split.end, ends=True))
+            found[subtask].append(SplitRange(split, position, stops.get(index, split.end), ends=True))
         elif still.position > position:
             found[subtask].append(SplitRange(split, position, still.position))
 

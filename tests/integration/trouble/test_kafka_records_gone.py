@@ -152,3 +152,15 @@ def test_a_savepoint_knows_the_topic_that_was_read(
     reader.make_anew(COUNT + PER_EPOCH)
     job.directory = tmp_path / "another-job"
     assert "it was deleted and made anew" in reader.refused(settings={"execution.state-recovery.path": savepoint})
+
+
+def test_a_source_without_bounds_that_gets_them_later_goes_on_from_its_savepoint_and_reads_to_them(
+    spark: SparkSession, job: Job, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    reader = Reader(job, kafka, f"trouble-{next(_numbers)}")
+    reader.fill()
+    savepoint = reader.stopped_with_savepoint(tmp_path)
+    kafka.produce(reader.topic, [json.dumps(event(index)) for index in range(COUNT, COUNT + PER_EPOCH + 3)])
+    job.directory = tmp_path / "another-job"
+    reader.run(settings={"execution.state-recovery.path": savepoint})
+    assert len(job.rows) == COUNT + PER_EPOCH + 3

@@ -241,6 +241,46 @@ def test_a_savepoint_goes_on_behind_what_was_read_with_another_parallelism(
     assert sorted(old + new) == sorted((name, n) for name, count in counts.items() for n in range(count))
 
 
+@given(sizes, st.data(), st.booleans(), st.integers(1, 3), st.integers(1, 20), st.integers(0, 5), st.booleans())
+def test_where_a_split_ends_now_is_where_it_is_read_to_whatever_its_end_was_when_it_was_found(
+    counts: dict[str, int], data: Any, together: bool, parallelism: int, records: int, epochs: int, savepoint: bool
+) -> None:
+    limits = SourceLimits(max_records=records)
+    first = Run(LetteredSource(counts, together), parallelism, limits)
+    planner, offset = first.enumerator(), dict[str, Any]()
+    for _ in range(min(epochs, len(first.epochs))):
+        offset = planner.next_offset(offset)
+    read = [r for epoch in first.epochs[: min(epochs, len(first.epochs))] for part in epoch for r in part]
+    first_part = [split for split, _ in read]
+    progress = planner.progress(offset, "letters")
+    ended = {name for index, name in enumerate(counts) if index < progress.next} - {
+        list(counts)[split.number] for split in progress.open
+    }
+    changed = {name: data.draw(st.integers(0, 40)) for name in counts}
+    restored = {}
+    store = first.store
+    if savepoint:
+        store, position = SegmentsInMemory(), encode_position(progress, first.store)
+        restored, offset = {"letters": decode_position(position, "letters", store)}, {}
+    job = job_of(LetteredSource(changed, together), parallelism)
+    second = JobEnumerator(job, limits, store, ManualClock(), restored)
+    for _ in range(10_000):
+        end = second.next_offset(offset)
+        if end == offset:
+            break
+        replayed = JobEnumerator(job, limits, store, ManualClock(), restored)
+        for share in replayed.shares(offset, json.loads(json.dumps(end))):
+            for wanted in share.ranges:
+                stop = wanted.split.end if wanted.stop is None else wanted.stop
+                assert stop is not None and wanted.start <= stop
+                read += [(wanted.split.id, number) for number in range(wanted.start, stop)]
+        offset = end
+    for name, count in counts.items():
+        numbers = [number for split, number in read if split == name]
+        expected = count if name in ended else max(changed[name], first_part.count(name))
+        assert numbers == list(range(expected))
+
+
 def test_a_position_that_is_no_position_is_refused() -> None:
     for text in ("", "{}", '{"tick": 3}', '{"complete": true, "ended": [], "splits": [["a"]]}'):
         with pytest.raises(SavepointError, match="position"):
