@@ -161,6 +161,8 @@ def test_a_source_without_bounds_that_gets_them_later_goes_on_from_its_savepoint
     reader.fill()
     savepoint = reader.stopped_with_savepoint(tmp_path)
     kafka.produce(reader.topic, [json.dumps(event(index)) for index in range(COUNT, COUNT + PER_EPOCH + 3)])
+    # another directory counts its epochs anew, which the collector would take for those that it has got
     job.directory = tmp_path / "another-job"
+    job.collect(job.rows.extend)
     reader.run(settings={"execution.state-recovery.path": savepoint})
     assert len(job.rows) == COUNT + PER_EPOCH + 3
