@@ -18,7 +18,7 @@ from flinkish.errors import ConfigurationError, ConnectionFailedError, Environme
 #: how long one server, or one answer, is waited for
 CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 15.0
-_TRY_S = 1.0
+_FIRST_TRY_S = 1.0
 
 # how librdkafka shows the id of a topic that has none
 _NO_IDS = ("", "None", "AAAAAAAAAAAAAAAAAAAAAA")
@@ -234,15 +234,18 @@ class Cluster:
         return self._admin_client
 
     def _topics(self) -> dict[str, Any]:
-        """All topics. Whoever is not let in hears it at once: the client itself goes on trying."""
-        deadline = time.monotonic() + REQUEST_TIMEOUT_S
-        while True:
-            try:
-                return dict(self._consumer.list_topics(timeout=_TRY_S).topics)
-            except self._kafka.KafkaException as error:
-                failed = self._failed(error)
-                if self._refusal or time.monotonic() > deadline:
-                    raise failed from error
+        """All topics. Asked shortly at first: whoever is not let in hears that at once, while the client goes on trying
+        for as long as it may."""
+        try:
+            found = self._consumer.list_topics(timeout=_FIRST_TRY_S)
+        except self._kafka.KafkaException as error:
+            failed = self._failed(error)
+            if self._refusal:
+                raise failed from error
+            found = self._ask(lambda: self._consumer.list_topics(timeout=REQUEST_TIMEOUT_S))
+        # what was heard before is over
+        self._refusal = ""
+        return dict(found.topics)
 
     def _ask(self, question: Any) -> Any:
         try:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -73,14 +73,13 @@ class _TransactionalProducer(_Producer):
         self.fresh = True
         self._hangs = False
 
-    def initialize(self, servers: str, properties: Mapping[str, str], name: str) -> None:
-        """Fence off earlier producers, then read the marker; ``name`` is both transactional id and group."""
+    def initialize(self, cluster: Cluster) -> None:
+        """Fence off earlier producers, then read the marker; the transactional id is the group of ``cluster``, too."""
         self.client.init_transactions(REQUEST_TIMEOUT_S * 2)
-        with Cluster(servers, properties, name, "KafkaSink") as cluster:
-            # over all topics: with a selector the last epoch may have begun with a record for another one. Asked by the
-            # consumer: librdkafka 2.16 crashes now and then when an admin client asks for a group's offsets
-            self.next_epoch = max(cluster.committed(cluster.first_partitions()).values(), default=0)
-            self._group = cluster.group_metadata()
+        # over all topics: with a selector the last epoch may have begun with a record for another one. Asked by the
+        # consumer: librdkafka 2.16 crashes now and then when an admin client asks for a group's offsets
+        self.next_epoch = max(cluster.committed(cluster.first_partitions()).values(), default=0)
+        self._group = cluster.group_metadata()
 
     def begin(self, topic: str, epoch: int) -> None:
         """Begin the epoch's transaction with its marker, before any record."""
@@ -170,17 +169,19 @@ class KafkaCommitter(Committer):
             return self._produce(producer.client, first, batches, context)
 
     def _open(self, context: CommitContext) -> _Producer:
-        self._check_access(context)
-        return _Producer({**self._settings(), "acks": "all"}, self._where(context))
+        with self._cluster(context):
+            return _Producer(self._settings(), self._where(context))
 
-    def _check_access(self, context: CommitContext) -> None:
+    @contextmanager
+    def _cluster(self, context: CommitContext, group_id: str = "") -> Iterator[Cluster]:
         """Raises at once, with the reason, where a producer would only wait for brokers that do not let it in."""
         check_reachable(self._servers, self._where(context))
-        with Cluster(self._servers, self._properties, "", "KafkaSink") as cluster:
+        with Cluster(self._servers, self._properties, group_id, "KafkaSink") as cluster:
             cluster.first_partitions()
+            yield cluster
 
     def _settings(self) -> dict[str, Any]:
-        return {**writing_settings(self._properties), "bootstrap.servers": self._servers}
+        return {**writing_settings(self._properties), "bootstrap.servers": self._servers, "acks": "all"}
 
     def _key(self) -> tuple[Any, ...]:
         return (self._servers, tuple(sorted(self._properties.items())))
@@ -255,14 +256,14 @@ class KafkaTransactionCommitter(KafkaCommitter):
         return records
 
     def _open_transactional(self, context: CommitContext, name: str) -> _TransactionalProducer:
-        self._check_access(context)
         settings = {"transaction.timeout.ms": TRANSACTION_TIMEOUT_MS, **self._settings(), "transactional.id": name}
-        producer = _TransactionalProducer(settings, self._where(context))
-        try:
-            producer.initialize(self._servers, self._properties, name)
-        except BaseException:
-            producer.close()
-            raise
+        with self._cluster(context, name) as cluster:
+            producer = _TransactionalProducer(settings, self._where(context))
+            try:
+                producer.initialize(cluster)
+            except BaseException:
+                producer.close()
+                raise
         return producer
 
 

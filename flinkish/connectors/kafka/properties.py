@@ -41,10 +41,12 @@ _NOT_PASSED_ON_BY_READERS = {
 }
 # those that the sink decides itself, and those that only concern how Java's client takes records
 _NOT_PASSED_ON_BY_WRITERS = {
+    "acks",
     "bootstrap.servers",
     "buffer.memory",
     "key.serializer",
     "max.block.ms",
+    "request.required.acks",
     "transactional.id",
     "value.serializer",
 }

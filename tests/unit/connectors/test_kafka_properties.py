@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from flinkish.common.serialization import SimpleStringSchema
-from flinkish.connectors.kafka.properties import reading_settings, security_settings
+from flinkish.connectors.kafka.properties import reading_settings, security_settings, writing_settings
+from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
+from flinkish.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
 from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.connectors.kafka.source_builder import KafkaSourceBuilder
 from flinkish.errors import ConfigurationError, EnvironmentVersionError
@@ -123,3 +125,24 @@ def test_a_missing_client_is_told_with_the_extra_that_brings_it(monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(EnvironmentVersionError, match=r"confluent-kafka is missing.*pip install 'flinkish\[kafka\]'"):
         builder().build()
+
+
+def sink_builder() -> KafkaSinkBuilder:
+    serializer = KafkaRecordSerializationSchema.builder().set_topic("out")
+    serializer.set_value_serialization_schema(SimpleStringSchema())
+    return KafkaSink.builder().set_bootstrap_servers("localhost:1").set_record_serializer(serializer.build())
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_how_many_acknowledge_is_the_sinks_business_and_java_programs_may_say_it(acks: str) -> None:
+    java = {"acks": acks, "buffer.memory": "33554432", "max.block.ms": "60000", "compression.type": "lz4"}
+    builder = sink_builder()
+    for key, value in java.items():
+        builder = builder.set_property(key, value)
+    builder.build()
+    assert writing_settings(java) == {"compression.type": "lz4"}
+
+
+def test_a_property_that_no_producer_knows_is_refused_when_the_sink_is_built() -> None:
+    with pytest.raises(ConfigurationError, match="lingerr.ms"):
+        sink_builder().set_property("lingerr.ms", "5").build()
