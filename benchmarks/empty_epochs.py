@@ -1,7 +1,7 @@
 """What an epoch without data costs: median milliseconds per epoch with 1 to 3 stateful operators in a row.
 
 Bare: a Structured Streaming query by hand, `rate-micro-batch` with one row a batch. flinkish's own rows come from
-`benchmarks.pipelines.flinkish_empty_epochs` as soon as that module exists. Each count of operators runs in one process
+`benchmarks.pipelines.flinkish_empty_epochs`. Each count of operators runs in one process
 with the same settings (`benchmarks.spark_settings`); the epochs to warm up are left out.
 
     python -m benchmarks.empty_epochs [--operators 1 2 3] [--epochs 40] [--warm-up 15]

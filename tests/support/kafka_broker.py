@@ -235,6 +235,7 @@ class SecuredListener:
 
     USER, PASSWORD = "ann", 'a "word"'
     _STORE_PASSWORD = "changeit"
+    _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
     def __init__(self, folder: Path, port: int) -> None:
         self._store, self.certificate = folder / "broker.p12", folder / "broker.pem"
@@ -253,7 +254,6 @@ class SecuredListener:
 
     def properties(self) -> dict[str, str]:
         """The broker's; what it has already is added to."""
-        login = "org.apache.kafka.common.security.plain.PlainLoginModule"
         return {
             "listeners": f"SECURED://{self.bootstrap_servers}",
             "advertised.listeners": f"SECURED://{self.bootstrap_servers}",
@@ -264,17 +264,21 @@ class SecuredListener:
             "listener.name.secured.sasl.enabled.mechanisms": "PLAIN",
             # a file of properties has escapes of its own
             "listener.name.secured.plain.sasl.jaas.config": (
-                f"{login} required user_{self.USER}={quoted(self.PASSWORD)};".replace("\\", r"\\")
+                f"{self._LOGIN} user_{self.USER}={quoted(self.PASSWORD)};".replace("\\", r"\\")
             ),
         }
 
+    @classmethod
+    def login(cls, password: str = PASSWORD) -> str:
+        """What a client says that it is, in JAAS."""
+        return f'{cls._LOGIN} username="{cls.USER}" password={quoted(password)};'
+
     def client_properties(self) -> dict[str, str]:
         """As users of Java's clients write them."""
-        login = "org.apache.kafka.common.security.plain.PlainLoginModule"
         return {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": "PLAIN",
-            "sasl.jaas.config": f'{login} required username="{self.USER}" password={quoted(self.PASSWORD)};',
+            "sasl.jaas.config": self.login(),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.certificate),
         }

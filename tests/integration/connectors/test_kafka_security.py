@@ -18,7 +18,6 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import FlinkishError
 from tests.support.kafka_broker import KafkaBroker, SecuredListener
 
-GUESSED = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="guessed";'
 WORDS = ["to", "be", "or", "not"]
 
 
@@ -79,7 +78,7 @@ def test_source_and_sink_get_in_with_the_properties_of_javas_clients(
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"sasl.jaas.config": GUESSED}, "Authentication failed"),
+        ({"sasl.jaas.config": SecuredListener.login("guessed")}, "Authentication failed"),
         ({"ssl.truststore.location": "/etc/hostname"}, "ssl.ca.location failed"),
         ({"ssl.truststore.location": None}, "certificate verify failed"),
     ],

@@ -19,7 +19,7 @@ from flinkish.runtime.operators.source import SourceOperatorFactory
 from flinkish.runtime.sources import split_list
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.positions import decode_position, encode_position
-from flinkish.runtime.sources.progress import SourceProgress
+from flinkish.runtime.sources.progress import SourceProgress, SourceShare
 from flinkish.runtime.sources.split_list import SegmentFiles, SegmentsInMemory
 from tests.support.fences import FallingFence
 from tests.support.lettered_source import LetteredSource
@@ -31,6 +31,16 @@ def job_of(source: LetteredSource, parallelism: int) -> JobDescriptor:
     head = OperatorDescriptor("letters", "Source: letters", SourceOperatorFactory())
     vertex = VertexDescriptor(0, head.name, 0, (head,), parallelism, 4, source=source, bounded=source.bounded)
     return JobDescriptor("00" * 16, "job", (vertex,), ())
+
+
+def records_of(share: SourceShare) -> list[Any]:
+    """What a subtask reads, as its reader would."""
+    read = []
+    for wanted in share.ranges:
+        stop = wanted.split.end if wanted.stop is None else wanted.stop
+        assert stop is not None and wanted.start <= stop
+        read += [(wanted.split.id, number) for number in range(wanted.start, stop)]
+    return read
 
 
 class Run:
@@ -59,12 +69,7 @@ class Run:
         assert [share.subtask for share in shares] == list(range(self.parallelism))
         found: list[list[Any]] = []
         for share in shares:
-            read = []
-            for wanted in share.ranges:
-                stop = wanted.split.end if wanted.stop is None else wanted.stop
-                assert stop is not None
-                read += [(wanted.split.id, number) for number in range(wanted.start, stop)]
-            found.append(read)
+            found.append(records_of(share))
             if share.ends:
                 assert share.subtask not in self.ended_in
                 self.ended_in[share.subtask] = len(self.epochs)
@@ -232,10 +237,7 @@ def test_a_savepoint_goes_on_behind_what_was_read_with_another_parallelism(
         assert end != stands
         for share in second.shares(stands, end):
             ended |= {share.subtask} if share.ends else set()
-            for wanted in share.ranges:
-                stop = wanted.split.end if wanted.stop is None else wanted.stop
-                assert stop is not None
-                new += [(wanted.split.id, number) for number in range(wanted.start, stop)]
+            new += records_of(share)
         stands = end
     assert second.next_offset(stands) == stands
     assert sorted(old + new) == sorted((name, n) for name, count in counts.items() for n in range(count))
@@ -270,10 +272,7 @@ def test_where_a_split_ends_now_is_where_it_is_read_to_whatever_its_end_was_when
             break
         replayed = JobEnumerator(job, limits, store, ManualClock(), restored)
         for share in replayed.shares(offset, json.loads(json.dumps(end))):
-            for wanted in share.ranges:
-                stop = wanted.split.end if wanted.stop is None else wanted.stop
-                assert stop is not None and wanted.start <= stop
-                read += [(wanted.split.id, number) for number in range(wanted.start, stop)]
+            read += records_of(share)
         offset = end
     for name, count in counts.items():
         numbers = [number for split, number in read if split == name]
