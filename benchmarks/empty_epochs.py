@@ -20,8 +20,8 @@ from typing import Any
 
 from benchmarks import spark_settings
 
-CHANNELS = 4
-"""Groups that each operator is called for, as many as key groups in the smallest flinkish job."""
+SUBTASKS = 2
+"""Groups that each operator is called for, as many as subtasks of the flinkish job."""
 
 
 def pass_on(key: tuple[int], frames: Iterator[Any], state: Any) -> Iterator[Any]:
@@ -31,15 +31,15 @@ def pass_on(key: tuple[int], frames: Iterator[Any], state: Any) -> Iterator[Any]
 
 
 def bare_query(spark: Any, operators: int) -> Any:
-    """One row a batch, sent to CHANNELS groups through `operators` stateful operators."""
+    """One row a batch, sent to SUBTASKS groups through `operators` stateful operators."""
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
-    frame = rows.selectExpr(f"explode(sequence(0, {CHANNELS - 1})) as channel", "cast('' as binary) as buffer")
+    frame = rows.selectExpr(f"explode(sequence(0, {SUBTASKS - 1})) as subtask", "cast('' as binary) as buffer")
     for _ in range(operators):
-        frame = frame.groupBy("channel").applyInPandasWithState(
-            pass_on, "channel int, buffer binary", "epochs long", "append", "NoTimeout"
+        frame = frame.groupBy("subtask").applyInPandasWithState(
+            pass_on, "subtask int, buffer binary", "epochs long", "append", "NoTimeout"
         )
         # Spark 4.2 needs a real projection between two stateful operators.
-        frame = frame.selectExpr("channel & 2147483647 as channel", "buffer")
+        frame = frame.selectExpr("subtask & 2147483647 as subtask", "buffer")
     return frame
 
 

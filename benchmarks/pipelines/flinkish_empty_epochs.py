@@ -1,5 +1,5 @@
 """flinkish's twin of the bare query in `benchmarks.empty_epochs`: a source that is silent, and keyed operators with
-processing-time timers in a row, so that every channel is called in every epoch."""
+processing-time timers in a row, so that every subtask is called in every epoch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from benchmarks import spark_settings
-from benchmarks.empty_epochs import CHANNELS, argument_parser, figures
+from benchmarks.empty_epochs import SUBTASKS, argument_parser, figures
 from benchmarks.pipelines.dict_sink import DictSink
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.typeinfo import TypeInformation
@@ -52,7 +52,7 @@ class SilentSource(NumberedSplitSource):
 
 
 class Reminder(KeyedProcessFunction):
-    """May register processing-time timers, so its channels are called without data."""
+    """May register processing-time timers, so its subtasks are called without data."""
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         """Remind a second later."""
@@ -81,8 +81,7 @@ def epochs_ms(operators: int, epochs: int, warm_up: int) -> dict[str, float]:
     configuration.set_string("flinkish.heartbeat.interval", "0 ms")
     configuration.set_string("flinkish.job.dir", tempfile.mkdtemp(prefix="flinkish-empty-epochs-"))
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(2)
-    env.set_max_parallelism(CHANNELS)
+    env.set_parallelism(SUBTASKS)
     stream: Any = env.from_source(SilentSource(), WatermarkStrategy.no_watermarks(), "silence")
     for _ in range(operators):
         stream = stream.key_by(lambda value: value).process(Reminder())

@@ -31,7 +31,6 @@ from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWa
 from flinkish.runtime.partitioners import (
     ForwardPartitioner,
     KeyGroupPartitioner,
-    KeyGroupSubtaskPartitioner,
     Partitioner,
     RebalancePartitioner,
 )
@@ -41,8 +40,7 @@ from flinkish.runtime.program_classes import ProgramClasses
 def partitioner_of(edge: StreamEdge, graph: StreamGraph) -> Partitioner:
     """By key on a keyed stream; what was asked for; else forward between equal parallelisms, or rebalance."""
     if edge.key_selector is not None:
-        by_key = KeyGroupPartitioner if edge.target.keyed else KeyGroupSubtaskPartitioner
-        return by_key(edge.key_selector, graph.max_parallelism_of(edge.target))
+        return KeyGroupPartitioner(edge.key_selector, graph.max_parallelism_of(edge.target))
     same = graph.parallelism_of(edge.source) == graph.parallelism_of(edge.target)
     if edge.partitioner is None:
         return ForwardPartitioner() if same else RebalancePartitioner()
@@ -170,7 +168,6 @@ class JobGraphGenerator:
             key_selectors=head.key_selectors,
             key_type=head.key_type,
             keyed=head.keyed,
-            has_subtask_channel=self._has_subtask_channel(chain),
             source=_in_worker(head.source),
             bounded=head.source is not None and head.source.bounded,
             clocked=any(node.id in self._clocked for node in chain),
@@ -205,39 +202,21 @@ class JobGraphGenerator:
 
     def _edge(self, edge: StreamEdge) -> EdgeDescriptor:
         target, graph = edge.target, self._graph
-        partitioner = partitioner_of(edge, graph)
-        parallelism, groups = graph.parallelism_of(target), graph.max_parallelism_of(target)
-        if not target.keyed:
-            channels = range(parallelism)
-        elif isinstance(partitioner, KeyGroupPartitioner):
-            channels = range(groups)
-        else:
-            # what is not addressed by key reaches the subtask channels: broadcast state
-            channels = range(groups, groups + parallelism)
-        # a subtask channel hears of all times and is called in every epoch; key groups hear of broadcast time, too
-        with_subtask_channel = self._has_subtask_channel(self._chain_of(target))
-        signals = set(range(groups + parallelism)) - set(channels) if with_subtask_channel else ()
         clocked = any(node.id in self._clocked for node in self._chain_of(target))
         return EdgeDescriptor(
             target=self._vertex_ids[target.id],
             input_index=edge.input_index,
-            partitioner=partitioner,
-            target_channels=tuple(channels),
-            target_parallelism=parallelism,
+            partitioner=partitioner_of(edge, graph),
+            target_parallelism=graph.parallelism_of(target),
             tag=edge.tag,
-            always_call=clocked or with_subtask_channel,
+            always_call=clocked,
             edge=self._edge_number(edge),
-            signal_channels=tuple(sorted(signals)),
         )
 
     def _edge_number(self, edge: StreamEdge) -> int:
         """Among the edges from the same vertex to the same vertex."""
         head = self._heads[edge.source.id]
         return [other for other in self._in[edge.target.id] if self._heads[other.source.id] is head].index(edge)
-
-    @staticmethod
-    def _has_subtask_channel(chain: list[StreamNode]) -> bool:
-        return chain[0].keyed and any(node.factory.has_subtask_state for node in chain)
 
     def _chain_of(self, head: StreamNode) -> list[StreamNode]:
         return next(chain for chain in self._chains if chain[0] is head)

@@ -71,14 +71,12 @@ class ExecutionDescription:
     #: Spark's id of the task
     task_id: int | None = None
     pid: int | None = None
-    #: channel -> the executor that held it last
-    channels: dict[int, str] = field(default_factory=dict)
     #: the splits that the executions of a source have read
     splits: tuple[str, ...] = ()
     records_in: int = 0
     records_out: int = 0
     watermark_ms: int | None = None
-    #: of all its channels, as they were written last
+    #: as the state was written last
     state_bytes: int = 0
     first_epoch: int | None = None
     last_epoch: int | None = None

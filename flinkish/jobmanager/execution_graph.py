@@ -61,10 +61,8 @@ class Execution:
         )
         self.failure: str | None = None
         self._place: TaskPlace | None = None
-        self._channels: dict[int, str] = {}
-        self._state_bytes: dict[int, int] = {}
-        self._watermarks: dict[int, int] = {}
-        self._unfinished = {channel.number for channel in vertex.channels() if channel.subtask == subtask}
+        self._state_bytes = 0
+        self._watermark_ms: int | None = None
         self._splits: dict[str, None] = {}
         self._records_in = self._records_out = 0
         self._epochs: tuple[int, int] | None = None
@@ -76,24 +74,21 @@ class Execution:
             self.machine.to(_S.RUNNING, "the first epoch is done")
 
     def take(self, report: TaskReport, epoch: int) -> None:
-        """What the task says of one of its channels."""
+        """What the task says of an epoch."""
         self._epochs = (self._epochs[0] if self._epochs else epoch, epoch)
         self._records_in += report.records_in
         self._records_out += report.records_out
         self._metrics = report.metrics
         self._splits.update(dict.fromkeys(report.splits))
         if report.watermark_ms is not None:
-            self._watermarks[report.channel] = report.watermark_ms
+            self._watermark_ms = report.watermark_ms
         if report.state_bytes:
             # 0: the state is as it was
-            self._state_bytes[report.channel] = report.state_bytes
+            self._state_bytes = report.state_bytes
         if report.place is not None:
             self._place = report.place
-            self._channels[report.channel] = report.place.executor
         if report.finished:
-            self._unfinished.discard(report.channel)
-            if not self._unfinished:
-                self.machine.try_to(_S.FINISHED, f"all input has ended in epoch {epoch}")
+            self.machine.try_to(_S.FINISHED, f"all input has ended in epoch {epoch}")
 
     def fail(self, failure: str) -> None:
         """It is this one that failed the attempt."""
@@ -121,12 +116,11 @@ class Execution:
             task_attempt=place.attempt if place else None,
             task_id=place.task if place else None,
             pid=place.pid if place else None,
-            channels=dict(sorted(self._channels.items())),
             splits=tuple(sorted(self._splits)),
             records_in=self._records_in,
             records_out=self._records_out,
-            watermark_ms=min(self._watermarks.values(), default=None),
-            state_bytes=sum(self._state_bytes.values()),
+            watermark_ms=self._watermark_ms,
+            state_bytes=self._state_bytes,
             first_epoch=first,
             last_epoch=last,
             metrics=dict(self._metrics),
@@ -241,15 +235,6 @@ class ExecutionGraph:
                 self._ended(execution)
 
     # ------------------------------------------------------------------ what can be asked
-
-    def channels_of_executors(self) -> dict[str, set[tuple[int, int]]]:
-        """Executor -> the channels (vertex, channel) that it has held last."""
-        found: dict[str, set[tuple[int, int]]] = {}
-        with self._lock:
-            for (vertex, _), execution in self._current.items():
-                for channel, executor in execution.describe().channels.items():
-                    found.setdefault(executor, set()).add((vertex, channel))
-        return found
 
     def describe(self) -> tuple[VertexDescription, ...]:
         """All vertices as of now."""

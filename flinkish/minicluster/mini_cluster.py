@@ -27,17 +27,18 @@ from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.progress import SourceShare
 from flinkish.runtime.sources.split_list import SegmentsInMemory
 from flinkish.runtime.task import EpochStamp, Row
-from flinkish.runtime.task_manager import StoredChannel, TaskManager
+from flinkish.runtime.task_manager import StoredTask, TaskManager
 
-_ChannelId = tuple[int, int]
+#: (vertex, subtask)
+_TaskId = tuple[int, int]
 
 
 @dataclass
 class StateStore:
-    """Header and body of each channel, where the sources stand, and the next epoch. Outlives a MiniCluster, as a job
+    """Header and body of each task, where the sources stand, and the next epoch. Outlives a MiniCluster, as a job
     directory does."""
 
-    channels: dict[_ChannelId, tuple[bytes, bytes | None]] = field(default_factory=dict)
+    tasks: dict[_TaskId, tuple[bytes, bytes | None]] = field(default_factory=dict)
     next_epoch: int = 0
     #: where the sources stand
     offset: dict[str, Any] = field(default_factory=lambda: NOTHING_READ)
@@ -46,7 +47,7 @@ class StateStore:
     #: long lists of splits
     segments: SegmentsInMemory = field(default_factory=SegmentsInMemory)
     #: the next epoch, once all of its tasks have ended, and the state that they have written
-    prepared: tuple[PreparedEpoch, dict[_ChannelId, tuple[bytes, bytes | None]]] | None = None
+    prepared: tuple[PreparedEpoch, dict[_TaskId, tuple[bytes, bytes | None]]] | None = None
     finished: bool = False
 
 
@@ -138,7 +139,7 @@ class MiniCluster:
         commit = commit_of(self.job, prepared)
         commits = [commit.commit(*target) for target in prepared.by_target()]
         report = sum_up(self.job, stamp.epoch, stamp.time_ms, map(TaskReport.decode, prepared.reports), commits)
-        self.store.channels.update(written)
+        self.store.tasks.update(written)
         self.store.next_epoch += 1
         self.store.offset = planned
         self.store.planned = self.store.prepared = None
@@ -148,10 +149,10 @@ class MiniCluster:
 
     def _prepare(
         self, planned: dict[str, Any], stamp: EpochStamp
-    ) -> tuple[PreparedEpoch, dict[_ChannelId, tuple[bytes, bytes | None]]]:
+    ) -> tuple[PreparedEpoch, dict[_TaskId, tuple[bytes, bytes | None]]]:
         """Run all levels."""
         rows: list[Row] = []
-        written: dict[_ChannelId, tuple[bytes, bytes | None]] = {}
+        written: dict[_TaskId, tuple[bytes, bytes | None]] = {}
         for level in range(self.job.levels + 1):
             vertices = [vertex for vertex in self.job.vertices if vertex.level == level]
             if level == 0:
@@ -175,31 +176,31 @@ class MiniCluster:
         vertices: list[VertexDescriptor],
         rows: list[Row],
         stamp: EpochStamp,
-        written: dict[_ChannelId, tuple[bytes, bytes | None]],
+        written: dict[_TaskId, tuple[bytes, bytes | None]],
     ) -> list[Row]:
         here = {vertex.id for vertex in vertices}
-        inputs: dict[_ChannelId, list[Buffer]] = defaultdict(list)
+        inputs: dict[_TaskId, list[Buffer]] = defaultdict(list)
         result = [row for row in rows if row[0] not in here]
-        for vertex, channel, data in rows:
+        for vertex, subtask, data in rows:
             if vertex in here:
-                inputs[vertex, channel].append(decode(data))
+                inputs[vertex, subtask].append(decode(data))
         for descriptor in vertices:
-            for channel_descriptor in descriptor.channels():
-                identity = (descriptor.id, channel_descriptor.number)
+            for subtask in range(descriptor.parallelism):
+                identity = (descriptor.id, subtask)
                 if identity in inputs:
-                    result.extend(self._run_channel(identity, inputs[identity], stamp, written))
+                    result.extend(self._run_task(identity, inputs[identity], stamp, written))
         return result
 
-    def _run_channel(
+    def _run_task(
         self,
-        identity: _ChannelId,
+        identity: _TaskId,
         buffers: list[Buffer],
         stamp: EpochStamp,
-        written: dict[_ChannelId, tuple[bytes, bytes | None]],
+        written: dict[_TaskId, tuple[bytes, bytes | None]],
     ) -> list[Row]:
-        header, body = self.store.channels.get(identity, (None, None))
-        stored = StoredChannel(header, lambda: body)
-        result, rows = self._task_manager.run_channel(*identity, stored, buffers, stamp)
+        header, body = self.store.tasks.get(identity, (None, None))
+        stored = StoredTask(header, lambda: body)
+        result, rows = self._task_manager.run_task(*identity, stored, buffers, stamp)
         if result is not None:
             written[identity] = (result.header.encode(self.job.classes), result.body if result.body_written else body)
         return rows

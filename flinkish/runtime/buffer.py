@@ -1,4 +1,4 @@
-"""A buffer: many stream elements for one channel, as one binary value (Flink's network buffer).
+"""A buffer: many stream elements for one subtask, as one binary value (Flink's network buffer).
 
 The header can be read without decoding the payload, so that a receiver orders its buffers first and decodes them one
 at a time. The payload is pickle protocol 5 of parallel lists: measured at 0.05 to 0.1 µs a record each way, against
@@ -24,7 +24,7 @@ class BufferKind(IntEnum):
     """What a buffer holds."""
 
     DATA = 0
-    #: rows of a savepoint for the receiving channel, taken in before any data
+    #: rows of a savepoint for the receiving subtask, taken in before any data
     STATE = 1
     #: committables for a sink
     COMMITTABLES = 2
@@ -32,19 +32,19 @@ class BufferKind(IntEnum):
     REPORT = 3
     #: nothing but a call: an epoch without data
     HEARTBEAT = 4
-    #: a channel's header and body, as another query of the job has stored them
-    CHANNEL = 5
+    #: a subtask's header and body, as another query of the job has stored them
+    TASK = 5
     #: a reference to committables that lie in a file
     COMMITTABLES_IN_FILE = 6
 
 
 class BufferHeader(NamedTuple):
-    """Where a buffer comes from and where it goes. ``origin`` is a source split or ``vertex/channel``; ``part`` tells
+    """Where a buffer comes from and where it goes. ``origin`` is a source split or ``vertex/subtask``; ``part`` tells
     apart several readers of one origin within an epoch; ``sequence`` counts the buffers of (origin, part)."""
 
     kind: BufferKind
     vertex: int
-    channel: int
+    subtask: int
     input_index: int
     origin: str
     part: int
@@ -80,7 +80,7 @@ def encode(header: BufferHeader, payload: bytes) -> bytes:
                 WIRE_VERSION,
                 header.kind,
                 header.vertex,
-                header.channel,
+                header.subtask,
                 header.input_index,
                 header.part,
                 header.sequence,
@@ -95,7 +95,7 @@ def encode(header: BufferHeader, payload: bytes) -> bytes:
 
 def decode(data: bytes) -> Buffer:
     """The inverse of :func:`encode`; the payload stays encoded."""
-    version, kind, vertex, channel, input_index, part, sequence, records, length = _HEADER.unpack_from(data)
+    version, kind, vertex, subtask, input_index, part, sequence, records, length = _HEADER.unpack_from(data)
     if version != WIRE_VERSION:
         raise CorruptStateError(
             f"a buffer has wire version {version}",
@@ -104,7 +104,7 @@ def decode(data: bytes) -> Buffer:
         )
     start = _HEADER.size
     origin = data[start : start + length].decode()
-    header = BufferHeader(BufferKind(kind), vertex, channel, input_index, origin, part, sequence, records)
+    header = BufferHeader(BufferKind(kind), vertex, subtask, input_index, origin, part, sequence, records)
     return Buffer(header, data[start + length :])
 
 

@@ -1,6 +1,6 @@
 """The files of the changelog: what each epoch has changed in the state of a job, read by checkpoints.
 
-    <job dir>/changelog/epoch=17/part-<token>.parquet    column ``changes``: one value per channel
+    <job dir>/changelog/epoch=17/part-<token>.parquet    column ``changes``: one value per subtask
     <job dir>/changelog/epoch=17/_parts.json             the names of the parts that count
 
 Rule: the list of an epoch's parts is written when all of its tasks have ended, and before the epoch is prepared. A run

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import Sink
 from flinkish.core.source import RecordDecoder, Source
-from flinkish.runtime.key_groups import key_groups_of, subtask_of
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.partitioners import Partitioner
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
@@ -21,7 +19,7 @@ from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 #: Vertex number of rows that carry a task's report.
 REPORT_VERTEX = -1
 
-#: Vertex number of rows that carry what an epoch has changed in a channel's state (below those of all sinks).
+#: Vertex number of rows that carry what an epoch has changed in a subtask's state (below those of all sinks).
 CHANGELOG_VERTEX = -(2**30)
 
 
@@ -40,23 +38,6 @@ def is_sink_vertex(vertex: int) -> bool:
     return CHANGELOG_VERTEX < vertex <= sink_vertex(0)
 
 
-class ChannelKind(Enum):
-    """What a channel stands for."""
-
-    KEY_GROUP = "key group"
-    SUBTASK = "subtask"
-
-
-@dataclass(frozen=True)
-class Channel:
-    """A unit of state and of input. Its ``number`` is the key group; subtask channels of keyed vertices are numbered
-    from ``max_parallelism`` on."""
-
-    number: int
-    kind: ChannelKind
-    subtask: int
-
-
 @dataclass(frozen=True)
 class EdgeDescriptor:
     """An out-edge of an operator, to another vertex."""
@@ -64,17 +45,12 @@ class EdgeDescriptor:
     target: int
     input_index: int
     partitioner: Partitioner
-    #: channel numbers of the receiver that the partitioner chooses from
-    target_channels: tuple[int, ...]
     target_parallelism: int
     tag: str | None = None
-    #: send every channel something in every epoch, even when no watermark was ever seen (processing-time timers)
+    #: send every subtask something in every epoch, even when no watermark was ever seen (processing-time timers)
     always_call: bool = False
     #: tells apart several edges between the same two vertices
     edge: int = 0
-    #: channels that get no record by this edge, but its watermarks: the subtask channels of a keyed edge, the key
-    #: groups of a broadcast edge
-    signal_channels: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,7 +87,7 @@ class InputDescriptor:
     from_source: bool = True
 
     def expected_origins(self, subtask: int) -> tuple[str, ...]:
-        """The origins that a channel of that subtask will hear of, as far as they are known."""
+        """The origins that a subtask will hear of, as far as they are known."""
         return self.declared_by_subtask[subtask] if self.declared_by_subtask else self.declared_origins
 
 
@@ -131,7 +107,6 @@ class VertexDescriptor:
     #: what the key was declared to be
     key_type: TypeInformation | None = None
     keyed: bool = False
-    has_subtask_channel: bool = False
     #: of a source vertex: what makes its records in the worker
     source: Source | RecordDecoder | None = None
     bounded: bool = False
@@ -142,27 +117,6 @@ class VertexDescriptor:
     def head(self) -> OperatorDescriptor:
         """The operator that receives the input."""
         return self.operators[0]
-
-    def channels(self) -> list[Channel]:
-        """All channels, in the order in which a subtask serves them: its subtask channel before its key groups."""
-        channels: list[Channel] = []
-        for subtask in range(self.parallelism):
-            if not self.keyed:
-                channels.append(Channel(subtask, ChannelKind.SUBTASK, subtask))
-                continue
-            if self.has_subtask_channel:
-                channels.append(Channel(self.max_parallelism + subtask, ChannelKind.SUBTASK, subtask))
-            for group in key_groups_of(subtask, self.parallelism, self.max_parallelism):
-                channels.append(Channel(group, ChannelKind.KEY_GROUP, subtask))
-        return channels
-
-    def channel(self, number: int) -> Channel:
-        """The channel of that number."""
-        if not self.keyed:
-            return Channel(number, ChannelKind.SUBTASK, number)
-        if number >= self.max_parallelism:
-            return Channel(number, ChannelKind.SUBTASK, number - self.max_parallelism)
-        return Channel(number, ChannelKind.KEY_GROUP, subtask_of(number, self.parallelism, self.max_parallelism))
 
     def task_name(self, subtask: int) -> str:
         """As Flink shows it: ``Map -> Sink (1/2)``."""
@@ -210,7 +164,7 @@ class JobDescriptor:
     sinks: tuple[SinkDescriptor, ...]
     settings: JobSettings = JobSettings()
     attempt: int = 0
-    #: vertex -> watermark of its channels when the savepoint was taken that the job began with
+    #: vertex -> watermark of its subtasks when the savepoint was taken that the job began with
     restored_watermarks: dict[int, int] = field(default_factory=dict)
     #: what stored values may be instances of
     classes: ProgramClasses = field(default=NO_CLASSES, repr=False, compare=False)

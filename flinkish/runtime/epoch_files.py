@@ -113,7 +113,7 @@ class TaskOutput:
 
     def __init__(self, job: JobDescriptor, files: EpochFiles | None) -> None:
         self._files = files
-        runs = sum(len(vertex.channels()) for vertex in job.vertices)
+        runs = sum(vertex.parallelism for vertex in job.vertices)
         self._inline_bytes = min(max(INLINE_BYTES_PER_EPOCH // max(runs, 1), INLINE_BYTES_MIN), INLINE_BYTES_MAX)
 
     @contextmanager
@@ -146,15 +146,15 @@ class RunOutput:
         return [self._referenced(row) if row[0] < 0 else row for row in rows]
 
     def _referenced(self, row: Row) -> Row:
-        vertex, channel, data = row
+        vertex, subtask, data = row
         if is_sink_vertex(vertex):
             self._committables = True
-            return row if self._files is None or self._fits(data) else (vertex, channel, self._written(decode(data)))
+            return row if self._files is None or self._fits(data) else (vertex, subtask, self._written(decode(data)))
         if vertex == CHANGELOG_VERTEX:
             if self._files is None or self._fits(data):
-                return vertex, channel, CHANGES_INLINE + data
+                return vertex, subtask, CHANGES_INLINE + data
             name = write_changes(self._files.changelog, self._epoch, [data])
-            return vertex, channel, CHANGES_IN_FILE + name.encode()
+            return vertex, subtask, CHANGES_IN_FILE + name.encode()
         return row
 
     def _fits(self, data: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""The order in which a task consumes the buffers of one channel and epoch.
+"""The order in which a task consumes the buffers of one subtask and epoch.
 
 Deterministic and aligned in time: always from the input with the lowest watermark, ties by (origin, part), within an
 input by sequence. So a backfill of a year in one epoch interleaves its inputs as the live stream did, and a replay
@@ -6,7 +6,7 @@ gives the same results.
 
 An input is (origin, part). Watermarks are remembered per origin from epoch to epoch: an origin that is silent in this
 epoch still holds the combined watermark back, unless it is idle. Origins that are expected but have never sent anything
-hold it back too, from the channel's first epoch on: their idleness is measured from then. ``?`` as the last part of an
+hold it back too, from the subtask's first epoch on: their idleness is measured from then. ``?`` as the last part of an
 origin stands for a vertex whose origins are not known before they send, ``*`` for the whole source: its end of input.
 
 An upstream vertex may have several edges to this one (a stream united with a filtered form of itself): each has origins
@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.buffer import Buffer, decode_elements
-from flinkish.runtime.channel_header import OriginProgress
 from flinkish.runtime.deployment import InputDescriptor
+from flinkish.runtime.task_header import OriginProgress
 from flinkish.runtime.watermark_valve import WatermarkValve
 
 #: Stands for all splits of a source at its end of input.
@@ -36,7 +36,7 @@ _Name = tuple[str, int]
 
 
 def origin_name(vertex: int, unit: str | int) -> str:
-    """The name of an origin: a split of a source, or a channel of an upstream vertex."""
+    """The name of an origin: a split of a source, or a subtask of an upstream vertex."""
     return f"{vertex}/{unit}"
 
 
@@ -103,8 +103,8 @@ class _Input:
 
 
 class InputGate:
-    """The inputs of one channel in one epoch. Use once: iterate over `steps`, then ask for `progress`. ``subtask``: of
-    the channel; it decides which origins can reach it."""
+    """The inputs of one subtask in one epoch. Use once: iterate over `steps`, then ask for `progress`. ``subtask``: its
+    number; it decides which origins can reach it."""
 
     def __init__(
         self,
@@ -267,7 +267,7 @@ class InputGate:
 
     @property
     def idle(self) -> bool:
-        """Whether the channel ended the epoch idle."""
+        """Whether the subtask ended the epoch idle."""
         return self._idle
 
     def progress(self) -> dict[str, OriginProgress]:

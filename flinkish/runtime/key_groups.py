@@ -26,6 +26,11 @@ def subtask_of(key_group: int, parallelism: int, max_parallelism: int) -> int:
     return key_group * parallelism // max_parallelism
 
 
+def subtask_of_key(key: Any, parallelism: int, max_parallelism: int) -> int:
+    """The subtask that owns a key."""
+    return subtask_of(key_group_of(key, max_parallelism), parallelism, max_parallelism)
+
+
 def key_groups_of(subtask: int, parallelism: int, max_parallelism: int) -> range:
     """The key groups that a subtask owns, as in Flink.
 
@@ -37,18 +42,31 @@ def key_groups_of(subtask: int, parallelism: int, max_parallelism: int) -> range
     return range(first, end)
 
 
+#: Bounds of the default, as in Flink's KeyGroupRangeAssignment.
+_LOWER_BOUND_MAX_PARALLELISM = 1 << 7
+_UPPER_BOUND_MAX_PARALLELISM = 1 << 15
+
+
 def default_max_parallelism(parallelism: int) -> int:
-    """A small multiple of the parallelism: each key group costs Spark about 2 ms per epoch, and the number can change
-    at a restore, so it needs no headroom (unlike Flink's 128)."""
-    return max(4, 4 * parallelism)
+    """One and a half times the parallelism, rounded up to a power of two, within 128 and 32,768 (Flink's rule).
+
+    >>> [default_max_parallelism(parallelism) for parallelism in (1, 85, 86, 100_000)]
+    [128, 128, 256, 32768]
+    """
+    wanted = parallelism + parallelism // 2
+    power_of_two = 1 << max(0, wanted - 1).bit_length()
+    return min(max(power_of_two, _LOWER_BOUND_MAX_PARALLELISM), _UPPER_BOUND_MAX_PARALLELISM)
 
 
 class KeyCache(dict[Any, Any]):
-    """key -> ``place(key group)``, bounded. ``cache[key]`` computes what is missing, so a whole batch is placed by
+    """key -> ``place(subtask)``, bounded. ``cache[key]`` computes what is missing, so a whole batch is placed by
     ``map(cache.__getitem__, keys)`` without a Python call per known key."""
 
-    def __init__(self, max_parallelism: int, place: Callable[[int], Any], limit: int = KEY_CACHE_SIZE) -> None:
+    def __init__(
+        self, parallelism: int, max_parallelism: int, place: Callable[[int], Any], limit: int = KEY_CACHE_SIZE
+    ) -> None:
         super().__init__()
+        self._parallelism = parallelism
         self._max_parallelism = max_parallelism
         self._place = place
         self._limit = limit
@@ -56,7 +74,7 @@ class KeyCache(dict[Any, Any]):
     def __missing__(self, key: Any) -> Any:
         if len(self) >= self._limit:
             self.clear()
-        place = self._place(key_group_of(key, self._max_parallelism))
+        place = self._place(subtask_of_key(key, self._parallelism, self._max_parallelism))
         self[key] = place
         return place
 

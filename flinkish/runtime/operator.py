@@ -9,9 +9,8 @@ from the last to the first, then batches, watermarks and timers; ``snapshot_stat
 the last; at the end of the input ``finish`` and ``close`` from the first to the last. ``dispose`` comes always, and
 alone when the task failed or was cancelled.
 
-Channels: a task of a keyed vertex serves several key groups one after the other with the same operator instances.
-``begin_channel`` announces the next one; ``context.keyed_state`` then holds that key group's state. An operator must
-keep nothing of a channel in its attributes beyond ``end_channel``, except in ``context.operator_state``.
+What must outlive an epoch is in ``context.keyed_state`` or ``context.operator_state``, or is what ``save`` gives: the
+next epoch may run in another process.
 """
 
 from __future__ import annotations
@@ -55,9 +54,8 @@ class EpochInfo:
     epoch: int = 0
     #: processing time of the whole epoch, in ms (docs/semantics.md)
     processing_time_ms: int = 0
-    #: combined watermark of the channel being processed
+    #: combined watermark of the operator's inputs
     watermark_ms: int = MIN_TIMESTAMP_MS
-    channel: int = 0
     end_of_input: bool = False
 
 
@@ -101,18 +99,15 @@ class StreamOperator(ABC):
     def open(self) -> None:  # noqa: B027
         """Open user functions."""
 
-    def begin_channel(self) -> None:  # noqa: B027
-        """The next batches belong to ``context.epoch.channel``."""
+    def begin_epoch(self) -> None:  # noqa: B027
+        """The next batches belong to ``context.epoch.epoch``."""
 
-    def end_channel(self) -> None:  # noqa: B027
-        """The channel's state is about to be written."""
-
-    def save_channel(self) -> Any:
-        """A small value that must outlive the epoch for this channel (a watermark generator's); kept in its header."""
+    def save(self) -> Any:
+        """A small value that must outlive the epoch (a watermark generator's); kept in the task's header."""
         return None
 
-    def restore_channel(self, saved: Any) -> None:  # noqa: B027
-        """What `save_channel` gave in the channel's last epoch, or None."""
+    def restore(self, saved: Any) -> None:  # noqa: B027
+        """What `save` gave in the last epoch, or None."""
 
     def begin_split(self, split: str) -> None:  # noqa: B027
         """Source tasks only: the next batches come from this split."""
@@ -130,13 +125,13 @@ class StreamOperator(ABC):
         self.output.emit_status(idle)
 
     def advance_processing_time(self, time_ms: int) -> None:  # noqa: B027
-        """Fire the processing-time timers of the current channel that are due at ``time_ms``."""
+        """Fire the processing-time timers that are due at ``time_ms``."""
 
     def snapshot_state(self) -> None:  # noqa: B027
-        """The barrier: no more records in this epoch for this channel. May emit (sink writers hand over here)."""
+        """The barrier: no more records in this epoch. May emit (sink writers hand over here)."""
 
     def finish(self) -> None:  # noqa: B027
-        """End of the input for this channel, after the MAX watermark: flush what is buffered."""
+        """End of the input, after the MAX watermark: flush what is buffered."""
 
     def close(self) -> None:  # noqa: B027
         """Normal end of the task: close user functions."""
@@ -153,8 +148,8 @@ class OperatorFactory(Protocol):
         """True when the operator needs `context.keyed_state`."""
 
     @property
-    def has_subtask_state(self) -> bool:
-        """True when its subtask holds what belongs to no key (broadcast, operator state): DESIGN's subtask channel."""
+    def has_operator_state(self) -> bool:
+        """True when the operator keeps what belongs to no key in `context.operator_state`."""
 
     @property
     def watermark_sensitive(self) -> bool:
@@ -172,6 +167,6 @@ class OperatorFactoryBase:
     """Defaults for factories."""
 
     keyed: bool = False
-    has_subtask_state: bool = False
+    has_operator_state: bool = False
     watermark_sensitive: bool = False
     uses_processing_time: bool = False

@@ -145,13 +145,8 @@ class OperatorChain:
                 self.outputs[descriptor.parent].add_child(operator, descriptor.parent_tag)
         for output, descriptor in zip(self.outputs, self.vertex.operators):
             for edge in descriptor.edges:
-                sender = Sender(
-                    subtask,
-                    self.vertex.parallelism,
-                    len(edge.target_channels),
-                    edge.target_parallelism,
-                    f"operator '{descriptor.name}' (uid {descriptor.uid})",
-                )
+                where = f"operator '{descriptor.name}' (uid {descriptor.uid})"
+                sender = Sender(subtask, self.vertex.parallelism, edge.target_parallelism, where)
                 from_source = self.vertex.source is not None
                 limits = settings.buffer_max_records, settings.buffer_max_bytes
                 writer = RecordWriter(edge, sender, emit, *limits, from_source)
@@ -197,23 +192,23 @@ class OperatorChain:
             operator.initialize_state()
             operator.open()
 
-    def begin(self, epoch: int, channel: int, now_ms: int, watermark_ms: int, saved: dict[str, Any]) -> None:
-        """A channel's share of an epoch begins."""
+    def begin(self, epoch: int, now_ms: int, watermark_ms: int, saved: dict[str, Any]) -> None:
+        """An epoch begins."""
         self._split, self._split_watermarks = "", {}
         for writer in self.writers:
             writer.begin_epoch(epoch)
         for operator, descriptor in zip(self.operators, self.vertex.operators):
             info = operator.context.epoch
-            info.epoch, info.channel, info.processing_time_ms = epoch, channel, now_ms
+            info.epoch, info.processing_time_ms = epoch, now_ms
             info.end_of_input = False
             if descriptor.parent < 0:
                 info.watermark_ms = watermark_ms
             # an operator comes after the one that feeds it, which has announced its own watermark by now
             value, output_watermark_ms = saved.get(descriptor.uid, (None, info.watermark_ms))
-            operator.restore_channel(value)
+            operator.restore(value)
             self._announce(operator, output_watermark_ms)
         for operator in self.operators:
-            operator.begin_channel()
+            operator.begin_epoch()
 
     def _announce(self, operator: StreamOperator, watermark_ms: int) -> None:
         """Tell the operators behind this one, without firing anything, which watermark it has sent them before."""
@@ -227,13 +222,11 @@ class OperatorChain:
         """The barrier: snapshot from the first operator to the last, and send what is left."""
         for operator in self.operators:
             operator.snapshot_state()
-        for operator in self.operators:
-            operator.end_channel()
         for writer in self.writers:
             writer.end_epoch()
         saved: dict[str, Any] = {}
         for operator, output, descriptor in zip(self.operators, self.outputs, self.vertex.operators):
-            value = operator.save_channel()
+            value = operator.save()
             if value is not None or output.watermark_ms != operator.context.epoch.watermark_ms:
                 saved[descriptor.uid] = (value, output.watermark_ms)
         return saved

@@ -1,7 +1,7 @@
-"""How a stream is spread over the channels of its receiver (Flink's StreamPartitioners).
+"""How a stream is spread over the subtasks of its receiver (Flink's StreamPartitioners).
 
 A partitioner is a small frozen value that travels with the plan; ``bind`` makes the working form for one sender. The
-working form puts the records of a batch into one list per channel: ``spread(values, timestamps, buckets)``.
+working form puts the records of a batch into one list per subtask: ``spread(values, timestamps, buckets)``.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from operator import length_hint
 from typing import Any, ClassVar, Protocol
 
 from flinkish.errors import InvalidKeyError, ProgramError
-from flinkish.runtime.key_groups import KeyCache, subtask_of, unhashable_key
-from flinkish.runtime.list_keys import SEQUENCES, freezing, frozen, keys_of, thawed
+from flinkish.runtime.key_groups import KeyCache, unhashable_key
+from flinkish.runtime.list_keys import SEQUENCES, freezing, frozen, thawed
 
 
 class Bucket:
-    """Records on their way to one channel."""
+    """Records on their way to one subtask."""
 
     __slots__ = ("append", "events", "append_timestamp", "stamp", "timestamps", "values")
 
@@ -49,19 +49,18 @@ class Spread(Protocol):
     """The working form of a partitioner."""
 
     def __call__(self, values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
-        """Put each record into the bucket(s) of its channel(s)."""
+        """Put each record into the bucket(s) of its subtask(s)."""
 
 
 @dataclass(frozen=True)
 class Sender:
-    """Who sends: its subtask and parallelism, and the number of channels and subtasks of the receiver.
+    """Who sends: its subtask and parallelism, and the parallelism of the receiver.
 
     ``turn`` differs from epoch to epoch and origin to origin, and is the same when an epoch is run again.
     """
 
     subtask: int
     parallelism: int
-    channels: int
     target_parallelism: int
     where: str
     turn: int = 0
@@ -88,11 +87,11 @@ class Partitioner(ABC):
 
 
 def reachable(partitioner: Partitioner, sender: Sender) -> Sequence[int]:
-    """Indices of the channels that a sender talks to; pointwise edges reach only some."""
+    """The subtasks that a sender talks to; pointwise edges reach only some."""
     if not partitioner.pointwise:
-        return range(sender.channels)
-    probe = [Bucket() for _ in range(sender.channels)]
-    partitioner.bind(sender)([None] * sender.channels, None, probe)
+        return range(sender.target_parallelism)
+    probe = [Bucket() for _ in range(sender.target_parallelism)]
+    partitioner.bind(sender)([None] * sender.target_parallelism, None, probe)
     return [index for index, bucket in enumerate(probe) if bucket.values]
 
 
@@ -107,7 +106,7 @@ class ForwardPartitioner(Partitioner):
         return True
 
     def bind(self, sender: Sender) -> Spread:
-        target = sender.subtask % sender.channels
+        target = sender.subtask % sender.target_parallelism
 
         def spread(values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
             buckets[target].extend(values, timestamps)
@@ -130,7 +129,7 @@ class GlobalPartitioner(Partitioner):
 
 @dataclass(frozen=True)
 class BroadcastPartitioner(Partitioner):
-    """To every channel."""
+    """To every subtask."""
 
     ship_strategy = "BROADCAST"
 
@@ -165,7 +164,7 @@ class RebalancePartitioner(Partitioner):
     stateful = True
 
     def bind(self, sender: Sender) -> Spread:
-        return _round_robin(range(sender.channels), sender.subtask + sender.turn)
+        return _round_robin(range(sender.target_parallelism), sender.subtask + sender.turn)
 
 
 @dataclass(frozen=True)
@@ -180,11 +179,11 @@ class RescalePartitioner(Partitioner):
         return True
 
     def bind(self, sender: Sender) -> Spread:
-        if sender.parallelism >= sender.channels:
-            target = sender.subtask * sender.channels // sender.parallelism
+        if sender.parallelism >= sender.target_parallelism:
+            target = sender.subtask * sender.target_parallelism // sender.parallelism
             return _round_robin(range(target, target + 1), 0)
-        first = sender.subtask * sender.channels // sender.parallelism
-        end = (sender.subtask + 1) * sender.channels // sender.parallelism
+        first = sender.subtask * sender.target_parallelism // sender.parallelism
+        end = (sender.subtask + 1) * sender.target_parallelism // sender.parallelism
         return _round_robin(range(first, end), sender.turn)
 
 
@@ -200,29 +199,32 @@ class ShufflePartitioner(Partitioner):
         choose = random.Random(f"{self.seed}/{sender.subtask}/{sender.turn}")
 
         def spread(values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
-            _spread_by_index(choose.choices(range(sender.channels), k=len(values)), values, timestamps, buckets)
+            _spread_by_index(
+                choose.choices(range(sender.target_parallelism), k=len(values)), values, timestamps, buckets
+            )
 
         return spread
 
 
 @dataclass(frozen=True)
 class KeyGroupPartitioner(Partitioner):
-    """To the key group of the record's key."""
+    """To the subtask that owns the key group of the record's key."""
 
     key_selector: Callable[[Any], Any]
     max_parallelism: int
     ship_strategy = "HASH"
 
     def bind(self, sender: Sender) -> Spread:
-        return _KeyGroupSpread(self.key_selector, self.max_parallelism, sender.where)
+        return _KeyGroupSpread(self.key_selector, sender.target_parallelism, self.max_parallelism, sender.where)
 
 
 class _KeyGroupSpread:
     """The hottest loop of a sender: one dictionary look-up and one ``append`` a record."""
 
-    def __init__(self, key_selector: Callable[[Any], Any], max_parallelism: int, where: str) -> None:
+    def __init__(self, key_selector: Callable[[Any], Any], parallelism: int, max_parallelism: int, where: str) -> None:
         self._selector = key_selector
         self._freezes = False
+        self._parallelism = parallelism
         self._max_parallelism = max_parallelism
         self._where = where
         self._bound_to: list[Bucket] | None = None
@@ -231,8 +233,8 @@ class _KeyGroupSpread:
     def _bind(self, buckets: list[Bucket]) -> None:
         """The caches hold what to call, not where to look: they belong to one list of buckets."""
         self._bound_to = buckets
-        self._appends = KeyCache(self._max_parallelism, lambda group: buckets[group].append)
-        self._buckets = KeyCache(self._max_parallelism, lambda group: buckets[group])
+        self._appends = KeyCache(self._parallelism, self._max_parallelism, lambda subtask: buckets[subtask].append)
+        self._buckets = KeyCache(self._parallelism, self._max_parallelism, lambda subtask: buckets[subtask])
 
     def __call__(self, values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
         if buckets is not self._bound_to:
@@ -295,30 +297,6 @@ def explained(error: Exception, selector: Callable[[Any], Any], values: list[Any
 
 
 @dataclass(frozen=True)
-class KeyGroupSubtaskPartitioner(Partitioner):
-    """To the subtask that owns the key's key group (for non-keyed receivers of a keyed stream)."""
-
-    key_selector: Callable[[Any], Any]
-    max_parallelism: int
-    ship_strategy = "HASH"
-
-    def bind(self, sender: Sender) -> Spread:
-        parallelism = sender.target_parallelism
-        cache = KeyCache(self.max_parallelism, lambda group: subtask_of(group, parallelism, self.max_parallelism))
-
-        def spread(values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
-            try:
-                targets = list(map(cache.__getitem__, keys_of(self.key_selector, values)))
-                if len(targets) < len(values):
-                    raise ValueError("the key selector stopped")
-            except Exception as error:
-                raise explained(error, self.key_selector, values, sender.where) from None
-            _spread_by_index(targets, values, timestamps, buckets)
-
-        return spread
-
-
-@dataclass(frozen=True)
 class CustomPartitioner(Partitioner):
     """``partition(key, number of subtasks)`` of the user."""
 
@@ -328,7 +306,7 @@ class CustomPartitioner(Partitioner):
 
     def bind(self, sender: Sender) -> Spread:
         def spread(values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
-            count = sender.channels
+            count = sender.target_parallelism
             targets = [self.partition(key, count) for key in [self.key_selector(value) for value in values]]
             for target in targets:
                 if not isinstance(target, int) or not 0 <= target < count:

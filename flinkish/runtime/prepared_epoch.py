@@ -49,7 +49,7 @@ class PreparedEpoch:
         found: dict[tuple[int, int], list[bytes]] = defaultdict(list)
         for data in self.committables:
             header = decode(data).header
-            found[sink_of(header.vertex), header.channel].append(data)
+            found[sink_of(header.vertex), header.subtask].append(data)
         return [(sink, subtask, found[sink, subtask]) for sink, subtask in sorted(found)]
 
 

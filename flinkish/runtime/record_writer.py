@@ -1,4 +1,4 @@
-"""The sending side of an edge: puts records into buckets per channel and makes buffers of them.
+"""The sending side of an edge: puts records into buckets per subtask and makes buffers of them.
 
 Watermarks stand between the records of each bucket, so a receiver sees them in the order in which the sender did.
 """
@@ -25,7 +25,7 @@ from flinkish.runtime.input_gate import by_edge
 from flinkish.runtime.partitioners import Bucket, Sender, Spread, reachable
 from flinkish.runtime.pickling import dumps
 
-#: Receives (target vertex, target channel, encoded buffer).
+#: Receives (target vertex, target subtask, encoded buffer).
 Emit = Callable[[int, int, bytes], None]
 
 #: How many records are looked at before the first buffer of an epoch, to find out how large they are.
@@ -48,13 +48,13 @@ class _OriginState:
 
 
 class RecordWriter:
-    """Writes one edge. One writer per (subtask, edge); the origin changes with the channel, or the split.
+    """Writes one edge. One writer per (subtask, edge); the origin changes with the split.
 
-    ``from_source``: the origins are splits, which any subtask of the source may read. Every channel then hears of all
-    their watermarks, also where the records go to one channel only: a receiver could not tell else whether a split that
+    ``from_source``: the origins are splits, which any subtask of the source may read. Every subtask then hears of all
+    their watermarks, also where the records go to one subtask only: a receiver could not tell else whether a split that
     it has never heard of will come, nor that the source has ended.
 
-    ``max_records`` and ``max_bytes`` bound what the buffers of all channels hold together, encoded. How many records
+    ``max_records`` and ``max_bytes`` bound what the buffers of all subtasks hold together, encoded. How many records
     fit is estimated anew in each epoch: an epoch that runs again is cut into the same buffers.
     """
 
@@ -76,11 +76,8 @@ class RecordWriter:
         self._sender = sender
         self._spread = edge.partitioner.bind(sender)
         self._epoch = 0
-        self._buckets = [Bucket() for _ in edge.target_channels]
-        self._channels = edge.target_channels + edge.signal_channels
-        self._all_buckets = self._buckets + [Bucket() for _ in edge.signal_channels]
-        reached = range(sender.channels) if from_source else reachable(edge.partitioner, sender)
-        self._reach = [*reached, *range(len(self._buckets), len(self._all_buckets))]
+        self._buckets = [Bucket() for _ in range(edge.target_parallelism)]
+        self._reach = range(edge.target_parallelism) if from_source else reachable(edge.partitioner, sender)
         self._pending = 0
         self._timestamped: bool | None = None
         self._origins: dict[str, _OriginState] = {}
@@ -170,7 +167,7 @@ class RecordWriter:
         state.watermark_ms = max(watermark_ms, state.watermark_ms)
         state.idle = False
         for index in self._reach:
-            self._stamp(self._all_buckets[index], state.watermark_ms)
+            self._stamp(self._buckets[index], state.watermark_ms)
 
     @staticmethod
     def _stamp(bucket: Bucket, watermark_ms: int) -> None:
@@ -187,11 +184,11 @@ class RecordWriter:
             return
         self._state.idle = idle
         for index in self._reach:
-            bucket = self._all_buckets[index]
+            bucket = self._buckets[index]
             bucket.events.append(status_event(len(bucket.values), idle))
 
     def end_epoch(self) -> None:
-        """The barrier: send what is left, and each channel the final watermark of each origin."""
+        """The barrier: send what is left, and each subtask the final watermark of each origin."""
         current = self._origins.pop(self._origin, None)
         # the current origin first: what it has still to send and its last words go into one buffer
         last = [] if current is None else [(self._origin, current)]
@@ -205,7 +202,7 @@ class RecordWriter:
 
     def _final_events(self, state: _OriginState) -> None:
         for index in self._reach:
-            bucket = self._all_buckets[index]
+            bucket = self._buckets[index]
             if state.watermark_ms > MIN_TIMESTAMP_MS:
                 self._stamp(bucket, state.watermark_ms)
             if state.idle:
@@ -215,7 +212,7 @@ class RecordWriter:
 
     def discard(self) -> None:
         """Forget everything: the attempt failed."""
-        for bucket in self._all_buckets:
+        for bucket in self._buckets:
             bucket.clear()
         self._pending = 0
         self._forget()
@@ -230,7 +227,7 @@ class RecordWriter:
     def _flush(self, at_barrier: bool) -> None:
         size = records = 0
         for index in self._reach:
-            bucket = self._all_buckets[index]
+            bucket = self._buckets[index]
             if bucket.values or bucket.events or at_barrier:
                 records += len(bucket.values)
                 size += self._send(index, bucket)
@@ -246,7 +243,7 @@ class RecordWriter:
         header = BufferHeader(
             BufferKind.DATA,
             edge.target,
-            self._channels[index],
+            index,
             edge.input_index,
             self._origin,
             state.part,
@@ -254,6 +251,6 @@ class RecordWriter:
             len(bucket.values),
         )
         state.sequence += 1
-        self._emit(edge.target, header.channel, encode(header, payload))
+        self._emit(edge.target, index, encode(header, payload))
         bucket.clear()
         return len(payload)

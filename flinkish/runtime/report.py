@@ -8,7 +8,7 @@ from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.stored_pickle import dumps, loads
 
 #: Version of the form in which reports travel.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,9 @@ class TaskPlace:
 
 @dataclass(frozen=True)
 class TaskReport:
-    """One channel's (or source task's) figures of one epoch."""
+    """The figures of one task in one epoch."""
 
     vertex: int
-    channel: int
     subtask: int
     records_in: int = 0
     records_out: int = 0

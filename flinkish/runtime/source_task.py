@@ -93,10 +93,10 @@ class SourceTask(Task):
             yield self.take_rows()
             return
         self.open()
-        self.chain.begin(stamp.epoch, self.subtask, stamp.time_ms, MIN_TIMESTAMP_MS, {})
+        self.chain.begin(stamp.epoch, stamp.time_ms, MIN_TIMESTAMP_MS, {})
         self._sink_sequence, self._part, self._origin = 0, given.part, origin_name(self.vertex.id, str(self.subtask))
         # who reads what is Spark's business where Spark reads: then one committer gets it all
-        self._sink_channel = self.subtask if isinstance(self.vertex.source, SplitSource) else 0
+        self._committer = self.subtask if isinstance(self.vertex.source, SplitSource) else 0
         self._time_ms = stamp.time_ms
         records, splits, ended = 0, dict[str, None](), dict[str, None]()
         current: str | None = None
@@ -161,7 +161,6 @@ class SourceTask(Task):
     ) -> TaskReport:
         return TaskReport(
             vertex=self.vertex.id,
-            channel=self.subtask,
             subtask=self.subtask,
             records_in=records,
             records_out=self.chain.records_out(),

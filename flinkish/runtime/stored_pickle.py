@@ -103,7 +103,7 @@ def dumps(value: Any, version: int, classes: ProgramClasses = NO_CLASSES) -> byt
 
 
 def loads(data: bytes, version: int, what: str, where: str = "", classes: ProgramClasses = NO_CLASSES) -> Any:
-    """The value of a stored form. ``what`` it is, for errors: ``the state of a key group``.
+    """The value of a stored form. ``what`` it is, for errors: ``the state of a subtask``.
 
     Raises:
         IncompatibleJobError: another version of flinkish has written it.

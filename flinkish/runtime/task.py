@@ -1,6 +1,6 @@
-"""One subtask of a vertex, at work on its channels (Flink's StreamTask).
+"""One subtask of a vertex at work (Flink's StreamTask).
 
-Within an epoch a channel takes this way: rows of a savepoint first, if any; due processing-time timers; then the steps
+Within an epoch a task takes this way: rows of a savepoint first, if any; due processing-time timers; then the steps
 of its input gate, in which event-time timers fire as the watermark rises; processing-time timers that fell due in
 between; at the end of all input ``finish``; then the barrier.
 """
@@ -14,14 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS
-from flinkish.errors import InternalError
 from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, encode
-from flinkish.runtime.channel_header import ChannelHeader
 from flinkish.runtime.deployment import (
     CHANGELOG_VERTEX,
     REPORT_VERTEX,
-    Channel,
-    ChannelKind,
     JobDescriptor,
     VertexDescriptor,
     sink_vertex,
@@ -33,12 +29,15 @@ from flinkish.runtime.operators.sink_writer import SinkWriterOperator, encode_co
 from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
 from flinkish.runtime.state.declarations import DeclarationsOfTask
-from flinkish.runtime.state.heap_keyed_state_backend import NO_KEY_GROUP, HeapKeyedStateBackend
+from flinkish.runtime.state.heap_keyed_state_backend import HeapKeyedStateBackend
 from flinkish.runtime.state.operator_state import decode_operator_states, encode_operator_states
 from flinkish.runtime.state.restore import take_in_rows
 from flinkish.runtime.state.restored_rows import decode_rows
+from flinkish.runtime.state.state_handles import NO_KEY
+from flinkish.runtime.state.task_body import TaskBody
+from flinkish.runtime.task_header import TaskHeader
 
-#: (vertex, channel, encoded buffer); sinks and reports have numbers of their own below zero
+#: (vertex, subtask, encoded buffer); sinks and reports have numbers of their own below zero
 Row = tuple[int, int, bytes]
 
 WORKER = f"{socket.gethostname()}:{os.getpid()}"
@@ -54,16 +53,16 @@ class EpochStamp:
 
 
 @dataclass(frozen=True)
-class ChannelResult:
-    """What a channel hands back at the barrier. ``body_written``: the body differs from the stored one."""
+class TaskResult:
+    """What a task hands back at the barrier. ``body_written``: the body differs from the stored one."""
 
-    header: ChannelHeader
+    header: TaskHeader
     body: bytes | None
     body_written: bool
 
 
 class Task:
-    """Base of channel tasks and source tasks: a chain, and the rows that it sends."""
+    """Base of the tasks of sources and of those behind them: a chain, and the rows that it sends."""
 
     def __init__(self, job: JobDescriptor, vertex: VertexDescriptor, subtask: int) -> None:
         self.job = job
@@ -72,7 +71,7 @@ class Task:
         self.name = vertex.task_name(subtask)
         self._rows: list[Row] = []
         self._sink_sequence = 0
-        self._sink_channel = subtask
+        self._committer = subtask
         self._origin = ""
         self._part = 0
         self._time_ms = 0
@@ -87,15 +86,15 @@ class Task:
             if isinstance(operator, SinkWriterOperator) and descriptor.sink is not None:
                 operator.emit = self._sink_emit(descriptor.sink)
 
-    def _emit(self, vertex: int, channel: int, data: bytes) -> None:
-        self._rows.append((vertex, channel, data))
+    def _emit(self, vertex: int, subtask: int, data: bytes) -> None:
+        self._rows.append((vertex, subtask, data))
 
     def _sink_emit(self, sink_id: int) -> Callable[[list[Any]], None]:
         def emit(committables: list[Any]) -> None:
             header = BufferHeader(
                 BufferKind.COMMITTABLES,
                 sink_vertex(sink_id),
-                self._sink_channel,
+                self._committer,
                 0,
                 self._origin,
                 self._part,
@@ -104,7 +103,7 @@ class Task:
             )
             self._sink_sequence += 1
             data = encode(header, encode_committables(self._time_ms, committables, self.job.classes))
-            self._rows.append((header.vertex, header.channel, data))
+            self._rows.append((header.vertex, header.subtask, data))
 
         return emit
 
@@ -142,10 +141,9 @@ class Task:
 
 @dataclass
 class _Share:
-    """A channel's share of the running epoch."""
+    """The running epoch of a task."""
 
-    channel: Channel
-    header: ChannelHeader
+    header: TaskHeader
     load_body: Callable[[], bytes | None]
     stamp: EpochStamp
     gate: InputGate
@@ -154,16 +152,16 @@ class _Share:
     records: int = 0
 
 
-class ChannelTask(Task):
+class StatefulTask(Task):
     """A subtask of a vertex behind a shuffle."""
 
     def __init__(self, job: JobDescriptor, vertex: VertexDescriptor, subtask: int) -> None:
         super().__init__(job, vertex, subtask)
-        self._unfinished = {channel.number for channel in vertex.channels() if channel.subtask == subtask}
         self._opened = False
         self._share: _Share | None = None
-        self._subtask_state_token: bytes | None = None
-        #: of the running epoch and channel, for the changelog
+        #: the version of the stored state that this task holds in memory; None: none yet
+        self.token: bytes | None = None
+        #: of the running epoch, for the changelog
         self._changes: list[Change] = []
         if self.keyed_state is not None:
             self.keyed_state.recording, self.keyed_state.uid = job.settings.changelog, vertex.head.uid
@@ -172,18 +170,16 @@ class ChannelTask(Task):
     @property
     def share(self) -> _Share:
         """What the task is working on."""
-        assert self._share is not None, "no channel has been assigned"
+        assert self._share is not None, "no epoch has been assigned"
         return self._share
 
-    def assign(
-        self, channel: Channel, header: ChannelHeader, load_body: Callable[[], bytes | None], stamp: EpochStamp
-    ) -> None:
-        """The next channel. Nothing is decoded yet. Its time stands still where the clock went back."""
+    def assign(self, header: TaskHeader, load_body: Callable[[], bytes | None], stamp: EpochStamp) -> None:
+        """The next epoch. Nothing is decoded yet. The task's time stands still where the clock went back."""
         stamp = replace(stamp, time_ms=max(stamp.time_ms, header.processing_time_ms))
         gate = InputGate(
             self.vertex.inputs, header.origins, header.watermark_ms, header.idle, stamp.time_ms, self.subtask
         )
-        self._share = _Share(channel, header, load_body, stamp, gate)
+        self._share = _Share(header, load_body, stamp, gate)
 
     def add_records(self, buffers: Iterable[Buffer]) -> None:
         """Data to the gate; the rows of a savepoint are kept for `restore`."""
@@ -195,35 +191,37 @@ class ChannelTask(Task):
                 share.gate.add(buffer)
 
     def restore(self) -> None:
-        """Make the channel's state current, and open the chain the first time."""
+        """Make the stored state current, and open the chain the first time."""
         share = self.share
-        header, channel = share.header, share.channel
-        if channel.kind is ChannelKind.KEY_GROUP and self.keyed_state is not None:
-            self.keyed_state.activate(channel.number, share.load_body)
-            self.keyed_state.set_timer_hint(header.next_event_timer_ms, header.next_processing_timer_ms)
-        elif self.keyed_state is not None:
-            self._leave_key_groups(self.keyed_state)
-        if channel.kind is ChannelKind.SUBTASK and self._subtask_state_token != header.token:
-            stored = decode_operator_states(share.load_body(), self.job.classes)
-            for uid, state in self.chain.states.items():
-                state.restore(stored.get(uid, {}))
+        header = share.header
+        if self.keyed_state is not None:
+            self.keyed_state.current_key = NO_KEY
+        if self.token is None:
+            self._load(TaskBody.decode(share.load_body()), header)
         if share.restored:
-            keyed = self.keyed_state if channel.kind is ChannelKind.KEY_GROUP else None
-            uid, number = self.vertex.head.uid, channel.number
-            take_in_rows(share.restored, self.chain.states, uid, keyed, number, self.job.classes)
+            take_in_rows(
+                share.restored,
+                self.chain.states,
+                self.vertex.head.uid,
+                self.keyed_state,
+                self.subtask,
+                self.job.classes,
+            )
         if not self._opened:
             self._opened = True
             self.chain.open()
-        self._origin, self._part, self._sink_sequence = origin_name(self.vertex.id, channel.number), 0, 0
+        self._origin, self._part, self._sink_sequence = origin_name(self.vertex.id, self.subtask), 0, 0
         self._time_ms = share.stamp.time_ms
-        self.chain.begin(share.stamp.epoch, channel.number, share.stamp.time_ms, header.watermark_ms, header.saved)
+        self.chain.begin(share.stamp.epoch, share.stamp.time_ms, header.watermark_ms, header.saved)
         self.chain.begin_origin(self._origin)
 
-    @staticmethod
-    def _leave_key_groups(keyed_state: HeapKeyedStateBackend) -> None:
-        """On the subtask channel there is no keyed state, and no timer of the key group that was served last."""
-        keyed_state.activate(NO_KEY_GROUP, lambda: None)
-        keyed_state.set_timer_hint(None, None)
+    def _load(self, body: TaskBody, header: TaskHeader) -> None:
+        stored = decode_operator_states(body.operators, self.job.classes)
+        for uid, state in self.chain.states.items():
+            state.restore(stored.get(uid, {}))
+        if self.keyed_state is not None:
+            self.keyed_state.restore(body.keyed)
+            self.keyed_state.set_timer_hint(header.next_event_timer_ms, header.next_processing_timer_ms)
 
     def punctuate_processing_time(self) -> None:
         """Fire the processing-time timers that are due at the epoch's time."""
@@ -250,7 +248,7 @@ class ChannelTask(Task):
                 head.process_status(step.idle)
         return False
 
-    def prepare_commit(self) -> ChannelResult:
+    def prepare_commit(self) -> TaskResult:
         """The barrier: all input of the epoch is consumed; snapshot."""
         share = self.share
         finished = share.gate.valve.combined_ms == MAX_WATERMARK_MS
@@ -270,63 +268,48 @@ class ChannelTask(Task):
             processing_time_ms=share.stamp.time_ms,
             saved=saved,
         )
-        result = ChannelResult(after, body, written)
+        result = TaskResult(after, body, written)
         self._report(self._report_of(share, result))
         if self.job.settings.changelog:
             self._log_changes(share, result)
         return result
 
-    def _log_changes(self, share: _Share, result: ChannelResult) -> None:
-        """Tell what the epoch has changed in the channel."""
+    def _log_changes(self, share: _Share, result: TaskResult) -> None:
+        """Tell what the epoch has changed in the state of the subtask."""
         changes, self._changes = self._changes, []
         if result.header.watermark_ms != share.header.watermark_ms:
-            number = share.channel.number
-            changes.append(watermark_change(self.vertex.head.uid, number, result.header.watermark_ms))
+            changes.append(watermark_change(self.vertex.head.uid, self.subtask, result.header.watermark_ms))
         if changes:
             data = encode_changes(share.stamp.epoch, changes, self.job.classes)
             self._rows.append((CHANGELOG_VERTEX, self.subtask, data))
 
     def _snapshot(self, share: _Share) -> tuple[int | None, int | None, bytes | None, bool]:
-        if share.channel.kind is ChannelKind.KEY_GROUP and self.keyed_state is not None:
-            self._check_operator_state()
-            event_timer, processing_timer = self.keyed_state.next_timer_ms()
-            written = self.keyed_state.changed() or bool(share.restored)
-            body = self.keyed_state.snapshot() if written else None
-            self._changes = self.keyed_state.take_changes()
-            return event_timer, processing_timer, body, written
-        if share.restored or any(state.changed for state in self.chain.states.values()):
-            if self.job.settings.changelog:
-                for uid, state in self.chain.states.items():
-                    self._changes.extend(operator_changes(uid, share.channel.number, state))
-            return None, None, encode_operator_states(self.chain.states, self.job.classes), True
-        return None, None, None, False
+        keyed, operators = self.keyed_state, self.chain.states
+        event_timer, processing_timer = (None, None) if keyed is None else keyed.next_timer_ms()
+        written = bool(share.restored) or any(state.changed for state in operators.values())
+        written = written or keyed is not None and keyed.changed()
+        if not written:
+            return event_timer, processing_timer, None, False
+        if self.job.settings.changelog:
+            for uid, state in operators.items():
+                self._changes.extend(operator_changes(uid, self.subtask, state))
+        body = TaskBody(
+            None if keyed is None else keyed.snapshot(), encode_operator_states(operators, self.job.classes)
+        )
+        if keyed is not None:
+            self._changes.extend(keyed.take_changes())
+        return event_timer, processing_timer, body.encode(), True
 
-    def _check_operator_state(self) -> None:
-        """The subtask channel has been written already: what changes now would be lost with this worker."""
-        for uid, state in self.chain.states.items():
-            if state.changed:
-                raise InternalError(
-                    "operator state was changed while a key group was processed",
-                    where=f"task '{self.name}' (uid {uid})",
-                    expected="changes on the subtask channel only",
-                    hint="please report this",
-                )
-
-    def post_commit(self, result: ChannelResult) -> None:
+    def post_commit(self, result: TaskResult) -> None:
         """The result was handed to the state store."""
-        channel = self.share.channel
-        if channel.kind is ChannelKind.SUBTASK:
-            self._subtask_state_token = result.header.token
+        self.token = result.header.token
         self._share = None
         if result.header.finished:
-            self._unfinished.discard(channel.number)
-            if not self._unfinished:
-                self.close()
+            self.close()
 
-    def _report_of(self, share: _Share, result: ChannelResult) -> TaskReport:
+    def _report_of(self, share: _Share, result: TaskResult) -> TaskReport:
         return TaskReport(
             vertex=self.vertex.id,
-            channel=share.channel.number,
             subtask=self.subtask,
             records_in=share.records,
             records_out=self.chain.records_out(),

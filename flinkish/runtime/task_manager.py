@@ -1,10 +1,10 @@
-"""The worker's bookkeeping: which tasks it holds, at which version, and the way of a channel through an epoch.
+"""The worker's bookkeeping: which tasks it holds, at which version, and the way of a task through an epoch.
 
 One per job and worker process; the only door between Spark's function and the runtime. The names of its methods are
 those of Kafka Streams' class, because the work is the same.
 
 The rule it upholds: a task's memory is trusted only if the stored state says it is at the very version (token) that
-this worker wrote last. A task that failed, or a channel that was elsewhere in between, is closed dirty and made anew.
+this worker wrote last. A task that failed, or that ran elsewhere in between, is closed dirty and made anew.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import NamedTuple
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError, InternalError
 from flinkish.runtime.buffer import Buffer
-from flinkish.runtime.channel_header import ChannelHeader
-from flinkish.runtime.deployment import ChannelKind, JobDescriptor, VertexDescriptor
+from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_files import EpochFiles, TaskOutput
 from flinkish.runtime.failure import describe_failure
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.source_task import SourceInput, SourceTask
 from flinkish.runtime.sources.progress import SourceShare
-from flinkish.runtime.task import ChannelResult, ChannelTask, EpochStamp, Row, Task
+from flinkish.runtime.task import EpochStamp, Row, StatefulTask, Task, TaskResult
+from flinkish.runtime.task_header import TaskHeader
 
 #: Tasks held at once; the one used longest ago makes room, closed clean.
 MAX_TASKS = 256
@@ -37,8 +37,8 @@ PROCESS_STEP_RECORDS = 1_000_000
 _TaskId = tuple[int, int]
 
 
-class StoredChannel(NamedTuple):
-    """What the state store has of a channel: encoded header (None: never run) and a way to get the body."""
+class StoredTask(NamedTuple):
+    """What the state store has of a subtask: encoded header (None: never run) and a way to get the body."""
 
     header: bytes | None
     load_body: Callable[[], bytes | None]
@@ -51,27 +51,26 @@ class TaskManager:
         """``files``: where tasks leave what an epoch gives to sinks; None: all of it stays in their rows."""
         self.job = job
         self._output = TaskOutput(job, files)
-        #: while channels are being moved, nothing commits
+        #: while tasks are being moved, nothing commits
         self.rebalance_in_progress = False
-        self._tasks: OrderedDict[_TaskId, ChannelTask] = OrderedDict()
+        self._tasks: OrderedDict[_TaskId, StatefulTask] = OrderedDict()
         self._sources: dict[_TaskId, SourceTask] = {}
-        self._tokens: dict[tuple[int, int], bytes] = {}
-        self._current: ChannelTask | None = None
+        self._current: StatefulTask | None = None
 
-    # ------------------------------------------------------------------ one channel, one epoch
+    # ------------------------------------------------------------------ one task, one epoch
 
-    def run_channel(
-        self, vertex: int, channel: int, stored: StoredChannel, buffers: Iterable[Buffer], stamp: EpochStamp
-    ) -> tuple[ChannelResult | None, list[Row]]:
-        """The whole way of a channel through an epoch. None: the channel has ended before, nothing to write."""
+    def run_task(
+        self, vertex: int, subtask: int, stored: StoredTask, buffers: Iterable[Buffer], stamp: EpochStamp
+    ) -> tuple[TaskResult | None, list[Row]]:
+        """The whole way of a task through an epoch. None: it has ended before, nothing to write."""
         descriptor = self.job.vertex(vertex)
-        header = self._header(vertex, channel, stored.header)
+        header = self._header(vertex, subtask, stored.header)
         if header.finished:
             self._check_empty(header, buffers)
             return None, []
-        task_name = descriptor.task_name(descriptor.channel(channel).subtask)
+        task_name = descriptor.task_name(subtask)
         try:
-            self.handle_assignment(vertex, channel, header, stored.load_body, stamp)
+            self.handle_assignment(vertex, subtask, header, stored.load_body, stamp)
             self.add_records_to_tasks(buffers)
             if self.needs_initialization_or_restoration():
                 self.try_to_complete_restoration()
@@ -79,81 +78,74 @@ class TaskManager:
             while self.process(PROCESS_STEP_RECORDS):
                 self.punctuate()
             self.punctuate()
-            passed(Phase.LEVEL_PROCESSED, vertex=vertex, channel=channel, level=descriptor.level, epoch=stamp.epoch)
+            passed(Phase.LEVEL_PROCESSED, vertex=vertex, subtask=subtask, level=descriptor.level, epoch=stamp.epoch)
             result, rows = self.commit()
             with self._output.of_run(stamp.epoch) as output:
                 return result, output.referenced(rows)
         except Exception as error:
             if isinstance(error, CorruptStateError):
-                self.handle_corruption(vertex, channel)
+                self.handle_corruption(vertex, subtask)
             else:
-                self.close_dirty(vertex, channel)
+                self.close_dirty(vertex, subtask)
             failure = describe_failure(error, task_name, stamp.epoch)
             raise failure from failure.__cause__
 
-    def _check_empty(self, header: ChannelHeader, buffers: Iterable[Buffer]) -> None:
+    def _check_empty(self, header: TaskHeader, buffers: Iterable[Buffer]) -> None:
         records = sum(buffer.header.records for buffer in buffers)
         if records:
             raise InternalError(
                 f"{records} records came after the end of all input",
-                where=f"job '{self.job.name}', operator uid {header.uid}, channel {header.channel}",
+                where=f"job '{self.job.name}', operator uid {header.uid}, subtask {header.subtask}",
                 expected="no record",
                 hint="please report this",
             )
 
-    def _header(self, vertex: int, channel: int, data: bytes | None) -> ChannelHeader:
+    def _header(self, vertex: int, subtask: int, data: bytes | None) -> TaskHeader:
         descriptor = self.job.vertex(vertex)
         if data is None:
             watermark_ms = self.job.restored_watermarks.get(vertex, MIN_TIMESTAMP_MS)
-            return ChannelHeader(descriptor.head.uid, vertex, channel, watermark_ms=watermark_ms)
-        return ChannelHeader.decode(
+            return TaskHeader(descriptor.head.uid, vertex, subtask, watermark_ms=watermark_ms)
+        return TaskHeader.decode(
             data,
-            f"job '{self.job.name}', vertex '{descriptor.name}', channel {channel}",
+            f"job '{self.job.name}', vertex '{descriptor.name}', subtask {subtask}",
             self.job.classes,
         )
 
     def handle_assignment(
         self,
         vertex: int,
-        channel: int,
-        header: ChannelHeader,
+        subtask: int,
+        header: TaskHeader,
         load_body: Callable[[], bytes | None],
         stamp: EpochStamp,
     ) -> None:
-        """Spark brought a channel to this worker."""
-        descriptor = self.job.vertex(vertex)
-        place = descriptor.channel(channel)
-        held = self._tokens.pop((vertex, channel), None)
-        if held is not None and held != header.token:
-            self.close_dirty(vertex, channel)
-        task = self._tasks.get((vertex, place.subtask))
+        """Spark brought a subtask to this worker."""
+        task = self._tasks.get((vertex, subtask))
+        if task is not None and task.token != header.token:
+            self.close_dirty(vertex, subtask)
+            task = None
         if task is None:
             self._make_room()
-            task = self._tasks[(vertex, place.subtask)] = ChannelTask(self.job, descriptor, place.subtask)
-        elif held is None and task.keyed_state is not None and place.kind is ChannelKind.KEY_GROUP:
-            task.keyed_state.forget(channel)
-        self._tasks.move_to_end((vertex, place.subtask))
-        task.assign(place, header, load_body, stamp)
+            task = self._tasks[(vertex, subtask)] = StatefulTask(self.job, self.job.vertex(vertex), subtask)
+        self._tasks.move_to_end((vertex, subtask))
+        task.assign(header, load_body, stamp)
         self._current = task
 
     def _make_room(self) -> None:
         while len(self._tasks) >= MAX_TASKS:
-            (vertex, _), task = self._tasks.popitem(last=False)
-            for channel in task.vertex.channels():
-                if channel.subtask == task.subtask:
-                    self._tokens.pop((vertex, channel.number), None)
+            _, task = self._tasks.popitem(last=False)
             task.close()
 
     def needs_initialization_or_restoration(self) -> bool:
-        """Always True: a channel's state is made current in each epoch; decoding it is lazy."""
+        """Always True: a task's state is made current in each epoch; decoding it is lazy."""
         return self._current is not None
 
     def try_to_complete_restoration(self) -> None:
-        """Make the channel's state current."""
+        """Make the task's state current."""
         self._task.restore()
 
     def add_records_to_tasks(self, buffers: Iterable[Buffer]) -> None:
-        """The epoch's buffers of the channel."""
+        """The epoch's buffers of the task."""
         self._task.add_records(buffers)
 
     def process(self, max_num_records: int) -> bool:
@@ -164,41 +156,35 @@ class TaskManager:
         """Processing-time timers. Event-time timers fire inside `process`, at their place between the records."""
         self._task.punctuate_processing_time()
 
-    def commit(self) -> tuple[ChannelResult, list[Row]]:
-        """The barrier for the channel."""
+    def commit(self) -> tuple[TaskResult, list[Row]]:
+        """The barrier for the task."""
         if self.rebalance_in_progress:
             raise InternalError("a commit during a rebalance", hint="please report this")
         task = self._task
         share = task.share
         result = task.prepare_commit()
         task.post_commit(result)
-        self._tokens[(task.vertex.id, share.channel.number)] = result.header.token
         self._current = None
-        passed(Phase.STATE_WRITTEN, vertex=task.vertex.id, channel=share.channel.number, epoch=share.stamp.epoch)
+        passed(Phase.STATE_WRITTEN, vertex=task.vertex.id, subtask=task.subtask, epoch=share.stamp.epoch)
         return result, task.take_rows()
 
-    def handle_corruption(self, vertex: int, channel: int) -> None:
+    def handle_corruption(self, vertex: int, subtask: int) -> None:
         """State that cannot be decoded: nothing that this worker holds of the subtask is trusted any more. The error
         makes the driver go back to the last checkpoint (``jobmanager/recovery``)."""
-        self.close_dirty(vertex, channel)
+        self.close_dirty(vertex, subtask)
 
-    def close_dirty(self, vertex: int, channel: int) -> None:
-        """Throw the subtask away with all it holds in memory; the stored state is the truth."""
-        descriptor = self.job.vertex(vertex)
-        subtask = descriptor.channel(channel).subtask
+    def close_dirty(self, vertex: int, subtask: int) -> None:
+        """Throw the task away with all it holds in memory; the stored state is the truth."""
         task = self._tasks.pop((vertex, subtask), None)
         self._current = None
-        for other in descriptor.channels():
-            if other.subtask == subtask:
-                self._tokens.pop((vertex, other.number), None)
         if task is not None:
             task.discard()
             _dispose_quietly(task)
 
     @property
-    def _task(self) -> ChannelTask:
+    def _task(self) -> StatefulTask:
         if self._current is None:
-            raise InternalError("no channel has been assigned", hint="please report this")
+            raise InternalError("no task has been assigned", hint="please report this")
         return self._current
 
     # ------------------------------------------------------------------ sources
@@ -242,7 +228,6 @@ class TaskManager:
             _dispose_quietly(task)
         self._tasks.clear()
         self._sources.clear()
-        self._tokens.clear()
 
 
 def _dispose_quietly(task: Task) -> None:

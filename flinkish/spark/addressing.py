@@ -1,8 +1,7 @@
-"""Grouping values for which Spark's own hash partitioner puts each channel where Flink would.
+"""Grouping values for which Spark's own hash partitioner puts each subtask where Flink would.
 
-Spark sends a group to partition ``murmur3(value, 42) mod P``. With the plain channel number, 4 channels over 2
-partitions landed 1 and 3; so a value is searched for each channel that lands on the partition of its subtask. Values
-rise in the order in which a subtask must serve its channels, because Spark sorts the groups of a partition by value.
+Spark sends a group to partition ``murmur3(value, 42) mod P``. With the plain number, 4 subtasks over 2
+partitions landed 1 and 3; so a value is searched for each subtask that lands on the partition of its number.
 
 Rows that only pass through a level (to a later level, to a sink, reports) go through *transit* groups, one per
 partition.
@@ -10,7 +9,7 @@ partition.
 
 from __future__ import annotations
 
-from flinkish.runtime.deployment import CHANGELOG_VERTEX, REPORT_VERTEX, JobDescriptor, is_sink_vertex
+from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor
 
 _MASK = 0xFFFFFFFF
 
@@ -45,7 +44,7 @@ def partitions_of(job: JobDescriptor) -> int:
 
 
 class AddressBook:
-    """The grouping values of all channels of a job, level by level. The same in every process and run."""
+    """The grouping values of all subtasks of a job, level by level. The same in every process and run."""
 
     def __init__(self, job: JobDescriptor, partitions: int) -> None:
         self._job = job
@@ -61,10 +60,10 @@ class AddressBook:
         for vertex in self._job.vertices:
             if vertex.level != level:
                 continue
-            for channel in vertex.channels():
-                last = self._next(last, channel.subtask % self._partitions)
-                self._addresses[vertex.id, channel.number] = last
-                self._targets[level][last] = (vertex.id, channel.number)
+            for subtask in range(vertex.parallelism):
+                last = self._next(last, subtask % self._partitions)
+                self._addresses[vertex.id, subtask] = last
+                self._targets[level][last] = (vertex.id, subtask)
         for partition in range(self._partitions):
             last = self._next(last, partition)
             self._transit[level].append(last)
@@ -76,23 +75,14 @@ class AddressBook:
         return value
 
     def target(self, level: int, address: int) -> tuple[int, int] | None:
-        """(vertex, channel) of a grouping value; None for a transit group."""
+        """(vertex, subtask) of a grouping value; None for a transit group."""
         return self._targets[level].get(address)
 
-    def address(self, level: int, vertex: int, channel: int) -> int:
-        """The grouping value, at that level, of a row for (vertex, channel)."""
+    def address(self, level: int, vertex: int, subtask: int) -> int:
+        """The grouping value, at that level, of a row for (vertex, subtask)."""
         if level > self._job.levels:
             return 0
         if vertex >= 0 and self._job.vertex(vertex).level == level:
-            return self._addresses[vertex, channel]
-        return self._transit[level][self._partition(vertex, channel)]
-
-    def _partition(self, vertex: int, channel: int) -> int:
-        """Rows in transit already go to the partition where they will be needed."""
-        if vertex == REPORT_VERTEX:
-            return 0
-        if vertex == CHANGELOG_VERTEX:
-            return channel % self._partitions
-        if is_sink_vertex(vertex):
-            return channel % self._partitions
-        return self._job.vertex(vertex).channel(channel).subtask % self._partitions
+            return self._addresses[vertex, subtask]
+        # rows in transit already go to the partition where they will be needed
+        return self._transit[level][0 if vertex == REPORT_VERTEX else subtask % self._partitions]

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from flinkish.runtime.buffer import Buffer, decode
 from flinkish.runtime.task import EpochStamp, Row
-from flinkish.runtime.task_manager import StoredChannel
+from flinkish.runtime.task_manager import StoredTask
 from flinkish.spark.moved_state import moved_in
 from flinkish.spark.rows import ROW_SCHEMA, STATE_SCHEMA
 from flinkish.spark.state_files import delete_state_of_failed_try
@@ -34,13 +34,13 @@ def level_rows(frame: Any, deployment: Deployment, level: int) -> Any:
 
 @dataclass(frozen=True)
 class LevelFunction:
-    """One call is one channel in one epoch."""
+    """One call is one task in one epoch."""
 
     deployment: Deployment
     level: int
 
     def __call__(self, key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        """Run the channel, or let rows in transit pass."""
+        """Run the task, or let rows in transit pass."""
         with failures_marked():
             if self.deployment.begin_task() and self.deployment.files is not None:
                 batch = current_epoch(self.deployment) - self.deployment.first_epoch
@@ -61,10 +61,10 @@ class LevelFunction:
         buffers: Iterable[Buffer] = _buffers(frames)
         if header is None:
             header, body, buffers = moved_in(buffers)
-        stored = StoredChannel(header, lambda: body)
+        stored = StoredTask(header, lambda: body)
         stamp = EpochStamp(current_epoch(self.deployment), state.getCurrentProcessingTimeMs(), current_place())
         manager = self.deployment.task_manager()
-        result, rows = manager.run_channel(*target, stored, buffers, stamp)
+        result, rows = manager.run_task(*target, stored, buffers, stamp)
         if result is not None:
             header = result.header.encode(manager.job.classes)
             state.update((header, result.body if result.body_written else body))
@@ -75,17 +75,17 @@ class LevelFunction:
 
     def _readdressed(self, frame: pd.DataFrame) -> pd.DataFrame:
         book, level = self.deployment.book(), self.level + 1
-        frame["address"] = [book.address(level, *place) for place in zip(frame["vertex"], frame["channel"])]
-        columns: pd.DataFrame = frame[["address", "vertex", "channel", "buffer"]]
+        frame["address"] = [book.address(level, *place) for place in zip(frame["vertex"], frame["subtask"])]
+        columns: pd.DataFrame = frame[["address", "vertex", "subtask", "buffer"]]
         return columns
 
     def _frame(self, rows: list[Row]) -> pd.DataFrame:
         import pandas as pd
 
         book = self.deployment.book()
-        addresses = [book.address(self.level + 1, vertex, channel) for vertex, channel, _ in rows]
-        vertices, channels, buffers = zip(*rows)
-        columns = {"address": addresses, "vertex": vertices, "channel": channels, "buffer": buffers}
+        addresses = [book.address(self.level + 1, vertex, subtask) for vertex, subtask, _ in rows]
+        vertices, subtasks, buffers = zip(*rows)
+        columns = {"address": addresses, "vertex": vertices, "subtask": subtasks, "buffer": buffers}
         made: pd.DataFrame = pd.DataFrame(columns)
         return made
 

@@ -1,7 +1,7 @@
-"""Channels as one query of a job has stored them, handed to the first epoch of its next query.
+"""Tasks as one query of a job has stored them, handed to the first epoch of its next query.
 
 Unlike the rows of a savepoint this is the stored form itself: header (watermarks, idleness, progress of each origin)
-and body, for the same channels. So the next query goes on exactly where the other one stood.
+and body, for the same subtasks. So the next query goes on exactly where the other one stood.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, encode
-from flinkish.runtime.channel_header import ChannelHeader
 from flinkish.runtime.stored_pickle import dumps, loads
 from flinkish.runtime.task import Row
+from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
-from flinkish.spark.state_reader import stored_channels
+from flinkish.spark.state_reader import stored_tasks
 from flinkish.spark.worker import Deployment, failures_marked
 
-#: Version of the stored form of a channel on its way.
+#: Version of the stored form of a task on its way.
 FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
 class StoredToBuffers:
-    """Stored channels -> a CHANNEL buffer for each."""
+    """Stored tasks -> a TASK buffer for each."""
 
     deployment: Deployment
 
@@ -39,23 +39,23 @@ class StoredToBuffers:
     def _rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
         for data, body in zip(batch.column("header").to_pylist(), batch.column("body").to_pylist()):
             job = self.deployment.job()
-            stored = ChannelHeader.decode(data, f"job '{job.name}'", job.classes)
-            header = BufferHeader(BufferKind.CHANNEL, stored.vertex, stored.channel, 0, "", 0, 0, 0)
-            yield stored.vertex, stored.channel, encode(header, dumps((data, body), FORMAT_VERSION))
+            stored = TaskHeader.decode(data, f"job '{job.name}'", job.classes)
+            header = BufferHeader(BufferKind.TASK, stored.vertex, stored.subtask, 0, "", 0, 0, 0)
+            yield stored.vertex, stored.subtask, encode(header, dumps((data, body), FORMAT_VERSION))
 
 
 def write_moved_state(spark: Any, deployment: Deployment, checkpoint: str, batch: int, levels: int, path: str) -> None:
     """Write the state of a query's batch as rows that the first epoch of another query takes in."""
     frame = None
     for level in range(levels):
-        rows = stored_channels(spark, checkpoint, batch, level).mapInArrow(StoredToBuffers(deployment), ROW_SCHEMA)
+        rows = stored_tasks(spark, checkpoint, batch, level).mapInArrow(StoredToBuffers(deployment), ROW_SCHEMA)
         frame = rows if frame is None else frame.unionByName(rows)
     if frame is not None:
         frame.coalesce(deployment.partitions).write.mode("overwrite").parquet(path)
 
 
 class MovedIn(NamedTuple):
-    """What a channel begins with: stored form (None: nothing), and the epoch's other buffers."""
+    """What a task begins with: stored form (None: nothing), and the epoch's other buffers."""
 
     header: bytes | None
     body: bytes | None
@@ -63,12 +63,12 @@ class MovedIn(NamedTuple):
 
 
 def moved_in(buffers: Iterable[Buffer]) -> MovedIn:
-    """Look for stored state among the buffers of a channel that has none of its own."""
+    """Look for stored state among the buffers of a task that has none of its own."""
     header = body = None
     others = []
     for buffer in buffers:
-        if buffer.header.kind is BufferKind.CHANNEL:
-            header, body = loads(buffer.payload, FORMAT_VERSION, "the moved state of a channel")
+        if buffer.header.kind is BufferKind.TASK:
+            header, body = loads(buffer.payload, FORMAT_VERSION, "the moved state of a task")
         else:
             others.append(buffer)
     return MovedIn(header, body, others)

@@ -18,7 +18,7 @@ from flinkish.spark.worker import Deployment
 
 #: Of rows from files: records of other tasks are pickles that are read as they are, and never come from there.
 _HOLDS_STATE = (
-    f"CASE WHEN hex(substring(buffer, 2, 1)) IN ('{BufferKind.STATE:02X}', '{BufferKind.CHANNEL:02X}') THEN true "
+    f"CASE WHEN hex(substring(buffer, 2, 1)) IN ('{BufferKind.STATE:02X}', '{BufferKind.TASK:02X}') THEN true "
     "ELSE raise_error('a row of a savepoint holds something other than state') END"
 )
 
@@ -29,7 +29,7 @@ class PlanOptions:
 
     #: the first epoch of this run carries the end of the sources that Spark reads
     end_of_input: bool = False
-    #: channels must be called without data
+    #: tasks must be called without data
     heartbeat: bool = False
     #: uid of a source -> where it stands in the savepoint that the query begins with
     positions: dict[str, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ def build_plan(
     if options.restore_rows is not None:
         # the whole directory is one file source: taken in by the first epoch, never again
         rows = spark.readStream.schema(ROW_SCHEMA).parquet(options.restore_rows)
-        # those without a channel tell of the savepoint, not to the job
+        # those without a vertex tell of the savepoint, not to the job
         inputs.append(rows.where("vertex >= 0").where(_HOLDS_STATE))
     frame = reduce(lambda left, right: left.unionByName(right), inputs)
     for level in range(1, job.levels + 1):

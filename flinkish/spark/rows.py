@@ -10,13 +10,13 @@ from flinkish.runtime.task import Row
 from flinkish.spark.addressing import AddressBook
 
 #: Schema of the rows between stages, in Spark's DDL. ``address`` is the grouping value of the next level.
-ROW_SCHEMA = "address int, vertex int, channel int, buffer binary"
+ROW_SCHEMA = "address int, vertex int, subtask int, buffer binary"
 
-#: Schema of a channel's state.
+#: Schema of a subtask's state.
 STATE_SCHEMA = "header binary, body binary"
 
 _ARROW_SCHEMA = pa.schema(
-    [("address", pa.int32()), ("vertex", pa.int32()), ("channel", pa.int32()), ("buffer", pa.binary())]
+    [("address", pa.int32()), ("vertex", pa.int32()), ("subtask", pa.int32()), ("buffer", pa.binary())]
 )
 
 #: Bytes of buffers in one Arrow batch: Spark counts rows, we bound the size.
@@ -38,12 +38,12 @@ def to_arrow(rows: Iterable[Row], book: AddressBook, next_level: int) -> Iterabl
 
 
 def _batch(rows: list[Row], book: AddressBook, next_level: int) -> pa.RecordBatch:
-    vertices, channels, buffers = zip(*rows)
-    addresses = [book.address(next_level, vertex, channel) for vertex, channel in zip(vertices, channels)]
+    vertices, subtasks, buffers = zip(*rows)
+    addresses = [book.address(next_level, vertex, subtask) for vertex, subtask in zip(vertices, subtasks)]
     columns = [
         pa.array(addresses, pa.int32()),
         pa.array(vertices, pa.int32()),
-        pa.array(channels, pa.int32()),
+        pa.array(subtasks, pa.int32()),
         pa.array(buffers, pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW_SCHEMA)

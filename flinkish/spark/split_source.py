@@ -61,7 +61,7 @@ class ControlShare:
 
     Args:
         time_ms: the epoch's processing time.
-        call: the channels are called that must be called in each epoch.
+        call: the tasks are called that must be called in each epoch.
         announce: the end of the sources that Spark reads; ``drain``: of all sources.
     """
 

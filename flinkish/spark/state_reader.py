@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.runtime.channel_header import ChannelHeader
 from flinkish.runtime.state.body_codec import rows
 from flinkish.runtime.state.operator_state import decode_operator_states
 from flinkish.runtime.state.restore import operator_state_rows
 from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row, watermark_row
+from flinkish.runtime.state.task_body import TaskBody
+from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
 
@@ -25,22 +26,9 @@ _BATCH_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class ChannelKinds:
-    """vertex -> (keyed, max parallelism): which channels hold key groups."""
-
-    vertices: dict[int, tuple[bool, int]]
-
-    def is_key_group(self, header: ChannelHeader) -> bool:
-        """Whether the channel is a key group."""
-        keyed, max_parallelism = self.vertices[header.vertex]
-        return keyed and header.channel < max_parallelism
-
-
-@dataclass(frozen=True)
 class BodyToRows:
-    """Stored channels -> rows of a savepoint."""
+    """Stored tasks -> rows of a savepoint."""
 
-    kinds: ChannelKinds
     deployed: DeployedClasses
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -60,18 +48,14 @@ class BodyToRows:
         classes = self.deployed.classes()
         for batch in batches:
             for data, body in zip(batch.column("header").to_pylist(), batch.column("body").to_pylist()):
-                header = ChannelHeader.decode(data, "", classes)
+                header = TaskHeader.decode(data, "", classes)
                 if MIN_TIMESTAMP_MS < header.watermark_ms < MAX_WATERMARK_MS:
-                    yield watermark_row(header.uid, header.channel, header.watermark_ms)
-                if body is None:
-                    continue
-                if self.kinds.is_key_group(header):
-                    where = f"uid {header.uid}, key group {header.channel}"
-                    for row in rows(body, where, classes):
-                        yield to_savepoint_row(header.uid, row, classes)
-                    continue
-                for uid, values in decode_operator_states(body, classes).items():
-                    for _, row in operator_state_rows(uid, header.channel, values):
+                    yield watermark_row(header.uid, header.subtask, header.watermark_ms)
+                stored = TaskBody.decode(body)
+                for row in rows(stored.keyed, f"uid {header.uid}, subtask {header.subtask}", classes):
+                    yield to_savepoint_row(header.uid, row, classes)
+                for uid, values in decode_operator_states(stored.operators, classes).items():
+                    for _, row in operator_state_rows(uid, header.subtask, values):
                         yield to_savepoint_row(uid, row, classes)
 
 
@@ -80,21 +64,19 @@ def _batch(share: list[SavepointRow]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW_SCHEMA)
 
 
-def read_state(
-    spark: Any, checkpoint: str, epoch: int, levels: int, kinds: ChannelKinds, deployed: DeployedClasses
-) -> Any:
+def read_state(spark: Any, checkpoint: str, epoch: int, levels: int, deployed: DeployedClasses) -> Any:
     """The rows of all levels as of an epoch, as a DataFrame; None for a job without levels."""
     frame = None
     with workers_beside_epochs(spark):
         for operator in range(levels):
-            stored = stored_channels(spark, checkpoint, epoch, operator)
-            level = stored.mapInArrow(BodyToRows(kinds, deployed), SAVEPOINT_SCHEMA)
+            stored = stored_tasks(spark, checkpoint, epoch, operator)
+            level = stored.mapInArrow(BodyToRows(deployed), SAVEPOINT_SCHEMA)
             frame = level if frame is None else frame.unionByName(level)
     return frame
 
 
-def stored_channels(spark: Any, checkpoint: str, batch: int, operator: int) -> Any:
-    """(header, body) of the channels of one level (from 0) as of a batch, as a DataFrame."""
+def stored_tasks(spark: Any, checkpoint: str, batch: int, operator: int) -> Any:
+    """(header, body) of the tasks of one level (from 0) as of a batch, as a DataFrame."""
     stored = spark.read.format("statestore").option("operatorId", operator).option("batchId", batch).load(checkpoint)
     return _header_and_body(stored.selectExpr("value.*"))
 

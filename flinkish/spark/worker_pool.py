@@ -1,7 +1,7 @@
 """Python workers of their own for what is done beside the epochs.
 
 Spark hands out idle workers in the order in which they became idle, so the stages of an epoch tend to find the workers
-again that have run them before, with the state of their channels decoded. A checkpoint that used workers of the same
+again that have run them before, with the state of their tasks decoded. A checkpoint that used workers of the same
 pool would mix up that order for good: with a million keys all later epochs took 1.6 times as long. Spark keeps a pool
 for each set of environment variables that functions ask for.
 """

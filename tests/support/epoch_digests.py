@@ -93,9 +93,9 @@ def hook(phase: Phase, details: dict[str, Any]) -> None:
     if phase is Phase.SOURCES_READ:
         _write("source", details["subtask"], details["subtask"], details["epoch"])
     elif phase is Phase.LEVEL_PROCESSED:
-        # a worker has one channel at a time in hands: what was noted last is that channel's
+        # a worker has one task at a time in hands: what was noted last is that task's
         for name, subtask in [place for place in _noted if place[0] != "source"]:
-            _write(name, subtask, details["channel"], details["epoch"])
+            _write(name, subtask, details["subtask"], details["epoch"])
         if details["epoch"] == _plan()["failing_epoch"]:
             raise EpochFails(f"epoch {details['epoch']} fails as planned")
 

@@ -173,7 +173,7 @@ class KeyedStream(DataStream):
     def _add_node(
         self, name: str, factory: OperatorFactory, output_type: TypeInformation, **settings: Any
     ) -> StreamNode:
-        """An operator that can use state has a channel per key group; others only get the records by key."""
+        """An operator that can use state gets a state backend; others only get the records by key."""
         if factory.keyed:
             settings["key_selectors"] = (self._key_selector,)
             settings["key_type"] = self._key_type
@@ -198,5 +198,5 @@ class KeyedStream(DataStream):
 
 
 def _can_use_state(func: Any) -> bool:
-    """Only ``open`` gives access to state. Without it the function needs no channel per key group, which costs."""
+    """Only ``open`` gives access to state. Without it the function needs no state backend."""
     return isinstance(func, Function) and type(func).open is not Function.open

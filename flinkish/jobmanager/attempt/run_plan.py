@@ -1,6 +1,6 @@
 """In which runs of the query a job gets to its end.
 
-An unbounded job is one run without end. A bounded job must, after its last data, tell every channel that the input has
+An unbounded job is one run without end. A bounded job must, after its last data, tell every task that the input has
 ended (watermark MAX, END_OF_INPUT):
 
 * sources whose splits the engine assigns say so themselves, in the epoch of their last record;

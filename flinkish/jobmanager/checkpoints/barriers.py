@@ -16,7 +16,7 @@ _EPOCHS = 32
 
 @dataclass(frozen=True)
 class Barrier:
-    """The end of an epoch. Of channels that have not been heard of since the driver started nothing is known."""
+    """The end of an epoch. Of tasks that have not been heard of since the driver started nothing is known."""
 
     epoch: int
     #: uid of a vertex' head -> its lowest watermark
@@ -39,9 +39,9 @@ class Barriers:
         with self._lock:
             for task in report.tasks:
                 if task.watermark_ms is not None:
-                    self._watermarks[task.vertex, task.channel] = task.watermark_ms
+                    self._watermarks[task.vertex, task.subtask] = task.watermark_ms
                 if task.state_bytes:
-                    self._bytes[task.vertex, task.channel] = task.state_bytes
+                    self._bytes[task.vertex, task.subtask] = task.state_bytes
             self._ends[report.epoch] = Barrier(report.epoch, self._lowest(job), self._sizes(job))
             while len(self._ends) > _EPOCHS:
                 self._ends.popitem(last=False)

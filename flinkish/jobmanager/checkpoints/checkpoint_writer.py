@@ -22,7 +22,7 @@ from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.program_classes import ProgramClasses
-from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, ChannelKinds, read_state
+from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state
 from flinkish.spark.worker import DeployedClasses
 
 if TYPE_CHECKING:
@@ -142,9 +142,8 @@ class CheckpointWriter:
     def _write_all(self, attempt: QueryAttempt, epoch: int) -> Written:
         """All state of the epoch."""
         job, location = attempt.job, attempt.location
-        kinds = ChannelKinds({vertex.id: (vertex.keyed, vertex.max_parallelism) for vertex in job.vertices})
         deployed = DeployedClasses.of(job.classes)
-        rows = read_state(self.session, location.path, epoch - location.first_epoch, job.levels, kinds, deployed)
+        rows = read_state(self.session, location.path, epoch - location.first_epoch, job.levels, deployed)
         if rows is None:
             rows = self.session.createDataFrame([], SAVEPOINT_SCHEMA)
         passed(Phase.CHECKPOINT_READ, epoch=epoch)

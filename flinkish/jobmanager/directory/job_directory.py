@@ -30,8 +30,8 @@ from flinkish.core.fence import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, IncompatibleJobError, OperationError
 from flinkish.jobmanager.directory.damaged_files import damaged_file
 from flinkish.jobmanager.directory.owner import SILENCE_S, Life, entry, given_back, life_of, watch
-from flinkish.runtime.channel_header import STATE_FORMAT_VERSION
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
+from flinkish.runtime.task_header import STATE_FORMAT_VERSION
 
 #: Says where the query's checkpoint is; query_move.py knows of one more entry, ``moved_from``.
 QUERY_FILE = "query-location.json"

@@ -21,7 +21,7 @@ TABLES: dict[str, str] = {
     "jobs": f"{_ALL}, number bigint, before string, status string, cause string",
     "executions": (
         f"{_ALL}, vertex int, uid string, task string, subtask int, state string, start_time_ms bigint, host string,"
-        " executor string, stage int, partition int, task_attempt int, task_id bigint, pid int, channels array<int>,"
+        " executor string, stage int, partition int, task_attempt int, task_id bigint, pid int,"
         " splits array<string>, records_in bigint, records_out bigint, watermark_ms bigint, state_bytes bigint,"
         " first_epoch bigint, last_epoch bigint, metrics map<string, double>, failure string"
     ),
@@ -59,7 +59,7 @@ class Rows:
             *self._all(end.attempt, end.times_ms[end.state]),
             *(vertex, uid, task, subtask, end.state, started),
             *(end.host, end.executor, end.stage, end.partition, end.task_attempt, end.task_id, end.pid),
-            *(list(end.channels), list(end.splits), end.records_in, end.records_out, end.watermark_ms),
+            *(list(end.splits), end.records_in, end.records_out, end.watermark_ms),
             *(end.state_bytes, end.first_epoch, end.last_epoch),
             *({name: float(value) for name, value in end.metrics.items()}, end.failure),
         )

@@ -20,7 +20,7 @@ from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.pickling import dumps
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.stored_values import ProgramState, ProgramStates
-from flinkish.runtime.task import ChannelTask
+from flinkish.runtime.task import StatefulTask
 from flinkish.spark.worker import Deployment, failures_marked
 
 _SCHEMA = "states binary"
@@ -57,11 +57,10 @@ def states_of_program(job: JobDescriptor) -> ProgramStates:
 
 
 def _states_of(job: JobDescriptor, vertex: VertexDescriptor) -> dict[str, ProgramState]:
-    task = ChannelTask(job, vertex, 0)
+    task = StatefulTask(job, vertex, 0)
     try:
         backend = task.keyed_state
         assert backend is not None
-        backend.activate(0, lambda: None)
         task.chain.head.initialize_state()
         task.chain.head.open()
         found = {}

@@ -185,7 +185,7 @@ def _options(program: RestoredProgram, directory: JobDirectory, remembered: dict
 
 
 def _watermarks(table: Any) -> dict[str, int]:
-    """Uid of a vertex' head -> the lowest watermark of its channels."""
+    """Uid of a vertex' head -> the lowest watermark of its subtasks."""
     lowest: dict[str, int] = {}
     for uid, text in table.where(f"kind = '{WATERMARK}'").select("uid", "value").collect():
         watermark_ms = int(from_text(text, f"savepoint row of uid {uid}, {WATERMARK}"))
@@ -194,6 +194,6 @@ def _watermarks(table: Any) -> dict[str, int]:
 
 
 def restored_watermarks(job: JobDescriptor, directory: JobDirectory) -> dict[int, int]:
-    """Vertex -> the watermark that its channels begin with, in a directory that began with a savepoint."""
+    """Vertex -> the watermark that its subtasks begin with, in a directory that began with a savepoint."""
     watermarks = (read_restored(directory) or {}).get("watermarks", {})
     return {vertex.id: watermarks[vertex.head.uid] for vertex in job.vertices if vertex.head.uid in watermarks}

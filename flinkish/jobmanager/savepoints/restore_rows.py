@@ -1,4 +1,4 @@
-"""Rows of a savepoint become buffers for the channels of a job, re-hashed for its parallelism; what was found on the
+"""Rows of a savepoint become buffers for the subtasks of a job, re-hashed for its parallelism; what was found on the
 way is told in rows of their own, so that one pass over the state both checks and moves it."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.key_groups import key_group_of
+from flinkish.runtime.key_groups import subtask_of_key
 from flinkish.runtime.state.body_codec import StateRow
 from flinkish.runtime.state.restore import OPERATOR_STATE_KIND
 from flinkish.runtime.state.restored_rows import encode_rows
@@ -55,7 +55,7 @@ class RowsToBuffers:
             yield _found_batch(list(reader.found.values()))
 
     def _rows(self, job: JobDescriptor, reader: RowReader, batch: pa.RecordBatch) -> Iterator[Row]:
-        by_channel: dict[tuple[int, int], list[tuple[str, StateRow]]] = defaultdict(list)
+        by_task: dict[tuple[int, int], list[tuple[str, StateRow]]] = defaultdict(list)
         places = places_of(job)
         for values in zip(*(column.to_pylist() for column in batch.columns)):
             saved = SavepointRow(*values)
@@ -63,19 +63,19 @@ class RowsToBuffers:
                 continue
             row = reader.read(saved)
             if row is not None and self.buffers and saved.uid in places:
-                by_channel[channel_of(job, places[saved.uid], row)].append((saved.uid, row))
-        for (vertex, channel), rows in by_channel.items():
+                by_task[task_of(job, places[saved.uid], row)].append((saved.uid, row))
+        for (vertex, subtask), rows in by_task.items():
             for start in range(0, len(rows), _BATCH_ROWS):
                 payload = encode_rows(rows[start : start + _BATCH_ROWS], job.classes)
-                header = BufferHeader(BufferKind.STATE, vertex, channel, 0, "", 0, 0, len(rows))
-                yield vertex, channel, encode(header, payload)
+                header = BufferHeader(BufferKind.STATE, vertex, subtask, 0, "", 0, 0, len(rows))
+                yield vertex, subtask, encode(header, payload)
 
 
 def _found_batch(found: list[StoredState]) -> pa.RecordBatch:
     columns: list[tuple[str, Any, pa.DataType]] = [
         ("address", 0, pa.int32()),
         ("vertex", FOUND_VERTEX, pa.int32()),
-        ("channel", 0, pa.int32()),
+        ("subtask", 0, pa.int32()),
         ("buffer", dumps([astuple(state) for state in found], _FOUND_VERSION), pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(
@@ -88,13 +88,12 @@ def places_of(job: JobDescriptor) -> dict[str, int]:
     return {d.uid: vertex.id for vertex in job.vertices if vertex.level > 0 for d in vertex.operators}
 
 
-def channel_of(job: JobDescriptor, vertex_id: int, row: StateRow) -> tuple[int, int]:
-    """(vertex, channel) that a row belongs to."""
+def task_of(job: JobDescriptor, vertex_id: int, row: StateRow) -> tuple[int, int]:
+    """(vertex, subtask) that a row belongs to."""
     vertex = job.vertex(vertex_id)
     if row.kind == OPERATOR_STATE_KIND:
-        subtask = int(row.key) % vertex.parallelism
-        return vertex_id, (vertex.max_parallelism + subtask) if vertex.keyed else subtask
-    return vertex_id, key_group_of(row.key, vertex.max_parallelism)
+        return vertex_id, int(row.key) % vertex.parallelism
+    return vertex_id, subtask_of_key(row.key, vertex.parallelism, vertex.max_parallelism)
 
 
 def written_to(path: str, spark: Any, table: Any, convert: RowsToBuffers) -> list[StoredState]:

@@ -16,7 +16,7 @@ from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.jobmanager.savepoints.state_table import written_contents
 from flinkish.runtime.phases import Phase, passed
 from flinkish.spark.failures import translate
-from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, ChannelKinds, read_state
+from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state
 from flinkish.spark.worker import DeployedClasses
 
 if TYPE_CHECKING:
@@ -44,11 +44,10 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
     parent = directory or run.savepoint_directory()
     path = posixpath.join(absolute(parent), f"savepoint-{job.job_id[:6]}-{uuid.uuid4().hex[:12]}")
     where = f"job '{run.name}', savepoint {path}"
-    kinds = ChannelKinds({vertex.id: (vertex.keyed, vertex.max_parallelism) for vertex in job.vertices})
     deployed = DeployedClasses.of(job.classes)
     try:
         positions = attempt.positions(epoch)
-        rows = read_state(run.spark, location.path, epoch - location.first_epoch, job.levels, kinds, deployed)
+        rows = read_state(run.spark, location.path, epoch - location.first_epoch, job.levels, deployed)
         if rows is None:
             rows = run.spark.createDataFrame([], SAVEPOINT_SCHEMA)
         passed(Phase.SAVEPOINT_READ, epoch=epoch)

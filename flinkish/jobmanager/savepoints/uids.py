@@ -19,7 +19,7 @@ def stateful_without_uid(job: JobDescriptor) -> tuple[str, ...]:
     found = []
     for vertex in job.vertices:
         for place, descriptor in enumerate(vertex.operators):
-            stateful = place == 0 and (vertex.keyed or vertex.level == 0) or descriptor.factory.has_subtask_state
+            stateful = place == 0 and (vertex.keyed or vertex.level == 0) or descriptor.factory.has_operator_state
             if stateful and not descriptor.uid_given:
                 found.append(f"'{descriptor.name}' ({descriptor.uid})")
     return tuple(found)

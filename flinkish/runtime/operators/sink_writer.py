@@ -16,7 +16,7 @@ from flinkish.runtime.operators.column_writer import ColumnWriter
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored_pickle import dumps, loads
 
-#: Receives (channel of the sink, batch of committables, number of them).
+#: Receives a batch of committables.
 SinkEmit = Callable[[list[Any]], None]
 
 #: Committables of one buffer.

@@ -7,7 +7,7 @@ and a backfill give what the live stream gave. A watermark is emitted
 * whenever it enters the next ``interval_ms`` of event time, in jobs whose user code can see single watermarks;
 * at the end of each batch.
 
-Generators are per source split (in a source task) or per channel.
+Generators are per source split (in a source task) or per subtask.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         self._max_ms = MIN_TIMESTAMP_MS
         self._emitted_ms = MIN_TIMESTAMP_MS
 
-    def begin_channel(self) -> None:
+    def begin_epoch(self) -> None:
         """Generators of source splits start afresh in each epoch; receivers remember their watermarks."""
         self._max_by_split = {}
         self._split = ""
@@ -54,12 +54,12 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         self._max_ms = self._max_by_split.get(split, MIN_TIMESTAMP_MS)
         self._emitted_ms = self._watermark()
 
-    def save_channel(self) -> Any:
-        """The generator of this channel."""
+    def save(self) -> Any:
+        """The generator of the subtask."""
         return None if self._max_ms == MIN_TIMESTAMP_MS else self._max_ms
 
-    def restore_channel(self, saved: Any) -> None:
-        """Go on with the generator of this channel."""
+    def restore(self, saved: Any) -> None:
+        """Go on with the generator of the subtask."""
         self._max_ms = MIN_TIMESTAMP_MS if saved is None else saved
         self._emitted_ms = self._watermark()
 

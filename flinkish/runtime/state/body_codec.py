@@ -1,4 +1,4 @@
-"""The encoded form of one key group's state and timers, and its form as rows.
+"""The encoded form of one subtask's keyed state and timers, and its form as rows.
 
 A body is the stored form (`stored_pickle`) of ``({state name: (kind, {namespace: (keys, values)})},
 {timer service: {domain name: [(timestamp, namespace, keys)]}})``: parallel lists, since one object per entry takes
@@ -29,7 +29,7 @@ _Timers = dict[str, dict[str, list[TimerRun]]]
 
 
 class StateRow(NamedTuple):
-    """One entry of a key group's state.
+    """One entry of keyed state.
 
     ``value`` is the value itself (value, reducing), the accumulator (aggregating), the list (list) or the pair
     ``(map key, map value)`` (map). A timer has ``TIMERS_PREFIX`` + service as state name, the name of its TimeDomain
@@ -71,7 +71,7 @@ def encode_body(
 def decode_body(
     body: bytes | None, where: str = "", classes: ProgramClasses = NO_CLASSES
 ) -> tuple[dict[str, StateTable], dict[str, TimerQueue]]:
-    """The inverse of `encode_body`; ``where`` names the operator and the key group in errors.
+    """The inverse of `encode_body`; ``where`` names the operator and the subtask in errors.
 
     Raises:
         CorruptStateError: the body cannot be decoded; see `loads` for what else.

@@ -1,4 +1,4 @@
-"""What an epoch has changed in the state of a channel, entry by entry: what incremental checkpoints are made of.
+"""What an epoch has changed in the state of a subtask, entry by entry: what incremental checkpoints are made of.
 
 Rule: the changes of an epoch, applied to the rows of the epoch before, give the rows of the epoch, however state
 was changed: written, cleared, expired, timers that fired or were deleted, watermarks. A change says all rows that its
@@ -44,7 +44,7 @@ class Change(NamedTuple):
 
 
 def keyed_changes(uid: str, tables: dict[str, StateTable], timers: dict[str, TimerQueue]) -> Iterator[Change]:
-    """The changes of a key group since they were forgotten last."""
+    """The changes of keyed state since they were forgotten last."""
     for name, table in tables.items():
         for namespace, key in table.changed_keys():
             values = table.existing(namespace)
@@ -60,21 +60,21 @@ def _row_values(kind: str, value: Any) -> tuple[Any, ...]:
     return tuple(value.items()) if kind == "map" else (value,)
 
 
-def operator_changes(uid: str, channel: int, state: OperatorState) -> Iterator[Change]:
-    """The changes of one operator's state on a subtask channel."""
+def operator_changes(uid: str, subtask: int, state: OperatorState) -> Iterator[Change]:
+    """The changes of one operator's state in a subtask."""
     for name in state.changed_names():
         values = (state.get(name),) if name in state.names() else ()
-        yield Change(uid, name, OPERATOR_STATE_KIND, None, channel, None, values)
+        yield Change(uid, name, OPERATOR_STATE_KIND, None, subtask, None, values)
 
 
-def watermark_change(uid: str, channel: int, watermark_ms: int) -> Change:
-    """A channel's new watermark."""
+def watermark_change(uid: str, subtask: int, watermark_ms: int) -> Change:
+    """A subtask's new watermark."""
     told = MIN_TIMESTAMP_MS < watermark_ms < MAX_WATERMARK_MS
-    return Change(uid, WATERMARK, WATERMARK, None, channel, None, (watermark_ms,) if told else ())
+    return Change(uid, WATERMARK, WATERMARK, None, subtask, None, (watermark_ms,) if told else ())
 
 
 def encode_changes(epoch: int, changes: Iterable[Change], classes: ProgramClasses = NO_CLASSES) -> bytes:
-    """The form in which the changes of one channel are stored."""
+    """The form in which the changes of one subtask are stored."""
     return dumps((epoch, [tuple(change) for change in changes]), FORMAT_VERSION, classes)
 
 

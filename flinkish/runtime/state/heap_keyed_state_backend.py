@@ -1,12 +1,12 @@
 """Keyed state as Python dicts: decoded once, kept in memory until forgotten, written as a whole when it changed.
 
-The rule: the body of a key group is loaded only when somebody asks for a table or a queue. Whoever only wants to know
-whether a timer is due asks ``next_timer_ms``, which until then goes by the hint of the key group's header (if given).
+The rule: the body is decoded only when somebody asks for a table or a queue. Whoever only wants to know whether a timer
+is due asks ``next_timer_ms``, which until then goes by the hint of the task's header (if given).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any, cast
 
 from flinkish.core.state import (
@@ -16,7 +16,7 @@ from flinkish.core.state import (
     StateDescriptor,
 )
 from flinkish.core.time_domain import TimeDomain
-from flinkish.errors import InternalError, StateAccessError
+from flinkish.errors import StateAccessError
 from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.body_codec import decode_body, encode_body
@@ -46,12 +46,9 @@ from flinkish.runtime.state.ttl_purge import purge_expired
 #: Name under which `changed_keys` reports the keys whose timers changed.
 TIMERS_NAME = "__timers__"
 
-#: No key group is current.
-NO_KEY_GROUP = -1
 
-
-class _KeyGroup:
-    """The decoded form of one key group."""
+class _Decoded:
+    """The decoded form of all state."""
 
     __slots__ = ("tables", "timers")
 
@@ -69,12 +66,9 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         self.epoch = epoch if epoch is not None else EpochInfo()
         self._classes = classes
         self.current_key: Any = NO_KEY
-        self.key_group = NO_KEY_GROUP
         #: goes up whenever dicts that handles hold are no longer the right ones
         self.generation = 0
-        self._held: dict[int, _KeyGroup] = {}
-        self._current: _KeyGroup | None = None
-        self._load: Callable[[], bytes | None] | None = None
+        self._current: _Decoded | None = None
         self._body: bytes | None = None
         self._hint: tuple[int | None, int | None] | None = None
         self._kinds: dict[str, str] = {}
@@ -86,17 +80,15 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         self.uid = ""
         self._recorded: list[Change] = []
 
-    def activate(self, key_group: int, load: Callable[[], bytes | None]) -> None:
-        self.key_group = key_group
+    def restore(self, body: bytes | None) -> None:
         self.current_key = NO_KEY
         self.generation += 1
-        self._current = self._held.get(key_group)
-        self._load = load if self._current is None else None
-        self._body = None
+        self._current = None
+        self._body = body
         self._hint = None
 
     def set_timer_hint(self, event_ms: int | None, processing_ms: int | None) -> None:
-        """What `next_timer_ms` says of the current key group while its body is not decoded. After `activate`; without
+        """What `next_timer_ms` says while the body is not decoded. After `restore`; without
         it `next_timer_ms` has to decode the body, since a timer must never be missed."""
         self._hint = (event_ms, processing_ms)
 
@@ -154,7 +146,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
     def snapshot(self) -> bytes | None:
         group = self._current
         if group is None:
-            return self._loaded_body()
+            return self._body
         self._purge(group)
         if self.recording:
             self._recorded = list(keyed_changes(self.uid, group.tables, group.timers))
@@ -171,7 +163,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         changes, self._recorded = self._recorded, []
         return changes
 
-    def _purge(self, group: _KeyGroup) -> None:
+    def _purge(self, group: _Decoded) -> None:
         """Remove what is expired, and the times of states that no longer expire: they would be wrong later."""
         for name in self._kinds:
             times = group.tables.get(TTL_PREFIX + name)
@@ -184,39 +176,18 @@ class HeapKeyedStateBackend(KeyedStateBackend):
             elif policy.purge:
                 purge_expired(group.tables[name], times, policy)
 
-    def forget(self, key_group: int) -> None:
-        self._held.pop(key_group, None)
-        if key_group == self.key_group:
-            self.generation += 1
-            self.current_key = NO_KEY
-            self.key_group = NO_KEY_GROUP
-            self._current = self._load = self._body = None
-            self._hint = None
-
-    def holds(self, key_group: int) -> bool:
-        return key_group in self._held
-
-    def _group(self) -> _KeyGroup:
-        """The current key group, decoded if need be."""
+    def _group(self) -> _Decoded:
+        """All state, decoded if need be."""
         if self._current is None:
-            self._current = _KeyGroup(*decode_body(self._loaded_body(), self._where(), self._classes))
-            self._held[self.key_group] = self._current
+            self._current = _Decoded(*decode_body(self._body, self._where(), self._classes))
             self._body = None
         return self._current
-
-    def _loaded_body(self) -> bytes | None:
-        if self.key_group == NO_KEY_GROUP:
-            raise InternalError("keyed state was used without a key group", where=self.where)
-        if self._load is not None:
-            self._body = self._load()
-            self._load = None
-        return self._body
 
     def _processing_time_ms(self) -> int:
         return self.epoch.processing_time_ms
 
     def _where(self) -> str:
-        return f"{self.where}, key group {self.key_group}, epoch {self.epoch.epoch}"
+        return f"{self.where}, epoch {self.epoch.epoch}"
 
     def _register(self, name: str, kind: str) -> None:
         known = self._kinds.setdefault(name, kind)

@@ -1,4 +1,4 @@
-"""State that belongs to a subtask and to no key (Flink's operator state); kept in the subtask channel."""
+"""State that belongs to a subtask and to no key (Flink's operator state)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flinkish.errors import StoredClassError
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored_pickle import dumps, loads
 
-#: Format of the encoded body of a subtask channel.
+#: Version of the encoded form.
 FORMAT_VERSION = 2
 
 

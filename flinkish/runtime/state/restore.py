@@ -1,4 +1,4 @@
-"""Takes the rows of a savepoint into a channel, before its first data.
+"""Takes the rows of a savepoint into a subtask, before its first data.
 
 Rows were re-hashed by their key, so parallelism and max parallelism may differ from those of the savepoint.
 """
@@ -21,18 +21,17 @@ def take_in_rows(
     states: dict[str, OperatorState],
     head_uid: str,
     keyed: KeyedStateBackend | None,
-    key_group: int,
+    subtask: int,
     classes: ProgramClasses = NO_CLASSES,
 ) -> None:
-    """``rows`` are (operator uid, row). Keyed rows replace the (empty) body of the current key group."""
+    """``rows`` are (operator uid, row). Keyed rows replace the (empty) keyed state."""
     for uid, row in rows:
         if row.kind == OPERATOR_STATE_KIND and uid in states:
             states[uid].put(row.state, row.value)
     if keyed is not None:
         keyed_rows = [row for uid, row in rows if uid == head_uid and row.kind != OPERATOR_STATE_KIND]
-        body = body_from_rows(keyed_rows, f"operator uid {head_uid}, key group {key_group}", classes)
-        keyed.forget(key_group)
-        keyed.activate(key_group, lambda: body)
+        body = body_from_rows(keyed_rows, f"operator uid {head_uid}, subtask {subtask}", classes)
+        keyed.restore(body)
 
 
 def operator_state_rows(uid: str, subtask: int, values: dict[str, Any]) -> list[tuple[str, StateRow]]:

@@ -1,4 +1,4 @@
-"""The stored form of rows of a savepoint on their way to a channel: the payload of a STATE buffer."""
+"""The stored form of rows of a savepoint on their way to a subtask: the payload of a STATE buffer."""
 
 from __future__ import annotations
 

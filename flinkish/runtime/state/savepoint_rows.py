@@ -130,9 +130,9 @@ def to_savepoint_row(uid: str, row: StateRow, classes: ProgramClasses = NO_CLASS
     return SavepointRow(uid, row.state, row.kind, key, namespace, value)
 
 
-def watermark_row(uid: str, channel: int, watermark_ms: int) -> SavepointRow:
-    """How far a channel's event time had come: what was late before the savepoint stays late after it."""
-    return SavepointRow(uid, WATERMARK, WATERMARK, to_text(channel), to_text(None), to_text(watermark_ms))
+def watermark_row(uid: str, subtask: int, watermark_ms: int) -> SavepointRow:
+    """How far a subtask's event time had come: what was late before the savepoint stays late after it."""
+    return SavepointRow(uid, WATERMARK, WATERMARK, to_text(subtask), to_text(None), to_text(watermark_ms))
 
 
 def from_savepoint_row(row: SavepointRow, classes: ProgramClasses = NO_CLASSES) -> tuple[str, StateRow]:

@@ -1,7 +1,7 @@
 """The state handles that user code holds, over the tables of the heap backend.
 
-A handle is valid over all key groups and epochs: it finds the current key group's dict again whenever the backend's
-``generation`` says that another key group is current. Dicts of the void namespace stay the same within a generation;
+A handle is valid over all keys and epochs: it finds its dict again whenever the backend's ``generation`` says that
+other state has been taken in. Dicts of the void namespace stay the same within a generation;
 those of other namespaces may be dropped at any time and are looked up at each call.
 """
 

@@ -1,4 +1,4 @@
-"""One named state of one key group: namespace -> key -> value, and which of them an epoch has changed.
+"""One named state of one subtask: namespace -> key -> value, and which of them an epoch has changed.
 
 The rule: who writes into a dict that a table gave out, marks the keys. Nothing else records a change.
 Hot loops therefore take the dict once per batch and mark once per batch::

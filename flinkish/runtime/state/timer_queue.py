@@ -1,4 +1,4 @@
-"""The timers of one timer service in one key group, in both time domains.
+"""The timers of one timer service in one subtask, in both time domains.
 
 The rule: a timer is (domain, timestamp, key, namespace), at most once; it fires in timestamp order, timers of one
 timestamp in the order in which they were registered; and before a timer fires it is gone from the queue, so that what

@@ -1,4 +1,4 @@
-"""Expired state that nobody read is left out when its key group is written anyway (Flink's cleanup strategies)."""
+"""Expired state that nobody read is left out when state is written anyway (Flink's cleanup strategies)."""
 
 from __future__ import annotations
 

@@ -96,15 +96,14 @@ def program(env: StreamExecutionEnvironment, url: JdbcConnectionOptions, table: 
 
 
 def executors(job: JobDescription) -> dict[str, dict[str, list[Any]]]:
-    """Executor -> the channels ("vertex/channel") that it holds, and the workers that run them."""
+    """Executor -> the tasks ("vertex/subtask") that it holds, and the workers that run them."""
     found: dict[str, dict[str, list[Any]]] = {}
     for vertex in job.vertices:
-        for execution in (subtask.current for subtask in vertex.subtasks):
-            for channel, executor in execution.channels.items():
-                of_it = found.setdefault(executor, {"channels": [], "workers": []})
-                of_it["channels"].append(f"{vertex.id}/{channel}")
-                if executor == execution.executor:
-                    of_it["workers"].append(execution.pid)
+        for subtask, execution in enumerate(subtask.current for subtask in vertex.subtasks):
+            if execution.executor is not None:
+                of_it = found.setdefault(execution.executor, {"tasks": [], "workers": []})
+                of_it["tasks"].append(f"{vertex.id}/{subtask}")
+                of_it["workers"].append(execution.pid)
     return found
 
 

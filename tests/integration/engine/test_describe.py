@@ -72,7 +72,6 @@ def test_a_running_job_is_described_with_the_tasks_that_spark_runs_for_it(spark:
     assert counts.records_in == counts.records_out == job.metrics["records_out"]
     assert counts.state_bytes > 0
     check_places(spark, job)
-    assert {channel for subtask in counts.subtasks for channel in subtask.current.channels} == {0, 1, 2, 3}
     pacts = [node["pact"] for node in job.plan["nodes"]]
     assert (pacts[0], pacts[-1], set(pacts[1:-1])) == ("Data Source", "Data Sink", {"Operator"})
     assert job.configuration["parallelism.default"] == "2"
@@ -87,7 +86,6 @@ def check_places(spark: SparkSession, job: JobDescription) -> None:
             assert (execution.executor, execution.host, execution.attempt) == ("driver", job.driver.host, 0)
             assert execution.pid not in (None, job.driver.pid)
             assert list(execution.times_ms) == ["CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING", "RUNNING"]
-            assert set(execution.channels.values()) == {"driver"}
             assert execution.stage is not None
             stages.add(execution.stage)
     assert len(stages) == len(job.vertices)
@@ -133,13 +131,13 @@ def test_the_history_of_a_job_is_read_with_sql_when_it_has_ended(spark: SparkSes
         spark,
         tmp_path,
         "executions",
-        "attempt, uid, subtask, state, executor, channels, records_in",
+        "attempt, uid, subtask, state, executor, pid, records_in",
         "attempt, uid, subtask",
     )[:4]
     assert [end[1:5] for end in ends] == [
         (uid, subtask, "FINISHED", "driver") for uid in ("counts", "numbers") for subtask in (0, 1)
     ]
-    assert sorted(channel for end in ends[:2] for channel in end[5]) == [0, 1, 2, 3]
+    assert all(end[5] > 0 for end in ends[:2])
     assert sum(end[6] for end in ends[:2]) == sum(end[6] for end in ends[2:]) == 100
 
 

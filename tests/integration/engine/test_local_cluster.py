@@ -31,10 +31,10 @@ def test_an_executor_that_is_killed_changes_nothing(tmp_path: Path) -> None:
 
 
 def check_executors(told: dict[str, dict[str, list[Any]]], jvms: list[int]) -> None:
-    """What the job says of its channels is so: the executors are Spark's, and the workers theirs."""
+    """What the job says of its tasks is so: the executors are Spark's, and the workers theirs."""
     ids = {process.cmdline()[process.cmdline().index("--executor-id") + 1]: process for process in map(Process, jvms)}
     assert set(told) == set(ids) == {"0", "1"}
-    first, second = (set(told[executor]["channels"]) for executor in ("0", "1"))
+    first, second = (set(told[executor]["tasks"]) for executor in ("0", "1"))
     assert first
     assert second
     assert not first & second

@@ -11,15 +11,16 @@ import pyarrow as pa
 import pytest
 
 from flinkish.errors import StoredClassError
-from flinkish.runtime.channel_header import ChannelHeader
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.body_codec import StateRow, encode_body
 from flinkish.runtime.state.changelog import Change, encode_changes
 from flinkish.runtime.state.operator_state import OperatorState, encode_operator_states
 from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row, to_text
 from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.state.task_body import TaskBody
+from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.changelog import ChangesToRows
-from flinkish.spark.state_reader import BodyToRows, ChannelKinds
+from flinkish.spark.state_reader import BodyToRows
 from flinkish.spark.worker import DeployedClasses, WorkerFailure, typed_failure
 from flinkish.state.native_rows import NativeToTexts
 from flinkish.state.typed_rows import TextsToTyped
@@ -38,7 +39,6 @@ class User:
 CLASSES = ProgramClasses.of_this_process()
 KEY, VALUE = User("ann", Colour.RED), [Colour.RED]
 ROW = to_savepoint_row("u", StateRow("s", "value", None, KEY, VALUE), CLASSES)
-KINDS = ChannelKinds({0: (True, 4)})
 
 
 def bodies() -> Any:
@@ -46,8 +46,9 @@ def bodies() -> Any:
     table.namespace(None)[KEY] = VALUE
     operator = OperatorState()
     operator.put("s", VALUE)
-    headers = [ChannelHeader("u", 0, channel, saved={"u": Colour.RED}).encode(CLASSES) for channel in (1, 4)]
-    stored = [encode_body({"s": table}, {}, "", CLASSES), encode_operator_states({"u": operator}, CLASSES)]
+    headers = [TaskHeader("u", 0, subtask, saved={"u": Colour.RED}).encode(CLASSES) for subtask in (0, 1)]
+    keyed, operators = encode_body({"s": table}, {}, "", CLASSES), encode_operator_states({"u": operator}, CLASSES)
+    stored = [TaskBody(keyed, None).encode(), TaskBody(None, operators).encode()]
     return pa.RecordBatch.from_arrays([pa.array(headers), pa.array(stored)], names=["header", "body"])
 
 
@@ -67,7 +68,7 @@ def typed(deployed: DeployedClasses) -> Any:
 
 
 FUNCTIONS: dict[str, tuple[Callable[[DeployedClasses], Any], Callable[[], Any]]] = {
-    "bodies": (lambda deployed: BodyToRows(KINDS, deployed), bodies),
+    "bodies": (lambda deployed: BodyToRows(deployed), bodies),
     "changelog": (ChangesToRows, changes),
     "typed": (typed, lambda: texts(*SavepointRow._fields)),
     "native": (

@@ -109,25 +109,25 @@ def test_keyed_operators_in_a_row_are_one_level_each() -> None:
     assert [vertex.level for vertex in job.vertices] == [0, 1, 2, 3]
     assert all(vertex.keyed and len(vertex.key_selectors) == 1 for vertex in job.vertices[1:])
     edge = job.vertices[0].operators[0].edges[0]
-    assert edge.target_channels == tuple(range(8)), "one channel per key group"
+    assert edge.target_parallelism == 2
 
 
 def test_a_max_parallelism_set_after_key_by_reaches_the_sender() -> None:
     env = new_environment(parallelism=2)
     env.from_collection([1]).key_by(lambda n: n).sum().set_max_parallelism(5)
-    assert job_of(env).vertices[0].operators[0].edges[0].target_channels == tuple(range(5))
+    assert job_of(env).vertices[0].operators[0].edges[0].partitioner.max_parallelism == 5
     env.set_max_parallelism(7)
     env.from_collection([1]).key_by(lambda n: n).sum()
     job = job_of(env)
     assert sorted(vertex.max_parallelism for vertex in job.vertices if vertex.keyed) == [5, 7]
 
 
-def test_operators_without_state_behind_key_by_have_a_channel_per_subtask() -> None:
+def test_operators_without_state_behind_key_by_have_no_state_backend() -> None:
     env = new_environment(parallelism=2)
     env.from_collection([1]).key_by(lambda n: n).map(lambda n: n)
     job = job_of(env)
     assert not job.vertices[1].keyed
-    assert job.vertices[0].operators[0].edges[0].target_channels == (0, 1)
+    assert job.vertices[0].operators[0].edges[0].target_parallelism == 2
 
 
 # --- any program --------------------------------------------------------------------------------------------------

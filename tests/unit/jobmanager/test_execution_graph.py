@@ -36,12 +36,12 @@ def place(executor: str, partition: int, stage: int = 7) -> TaskPlace:
 
 
 def source(subtask: int, records: int) -> TaskReport:
-    return TaskReport(0, subtask, subtask, records, records, splits=(str(subtask),), place=place("1", subtask))
+    return TaskReport(0, subtask, records, records, splits=(str(subtask),), place=place("1", subtask))
 
 
-def counts(channel: int, executor: str = "1", **more: Any) -> TaskReport:
-    values = {"records_in": 3, "records_out": 3, "watermark_ms": 10 * channel, "state_bytes": 50, **more}
-    return TaskReport(1, channel, channel // 2, place=place(executor, channel // 2), **values)
+def counts(subtask: int, executor: str = "1", **more: Any) -> TaskReport:
+    values = {"records_in": 3, "records_out": 3, "watermark_ms": 10 * subtask, "state_bytes": 50, **more}
+    return TaskReport(1, subtask, place=place(executor, subtask), **values)
 
 
 def epoch(number: int, *tasks: TaskReport, end: bool = False) -> EpochReport:
@@ -92,16 +92,16 @@ def test_executions_run_from_their_first_epoch_on_and_their_times_are_known() ->
     assert [vertex.state for vertex in graph.graph.describe()] == ["RUNNING", "RUNNING"]
 
 
-def test_an_execution_sums_up_what_its_channels_report() -> None:
+def test_an_execution_sums_up_what_its_task_reports() -> None:
     graph = Graph().started()
-    graph.graph.epoch_done(epoch(3, source(0, 5), counts(0), counts(1)))
-    graph.graph.epoch_done(epoch(4, counts(1, state_bytes=70, metrics={"count.hits": 2}), counts(2, "2")))
+    graph.graph.epoch_done(epoch(3, source(0, 5), counts(0)))
+    graph.graph.epoch_done(epoch(4, counts(0, state_bytes=70, metrics={"count.hits": 2}), counts(1, "2")))
     first, vertex = graph.current(1, 0), graph.vertex(1)
-    assert (first.records_in, first.records_out, first.state_bytes, first.watermark_ms) == (9, 9, 120, 0)
+    assert (first.records_in, first.records_out, first.state_bytes, first.watermark_ms) == (6, 6, 70, 0)
     assert (first.first_epoch, first.last_epoch, first.metrics) == (3, 4, {"count.hits": 2})
     assert (first.host, first.executor, first.stage, first.partition) == ("host-1", "1", 7, 0)
     assert (first.task_id, first.pid, first.task_attempt) == (100, 4000, 0)
-    assert (vertex.records_in, vertex.state_bytes, vertex.watermark_ms) == (12, 170, 0)
+    assert (vertex.records_in, vertex.state_bytes, vertex.watermark_ms) == (9, 120, 0)
     assert graph.current(0, 0).splits == ("0",)
     assert (vertex.inputs, vertex.operators[0].uid_given) == ((0,), True)
 
@@ -111,14 +111,6 @@ def test_state_that_was_not_written_again_is_as_large_as_it_was() -> None:
     graph.graph.epoch_done(epoch(0, counts(0)))
     graph.graph.epoch_done(epoch(1, counts(0, state_bytes=0)))
     assert graph.current(1, 0).state_bytes == 50
-
-
-def test_the_graph_knows_which_executor_holds_which_channels() -> None:
-    graph = Graph().started()
-    graph.graph.epoch_done(epoch(0, source(0, 1), counts(0), counts(1), counts(2, "2"), counts(3, "2")))
-    assert graph.graph.channels_of_executors() == {"1": {(0, 0), (1, 0), (1, 1)}, "2": {(1, 2), (1, 3)}}
-    graph.graph.epoch_done(epoch(1, counts(0, "2"), counts(1, "2")))
-    assert graph.graph.channels_of_executors()["2"] == {(1, 0), (1, 1), (1, 2), (1, 3)}
 
 
 def test_the_task_that_the_failure_names_has_failed_and_the_others_are_cancelled() -> None:
@@ -175,11 +167,9 @@ def test_of_earlier_executions_the_last_ones_are_kept() -> None:
     assert [execution.attempt for execution in earlier] == list(range(4, ExecutionGraph.MAX_EARLIER + 4))
 
 
-def test_a_subtask_has_finished_when_all_its_channels_have() -> None:
+def test_a_subtask_has_finished_when_its_task_has() -> None:
     graph = Graph().started()
     graph.graph.epoch_done(epoch(0, counts(0, finished=True)))
-    assert graph.current(1, 0).state == "RUNNING"
-    graph.graph.epoch_done(epoch(1, counts(1, finished=True)))
     assert [graph.current(1, 0).state, graph.current(1, 1).state] == ["FINISHED", "RUNNING"]
     assert graph.vertex(1).state == "RUNNING"
     graph.graph.epoch_done(epoch(2, end=True))
@@ -211,4 +201,4 @@ def test_reports_of_tasks_that_the_graph_does_not_know_are_left_alone() -> None:
 def test_without_spark_there_is_no_place() -> None:
     graph = Graph().started()
     graph.graph.epoch_done(epoch(0, replace(counts(0), place=None)))
-    assert (graph.current(1, 0).executor, graph.current(1, 0).channels) == (None, {})
+    assert graph.current(1, 0).executor is None

@@ -66,9 +66,9 @@ def test_reports_and_errors_that_somebody_else_has_put_there_execute_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     directory = owned(tmp_path / "job")
-    data = base64.b64encode(b"\xf1\x02" + GADGETS[gadget]).decode()
-    directory.write(END_FILE, {"token": directory.token, "error": data})
-    directory.write(report_file(3), {"report": {"tasks": [data]}, "for_driver": []})
+    error, report = (base64.b64encode(bytes((0xF1, version)) + GADGETS[gadget]).decode() for version in (2, 3))
+    directory.write(END_FILE, {"token": directory.token, "error": error})
+    directory.write(report_file(3), {"report": {"tasks": [report]}, "for_driver": []})
     with pytest.raises(UnsafeStateError):
         Inbox(directory, JOB).end()
     with pytest.raises(UnsafeStateError, match="report of a task"):

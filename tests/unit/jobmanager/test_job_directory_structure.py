@@ -63,7 +63,7 @@ def test_a_directory_with_state_of_an_earlier_format_is_refused_at_the_start(tmp
     assert written is not None
     for said, version in (("format version 1, which may hold code", None), ("format version 9", 9)):
         directory.write("job.json", {**written, "state_format": version} if version else _without_format(written))
-        with pytest.raises(IncompatibleJobError, match=f"{said}.*expected format version 2; start in a new job dir"):
+        with pytest.raises(IncompatibleJobError, match=f"{said}.*expected format version 3; start in a new job dir"):
             check(tmp_path, job())
 
 

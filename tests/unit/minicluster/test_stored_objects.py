@@ -90,7 +90,7 @@ def test_a_local_class_is_refused_in_the_first_epoch_and_names_operator_and_stat
     with pytest.raises(StoredClassError, match=message) as caught:
         MiniCluster(job, store=store).run_epoch()
     assert "operator uid counts" in caught.value.where
-    assert not store.channels
+    assert not store.tasks
 
 
 def frozen_local(name: str) -> Any:
@@ -127,6 +127,6 @@ def test_a_store_of_before_is_refused_in_words() -> None:
     job = counting(Tally, lambda user: user, [User("ann", Colour.RED)] * 2, [])
     store = StateStore()
     MiniCluster(job, store=store, max_records_per_epoch=1).run(1)
-    store.channels = {place: (b"\x80\x05" + header[2:], body) for place, (header, body) in store.channels.items()}
-    with pytest.raises(IncompatibleJobError, match="header of a channel has a format of before version 2.*new job"):
+    store.tasks = {place: (b"\x80\x05" + header[2:], body) for place, (header, body) in store.tasks.items()}
+    with pytest.raises(IncompatibleJobError, match="header of a subtask's state has a format of before.*new job"):
         MiniCluster(job, store=store, max_records_per_epoch=1).run(1)

@@ -177,8 +177,8 @@ def test_on_a_keyed_stream_functions_have_state_per_key_that_survives_a_restore(
         harness.process_batch(["a", "b"])
         harness.process_batch(["a"])
         values = harness.take_values()
-        bodies = harness.snapshot()
-    with OperatorHarness(second, lambda v: v, restored=bodies) as harness:
+        body = harness.snapshot()
+    with OperatorHarness(second, lambda v: v, restored=body) as harness:
         harness.process_batch(["a"])
         values += harness.take_values()
     assert sorted(values[:2]) == sorted(expected[:2])

@@ -28,23 +28,23 @@ Sale = namedtuple("Sale", "shop amount note")
 
 
 def rolling(kind: AccumulateType, position: Any, records: list[Any], key: Any = lambda v: v[0]) -> list[Any]:
-    with OperatorHarness(RollingAggregationFactory(kind, position), key, max_parallelism=1) as harness:
+    with OperatorHarness(RollingAggregationFactory(kind, position), key) as harness:
         harness.process_batch(records)
         return harness.take_values()
 
 
 def test_each_record_gives_what_was_reduced_so_far_for_its_key_with_its_timestamp() -> None:
     factory = ReduceFactory(lambda a, b: (a[0], a[1] + b[1]))
-    with OperatorHarness(factory, lambda v: v[0], max_parallelism=1) as harness:
+    with OperatorHarness(factory, lambda v: v[0]) as harness:
         harness.process_batch([("a", 1), ("b", 10), ("a", 2)], [5, 6, 7])
         assert harness.take() == [("record", ("a", 1), 5), ("record", ("b", 10), 6), ("record", ("a", 3), 7)]
         assert harness.backend is not None
         assert harness.backend.changed_keys() == {"_reduce_state": {(None, "a"), (None, "b")}}
-        bodies = harness.snapshot()
+        body = harness.snapshot()
         harness.process_element(("b", 1))
         assert harness.backend.changed_keys() == {"_reduce_state": {(None, "b")}}
         assert harness.take_values() == [("b", 11)]
-    with OperatorHarness(factory, lambda v: v[0], max_parallelism=1, restored=bodies) as harness:
+    with OperatorHarness(factory, lambda v: v[0], restored=body) as harness:
         harness.process_batch([("b", 5), ("c", 1)])
         assert harness.take_values() == [("b", 15), ("c", 1)]
 
@@ -56,7 +56,7 @@ def test_batches_make_no_difference(records: list[tuple[str, int]], size: int) -
     for key, number in records:
         totals[key] = totals.get(key, 0) + number
         expected.append((key, totals[key]))
-    with OperatorHarness(RollingAggregationFactory(SUM, 1), lambda v: v[0], max_parallelism=1) as harness:
+    with OperatorHarness(RollingAggregationFactory(SUM, 1), lambda v: v[0]) as harness:
         for start in range(0, len(records), size):
             harness.process_batch(records[start : start + size])
         assert harness.take_values() == expected
@@ -68,7 +68,7 @@ def test_a_reduce_function_may_change_and_return_its_first_argument() -> None:
         return first
 
     for make in (list, lambda fields: Row(*fields)):
-        with OperatorHarness(ReduceFactory(in_place), lambda v: v[0], max_parallelism=1) as harness:
+        with OperatorHarness(ReduceFactory(in_place), lambda v: v[0]) as harness:
             harness.process_batch([make(["a", 1]), make(["a", 2]), make(["a", 3])])
             harness.process_batch([make(["a", 4])])
             assert harness.take_values() == [make(["a", n]) for n in (1, 3, 6, 10)]
@@ -89,7 +89,7 @@ def test_a_reduce_function_may_use_keyed_state() -> None:
             self.count.update((self.count.value() or 0) + 1)
             return value1[0], self.count.value()
 
-    with OperatorHarness(ReduceFactory(CountReductions()), lambda v: v[0], max_parallelism=1) as harness:
+    with OperatorHarness(ReduceFactory(CountReductions()), lambda v: v[0]) as harness:
         harness.process_batch([("a", 0), ("b", 0), ("a", 0), ("a", 0), ("b", 0)])
         assert harness.take_values() == [("a", 0), ("b", 0), ("a", 1), ("a", 2), ("b", 1)]
 

@@ -33,7 +33,7 @@ def test_the_context_tells_where_the_function_runs() -> None:
 
     with OperatorHarness(MapFactory(Tell()), job_parameters={"given": "1"}) as harness:
         harness.process_element(0)
-        assert harness.take_values() == [("Tested", "Tested (2/3)", 1, 3, 3, 0, "1", "default")]
+        assert harness.take_values() == [("Tested", "Tested (2/3)", 1, 3, 128, 0, "1", "default")]
 
 
 def test_metrics_are_collected_by_scoped_name() -> None:

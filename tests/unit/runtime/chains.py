@@ -19,7 +19,7 @@ from flinkish.runtime.deployment import (
 from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output, StreamOperator
 from flinkish.runtime.partitioners import GlobalPartitioner
 from flinkish.runtime.task import EpochStamp, Row
-from flinkish.runtime.task_manager import StoredChannel, TaskManager
+from flinkish.runtime.task_manager import StoredTask, TaskManager
 
 #: What happened, in order: (operator, event). Tests clear it.
 STORY: list[tuple[str, Any]] = []
@@ -49,11 +49,8 @@ class Telling(StreamOperator):
     def open(self) -> None:
         self._tell("open")
 
-    def begin_channel(self) -> None:
-        self._tell("begin_channel", self.context.epoch.channel)
-
-    def end_channel(self) -> None:
-        self._tell("end_channel")
+    def begin_epoch(self) -> None:
+        self._tell("begin_epoch", self.context.epoch.epoch)
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         self._tell("process", list(values))
@@ -85,7 +82,6 @@ class TellingFactory(OperatorFactoryBase):
     name: str
     hook: Hook | None = None
     keyed: bool = False
-    has_subtask_state: bool = False
 
     def create(self) -> Telling:
         return Telling(self.name, self.hook)
@@ -102,7 +98,7 @@ def vertex(
     """A chain of telling operators, each fed by the one before, or by ``parents[name]``; the last sends to vertex 2."""
     places = {name: index for index, name in enumerate(names)}
     keyed = settings.get("keyed", False)
-    edges = (EdgeDescriptor(2, 0, GlobalPartitioner(), (0,), 1),) if out else ()
+    edges = (EdgeDescriptor(2, 0, GlobalPartitioner(), 1),) if out else ()
     operators = tuple(
         OperatorDescriptor(
             f"uid-{name}",
@@ -123,7 +119,7 @@ def vertex(
     return VertexDescriptor(id, " -> ".join(names), 1, operators, **values)
 
 
-def data(channel: int, *elements: Any, sequence: int = 0, origin: str = "0/a", to: int = 1) -> Buffer:
+def data(subtask: int, *elements: Any, sequence: int = 0, origin: str = "0/a", to: int = 1) -> Buffer:
     """Values, and watermarks as ("wm", ms)."""
     values: list[Any] = []
     events: list[tuple[int, int, bool | None]] = []
@@ -132,7 +128,7 @@ def data(channel: int, *elements: Any, sequence: int = 0, origin: str = "0/a", t
             events.append((len(values), element[1], None))
         else:
             values.append(element)
-    header = BufferHeader(BufferKind.DATA, to, channel, 0, origin, 0, sequence, len(values))
+    header = BufferHeader(BufferKind.DATA, to, subtask, 0, origin, 0, sequence, len(values))
     return Buffer(header, encode_elements(Elements(values, None, events)))
 
 
@@ -149,14 +145,14 @@ class Worker:
         self.job = JobDescriptor("job", "a job", (filler, self.vertex), ())
         self.manager = TaskManager(self.job)
 
-    def run(self, channel: int, *elements: Any, commit: bool = True, time_ms: int = 0) -> list[Row]:
-        """One channel in the current epoch; ``commit`` False: the epoch fails elsewhere."""
-        header, body = self.stored.get(channel, (None, None))
+    def run(self, subtask: int, *elements: Any, commit: bool = True, time_ms: int = 0) -> list[Row]:
+        """One task in the current epoch; ``commit`` False: the epoch fails elsewhere."""
+        header, body = self.stored.get(subtask, (None, None))
         stamp = EpochStamp(self.epoch, time_ms)
-        buffers = [data(channel, *elements)]
-        result, rows = self.manager.run_channel(1, channel, StoredChannel(header, lambda: body), buffers, stamp)
+        buffers = [data(subtask, *elements)]
+        result, rows = self.manager.run_task(1, subtask, StoredTask(header, lambda: body), buffers, stamp)
         if result is not None and commit:
-            self.stored[channel] = (result.header.encode(), result.body if result.body_written else body)
+            self.stored[subtask] = (result.header.encode(), result.body if result.body_written else body)
         return rows
 
     def next_epoch(self) -> None:

@@ -14,20 +14,20 @@ from flinkish.runtime.buffer import (
     decode,
     encode_elements,
 )
-from flinkish.runtime.channel_header import OriginProgress
 from flinkish.runtime.deployment import EdgeDescriptor, InputDescriptor
 from flinkish.runtime.input_gate import InputGate, Records, StatusStep, WatermarkStep
 from flinkish.runtime.partitioners import Partitioner, Sender
 from flinkish.runtime.record_writer import RecordWriter
+from flinkish.runtime.task_header import OriginProgress
 
 
 class Wire:
-    """What a writer has sent, by channel."""
+    """What a writer has sent, by subtask."""
 
     def __init__(
         self,
         partitioner: Partitioner,
-        channels: int = 2,
+        subtasks: int = 2,
         max_records: int = 100,
         max_bytes: int = 1_000_000,
         *,
@@ -35,17 +35,17 @@ class Wire:
         parallelism: int = 1,
         **edge: Any,
     ) -> None:
-        sender = Sender(subtask, parallelism, channels, channels, "the sender")
-        described = EdgeDescriptor(7, 0, partitioner, tuple(range(channels)), channels, **edge)
+        sender = Sender(subtask, parallelism, subtasks, "the sender")
+        described = EdgeDescriptor(7, 0, partitioner, subtasks, **edge)
         self.sent: dict[int, list[Buffer]] = {}
         self.writer = RecordWriter(described, sender, self._take, max_records, max_bytes)
 
-    def _take(self, vertex: int, channel: int, data: bytes) -> None:
+    def _take(self, vertex: int, target: int, data: bytes) -> None:
         assert vertex == 7
-        self.sent.setdefault(channel, []).append(decode(data))
+        self.sent.setdefault(target, []).append(decode(data))
 
-    def take(self, channel: int) -> list[Buffer]:
-        return self.sent.pop(channel, [])
+    def take(self, target: int) -> list[Buffer]:
+        return self.sent.pop(target, [])
 
 
 def buffer(

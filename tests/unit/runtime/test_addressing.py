@@ -1,4 +1,4 @@
-"""Grouping values by which Spark's partitioner places channels as Flink does. Needs no Spark."""
+"""Grouping values by which Spark's partitioner places subtasks as Flink does. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkish.runtime.deployment import REPORT_VERTEX, ChannelKind, JobDescriptor, VertexDescriptor
+from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, VertexDescriptor
 from flinkish.runtime.task import sink_vertex
 from flinkish.spark.addressing import AddressBook, murmur3_int, partition_of, partitions_of
 
@@ -17,75 +17,63 @@ def test_murmur3_is_that_of_spark(value: int, hashed: int) -> None:
 
 
 vertices = st.lists(
-    st.tuples(st.integers(1, 3), st.integers(1, 6), st.integers(0, 10), st.booleans(), st.booleans()),
+    st.tuples(st.integers(1, 3), st.integers(1, 6)),
     min_size=1,
     max_size=5,
 )
 
 
-def job_of(described: list[tuple[int, int, int, bool, bool]]) -> JobDescriptor:
+def job_of(described: list[tuple[int, int]]) -> JobDescriptor:
     source = VertexDescriptor(0, "source", 0, (), 2, 4)
     ranked = sorted(described, key=lambda d: d[0])
     made = [
-        VertexDescriptor(
-            number, "v", level, (), parallelism, parallelism + more, keyed=keyed, has_subtask_channel=keyed and subtasks
-        )
-        for number, (level, parallelism, more, keyed, subtasks) in enumerate(ranked, 1)
+        VertexDescriptor(number, "v", level, (), parallelism, 128)
+        for number, (level, parallelism) in enumerate(ranked, 1)
     ]
     return JobDescriptor("id", "job", (source, *made), ())
 
 
 @settings(max_examples=100, deadline=None)
 @given(vertices, st.integers(0, 3))
-def test_channels_land_on_the_partition_of_their_subtask_in_the_order_in_which_they_are_served(
-    described: list[tuple[int, int, int, bool, bool]], more: int
-) -> None:
+def test_subtasks_land_on_the_partition_of_their_number(described: list[tuple[int, int]], more: int) -> None:
     job = job_of(described)
     partitions = partitions_of(job) + more
     book = AddressBook(job, partitions)
     for level in range(1, job.levels + 1):
         seen: set[int] = set()
         for vertex in (v for v in job.vertices if v.level == level):
-            by_subtask: dict[int, list[tuple[int, ChannelKind]]] = {}
-            for channel in vertex.channels():
-                address = book.address(level, vertex.id, channel.number)
+            for subtask in range(vertex.parallelism):
+                address = book.address(level, vertex.id, subtask)
                 assert address not in seen
                 seen.add(address)
                 assert 0 < address < 2**31
-                assert partition_of(address, partitions) == channel.subtask
-                assert book.target(level, address) == (vertex.id, channel.number)
-                by_subtask.setdefault(channel.subtask, []).append((address, channel.kind))
-            for served in by_subtask.values():
-                assert served == sorted(served, key=lambda pair: pair[0])
-                if vertex.has_subtask_channel:
-                    kinds = [kind for _, kind in served]
-                    assert kinds == [ChannelKind.SUBTASK] + [ChannelKind.KEY_GROUP] * (len(kinds) - 1)
+                assert partition_of(address, partitions) == subtask
+                assert book.target(level, address) == (vertex.id, subtask)
 
 
 @settings(max_examples=100, deadline=None)
 @given(vertices)
 def test_rows_for_later_levels_sinks_and_reports_pass_through_transit_groups(
-    described: list[tuple[int, int, int, bool, bool]],
+    described: list[tuple[int, int]],
 ) -> None:
     job = job_of(described)
     partitions = partitions_of(job)
     book = AddressBook(job, partitions)
     for level in range(1, job.levels + 1):
-        places = [(v.id, c.number) for v in job.vertices if v.level > level for c in v.channels()]
+        places = [(v.id, subtask) for v in job.vertices if v.level > level for subtask in range(v.parallelism)]
         for place in [*places, (sink_vertex(0), 1), (REPORT_VERTEX, 0)]:
             address = book.address(level, *place)
             assert book.target(level, address) is None
             if place[0] > 0:
-                expected = job.vertex(place[0]).channel(place[1]).subtask
-                assert partition_of(address, partitions) == expected
+                assert partition_of(address, partitions) == place[1]
     assert book.address(job.levels + 1, REPORT_VERTEX, 0) == 0
 
 
 @settings(max_examples=100, deadline=None)
 @given(vertices)
-def test_two_processes_find_the_same_addresses(described: list[tuple[int, int, int, bool, bool]]) -> None:
+def test_two_processes_find_the_same_addresses(described: list[tuple[int, int]]) -> None:
     job = job_of(described)
     books = [AddressBook(job, partitions_of(job)) for _ in range(2)]
     for vertex in job.vertices[1:]:
-        for channel in vertex.channels():
-            assert len({book.address(vertex.level, vertex.id, channel.number) for book in books}) == 1
+        for subtask in range(vertex.parallelism):
+            assert len({book.address(vertex.level, vertex.id, subtask) for book in books}) == 1

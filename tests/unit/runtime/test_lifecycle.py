@@ -9,7 +9,7 @@ import pytest
 from flinkish.core.time_limits import MAX_WATERMARK_MS
 from flinkish.errors import CorruptStateError, InternalError, UserCodeError
 from flinkish.runtime import task_manager as task_manager_module
-from flinkish.runtime.channel_header import ChannelHeader
+from flinkish.runtime.task_header import TaskHeader
 from flinkish.runtime.task_manager import task_manager
 
 from .chains import STORY, Telling, Worker, sent, take_story, vertex
@@ -32,41 +32,37 @@ def test_a_task_lives_as_in_flink() -> None:
     assert take_story() == [
         *[(name, "setup") for name in "cba"],
         *[(name, event) for name in "cba" for event in ("initialize_state", "open")],
-        *[(name, ("begin_channel", 0)) for name in "abc"],
+        *[(name, ("begin_epoch", 0)) for name in "abc"],
         *[(name, ("process", [1])) for name in "abc"],
         *[(name, ("watermark", 5)) for name in "abc"],
         *[(name, ("process", [2])) for name in "abc"],
         *[(name, ("watermark", MAX_WATERMARK_MS)) for name in "abc"],
         *[(name, "finish") for name in "abc"],
         *[(name, "snapshot") for name in "abc"],
-        *[(name, "end_channel") for name in "abc"],
         *[(name, "close") for name in "abc"],
         *[(name, "dispose") for name in "abc"],
     ]
 
 
-def test_one_instance_serves_a_subtask_in_all_its_channels_and_epochs() -> None:
+def test_one_instance_serves_a_subtask_in_all_its_epochs() -> None:
     worker = Worker(vertex("a", keyed=True))
-    for _ in range(3):
-        for channel in range(4):
-            worker.run(channel, channel)
+    for number in range(3):
+        worker.run(0, number)
         worker.next_epoch()
     story = take_story()
     assert only(story, "setup", "open", "close", "dispose") == [("a", "setup"), ("a", "open")]
-    assert [e[1] for _, e in only(story, "begin_channel")] == [0, 1, 2, 3] * 3
+    assert [e[1] for _, e in only(story, "begin_epoch")] == [0, 1, 2]
 
 
-def test_functions_are_closed_when_the_last_channel_has_finished() -> None:
+def test_functions_are_closed_when_the_task_has_finished() -> None:
     worker = Worker(vertex("a", keyed=True, max_parallelism=2))
     worker.run(0, END)
-    assert only(take_story(), "close") == []
-    worker.run(1, END)
     assert only(take_story(), "finish", "close", "dispose") == [("a", "finish"), ("a", "close"), ("a", "dispose")]
     worker.manager.dispose()
     assert take_story() == []
 
 
-def test_a_finished_channel_is_not_run_again() -> None:
+def test_a_finished_task_is_not_run_again() -> None:
     worker = Worker(vertex("a", parallelism=1))
     worker.run(0, END)
     worker.next_epoch()
@@ -128,7 +124,7 @@ def test_an_epoch_that_fails_elsewhere_leaves_nothing_in_memory() -> None:
     assert only(take_story(), "close", "dispose", "setup", "open") == [("a", "dispose"), ("a", "setup"), ("a", "open")]
 
 
-def test_a_channel_that_was_elsewhere_in_between_is_made_anew() -> None:
+def test_a_task_that_was_elsewhere_in_between_is_made_anew() -> None:
     here = Worker(vertex("a"))
     here.run(0, 1)
     there = Worker(vertex("a"), stored=here.stored, epoch=1)
@@ -173,7 +169,7 @@ def test_a_new_attempt_disposes_of_the_tasks_of_the_old_one() -> None:
 
 def test_a_header_that_cannot_be_read_is_corrupt_state() -> None:
     worker = Worker(vertex("a"), stored={0: (b"junk", None)})
-    with pytest.raises(CorruptStateError, match="cannot be decoded.*job 'a job', vertex 'a', channel 0"):
+    with pytest.raises(CorruptStateError, match="cannot be decoded.*job 'a job', vertex 'a', subtask 0"):
         worker.run(0, 1)
 
 
@@ -228,7 +224,7 @@ def test_operators_behind_one_that_changes_watermarks_begin_an_epoch_where_they_
             return getattr(self.inner, name)
 
     def look(operator: Telling, event: str, detail: Any) -> None:
-        if event == "begin_channel":
+        if event == "begin_epoch":
             seen.setdefault(operator.name, []).append(operator.context.epoch.watermark_ms)
 
     worker = Worker(vertex("a", "b", "c", "d", hooks={"b": halve, "a": look, "c": look, "d": look}))
@@ -254,7 +250,7 @@ def helper(values: list[Any]) -> None:
 def test_an_error_of_user_code_names_the_operator_the_key_and_the_epoch_behind_the_users_traceback() -> None:
     worker = Worker(vertex("a", "b", keyed=True, hooks={"a": raise_for_key}), epoch=7)
     with pytest.raises(UserCodeError) as caught:
-        worker.run(2, 1)
+        worker.run(0, 1)
     text = str(caught.value)
     assert text.startswith("Traceback (most recent call last):\n")
     trace, _, message = text.partition("\n\n")
@@ -269,7 +265,7 @@ def test_an_error_of_user_code_names_the_operator_the_key_and_the_epoch_behind_t
 def test_the_users_traceback_keeps_what_user_code_called_of_ours() -> None:
     def misuse(operator: Telling, event: str, detail: Any) -> None:
         if event == "process":
-            ChannelHeader.decode(b"no header")
+            TaskHeader.decode(b"no header")
 
     worker = Worker(vertex("a", hooks={"a": misuse}))
     with pytest.raises(CorruptStateError) as caught:

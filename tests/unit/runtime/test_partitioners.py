@@ -24,7 +24,6 @@ from flinkish.runtime.partitioners import (
     ForwardPartitioner,
     GlobalPartitioner,
     KeyGroupPartitioner,
-    KeyGroupSubtaskPartitioner,
     Partitioner,
     RebalancePartitioner,
     RescalePartitioner,
@@ -41,8 +40,8 @@ def identity(value: Any) -> Any:
 def spread(
     partitioner: Partitioner, batches: list[list[Any]], sender: Sender, timestamped: bool = True
 ) -> list[list[Any]]:
-    """The values per channel; their timestamps must have gone the same way."""
-    buckets = [Bucket() for _ in range(sender.channels)]
+    """The values per subtask; their timestamps must have gone the same way."""
+    buckets = [Bucket() for _ in range(sender.target_parallelism)]
     bound = partitioner.bind(sender)
     serial = 0
     stamps: dict[int, Any] = {}
@@ -58,8 +57,8 @@ def spread(
     return [bucket.values for bucket in buckets]
 
 
-def sender(subtask: int = 0, parallelism: int = 1, channels: int = 3) -> Sender:
-    return Sender(subtask, parallelism, channels, channels, "operator 'x' (uid x)")
+def sender(subtask: int = 0, parallelism: int = 1, subtasks: int = 3) -> Sender:
+    return Sender(subtask, parallelism, subtasks, "operator 'x' (uid x)")
 
 
 ALL: list[Partitioner] = [
@@ -69,7 +68,6 @@ ALL: list[Partitioner] = [
     RescalePartitioner(),
     ShufflePartitioner(),
     KeyGroupPartitioner(identity, 3),
-    KeyGroupSubtaskPartitioner(identity, 12),
     CustomPartitioner(lambda key, count: key % count, identity),
 ]
 batches = st.lists(st.lists(st.integers(0, 1000), max_size=8), max_size=8)
@@ -77,14 +75,14 @@ batches = st.lists(st.lists(st.integers(0, 1000), max_size=8), max_size=8)
 
 @settings(max_examples=150)
 @given(st.sampled_from(ALL), batches, st.booleans(), st.integers(0, 2))
-def test_each_record_goes_to_exactly_one_channel_in_its_order(
+def test_each_record_goes_to_exactly_one_subtask_in_its_order(
     partitioner: Partitioner, given_batches: list[list[int]], timestamped: bool, subtask: int
 ) -> None:
-    channels = spread(partitioner, given_batches, sender(subtask, 3), timestamped)
+    subtasks = spread(partitioner, given_batches, sender(subtask, 3), timestamped)
     sent = [value for batch in given_batches for value in batch]
-    assert Counter(value for channel in channels for value in channel) == Counter(sent)
+    assert Counter(value for sent_to in subtasks for value in sent_to) == Counter(sent)
     again = spread(partitioner, given_batches, sender(subtask, 3), timestamped)
-    assert channels == again, "a replay must do the same"
+    assert subtasks == again, "a replay must do the same"
 
 
 @settings(max_examples=100)
@@ -96,14 +94,14 @@ def test_broadcast_sends_everything_to_everybody(given_batches: list[list[int]])
 
 @settings(max_examples=100)
 @given(batches, st.integers(1, 5), st.integers(0, 4))
-def test_rebalance_goes_round_whatever_the_batches(given_batches: list[list[int]], channels: int, subtask: int) -> None:
+def test_rebalance_goes_round_whatever_the_batches(given_batches: list[list[int]], subtasks: int, subtask: int) -> None:
     sent = [value for batch in given_batches for value in batch]
-    found = spread(RebalancePartitioner(), given_batches, sender(subtask, 5, channels))
-    for offset in range(channels):
-        assert found[(subtask + offset) % channels] == sent[offset::channels]
+    found = spread(RebalancePartitioner(), given_batches, sender(subtask, 5, subtasks))
+    for offset in range(subtasks):
+        assert found[(subtask + offset) % subtasks] == sent[offset::subtasks]
 
 
-def test_forward_and_global_go_to_one_channel() -> None:
+def test_forward_and_global_go_to_one_subtask() -> None:
     assert spread(ForwardPartitioner(), [[1], [2]], sender(1, 3)) == [[], [1, 2], []]
     assert spread(GlobalPartitioner(), [[1], [2]], sender(1, 3)) == [[1, 2], [], []]
 
@@ -126,12 +124,9 @@ def test_shuffle_reaches_all_and_depends_on_the_sender() -> None:
     assert one != other
 
 
-def test_keys_go_to_their_key_group_and_to_the_subtask_that_owns_it() -> None:
+def test_keys_go_to_the_subtask_that_owns_their_key_group() -> None:
     words = [f"word-{i}" for i in range(200)]
-    groups = spread(KeyGroupPartitioner(identity, 12), [words], sender(channels=12))
-    for group, values in enumerate(groups):
-        assert all(key_group_of(value, 12) == group for value in values)
-    subtasks = spread(KeyGroupSubtaskPartitioner(identity, 12), [words], sender(channels=3))
+    subtasks = spread(KeyGroupPartitioner(identity, 12), [words], sender(subtasks=3))
     for subtask, values in enumerate(subtasks):
         assert all(key_group_of(value, 12) in key_groups_of(subtask, 3, 12) for value in values)
 
@@ -144,10 +139,6 @@ def test_a_working_form_can_serve_other_buckets() -> None:
         assert sum(len(bucket.values) for bucket in buckets) == 10
 
 
-BY_KEY = [KeyGroupPartitioner, KeyGroupSubtaskPartitioner]
-
-
-@pytest.mark.parametrize("kind", BY_KEY)
 @pytest.mark.parametrize(
     ("key", "says"),
     [
@@ -159,46 +150,41 @@ BY_KEY = [KeyGroupPartitioner, KeyGroupSubtaskPartitioner]
         ([float("nan")], "NaN"),
     ],
 )
-def test_what_cannot_be_a_key_is_an_error_that_names_the_sender(kind: Any, key: Any, says: str) -> None:
+def test_what_cannot_be_a_key_is_an_error_that_names_the_sender(key: Any, says: str) -> None:
     with pytest.raises(InvalidKeyError, match=f"{says}.*operator 'x'"):
-        spread(kind(lambda value: key if value == 2 else value, 3), [[1, 2, 3]], sender())
+        spread(KeyGroupPartitioner(lambda value: key if value == 2 else value, 3), [[1, 2, 3]], sender())
 
 
-@pytest.mark.parametrize("kind", BY_KEY)
 @pytest.mark.parametrize("timestamped", [True, False])
-def test_a_list_goes_where_the_tuple_of_its_elements_goes_also_among_other_keys(kind: Any, timestamped: bool) -> None:
+def test_a_list_goes_where_the_tuple_of_its_elements_goes_also_among_other_keys(timestamped: bool) -> None:
     keys: list[Any] = ["a", 1, [1, 2], ("b", [3, [4]]), "c", [], [5], "a", [1, 2]]
     tuples: list[Any] = ["a", 1, (1, 2), ("b", (3, (4,))), "c", (), (5,), "a", (1, 2)]
     values = list(range(len(keys)))
-    of_lists = spread(kind(lambda value: keys[value], 3), [values, values], sender(), timestamped)
-    of_tuples = spread(kind(lambda value: tuples[value], 3), [values, values], sender(), timestamped)
+    of_lists = spread(KeyGroupPartitioner(lambda value: keys[value], 3), [values, values], sender(), timestamped)
+    of_tuples = spread(KeyGroupPartitioner(lambda value: tuples[value], 3), [values, values], sender(), timestamped)
     assert of_lists == of_tuples
 
 
-@pytest.mark.parametrize("kind", BY_KEY)
 @pytest.mark.parametrize("timestamped", [True, False])
-def test_a_selector_that_raises_stop_iteration_does_not_lose_the_rest_of_the_batch(
-    kind: Any, timestamped: bool
-) -> None:
+def test_a_selector_that_raises_stop_iteration_does_not_lose_the_rest_of_the_batch(timestamped: bool) -> None:
     with pytest.raises(ProgramError, match=r"raised StopIteration for \[\].*operator 'x'"):
-        spread(kind(lambda value: next(iter(value)), 3), [[[1], [], [2]]], sender(), timestamped)
+        spread(KeyGroupPartitioner(lambda value: next(iter(value)), 3), [[[1], [], [2]]], sender(), timestamped)
 
 
-@pytest.mark.parametrize("kind", BY_KEY)
 @pytest.mark.parametrize("error", [TypeError("mine"), ValueError("mine"), KeyError("mine")])
-def test_the_selectors_own_errors_stay_what_they_are(kind: Any, error: Exception) -> None:
+def test_the_selectors_own_errors_stay_what_they_are(error: Exception) -> None:
     def select(value: int) -> int:
         if value == 2:
             raise error
         return value
 
     with pytest.raises(type(error), match="mine") as caught:
-        spread(kind(select, 3), [[1, 2]], sender())
+        spread(KeyGroupPartitioner(select, 3), [[1, 2]], sender())
     assert caught.value is error
 
 
 @pytest.mark.parametrize("target", [-1, 3, None, "1"])
-def test_a_users_partitioner_must_name_a_channel(target: Any) -> None:
+def test_a_users_partitioner_must_name_a_subtask(target: Any) -> None:
     with pytest.raises(ProgramError, match="the partitioner returned.*operator 'x'.*from 0 to 2"):
         spread(CustomPartitioner(lambda key, count: target, identity), [[1]], sender())
 
@@ -222,13 +208,16 @@ def test_key_groups_are_placed_by_flinks_formulas(sizes: tuple[int, int]) -> Non
 
 @given(st.integers(1, 5000))
 def test_the_default_max_parallelism_has_key_groups_for_all_subtasks(parallelism: int) -> None:
-    assert default_max_parallelism(parallelism) >= parallelism
+    highest = default_max_parallelism(parallelism)
+    assert highest >= parallelism
+    assert 128 <= highest <= 32_768
+    assert highest == 128 or highest // 2 < parallelism + parallelism // 2 <= highest
 
 
 @settings(max_examples=200)
 @given(st.lists(st.integers(0, 50)), st.integers(1, 8))
 def test_a_bounded_cache_gives_the_same_places(keys: list[int], limit: int) -> None:
-    cache = KeyCache(7, lambda group: group * 10, limit)
+    cache = KeyCache(3, 7, lambda subtask: subtask * 10, limit)
     for key in keys:
-        assert cache[key] == key_group_of(key, 7) * 10
+        assert cache[key] == subtask_of(key_group_of(key, 7), 3, 7) * 10
         assert len(cache) <= limit

@@ -26,7 +26,6 @@ from flinkish.runtime.partitioners import (
     CustomPartitioner,
     ForwardPartitioner,
     GlobalPartitioner,
-    KeyGroupPartitioner,
     RebalancePartitioner,
     RescalePartitioner,
     ShufflePartitioner,
@@ -97,7 +96,7 @@ script = st.lists(
 
 @settings(max_examples=200)
 @given(script, st.integers(1, 7), st.booleans())
-def test_each_channel_sees_its_records_and_all_watermarks_in_the_order_in_which_they_were_sent(
+def test_each_subtask_sees_its_records_and_all_watermarks_in_the_order_in_which_they_were_sent(
     events: list[tuple[str, Any]], max_records: int, timestamped: bool
 ) -> None:
     wire = Wire(by_first(3), 3, max_records)
@@ -120,19 +119,19 @@ def test_each_channel_sees_its_records_and_all_watermarks_in_the_order_in_which_
             wire.writer.emit_watermark(value)
             if value > highest.get(origin, -1):
                 highest[origin] = value
-                for channel in range(3):
-                    expected.setdefault((channel, origin), []).append(("wm", value))
+                for subtask in range(3):
+                    expected.setdefault((subtask, origin), []).append(("wm", value))
         else:
             wire.writer.emit_status(value)
     wire.writer.end_epoch()
-    for channel in range(3):
-        buffers = wire.take(channel)
+    for subtask in range(3):
+        buffers = wire.take(subtask)
         for name in "ab":
             mine = [one for one in buffers if one.header.origin == name]
             sequences = [one.header.sequence for one in mine]
             assert sequences == sorted(set(sequences))
             told = [step for step in contents(mine) if step[0] != "idle"]
-            assert _rising(told) == _last_of_runs(expected.get((channel, name), []))
+            assert _rising(told) == _last_of_runs(expected.get((subtask, name), []))
             if told and name in highest:
                 assert [step for step in told if step[0] == "wm"][-1] == ("wm", highest[name])
 
@@ -153,7 +152,7 @@ def _last_of_runs(steps: list[Any]) -> list[Any]:
     return [s for s, after in zip(steps, [*steps[1:], ("end",)]) if not (s[0] == "wm" and after[0] == "wm")]
 
 
-def test_watermarks_stand_between_the_records_of_every_channel() -> None:
+def test_watermarks_stand_between_the_records_of_every_subtask() -> None:
     wire = Wire(by_first(2))
     wire.writer.begin_origin("0/a")
     wire.writer.collect([(0, "x"), (1, "y")], None)
@@ -164,17 +163,17 @@ def test_watermarks_stand_between_the_records_of_every_channel() -> None:
     assert times_and_records(wire.take(1)) == [(1, "y"), ("wm", 5)]
 
 
-def test_a_channel_without_records_is_called_by_the_final_watermark() -> None:
+def test_a_subtask_without_records_is_called_by_the_final_watermark() -> None:
     wire = Wire(GlobalPartitioner(), 3)
     wire.writer.begin_origin("0/a")
     wire.writer.collect(["x"], [1])
     wire.writer.emit_watermark(1)
     wire.writer.end_epoch()
-    assert [times_and_records(wire.take(channel)) for channel in (1, 2)] == [[("wm", 1)]] * 2
+    assert [times_and_records(wire.take(subtask)) for subtask in (1, 2)] == [[("wm", 1)]] * 2
 
 
 @pytest.mark.parametrize(("always", "called"), [(True, 3), (False, 0)])
-def test_without_any_watermark_channels_are_called_only_if_they_must_be(always: bool, called: int) -> None:
+def test_without_any_watermark_subtasks_are_called_only_if_they_must_be(always: bool, called: int) -> None:
     wire = Wire(RebalancePartitioner(), 3, always_call=always)
     wire.writer.begin_origin("0/a")
     wire.writer.end_epoch()
@@ -271,18 +270,6 @@ def test_what_a_failed_attempt_has_written_is_not_sent() -> None:
     assert contents(wire.take(0)) == ["y"]
 
 
-def test_a_keyed_edge_tells_subtask_channels_the_time_without_records() -> None:
-    keyed = KeyGroupPartitioner(lambda value: value, 2)
-    wire = Wire(keyed, 2, signal_channels=(2, 3), always_call=True)
-    wire.writer.begin_origin("0/a")
-    wire.writer.collect(list(range(20)), None)
-    wire.writer.emit_watermark(5)
-    wire.writer.end_epoch()
-    assert times_and_records(wire.take(2)) == times_and_records(wire.take(3)) == [("wm", 5)]
-    received = [value for channel in (0, 1) for value in contents(wire.take(channel)) if isinstance(value, int)]
-    assert sorted(received) == list(range(20))
-
-
 def test_the_second_edge_between_two_vertices_names_its_origins() -> None:
     wire = Wire(GlobalPartitioner(), 1, edge=1)
     wire.writer.begin_origin("0/a")
@@ -326,7 +313,7 @@ def test_large_records_are_sent_before_as_many_wait_as_small_ones_may(batch: int
         for begin in range(0, len(values), batch):
             wire.writer.collect(values[begin : begin + batch], None)
         wire.writer.end_epoch()
-        sent = [wire.take(channel) for channel in range(2)]
+        sent = [wire.take(subtask) for subtask in range(2)]
         assert [times_and_records(buffers) for buffers in sent] == [values[0::2], values[1::2]]
         assert max(len(one.payload) for buffers in sent for one in buffers) < 10_000
         assert sum(map(len, sent)) < 20, "and not each of them alone"
@@ -340,6 +327,6 @@ def test_an_epoch_that_is_run_again_is_cut_into_the_same_buffers() -> None:
         wire.writer.end_epoch()
         return [one.header.records for one in wire.take(0)]
 
-    used, fresh = (Wire(by_first(1), channels=1, max_records=100, max_bytes=5_000) for _ in range(2))
+    used, fresh = (Wire(by_first(1), subtasks=1, max_records=100, max_bytes=5_000) for _ in range(2))
     cut(used, [1, 1, 3_000])
     assert cut(used, [10, 900, 20]) == cut(fresh, [10, 900, 20])

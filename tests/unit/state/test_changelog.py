@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 from typing import Any
 
 from hypothesis import given, settings
@@ -83,7 +82,7 @@ class Epochs:
         self.epoch = EpochInfo()
         self.backend = HeapKeyedStateBackend("test", self.epoch)
         self.backend.recording, self.backend.uid = True, "op"
-        self.backend.activate(0, lambda: None)
+        self.backend.restore(None)
 
     def act(self, action: tuple[Any, ...]) -> None:
         what, *args = action
@@ -145,8 +144,7 @@ def test_the_changes_of_all_epochs_give_the_rows_of_the_last(epochs: list[tuple[
             apply_changes(table, changes)
         assert Counter(map(repr, rows(body))) == Counter(repr(row) for entry in table.values() for row in entry)
         if reloaded:
-            group.backend.forget(0)
-            group.backend.activate(0, partial(lambda kept: kept, body))
+            group.backend.restore(body)
 
 
 def test_the_changes_of_operator_state_are_the_names_that_were_touched() -> None:

@@ -1,4 +1,4 @@
-"""State handles against plain dicts, over several key groups, barriers and reloads."""
+"""State handles against plain dicts, over barriers and reloads."""
 
 from __future__ import annotations
 
@@ -48,29 +48,28 @@ DESCRIPTORS = {
 
 
 class Store:
-    """A backend whose key groups can be written, forgotten and loaded again."""
+    """A backend whose state can be written, forgotten and loaded again."""
 
     def __init__(self) -> None:
+        self.body: bytes | None = None
+        self._make()
+
+    def _make(self) -> None:
         self.backend = HeapKeyedStateBackend("operator 'tested'")
-        self.bodies: dict[int, bytes | None] = {}
+        self.backend.restore(self.body)
         self.states: dict[str, Any] = {
             name: self.backend.partitioned_state(descriptor) for name, descriptor in DESCRIPTORS.items()
         }
 
     def enter(self, key: int) -> None:
-        key_group = key % 2
-        if self.backend.key_group != key_group:
-            self.backend.activate(key_group, lambda: self.bodies.get(key_group))
         self.backend.current_key = key
 
     def barrier(self, forget: bool) -> None:
-        for key_group in (0, 1):
-            self.backend.activate(key_group, lambda group=key_group: self.bodies.get(group))
-            if self.backend.changed():
-                self.bodies[key_group] = self.backend.snapshot()
-            assert not self.backend.changed()
-            if forget:
-                self.backend.forget(key_group)
+        if self.backend.changed():
+            self.body = self.backend.snapshot()
+        assert not self.backend.changed()
+        if forget:
+            self._make()
 
 
 def _value(state: Any, model: dict[str, Any], action: str, number: int) -> None:
@@ -160,7 +159,7 @@ _steps = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(_steps, max_size=60))
-def test_states_behave_like_dicts_per_key_over_key_groups_barriers_and_reloads(steps: list[Any]) -> None:
+def test_states_behave_like_dicts_per_key_over_barriers_and_reloads(steps: list[Any]) -> None:
     store = Store()
     models: dict[int, dict[str, Any]] = {key: {} for key in range(4)}
     for step in steps:
@@ -224,7 +223,6 @@ def test_what_user_code_does_to_an_object_after_handing_it_over_does_not_change_
 
 def test_none_for_a_state_with_a_declared_type_is_refused() -> None:
     backend = HeapKeyedStateBackend("operator 'counts'")
-    backend.activate(0, lambda: None)
     backend.current_key = "k"
     typed: Any = backend.partitioned_state(ValueStateDescriptor("n", Types.INT()))
     with pytest.raises(TypeMismatchError, match=r"state 'n' was updated with None.*key 'k'.*clear\(\)"):
@@ -240,12 +238,10 @@ def test_state_outside_of_records_and_timers_is_refused() -> None:
     for _ in range(2):
         with pytest.raises(StateAccessError, match=r"state 'value' was used while no record is processed.*'counts'"):
             state.value()
-        backend.activate(0, lambda: None)
 
 
 def test_states_of_different_namespaces_are_apart_even_if_one_is_dropped() -> None:
     backend = HeapKeyedStateBackend()
-    backend.activate(0, lambda: None)
     backend.current_key = "k"
     one: Any = backend.partitioned_state(DESCRIPTORS["value"], "w1")
     two: Any = backend.partitioned_state(DESCRIPTORS["value"], "w2")

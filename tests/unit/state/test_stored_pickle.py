@@ -40,7 +40,6 @@ from flinkish.errors import (
     UserCodeError,
 )
 from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind
-from flinkish.runtime.channel_header import ChannelHeader
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.operators.sink_writer import decode_committables
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, checked_alias
@@ -53,6 +52,7 @@ from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_r
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.timer_queue import TimerQueue
 from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.moved_state import moved_in
 
 VERSION = 2
@@ -469,13 +469,13 @@ REFERENCES = {
     )
 }
 
-_HEADER = BufferHeader(BufferKind.CHANNEL, 0, 0, 0, "", 0, 0, 0)
+_HEADER = BufferHeader(BufferKind.TASK, 0, 0, 0, "", 0, 0, 0)
 
 #: Every place where something stored is read.
 READERS: dict[str, Callable[[bytes, ProgramClasses], Any]] = {
     "body": lambda data, classes: decode_body(data, "", classes),
     "rows of a body": lambda data, classes: list(rows(data, "", classes)),
-    "header": lambda data, classes: ChannelHeader.decode(data, "", classes),
+    "header": lambda data, classes: TaskHeader.decode(data, "", classes),
     "operator state": decode_operator_states,
     "changelog": lambda data, classes: decode_changes(data, "", classes),
     "rows of a savepoint on their way": decode_rows,
@@ -490,6 +490,10 @@ READERS: dict[str, Callable[[bytes, ProgramClasses], Any]] = {
 }
 
 
+#: of readers whose format is not of version 2
+VERSIONS = dict.fromkeys(("header", "report of a task", "report of an epoch"), 3)
+
+
 def _text(data: bytes) -> str:
     return json.dumps({"$pickle": base64.b64encode(data[2:]).decode()})
 
@@ -501,11 +505,11 @@ def test_reading_executes_nothing(
     monkeypatch.chdir(tmp_path)
     for name, gadget in GADGETS.items():
         with pytest.raises(UnsafeStateError, match="neither data nor a class of the program"):
-            READERS[reader](b"\xf1\x02" + gadget, program)
+            READERS[reader](bytes((0xF1, VERSIONS.get(reader, 2))) + gadget, program)
         assert not list(tmp_path.iterdir()), name
     for name, gadget in REFERENCES.items():
         with pytest.raises(StoredClassError, match="is not in the program"):
-            READERS[reader](b"\xf1\x02" + gadget, program)
+            READERS[reader](bytes((0xF1, VERSIONS.get(reader, 2))) + gadget, program)
         assert not list(tmp_path.iterdir()), name
 
 

@@ -41,7 +41,7 @@ class Clocked:
     def __init__(self, builder: StateTtlConfig.Builder | None = None, body: bytes | None = None) -> None:
         self.epoch = EpochInfo()
         self.backend = HeapKeyedStateBackend("operator 'tested'", self.epoch)
-        self.backend.activate(0, lambda: body)
+        self.backend.restore(body)
         self.backend.current_key = "k"
         self.states: dict[str, Any] = {}
         for name, descriptor in descriptors().items():

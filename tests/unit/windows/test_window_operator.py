@@ -147,7 +147,7 @@ def test_a_negative_lateness_and_a_function_of_another_kind_are_refused() -> Non
 def test_the_factory_says_what_the_engine_must_prepare() -> None:
     def needs(assigner: Any, trigger: Any) -> tuple[bool, bool]:
         factory = WindowOperatorFactory(assigner, trigger, SUM)
-        assert factory.keyed and not factory.has_subtask_state
+        assert factory.keyed and not factory.has_operator_state
         return factory.watermark_sensitive, factory.uses_processing_time
 
     class Mine(EventTimeTrigger):

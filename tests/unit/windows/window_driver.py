@@ -1,4 +1,4 @@
-"""Drives a window operator by the events of the model: values are (key, value), one key group, one batch between two
+"""Drives a window operator by the events of the model: values are (key, value), one batch between two
 watermarks."""
 
 from __future__ import annotations
@@ -52,10 +52,8 @@ class WindowDriver:
         self._earlier_late: list[Any] = []
         self.harness = self._harness(None)
 
-    def _harness(self, bodies: dict[int, bytes | None] | None) -> OperatorHarness:
-        return OperatorHarness(
-            self._made_by, self._key_selector, side_tags=self._side_tags, max_parallelism=1, restored=bodies
-        )
+    def _harness(self, body: bytes | None) -> OperatorHarness:
+        return OperatorHarness(self._made_by, self._key_selector, side_tags=self._side_tags, restored=body)
 
     def add(self, *elements: tuple[Any, Any, int]) -> None:
         """One batch of (key, value, timestamp)."""
@@ -83,11 +81,11 @@ class WindowDriver:
     def restart(self) -> None:
         """Go on with a fresh operator and backend from a snapshot."""
         old = self.harness
-        bodies = old.snapshot()
+        body = old.snapshot()
         old.operator.close()
         self._earlier += old.output.events
         self._earlier_late += old.output.sides[LATE]
-        self.harness = self._harness(bodies)
+        self.harness = self._harness(body)
         if self._watermark_ms > MIN_TIMESTAMP_MS:
             self.harness.process_watermark(self._watermark_ms)  # all that is due had fired: this fires nothing
 
@@ -114,5 +112,5 @@ class WindowDriver:
     def is_empty(self) -> bool:
         """Whether nothing is left in the state: no contents, no timers, no state of users."""
         assert self.harness.backend is not None
-        self.harness.backend.table("look", "value")  # decodes the key group
+        self.harness.backend.table("look", "value")  # decodes the state
         return self.harness.backend.snapshot() is None

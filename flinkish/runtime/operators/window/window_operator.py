@@ -89,7 +89,7 @@ class WindowOperator(StreamOperator):
         self.results.flush()
 
     def enter_group(self, watermark_ms: int) -> None:
-        """Work on the current key group, at this watermark."""
+        """Work at this watermark."""
         self.scope.enter_group(watermark_ms, self.context.epoch.processing_time_ms)
 
     def process_element(self, value: Any, timestamp_ms: int, key: Any) -> None:

@@ -33,7 +33,7 @@ class WindowOperatorFactory:
     converter: Converter | None = None
 
     keyed: bool = field(default=True, init=False)
-    has_subtask_state: bool = field(default=False, init=False)
+    has_operator_state: bool = field(default=False, init=False)
     watermark_sensitive: bool = field(init=False)
     uses_processing_time: bool = field(init=False)
 

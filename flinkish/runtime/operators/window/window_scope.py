@@ -1,4 +1,4 @@
-"""Where the window operator is right now: key, window, time and the state of the current key group.
+"""Where the window operator is right now: key, window, time and state.
 
 One object per operator, changed in place: contexts that user code got look at it at each call.
 """
@@ -24,7 +24,6 @@ TIMERS = "window-timers"
 class WindowScope:
     """The current position. Valid from `enter_group` until the operator returns to its task."""
 
-    #: of the current key group
     table: StateTable
     timers: TimerQueue
     #: of the current call
@@ -40,7 +39,7 @@ class WindowScope:
         self.processing_time_ms = 0
 
     def enter_group(self, watermark_ms: int, processing_time_ms: int) -> None:
-        """Begin to work on the current key group. Decodes its state, if that did not happen yet."""
+        """Begin to work. Decodes the state, if that did not happen yet."""
         self.table = self.backend.table(CONTENTS, self._contents_kind)
         self.timers = self.backend.timers(TIMERS)
         self.watermark_ms = watermark_ms

@@ -1,4 +1,4 @@
-"""The small part of a channel's stored state: read in every epoch, while the body is decoded only when needed."""
+"""The small part of a subtask's stored state: read in every epoch, while the body is decoded only when needed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored_pickle import dumps, loads
 
 #: Version of the stored form of header and body together. Raise it with every incompatible change.
-STATE_FORMAT_VERSION = 2
+STATE_FORMAT_VERSION = 3
 
 
 @dataclass(frozen=True)
 class OriginProgress:
-    """How far one origin has come, as the channel saw it."""
+    """How far one origin has come, as the subtask saw it."""
 
     input_index: int
     watermark_ms: int = MIN_TIMESTAMP_MS
@@ -25,13 +25,13 @@ class OriginProgress:
 
 
 @dataclass(frozen=True)
-class ChannelHeader:
-    """What a channel remembers besides its body. ``token`` names one written version of the channel's state, so that a
+class TaskHeader:
+    """What a subtask remembers besides its body. ``token`` names one written version of its state, so that a
     worker can tell whether the decoded form in its memory is that version."""
 
     uid: str
     vertex: int
-    channel: int
+    subtask: int
     token: bytes = b""
     epoch: int = -1
     watermark_ms: int = MIN_TIMESTAMP_MS
@@ -40,9 +40,9 @@ class ChannelHeader:
     origins: dict[str, OriginProgress] = field(default_factory=dict)
     next_event_timer_ms: int | None = None
     next_processing_timer_ms: int | None = None
-    #: of the channel's last epoch; it never goes back, whatever the clock does
+    #: of the subtask's last epoch; it never goes back, whatever the clock does
     processing_time_ms: int = 0
-    #: operator uid -> what `StreamOperator.save_channel` gave
+    #: operator uid -> what `StreamOperator.save` gave
     saved: dict[str, Any] = field(default_factory=dict)
 
     def encode(self, classes: ProgramClasses = NO_CLASSES) -> bytes:
@@ -54,12 +54,12 @@ class ChannelHeader:
         return dumps(values, STATE_FORMAT_VERSION, classes)
 
     @staticmethod
-    def decode(data: bytes, where: str = "", classes: ProgramClasses = NO_CLASSES) -> ChannelHeader:
+    def decode(data: bytes, where: str = "", classes: ProgramClasses = NO_CLASSES) -> TaskHeader:
         """The inverse of `encode`."""
-        values = loads(data, STATE_FORMAT_VERSION, "the header of a channel", where, classes)
+        values = loads(data, STATE_FORMAT_VERSION, "the header of a subtask's state", where, classes)
         values["origins"] = {name: OriginProgress(*parts) for name, parts in values["origins"].items()}
-        return ChannelHeader(**values)
+        return TaskHeader(**values)
 
-    def with_changes(self, **changes: Any) -> ChannelHeader:
+    def with_changes(self, **changes: Any) -> TaskHeader:
         """A copy with some fields replaced."""
         return replace(self, **changes)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from flinkish.common.typeinfo import Types
-from flinkish.errors import InternalError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph, StreamNode, Tap
 from flinkish.minicluster import MiniCluster, StateStore
@@ -20,6 +19,9 @@ from flinkish.runtime.operators.sink_writer import SinkWriterFactory
 from flinkish.runtime.operators.source import SourceOperatorFactory
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.partitioners import BroadcastPartitioner
+from flinkish.runtime.state.body_codec import rows
+from flinkish.runtime.state.operator_state import decode_operator_states
+from flinkish.runtime.state.task_body import TaskBody
 
 from .programs import ListSource, MemorySink, run
 
@@ -27,23 +29,26 @@ MARKS: list[tuple[int, int]] = []
 
 
 class Rules(StreamOperator):
-    """Input 0: ``(key, time)``; input 1: ``(rule, time)``, to all subtasks. Emits each record with the rules known."""
-
-    def __init__(self, misbehave: bool) -> None:
-        self._misbehave = misbehave
+    """Input 0: ``(key, time)``; input 1: ``(rule, time)``, to all subtasks. Emits each record with the rules known, and
+    counts the records: by key in keyed state, all of them in operator state."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         state = self.context.operator_state
         if input_index == 1:
             state.put("rules", state.get("rules", ()) + tuple(rule for rule, _ in values))
             return
-        if self._misbehave:
-            state.put("rules", ())
         rules = state.get("rules", ())
+        state.put("seen", state.get("seen", 0) + len(values))
+        assert self.context.keyed_state is not None
+        table = self.context.keyed_state.table("count", "value")
+        counts = table.namespace(None)
+        for key, _ in values:
+            counts[key] = counts.get(key, 0) + 1
+            table.mark(None, key)
         self.output.collect([(key, time, rules) for key, time in values], timestamps)
 
     def process_watermark(self, watermark_ms: int) -> None:
-        MARKS.append((self.context.epoch.channel, watermark_ms))
+        MARKS.append((self.context.subtask, watermark_ms))
         super().process_watermark(watermark_ms)
 
     def advance_processing_time(self, time_ms: int) -> None:
@@ -54,15 +59,14 @@ class Rules(StreamOperator):
 @dataclass
 class RulesFactory(OperatorFactoryBase):
     keyed: bool = True
-    has_subtask_state: bool = True
-    misbehave: bool = False
+    has_operator_state: bool = True
 
     def create(self) -> Rules:
-        return Rules(self.misbehave)
+        return Rules()
 
 
 def program(
-    records: ListSource, rules: ListSource, parallelism: int = 2, misbehave: bool = False, times: bool = True
+    records: ListSource, rules: ListSource, parallelism: int = 2, times: bool = True
 ) -> tuple[JobDescriptor, MemorySink]:
     graph, sink = StreamGraph(parallelism), MemorySink()
     any_type = Types.PICKLED_BYTE_ARRAY()
@@ -83,9 +87,10 @@ def program(
     keyed, broadcast = source("records", records), source("rules", rules)
     both = add(
         "both",
-        RulesFactory(misbehave=misbehave),
+        RulesFactory(),
         [[Tap(keyed, key_selector=by_key)], [Tap(broadcast, BroadcastPartitioner())]],
         key_selectors=(by_key,),
+        uid="both-uid",
     )
     add("sink", SinkWriterFactory(sink), [[Tap(both)]], sink=sink)
     MARKS.clear()
@@ -97,7 +102,7 @@ RECORDS = [(key, time) for time, key in enumerate("abcdefgh" * 5)]
 
 @pytest.mark.parametrize("restart_every", [None, 1])
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_what_the_subtask_channel_learns_in_an_epoch_is_known_to_its_key_groups(
+def test_what_a_subtask_learns_in_an_epoch_is_known_to_all_of_its_keys(
     parallelism: int, restart_every: int | None
 ) -> None:
     rules = ListSource([("r0", 0), ("r1", 1)], pauses=(1,))
@@ -107,7 +112,7 @@ def test_what_the_subtask_channel_learns_in_an_epoch_is_known_to_its_key_groups(
     assert Counter(sink.values) == Counter((k, t, known[min(t // 8, 1)]) for k, t in RECORDS)
 
 
-def test_the_watermark_of_key_groups_and_subtask_channels_is_the_minimum_of_both_inputs() -> None:
+def test_the_watermark_of_a_subtask_is_the_minimum_of_both_inputs() -> None:
     job, _ = program(ListSource(RECORDS), ListSource([("r0", 3), ("r1", 20)], pauses=(2,)))
     marks: list[set[tuple[int, int]]] = []
 
@@ -116,31 +121,27 @@ def test_the_watermark_of_key_groups_and_subtask_channels_is_the_minimum_of_both
         MARKS.clear()
 
     run(job, 8, on_epoch=note)
-    channels = {channel.number for vertex in job.vertices if vertex.keyed for channel in vertex.channels()}
-    assert len(channels) == 8 + 2
     assert marks[:2] == [set(), set()], "nothing is known of the rules' time yet"
-    highest = {channel: max(w for c, w in marks[2] if c == channel) for channel in channels}
+    highest = {subtask: max(w for s, w in marks[2] if s == subtask) for subtask in (0, 1)}
     assert set(highest.values()) == {22}, "the rules have ended, the records are at 23"
-    assert {c for c, w in marks[-1] if w == 2**63 - 1} == channels
+    assert {subtask for subtask, w in marks[-1] if w == 2**63 - 1} == {0, 1}
 
 
-def test_all_channels_finish_and_the_subtask_state_outlives_the_worker() -> None:
+def test_keyed_and_operator_state_lie_beside_each_other_and_outlive_the_worker() -> None:
     job, _ = program(ListSource(RECORDS), ListSource([("r0", 0)]))
     store = StateStore()
-    run(job, 8, store=store)
+    run(job, 8, store=store, restart_every=1)
     assert store.finished
     keyed = next(vertex for vertex in job.vertices if vertex.keyed)
-    bodies = {channel: body for (vertex, channel), (_, body) in store.channels.items() if vertex == keyed.id}
-    assert {channel for channel, body in bodies.items() if body} == {keyed.max_parallelism, keyed.max_parallelism + 1}
+    stored = [TaskBody.decode(body) for (vertex, _), (_, body) in store.tasks.items() if vertex == keyed.id]
+    counts = {row.key: row.value for body in stored for row in rows(body.keyed)}
+    assert counts == dict.fromkeys("abcdefgh", 5)
+    of_operators = [decode_operator_states(body.operators)["both-uid"] for body in stored]
+    assert all(state["rules"] == ("r0",) for state in of_operators)
+    assert sum(state["seen"] for state in of_operators) == len(RECORDS)
 
 
-def test_operator_state_that_a_key_group_changes_is_refused_because_it_would_be_lost() -> None:
-    job, _ = program(ListSource(RECORDS), ListSource([("r0", 0)]), misbehave=True)
-    with pytest.raises(InternalError, match="operator state was changed while a key group was processed"):
-        run(job, 8)
-
-
-def test_without_any_watermark_the_subtask_channel_is_called_before_its_key_groups_all_the_same() -> None:
+def test_without_any_watermark_operator_state_is_there_after_a_restart() -> None:
     """After a restart its state is in the store only."""
     rules = ListSource([("r0", 0)], endless=True)
     job, sink = program(ListSource(RECORDS[:8] * 4, endless=True), rules, times=False)
@@ -149,5 +150,5 @@ def test_without_any_watermark_the_subtask_channel_is_called_before_its_key_grou
         cluster = MiniCluster(job, ManualClock(), store, 8)
         cluster.run_epoch()
         cluster.dispose()
-    assert {rules for _, _, rules in sink.values} == {("r0",)}
+    assert {rules for _, _, rules in sink.values[8:]} == {("r0",)}
     assert len(sink.values) == 32
