@@ -194,6 +194,10 @@ class CorruptStateError(RetryableError):
     file: str = ""
 
 
+class MissingFileError(CorruptStateError):
+    """A file that stored state refers to is not there any more. ``file``: its path."""
+
+
 class InternalError(FlinkishError):
     """An invariant of flinkish is broken; please report it."""
 

@@ -34,10 +34,11 @@ def stable_hash(key: Any) -> int:
     >>> stable_hash(1) == stable_hash(1.0) == stable_hash(True)
     True
     """
-    return _mix(_raw(key)) & 0x7FFFFFFF
+    return _mix(raw_hash(key)) & 0x7FFFFFFF
 
 
-def _raw(key: Any) -> int:
+def raw_hash(key: Any) -> int:
+    """What the value contributes to a hash: any int, which is not spread evenly. Equal values have equal ones."""
     hasher = _HASHERS.get(type(key))
     if hasher is not None:
         return hasher(key)
@@ -57,7 +58,7 @@ def _raw_of_other(key: Any) -> int:
         if kind is not type(None) and isinstance(key, kind):
             return hasher(key)
     if is_dataclass(key) and not isinstance(key, type) and type(key).__hash__ not in (None, object.__hash__):
-        return _combine(*(_raw(getattr(key, f.name)) for f in fields(key) if f.compare))
+        return _combine(*(raw_hash(getattr(key, f.name)) for f in fields(key) if f.compare))
     raise _no_hash(key)
 
 
@@ -91,7 +92,7 @@ def _numpy(key: Any) -> int:
         return _numpy_time(key)
     value = key.item()
     # long doubles have no Python twin: their item is of their own type
-    return _number(value) if isinstance(value, numbers.Number) else _raw(value)
+    return _number(value) if isinstance(value, numbers.Number) else raw_hash(value)
 
 
 def _numpy_time(key: Any) -> int:
@@ -103,7 +104,7 @@ def _numpy_time(key: Any) -> int:
     if isinstance(value, int):
         # a year that Python's datetime does not have
         return value
-    return _raw(value)
+    return raw_hash(value)
 
 
 def _text(key: str) -> int:
@@ -123,19 +124,19 @@ def _combine(*parts: int) -> int:
 
 
 def _sequence(key: Any) -> int:
-    return _combine(*map(_raw, key))
+    return _combine(*map(raw_hash, key))
 
 
 def _row(key: Row) -> int:
     """Rows with field names are equal in any order of their fields."""
     names = getattr(key, "_fields", None)
     if not names:
-        return _combine(*map(_raw, key))
-    return _combine(*(_raw(value) for _, value in sorted(zip(names, key), key=itemgetter(0))))
+        return _combine(*map(raw_hash, key))
+    return _combine(*(raw_hash(value) for _, value in sorted(zip(names, key), key=itemgetter(0))))
 
 
 def _set(key: frozenset[Any]) -> int:
-    return _combine(*sorted(map(_mix, map(_raw, key))))
+    return _combine(*sorted(map(_mix, map(raw_hash, key))))
 
 
 def _datetime(key: dt.datetime) -> int:

@@ -1,0 +1,184 @@
+"""Compaction: the files of a subtask are brought together, a bounded amount per call.
+
+Two things happen. Small deltas are merged with each other, so that there are about as many deltas as their bytes have
+digits. When the deltas together have become large, a **cycle** begins: it rewrites the base from the lowest position
+to the highest with what the deltas of that moment hold, a few files per call, and drops those deltas when it has
+reached the end.
+
+Rule: what look-ups find never changes. In the middle of a cycle the deltas of the cycle still lie above the part of
+the base that has already taken them in, and say the same as it does. Only expired state goes earlier or later; whoever
+reads rows with a time has to look at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from flinkish.runtime.state.files.directory import StateDirectory
+from flinkish.runtime.state.files.merge import Equality, resolve
+from flinkish.runtime.state.files.references import END, FIRST, FileReference, FileSet, Position, Run, run_bytes
+from flinkish.runtime.state.files.rows import NO_TIME, Array, Rows
+from flinkish.runtime.state.files.run_writer import FILE_BYTES, FILE_ROWS, write_run
+from flinkish.runtime.state.files.runs import bounded_stop, live_between, rows_between
+
+#: A call rewrites about this much at least, and so many times what was added since the last call.
+MIN_BUDGET_BYTES, BUDGET_PER_ADDED = 4 * 1024 * 1024, 16
+
+#: A cycle begins when the deltas have more bytes than this, and than this part of the base.
+MIN_CYCLE_BYTES, CYCLE_PART_OF_BASE = 4 * 1024 * 1024, 8
+
+#: So many deltas are left alone. Of more, the newest are merged with all older ones that are at most so many times as
+#: large as they are together.
+FEW_DELTAS, DELTA_GROWTH = 4, 4
+
+#: What one step of a cycle has in memory.
+STEP_BYTES = 2 * FILE_BYTES
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """Which state has expired: rows of these states whose time + ``ttl_ms`` <= ``now_ms``."""
+
+    now_ms: int
+    ttl_ms: Mapping[str, int]
+
+    def expired(self, rows: Rows) -> Array:
+        """Which rows are."""
+        ttl = np.array([self.ttl_ms.get(name, -1) for name in rows.names], np.int64)[rows.state]
+        # in this order nothing overflows
+        return (ttl >= 0) & (rows.time != NO_TIME) & (rows.time <= self.now_ms - ttl)
+
+
+class Compaction:
+    """One call. ``start``: rows below this position do not count any more."""
+
+    def __init__(
+        self,
+        directory: StateDirectory,
+        equality: Equality,
+        epoch: int,
+        *,
+        budget_bytes: int | None = None,
+        expiry: Expiry | None = None,
+        start: Position = FIRST,
+    ) -> None:
+        self._directory = directory
+        self._equality = equality
+        self._epoch = epoch
+        self._budget_bytes = budget_bytes
+        self._expiry = expiry
+        self._start = start
+        self._spent = 0
+
+    def run(self, files: FileSet, *, sweep: bool = False) -> FileSet:
+        """What is referred to from now on. ``sweep``: begin a cycle even if little was added, to find expired state."""
+        budget = self._budget_bytes
+        if budget is None:
+            budget = max(MIN_BUDGET_BYTES, BUDGET_PER_ADDED * files.added)
+        files = replace(self._without_consumed(files), added=0)
+        files = self._merge_deltas(files, budget // 2)
+        # a cycle that is under way always goes on, so that it ends
+        stepped = False
+        while self._spent < budget or not stepped:
+            if files.cursor is None:
+                if not sweep and not _worth_a_cycle(files):
+                    break
+                files = replace(files, cursor=FIRST, cycle=len(files.deltas))
+                sweep = False
+            files = self._step(files)
+            stepped = True
+        return files
+
+    # ------------------------------------------------------------------------------------------------ deltas
+
+    def _merge_deltas(self, files: FileSet, budget: int) -> FileSet:
+        """Merge the newest deltas that do not belong to the cycle."""
+        deltas = files.deltas[files.cycle :]
+        sizes = [run_bytes(run) for run in reversed(deltas)]
+        if len(sizes) <= FEW_DELTAS:
+            return files
+        merged, count = sizes[0], 1
+        while count < len(sizes) and sizes[count] <= DELTA_GROWTH * merged and merged + sizes[count] <= budget:
+            merged += sizes[count]
+            count += 1
+        if count == 1:
+            return files
+        self._spent += merged
+        parts = [rows_between(self._directory, run, FIRST, END) for run in reversed(deltas[-count:])]
+        rows = resolve(parts, self._equality, drop_tombstones=False)
+        run = () if rows is None else write_run(self._directory, rows, self._epoch)
+        return replace(files, deltas=(*files.deltas[:-count], *((run,) if run else ())))
+
+    # ------------------------------------------------------------------------------------------------ cycle
+
+    def _step(self, files: FileSet) -> FileSet:
+        """Rewrite the next few files of the base."""
+        start = files.cursor
+        assert start is not None
+        remaining = [file for file in files.base if file.low >= start]
+        group = _small_neighbours(remaining)
+        stop = remaining[len(group)].low if len(group) < len(remaining) else END
+        deltas = tuple(reversed(files.deltas[: files.cycle]))
+        stop = bounded_stop(self._directory, (*deltas, tuple(group)), start, stop, STEP_BYTES)
+        changed = any(rows_between(self._directory, run, start, stop) for run in deltas)
+        base = files.base
+        if changed or len(group) > 1 or self._has_expired(tuple(group), start, stop):
+            base = self._rewritten(base, deltas, start, stop)
+        if stop == END:
+            return replace(files, base=base, deltas=files.deltas[files.cycle :], cursor=None, cycle=0)
+        return replace(files, base=base, cursor=stop)
+
+    def _rewritten(self, base: Run, deltas: tuple[Run, ...], start: Position, stop: Position) -> Run:
+        """The base with what the deltas say from one position up to another one."""
+        rows = live_between(self._directory, (*deltas, base), start, stop, self._equality)
+        if rows is not None and self._expiry is not None:
+            expired = self._expiry.expired(rows)
+            if expired.any():
+                rows = rows.take(np.flatnonzero(~expired))
+        written = write_run(self._directory, rows, self._epoch) if rows is not None and len(rows) else ()
+        self._spent += run_bytes(written)
+        before = [file for file in base if file.low < start]
+        behind = [replace(file, low=max(file.low, stop)) for file in base if file.low >= start and file.high >= stop]
+        return (*before, *written, *behind)
+
+    def _has_expired(self, run: Run, start: Position, stop: Position) -> bool:
+        if self._expiry is None or not self._expiry.ttl_ms:
+            return False
+        parts = rows_between(self._directory, run, start, stop)
+        # two columns are read
+        self._spent += 10 * sum(map(len, parts))
+        return any(bool(self._expiry.expired(rows).any()) for rows in parts)
+
+    # ------------------------------------------------------------------------------------------------ consumed
+
+    def _without_consumed(self, files: FileSet) -> FileSet:
+        """Leave out what lies below the start."""
+        if self._start == FIRST:
+            return files
+        deltas = [self._from_start(run) for run in files.deltas]
+        cycle = sum(1 for run in deltas[: files.cycle] if run)
+        cursor = None if files.cursor is None else max(files.cursor, self._start)
+        files = replace(files, base=self._from_start(files.base), deltas=tuple(run for run in deltas if run))
+        return replace(files, cursor=cursor, cycle=cycle)
+
+    def _from_start(self, run: Run) -> Run:
+        return tuple(replace(file, low=max(file.low, self._start)) for file in run if file.high >= self._start)
+
+
+def _small_neighbours(run: list[FileReference]) -> list[FileReference]:
+    """The first files of a run that fit into one together; one at least, if there is one."""
+    rows = size = 0
+    for count, file in enumerate(run):
+        rows += file.rows
+        size += file.bytes
+        if count and (rows > FILE_ROWS or size > FILE_BYTES):
+            return run[:count]
+    return run
+
+
+def _worth_a_cycle(files: FileSet) -> bool:
+    size = sum(map(run_bytes, files.deltas))
+    return size > max(MIN_CYCLE_BYTES, run_bytes(files.base) // CYCLE_PART_OF_BASE)

@@ -1,0 +1,300 @@
+"""The directory in which the files of one subtask lie.
+
+Rule: a file is written under a name that is used once, is synchronised before it gets that name, and never changes. So
+it needs to be checked against its digest only once in a process, and a copy of it is as good as the file itself.
+
+Local files are mapped. Files on other storage are fetched whole into a folder on the local disk (``cache_path``), under
+their own names, and mapped there. Where a file cannot be mapped, because ``spark.executor.pyspark.memory`` limits the
+address space, it is read into memory, and only a few such files are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+
+from flinkish.common.durable_files import delete, open_durable, sync_directory
+from flinkish.common.storage import local_path, place
+from flinkish.common.storage_errors import storage_error, storage_errors
+from flinkish.errors import CorruptStateError, MissingFileError
+from flinkish.runtime.state.files.file_format import decode, encode
+from flinkish.runtime.state.files.references import FileReference
+from flinkish.runtime.state.files.retention import file_name
+from flinkish.runtime.state.files.rows import Rows
+
+#: So many files stay open in a process, and so many bytes of files that could not be mapped.
+OPEN_FILES, READ_BYTES = 1024, 32 * 1024 * 1024
+
+_HINT = "restore the file from a copy, or the job from its last checkpoint or savepoint"
+
+
+class OpenFiles:
+    """The files that a process has open: those that were used last. Files that were deleted take up their place on the
+    disk for as long as they are in here."""
+
+    def __init__(self, max_files: int = OPEN_FILES, max_read_bytes: int = READ_BYTES) -> None:
+        self._max_files = max_files
+        self._max_read_bytes = max_read_bytes
+        self._lock = threading.Lock()
+        #: path -> rows, bytes in memory (0 when they are mapped)
+        self._files: OrderedDict[str, tuple[Rows, int]] = OrderedDict()
+        self._read_bytes = 0
+        #: paths whose content is known to be what was written
+        self.verified: set[str] = set()
+
+    def get(self, path: str) -> Rows | None:
+        """The rows of a file if it is open."""
+        with self._lock:
+            found = self._files.get(path)
+            if found is None:
+                return None
+            self._files.move_to_end(path)
+            return found[0]
+
+    def put(self, path: str, rows: Rows, read_bytes: int) -> None:
+        """Keep a file open."""
+        self.close(path)
+        with self._lock:
+            self._files[path] = rows, read_bytes
+            self._read_bytes += read_bytes
+            while len(self._files) > self._max_files:
+                self._drop(next(iter(self._files)))
+            if self._read_bytes > self._max_read_bytes:
+                for other in [name for name, (_, size) in self._files.items() if size]:
+                    if self._read_bytes > self._max_read_bytes:
+                        self._drop(other)
+
+    def close(self, path: str) -> None:
+        """Let go of a file."""
+        with self._lock:
+            if path in self._files:
+                self._drop(path)
+
+    def _drop(self, path: str) -> None:
+        self._read_bytes -= self._files.pop(path)[1]
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+#: The open files of this process.
+_OPEN_FILES = OpenFiles()
+
+
+class StateDirectory:
+    """See the module. ``cache_path``: a local folder for copies of files that lie on other storage; without it these are
+    read into memory."""
+
+    def __init__(self, path: str, cache_path: str | None = None, open_files: OpenFiles = _OPEN_FILES) -> None:
+        self.path = path
+        self._local = local_path(path) is not None
+        self._cache_path = cache_path
+        self._open_files = open_files
+
+    def path_of(self, name: str) -> str:
+        """Where a file of that name lies."""
+        return posixpath.join(self.path, name)
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    def write(self, rows: Rows, epoch: int) -> FileReference:
+        """Write rows, which are sorted, to a file of their own. It is durable after `synchronize`."""
+        data = encode(rows)
+        name = file_name(epoch, uuid.uuid4().hex[:16])
+        path = self.path_of(name)
+        with storage_errors("write", path):
+            self._write(data, path)
+        self._open_files.verified.add(self._readable_path(name))
+        return FileReference(
+            name=name,
+            rows=len(rows),
+            bytes=data.size,
+            sha256=hashlib.sha256(data).digest(),
+            low=(int(rows.hash[0]), int(rows.entry_hash[0])),
+            high=(int(rows.hash[-1]), int(rows.entry_hash[-1])),
+            tombstones=rows.tombstones,
+        )
+
+    def _write(self, data: Any, path: str) -> None:
+        local = local_path(path)
+        # on other storage than a local disk a file appears when it is closed
+        written = path if local is None else path + ".part"
+        file = open_durable(written)
+        try:
+            file.write(data)
+            file.close()
+            if local is not None:
+                os.rename(local + ".part", local)
+        except BaseException:
+            with suppress(OSError):
+                file.close()
+            with suppress(OSError):
+                delete(written)
+            raise
+
+    def synchronize(self) -> None:
+        """Make the names of the files durable."""
+        with storage_errors("write", self.path):
+            sync_directory(self.path)
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def open(self, file: FileReference) -> Rows:
+        """The rows of a file, as views of it.
+
+        Raises:
+            MissingFileError: it is not there.
+            CorruptStateError: it is not what was written. Both name it.
+        """
+        path = self._readable_path(file.name)
+        rows = self._open_files.get(path)
+        if rows is None:
+            data, read_bytes = self._content(file, path)
+            try:
+                rows = decode(data, path)
+            except (pa.ArrowInvalid, KeyError, ValueError, OSError) as error:
+                raise _damaged(path, f"no file of state: {error}") from error
+            self._open_files.put(path, rows, read_bytes)
+        return rows
+
+    def _content(self, file: FileReference, path: str) -> tuple[Any, int]:
+        """The bytes of a file once they are known to be the right ones, and how many of them are in memory."""
+        if self._local:
+            return self._checked(file, path)
+        if self._cache_path is None:
+            data = pa.py_buffer(self._download(file))
+            self._check(file, data, path)
+            return data, data.size
+        if os.path.exists(path):
+            with suppress(CorruptStateError):
+                return self._checked(file, path)
+            # only the copy is damaged
+        self.fetch(file)
+        return self._checked(file, path)
+
+    def _checked(self, file: FileReference, path: str) -> tuple[Any, int]:
+        data, read_bytes = _mapped_or_read(path)
+        self._check(file, data, path)
+        return data, read_bytes
+
+    def _check(self, file: FileReference, data: Any, path: str) -> None:
+        if data.size != file.bytes:
+            raise _damaged(path, f"not what was written: it has {data.size} bytes instead of {file.bytes}")
+        if path in self._open_files.verified:
+            return
+        if hashlib.sha256(data).digest() != file.sha256:
+            raise _damaged(path, "not what was written: its digest is another one")
+        self._open_files.verified.add(path)
+
+    def _readable_path(self, name: str) -> str:
+        """Where a file is read: on the local disk if that can be."""
+        if self._local or self._cache_path is None:
+            return local_path(self.path_of(name)) or self.path_of(name)
+        return os.path.join(self._cache_path, name)
+
+    def fetched(self, file: FileReference) -> bool:
+        """Whether the file lies on the local disk."""
+        return self._local or self._cache_path is not None and os.path.exists(self._readable_path(file.name))
+
+    def fetch(self, file: FileReference) -> int:
+        """Copy a file from other storage to the local disk, and say how many bytes that were."""
+        if self._local or self._cache_path is None:
+            return 0
+        data = self._download(file)
+        self._check_download(file, data)
+        path = self._readable_path(file.name)
+        temporary = f"{path}.{uuid.uuid4().hex}.part"
+        with storage_errors("write", path):
+            os.makedirs(self._cache_path, exist_ok=True)
+            try:
+                with open(temporary, "wb") as stream:
+                    stream.write(data)
+                os.replace(temporary, path)
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary)
+        self._open_files.verified.add(path)
+        return len(data)
+
+    def _download(self, file: FileReference) -> bytes:
+        path = self.path_of(file.name)
+        filesystem, root = place(path)
+        try:
+            with filesystem.open_input_file(root) as stream:
+                return bytes(stream.read())
+        except (FileNotFoundError, NotADirectoryError):
+            raise _missing(path) from None
+        except OSError as error:
+            raise storage_error(error, "read", path) from error
+
+    def _check_download(self, file: FileReference, data: bytes) -> None:
+        if len(data) != file.bytes or hashlib.sha256(data).digest() != file.sha256:
+            raise _damaged(self.path_of(file.name), "not what was written")
+
+    # ------------------------------------------------------------------------------------------------ clean-up
+
+    def names(self) -> list[str]:
+        """The names of all files in the directory; none when it is not there."""
+        from pyarrow import fs
+
+        with storage_errors("list", self.path):
+            filesystem, root = place(self.path)
+            infos = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
+        return sorted(info.base_name for info in infos if info.is_file)
+
+    def release(self, names: Iterable[str]) -> None:
+        """Let go of files that this process does not need any more, and of their copies on the local disk."""
+        for name in names:
+            path = self._readable_path(name)
+            self._open_files.close(path)
+            self._open_files.verified.discard(path)
+            if not self._local and self._cache_path is not None:
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete files; those that are not there do not matter."""
+        names = list(names)
+        self.release(names)
+        for name in names:
+            with storage_errors("delete", self.path_of(name)):
+                delete(self.path_of(name))
+
+
+def _mapped_or_read(path: str) -> tuple[Any, int]:
+    """The content of a local file, and how many bytes of it are in memory."""
+    try:
+        try:
+            with pa.memory_map(path) as stream:
+                return stream.read_buffer(), 0
+        except (FileNotFoundError, NotADirectoryError):
+            raise
+        except (OSError, MemoryError):
+            with open(path, "rb") as file:
+                data = file.read()
+            return pa.py_buffer(data), len(data)
+    except (FileNotFoundError, NotADirectoryError):
+        raise _missing(path) from None
+    except OSError as error:
+        raise storage_error(error, "read", path) from error
+
+
+def _missing(path: str) -> MissingFileError:
+    error = MissingFileError(f"state cannot be read: the file {path} is missing", where=path, hint=_HINT)
+    error.file = path
+    return error
+
+
+def _damaged(path: str, how: str) -> CorruptStateError:
+    error = CorruptStateError(f"state cannot be read: the file {path} is {how}", where=path, hint=_HINT)
+    error.file = path
+    return error

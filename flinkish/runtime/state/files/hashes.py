@@ -1,0 +1,92 @@
+"""The 64-bit hashes by which state lies in files.
+
+Rule: equal values have equal hashes in every process, even when their encodings differ (``1 == True == 1.0``). Unequal
+values may share a hash: whoever finds a row by its hash compares the value itself.
+
+What a value contributes is `flinkish.runtime.stable_hash`'s raw hash. A finalizer over whole numpy arrays mixes it with
+the name of the state and the namespace, so that the groups of a subtask are spread evenly over the range of 64 bits.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from flinkish.core.window.window import Window
+from flinkish.errors import InvalidKeyError
+from flinkish.runtime.stable_hash import raw_hash
+
+Hashes = npt.NDArray[np.uint64]
+
+_MASK = (1 << 64) - 1
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_WHOLE_NUMBERS = frozenset({int, bool})
+_TEXTS = frozenset({str})
+#: what a value counts as that has no hash which is the same in every process
+_NO_HASH = 0x6E6F68617368
+
+
+def group_hashes(state: str, namespace: Hashable, keys: Sequence[Any]) -> Hashes:
+    """The hashes of the groups (state, namespace, key) of many keys.
+
+    Raises:
+        InvalidKeyError: a key that cannot be one.
+    """
+    return mix((_raw_hashes(keys) ^ _scope(state, [namespace])) * _MULTIPLIER)
+
+
+def group_hashes_in(state: str, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> Hashes:
+    """The same where each key has a namespace of its own; gives the same hashes as `group_hashes`."""
+    return mix((_raw_hashes(keys) ^ _scope(state, namespaces)) * _MULTIPLIER)
+
+
+def entry_hashes(user_keys: Sequence[Any]) -> Hashes:
+    """The hashes of the user keys of maps. A key that has no stable hash (an object of an ordinary class, NaN) is
+    allowed, as it is in a dict; all of these share one hash, so that a map with many of them is slow but right."""
+    try:
+        raw = _raw_hashes(user_keys)
+    except InvalidKeyError:
+        raw = np.fromiter(map(_any_raw, user_keys), np.uint64, len(user_keys))
+    return mix(raw * _MULTIPLIER)
+
+
+def mix(values: Hashes) -> Hashes:
+    """The 64-bit finalizer of MurmurHash3, over an array: spreads values that differ in few bits."""
+    values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return values ^ (values >> np.uint64(33))
+
+
+def _scope(state: str, namespaces: Sequence[Hashable]) -> Hashes:
+    """What the state's name and the namespaces add."""
+    name = np.array([raw_hash(state) & _MASK], np.uint64)
+    raw = np.fromiter(map(_namespace_raw, namespaces), np.uint64, len(namespaces))
+    return mix(mix(name) ^ raw * _MULTIPLIER)
+
+
+def _namespace_raw(namespace: Hashable) -> int:
+    """Windows are equal only if they end at the same time, whatever their class is."""
+    return _any_raw(namespace.max_timestamp() if isinstance(namespace, Window) else namespace)
+
+
+def _any_raw(value: Any) -> int:
+    try:
+        return raw_hash(value) & _MASK
+    except InvalidKeyError:
+        return _NO_HASH
+
+
+def _raw_hashes(values: Sequence[Any]) -> Hashes:
+    """`raw_hash` of each value; lists of whole numbers or of texts without a call per value."""
+    kinds = set(map(type, values))
+    if kinds <= _WHOLE_NUMBERS:
+        return np.fromiter(map(hash, values), np.int64, len(values)).view(np.uint64)
+    if kinds == _TEXTS:
+        data = [value.encode("utf-8", "surrogatepass") for value in values]
+        crc = np.fromiter(map(zlib.crc32, data), np.uint64, len(data))
+        return crc | np.fromiter(map(zlib.adler32, data), np.uint64, len(data)) << np.uint64(32)
+    return np.fromiter((raw_hash(value) & _MASK for value in values), np.uint64, len(values))

@@ -1,0 +1,190 @@
+"""What is left of the rows of several runs: of each entry the newest row, unless a newer row hides it.
+
+Rule: the result depends on the rows and on how old they are, and on nothing else. Rows of one age were written together
+and have at most one row per entry; a CLEAR among them is older than they are.
+
+All of it is done on whole columns. Only where a hash is shared by groups that differ, or by bytes that differ, do rows
+become Python objects, and the caller's functions say what is equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from flinkish.runtime.state.files.rows import CLEAR, DELETE, PUT, REPLACE, Array, Rows, concat, sort_order
+
+#: Whether different bytes stand for equal values.
+SameBytes = Callable[[bytes, bytes], bool]
+
+#: Older than everything.
+_OLDEST = 1 << 30
+
+
+def never_same(_: bytes, __: bytes) -> bool:
+    """Different bytes are different values."""
+    return False
+
+
+@dataclass(frozen=True)
+class Equality:
+    """What is equal although its bytes differ: ids of groups, entries within a group. ``keeps_place``: an entry that is
+    put again keeps the ``order`` that it had."""
+
+    same_id: SameBytes = never_same
+    same_entry: SameBytes = never_same
+    keeps_place: bool = False
+
+
+def resolve(runs: Sequence[Sequence[Rows]], equality: Equality, *, drop_tombstones: bool) -> Rows | None:
+    """The rows of some runs that count, sorted as they lie in a file; None when there are none.
+
+    Args:
+        runs: Newest first; the rows of each are sorted, and all of one age.
+        drop_tombstones: There are no older rows that DELETE and CLEAR would have to hide.
+    """
+    parts = [(age, rows) for age, run in enumerate(runs) for rows in run if len(rows)]
+    if not parts:
+        return None
+    rows = concat([rows for _, rows in parts])
+    ages = np.repeat([age for age, _ in parts], [len(rows) for _, rows in parts])
+    result = _Resolution(rows, ages, equality).result(drop_tombstones)
+    return result if len(result) else None
+
+
+class _Resolution:
+    """One call of `resolve`. All arrays are in the sorted order."""
+
+    def __init__(self, rows: Rows, ages: Array, equality: Equality) -> None:
+        self._rows = rows
+        self._equality = equality
+        #: place in ``rows`` of each
+        self._places = sort_order(rows)
+        self._op = rows.op[self._places]
+        self._age = ages[self._places]
+        hashes, entry_hashes = rows.hash[self._places], rows.entry_hash[self._places]
+        clears = self._op == CLEAR
+        new_group, new_entry = np.ones(len(rows), bool), np.ones(len(rows), bool)
+        new_group[1:] = hashes[1:] != hashes[:-1]
+        new_entry[1:] = new_group[1:] | (entry_hashes[1:] != entry_hashes[:-1]) | (clears[1:] != clears[:-1])
+        self._new_entry = new_entry
+        #: numbers of the group and of the entry of each row
+        self._group = np.cumsum(new_group) - 1
+        self._entry = np.cumsum(new_entry) - 1
+        self._shared = False
+        if not new_group.all():
+            self._separate(new_group, new_entry)
+
+    def _separate(self, new_group: Array, new_entry: Array) -> None:
+        """Give numbers of their own to groups and entries that only share a hash."""
+        first = np.flatnonzero(new_group)
+        others = np.flatnonzero(~new_group)
+        firsts = first[self._group[others]]
+        state = self._rows.state[self._places]
+        differ = (state[others] != state[firsts]) | ~self._equal("id", others, firsts)
+        shared = set(np.unique(self._group[others[differ]]).tolist())
+        others = np.flatnonzero(~new_entry)
+        firsts = np.flatnonzero(new_entry)[self._entry[others]]
+        differ = ~self._equal("entry", others, firsts)
+        shared.update(np.unique(self._group[others[differ]]).tolist())
+        if not shared:
+            return
+        self._shared = True
+        stops = [*first[1:].tolist(), len(self._places)]
+        next_number = len(self._places)
+        for group in sorted(shared):
+            next_number = self._separate_group(range(int(first[group]), stops[group]), next_number)
+
+    def _equal(self, column: str, left: Array, right: Array) -> Array:
+        """Whether rows have the same bytes."""
+        values = getattr(self._rows, column)
+        equal = pc.equal(
+            values.take(pa.array(self._places[left])), values.take(pa.array(self._places[right]))
+        )
+        return np.asarray(equal.to_numpy(zero_copy_only=False), bool)
+
+    def _separate_group(self, rows: range, number: int) -> int:
+        """The rows that share one hash."""
+        groups: list[tuple[int, bytes, int]] = []
+        entries: dict[tuple[int, int, bool], list[tuple[bytes, int]]] = {}
+        for row in rows:
+            place = int(self._places[row])
+            state, key = int(self._rows.state[place]), self._rows.id[place].as_py()
+            for known_state, known, group in groups:
+                if known_state == state and (known == key or self._equality.same_id(known, key)):
+                    break
+            else:
+                group = number
+                number += 1
+                groups.append((state, key, group))
+            self._group[row] = group
+            address = group, int(self._rows.entry_hash[place]), bool(self._op[row] == CLEAR)
+            user_key = self._rows.entry[place].as_py()
+            for known, entry in entries.setdefault(address, []):
+                if known == user_key or self._equality.same_entry(known, user_key):
+                    break
+            else:
+                entry = number
+                number += 1
+                entries[address].append((user_key, entry))
+            self._entry[row] = entry
+        return number
+
+    def result(self, drop_tombstones: bool) -> Rows:
+        """The rows that count."""
+        # rows of one entry lie together, the newest first
+        if self._shared:
+            by_entry = np.argsort(self._entry, kind="stable")
+            begins = np.ones(len(by_entry), bool)
+            begins[1:] = self._entry[by_entry[1:]] != self._entry[by_entry[:-1]]
+        else:
+            by_entry, begins = np.arange(len(self._entry)), self._new_entry
+        starts = np.flatnonzero(begins)
+        newest = by_entry[starts]
+        kept = self._not_hidden(newest, drop_tombstones)
+        op = self._op[newest]
+        chosen = newest
+        if self._equality.keeps_place:
+            chosen, op = self._first_places(by_entry, starts)
+        if drop_tombstones:
+            op = np.zeros(len(op), np.uint8)
+        kept = np.flatnonzero(kept)
+        kept = kept[np.argsort(newest[kept], kind="stable")] if self._shared else kept
+        rows = self._rows.take(self._places[chosen[kept]])
+        return replace(rows, op=op[kept])
+
+    def _not_hidden(self, newest: Array, drop_tombstones: bool) -> Array:
+        """Which of the newest rows of the entries count."""
+        op = self._op[newest]
+        if not op.any():
+            return np.ones(len(newest), bool)
+        clears = np.flatnonzero(self._op == CLEAR)
+        cleared = np.full(int(self._group.max()) + 1, _OLDEST)
+        np.minimum.at(cleared, self._group[clears], self._age[clears])
+        cleared_at = cleared[self._group[newest]]
+        kept = (op == CLEAR) | (self._age[newest] <= cleared_at)
+        tombstones = op == DELETE
+        if drop_tombstones:
+            tombstones |= op == CLEAR
+        else:
+            # a CLEAR hides what this would hide
+            tombstones &= cleared_at < _OLDEST
+        return kept & ~tombstones
+
+    def _first_places(self, by_entry: Array, starts: Array) -> tuple[Array, Array]:
+        """For each entry the row whose place it has, and what it means now: the oldest PUT after the entry was gone."""
+        op = self._op[by_entry]
+        lasts = np.append(starts[1:], len(op)) - 1
+        at = np.arange(len(op))
+        #: of each entry the newest row behind which nothing counts; ``len(op)`` if there is none
+        stop = np.minimum.reduceat(np.where(op == PUT, len(op), at), starts)
+        stopped = stop < len(op)
+        stop = np.where(stopped, stop, lasts)
+        deleted = stopped & (op[stop] == DELETE)
+        place = np.where(deleted & (stop > starts), stop - 1, stop)
+        meaning = np.where(deleted & (stop == starts), DELETE, np.where(stopped, REPLACE, PUT))
+        return by_entry[place], meaning.astype(np.uint8)

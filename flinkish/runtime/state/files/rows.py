@@ -1,0 +1,241 @@
+"""Rows of keyed state, as columns: what is written to files, read from them and merged.
+
+A *group* is (state name, namespace, key). Within it there are *entries*: a single one for value, reducing and
+aggregating state, one per user key for map state, one per appended chunk for list state. A row says what became of an
+entry or of a whole group:
+
+=========  ==================================================================================================
+op
+=========  ==================================================================================================
+PUT        the entry has this value
+DELETE     the entry is gone
+CLEAR      the group is gone, with all entries that older rows gave it; rows written together with it are newer
+REPLACE    PUT after a DELETE of the same entry. It differs from PUT only where an entry keeps its first place
+           (timers)
+=========  ==================================================================================================
+
+An entry is known by (state, id, entry_hash, entry). ``id`` and ``entry`` are bytes that the caller has encoded; bytes
+that differ may still be equal values, which only the caller can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from flinkish.runtime.state.files.hashes import Hashes
+
+Array = npt.NDArray[Any]
+
+PUT, DELETE, CLEAR, REPLACE = range(4)
+
+#: ``time`` of a row without one
+NO_TIME = -(1 << 63)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Parallel columns. ``state`` holds indices into ``names``. Columns of numbers are numpy arrays, columns of bytes
+    Arrow arrays. Rows that lie in a file are a view of it and sorted by (hash, entry_hash, CLEAR first)."""
+
+    names: tuple[str, ...]
+    hash: Hashes
+    state: Array
+    id: Any
+    entry_hash: Hashes
+    entry: Any
+    order: Array
+    op: Array
+    time: Array
+    value: Any
+
+    def __len__(self) -> int:
+        return len(self.hash)
+
+    def take(self, indices: Array) -> Rows:
+        """The rows at these places."""
+        places = pa.array(indices)
+        return Rows(
+            self.names,
+            self.hash[indices],
+            self.state[indices],
+            self.id.take(places),
+            self.entry_hash[indices],
+            self.entry.take(places),
+            self.order[indices],
+            self.op[indices],
+            self.time[indices],
+            self.value.take(places),
+        )
+
+    def slice(self, start: int, stop: int) -> Rows:
+        """The rows from ``start`` up to ``stop``, without a copy."""
+        part = slice(start, stop)
+        length = max(stop - start, 0)
+        return Rows(
+            self.names,
+            self.hash[part],
+            self.state[part],
+            self.id.slice(start, length),
+            self.entry_hash[part],
+            self.entry.slice(start, length),
+            self.order[part],
+            self.op[part],
+            self.time[part],
+            self.value.slice(start, length),
+        )
+
+    def state_of(self, name: str) -> int:
+        """The number that stands for a state here; -1 when it has no rows."""
+        return self.names.index(name) if name in self.names else -1
+
+    @property
+    def tombstones(self) -> int:
+        """The number of rows that only hide older ones."""
+        return int(np.count_nonzero((self.op == DELETE) | (self.op == CLEAR)))
+
+
+def no_rows() -> Rows:
+    """Not a single row."""
+    return RowsBuilder().build()
+
+
+def concat(parts: Sequence[Rows]) -> Rows:
+    """The rows of all parts, one behind the other. The names of their states are brought together."""
+    if len(parts) == 1:
+        return parts[0]
+    names: dict[str, int] = {}
+    for part in parts:
+        for name in part.names:
+            names.setdefault(name, len(names))
+    renumbered = [np.array([names[name] for name in part.names], np.uint16)[part.state] for part in parts]
+    return Rows(
+        tuple(names),
+        np.concatenate([part.hash for part in parts]),
+        np.concatenate(renumbered),
+        _joined([part.id for part in parts]),
+        np.concatenate([part.entry_hash for part in parts]),
+        _joined([part.entry for part in parts]),
+        np.concatenate([part.order for part in parts]),
+        np.concatenate([part.op for part in parts]),
+        np.concatenate([part.time for part in parts]),
+        _joined([part.value for part in parts]),
+    )
+
+
+def _joined(columns: list[Any]) -> Any:
+    """Columns as one. They may have offsets of 32 bits (in files) or of 64 bits."""
+    kinds = {column.type for column in columns}
+    if len(kinds) > 1 or sum(column.nbytes for column in columns) >= 1 << 31:
+        columns = [column.cast(pa.large_binary()) for column in columns]
+    return pa.concat_arrays(columns)
+
+
+def sort_order(rows: Rows) -> Array:
+    """The order in which rows lie in a file. Rows that are alike stay in the order that they have."""
+    if not rows.entry_hash.any() and not rows.op.any():
+        return np.argsort(rows.hash, kind="stable")
+    return np.lexsort((rows.op != CLEAR, rows.entry_hash, rows.hash))
+
+
+def no_bytes(length: int) -> Any:
+    """A column of empty bytes."""
+    offsets = pa.py_buffer(bytes(4 * (length + 1)))
+    return pa.Array.from_buffers(pa.binary(), length, [None, offsets, pa.py_buffer(b"")])
+
+
+def zeros(length: int, dtype: Any, value: int = 0) -> Array:
+    """A column of one number, which takes no memory."""
+    return np.broadcast_to(np.array(value, dtype), length)
+
+
+class RowsBuilder:
+    """Takes rows in from Python lists, state by state.
+
+    At most one row per entry and one CLEAR per group may come before `build`: what they are in the end. CLEAR counts
+    as older than the other rows of its group. Lists are parallel.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, int] = {}
+        self._parts: list[Rows] = []
+
+    def put(
+        self,
+        state: str,
+        hashes: Hashes,
+        ids: Sequence[bytes],
+        values: Sequence[bytes],
+        *,
+        entries: Sequence[bytes] | None = None,
+        entry_hashes: Array | None = None,
+        orders: Sequence[int] | Array | None = None,
+        times: Sequence[int | None] | Array | None = None,
+        op: int = PUT,
+    ) -> None:
+        """Entries and their values. ``times``: of the last access (ms), for state with time-to-live."""
+        if times is not None and not isinstance(times, np.ndarray):
+            times = [NO_TIME if time is None else time for time in times]
+        self._add(state, op, hashes, ids, entries, entry_hashes, values=values, orders=orders, times=times)
+
+    def delete(
+        self,
+        state: str,
+        hashes: Hashes,
+        ids: Sequence[bytes],
+        *,
+        entries: Sequence[bytes] | None = None,
+        entry_hashes: Array | None = None,
+    ) -> None:
+        """Entries that are gone."""
+        self._add(state, DELETE, hashes, ids, entries, entry_hashes)
+
+    def clear(self, state: str, hashes: Hashes, ids: Sequence[bytes]) -> None:
+        """Groups that are gone, or that begin anew with what is put here besides."""
+        self._add(state, CLEAR, hashes, ids, None, None)
+
+    def _add(
+        self,
+        state: str,
+        op: int,
+        hashes: Hashes,
+        ids: Sequence[bytes],
+        entries: Sequence[bytes] | None,
+        entry_hashes: Array | None,
+        *,
+        values: Sequence[bytes] | None = None,
+        orders: Any = None,
+        times: Any = None,
+    ) -> None:
+        length = len(hashes)
+        number = self._names.setdefault(state, len(self._names))
+        self._parts.append(
+            Rows(
+                (),
+                hashes,
+                zeros(length, np.uint16, number),
+                _binary(ids),
+                zeros(length, np.uint64) if entry_hashes is None else np.asarray(entry_hashes, np.uint64),
+                no_bytes(length) if entries is None else _binary(entries),
+                zeros(length, np.int64) if orders is None else np.asarray(orders, np.int64),
+                zeros(length, np.uint8, op),
+                zeros(length, np.int64, NO_TIME) if times is None else np.asarray(times, np.int64),
+                no_bytes(length) if values is None else _binary(values),
+            )
+        )
+
+    def build(self) -> Rows:
+        """All rows that were taken in."""
+        names = tuple(self._names)
+        if not self._parts:
+            self._add("", PUT, np.zeros(0, np.uint64), [], None, None)
+        return concat([replace(part, names=names) for part in self._parts])
+
+
+def _binary(values: Sequence[bytes]) -> Any:
+    return pa.array(values, pa.large_binary())

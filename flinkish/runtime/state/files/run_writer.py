@@ -1,0 +1,43 @@
+"""Writing sorted rows as a run: files of a bounded size, each with a range of positions of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.compute as pc
+
+from flinkish.runtime.state.files.directory import StateDirectory
+from flinkish.runtime.state.files.references import Run
+from flinkish.runtime.state.files.rows import Array, Rows
+from flinkish.runtime.state.files.search import lower_bounds
+
+#: About so many rows and bytes are in a file at most; a value is never split.
+FILE_ROWS, FILE_BYTES = 64 * 1024, 8 * 1024 * 1024
+
+#: The columns of numbers of a row.
+_NUMBERS_BYTES = 16
+
+
+def write_run(directory: StateDirectory, rows: Rows, epoch: int) -> Run:
+    """Write sorted rows to as few files as they fit in, of about the same size."""
+    bounds = _bounds(rows)
+    run = tuple(directory.write(rows.slice(a, b), epoch) for a, b in zip(bounds, bounds[1:]))
+    directory.synchronize()
+    return run
+
+
+def _bounds(rows: Rows) -> list[int]:
+    """Where the files begin and end. Rows of one position are never parted."""
+    sizes = row_bytes(rows)
+    parts = -(-max(len(rows) * FILE_BYTES, int(sizes.sum()) * FILE_ROWS) // (FILE_ROWS * FILE_BYTES))
+    if parts == 1:
+        return [0, len(rows)]
+    weights = np.cumsum(sizes / FILE_BYTES + 1 / FILE_ROWS)
+    cuts = np.searchsorted(weights, weights[-1] * np.arange(1, parts) / parts)
+    cuts = lower_bounds(rows.hash, rows.entry_hash, rows.hash[cuts], rows.entry_hash[cuts])
+    return sorted({0, *cuts.tolist(), len(rows)})
+
+
+def row_bytes(rows: Rows) -> Array:
+    """About how many bytes each row takes in a file."""
+    columns = (np.asarray(pc.binary_length(column), np.int64) for column in (rows.id, rows.entry, rows.value))
+    return np.add.reduce([*columns, np.full(len(rows), _NUMBERS_BYTES)])
