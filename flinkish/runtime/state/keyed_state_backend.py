@@ -1,63 +1,355 @@
-"""The interface between keyed operators and the representation of their state.
+"""Keyed state of one subtask, of all of its key groups: found by (state name, namespace, key).
 
-A backend holds the state of one subtask, of all of its key groups; state is found by (state name, namespace, key).
-State handles that user functions got in ``open()`` stay valid over all keys and epochs: they look at the backend's
-current key at each call.
+What changed lately is in memory and is stored with the task (`InlineState`); the rest lies in files, is read by key and
+kept in memory as long as there is room. No operator may notice where a value is: it fetches the keys of its batch
+(`prefetch`, `StateTable.fetch`) and then finds their values in dicts. State handles that user functions got in ``open()``
+stay valid over all keys and epochs: they look at the backend's current key at each call.
 
-A backend knows which (state name, namespace, key) an epoch has changed. That is what incremental checkpoints and a
-changelog backend are made of. No operator may notice which backend it runs on.
+A backend knows which (state name, namespace, key) an epoch has changed: incremental checkpoints are made of that.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any, cast
+
+from flinkish.core.state import AggregatingStateDescriptor, ReducingStateDescriptor, State, StateDescriptor
+from flinkish.core.time_domain import TimeDomain
+from flinkish.errors import CorruptStateError, StateAccessError
+from flinkish.runtime.operator import EpochInfo
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.state.changelog import Change, keyed_changes
+from flinkish.runtime.state.keyed_body import KeyedBody, encode_keyed_body
+from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
+from flinkish.runtime.state.list_table import ListTable
+from flinkish.runtime.state.map_table import MapTable
+from flinkish.runtime.state.state_handles import (
+    NO_KEY,
+    AggregatingHandle,
+    ListHandle,
+    MapHandle,
+    ReducingHandle,
+    ValueHandle,
+)
+from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.state.stored_state import StoredState
+from flinkish.runtime.state.timer_queue import TimerQueue
+from flinkish.runtime.state.ttl import (
+    TTL_PREFIX,
+    TtlAggregatingState,
+    TtlListState,
+    TtlMapState,
+    TtlPolicy,
+    TtlReducingState,
+    TtlValueState,
+)
+from flinkish.runtime.state.ttl_purge import purge_expired
 
 if TYPE_CHECKING:
-    from flinkish.core.state import State, StateDescriptor
-    from flinkish.runtime.state.state_table import StateTable
-    from flinkish.runtime.state.timer_queue import TimerQueue
+    from flinkish.runtime.state.files.directory import StateDirectory
 
-#: The namespace of state that belongs to no window.
-VOID_NAMESPACE: None = None
+__all__ = ["TIMERS_NAME", "VOID_NAMESPACE", "KeyedStateBackend"]
+
+#: Name under which `changed_keys` reports the keys whose timers changed.
+TIMERS_NAME = "__timers__"
+
+#: State of about so many encoded bytes lies with the task, more of it in files.
+INLINE_BYTES = 256 * 1024
+
+#: When so much is changed in one epoch, it is written to files before the epoch ends.
+SPILL_BYTES = 128 * 1024 * 1024
 
 
-class KeyedStateBackend(ABC):
-    """The keyed state of one task."""
+class KeyedStateBackend:
+    """See the module.
 
-    #: The key that state handles read and write. Operators set it before they call user code.
-    current_key: Any
+    Args:
+        where: names the task in errors.
+        epoch: of the operator that owns the state (set by its RuntimeContext): its processing time is the clock of
+            state that expires.
+        classes: of the program.
+        directory: where the files of the subtask lie; None: all state stays with the task.
+        inline_bytes: see `INLINE_BYTES`.
+    """
 
-    @abstractmethod
-    def restore(self, body: bytes | None) -> None:
+    def __init__(
+        self,
+        where: str = "",
+        epoch: EpochInfo | None = None,
+        classes: ProgramClasses = NO_CLASSES,
+        directory: StateDirectory | None = None,
+        inline_bytes: int = INLINE_BYTES,
+    ) -> None:
+        self.where = where
+        self.epoch = epoch if epoch is not None else EpochInfo()
+        self._classes = classes
+        self._inline_bytes = inline_bytes
+        self.stored = StoredState(directory, where, classes)
+        #: the key that state handles read and write; operators set it before they call user code
+        self.current_key: Any = NO_KEY
+        #: goes up whenever dicts that handles hold are no longer the right ones
+        self.generation = 0
+        self._tables: dict[str, StateTable] = {}
+        self._timers: dict[str, TimerQueue] = {}
+        self._sequence = 0
+        #: files that were dropped -> the epoch since which they are not referred to
+        self._dropped: dict[str, int] = {}
+        self._kinds: dict[str, str] = {}
+        #: of the states that user code has asked for
+        self._descriptors: dict[str, StateDescriptor] = {}
+        self._policies: dict[str, TtlPolicy] = {}
+        #: whether `take_changes` will be asked for; ``uid``: of the operator, for the changes
+        self.recording = False
+        self.uid = ""
+        self._recorded: list[Change] = []
+
+    # ------------------------------------------------------------------------------------------------ the stored form
+
+    def restore(self, body: KeyedBody | None) -> None:
         """Take in what `snapshot` gave (None: nothing), in place of what is there."""
+        self.current_key = NO_KEY
+        self.generation += 1
+        self._tables, self._timers = {}, {}
+        body = body if body is not None else KeyedBody()
+        self.stored.files, self._sequence, self._dropped = body.files, body.sequence, dict(body.dropped)
+        for name, state in body.states.items():
+            try:
+                self._made(name, state.kind).take_inline(state)
+            except (TypeError, ValueError, KeyError, AttributeError) as error:
+                raise CorruptStateError(
+                    f"state {name!r} cannot be decoded: {error}", where=self._where(), hint="restore a checkpoint"
+                ) from error
+        for service, timers in body.timers.items():
+            self.timers(service).load(timers)
 
-    @abstractmethod
+    def snapshot(self) -> KeyedBody | None:
+        """All state (None: there is none), and forget what was changed."""
+        self._purge()
+        if self.recording:
+            self._recorded.extend(keyed_changes(self.uid, self._tables, self._timers))
+        body = self._inline_body() if self._fits_inline() else None
+        if body is None or len(encode_keyed_body(body, self._where(), self._classes)) > self._inline_bytes:
+            if self.stored.directory is not None:
+                self._write_files()
+                body = None
+        body = body if body is not None else self._inline_body()
+        for table in self._tables.values():
+            table.forget_changes()
+            table.prune()
+        for queue in self._timers.values():
+            queue.forget_changes()
+        return None if body.empty else body
+
+    def _inline_body(self) -> KeyedBody:
+        states = {name: state for name, table in self._tables.items() if (state := table.inline()) is not None}
+        timers = {service: stored for service, queue in self._timers.items() if (stored := queue.stored())}
+        return KeyedBody(states, timers, self.stored.files, self._sequence, dict(self._dropped))
+
+    def _fits_inline(self) -> bool:
+        return self.stored.directory is None or self._bytes_to_store() <= 2 * self._inline_bytes
+
+    def _bytes_to_store(self) -> int:
+        return sum(table.to_store * table.encoded_bytes for table in self._tables.values())
+
+    def _write_files(self) -> None:
+        """Write what lies in no file yet, and bring a bounded part of the files together."""
+        builder, before = self.stored.builder(), self.stored.files
+        written = 0
+        for table in self._tables.values():
+            if table.timed is None:
+                written += table.write_to(builder, self.stored)
+        if not written:
+            return
+        epoch = self.epoch.epoch
+        self.stored.write(builder.build(), epoch)
+        for table in self._tables.values():
+            table.written()
+        self.stored.compact(epoch, self._expiry())
+        for name in before.names - self.stored.files.names:
+            self._dropped[name] = epoch
+
+    def _expiry(self) -> dict[str, int]:
+        """State name -> how long its values live (ms), of the states whose expired values are to be removed."""
+        return {name: policy.ttl_ms for name, policy in self._policies.items() if policy.purge}
+
+    def delete_unneeded(self, epoch: int, retained_epochs: int) -> None:
+        """Delete the files of the subtask that no retained epoch refers to. ``epoch``: the last one that is committed."""
+        self._dropped = self.stored.delete_unneeded(self._dropped, epoch, retained_epochs)
+
+    def take_changes(self) -> list[Change]:
+        """What the last `snapshot` has written that was not in the one before; only while ``recording``."""
+        changes, self._recorded = self._recorded, []
+        return changes
+
+    # ------------------------------------------------------------------------------------------------ what is in it
+
     def table(self, name: str, kind: str) -> StateTable:
-        """The table of one state (created when absent). ``kind`` is value, list, map,
-        reducing or aggregating; StateAccessError when the name already has another kind."""
+        """The table of one state (created when absent). ``kind`` is value, list, map, reducing or aggregating;
+        StateAccessError when the name already has another kind."""
+        self._register(name, kind)
+        table = self._tables.get(name)
+        if table is None:
+            return self._made(name, kind)
+        if table.kind != kind:
+            raise self._other_kind(name, kind, f"it was written as {table.kind} state")
+        return table
 
-    @abstractmethod
+    def _made(self, name: str, kind: str) -> StateTable:
+        table = self._tables.get(name)
+        if table is not None:
+            return table
+        if kind == "list":
+            table = ListTable(name, kind, self.stored)
+        elif kind == "map":
+            table = MapTable(name, kind, self.stored, self._next)
+        else:
+            table = StateTable(name, kind, self.stored)
+        self._tables[name] = table
+        if name.startswith(TTL_PREFIX):
+            owner = name[len(TTL_PREFIX) :]
+            table.timed = self._made(owner, self._kinds.get(owner, kind))
+            table.timed.times = table
+        elif name in self._policies:
+            self._made(TTL_PREFIX + name, kind if kind in ("list", "map") else "value")
+        return table
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
     def timers(self, service: str) -> TimerQueue:
         """The timers of one timer service."""
+        queue = self._timers.get(service)
+        if queue is None:
+            queue = self._timers[service] = TimerQueue()
+        return queue
 
-    @abstractmethod
     def partitioned_state(self, descriptor: StateDescriptor, namespace: Hashable = VOID_NAMESPACE) -> State:
         """A handle for user code, scoped to ``current_key`` and the namespace (a window, or VOID_NAMESPACE)."""
+        name, kind = descriptor.name, descriptor.kind
+        self._register(name, kind)
+        self._descriptors[name] = descriptor
+        if descriptor.ttl_config is None:
+            self._policies.pop(name, None)
+            return cast(State, self._plain_state(descriptor, namespace))
+        policy = self._policies[name] = TtlPolicy.of(descriptor.ttl_config, self._processing_time_ms)
+        if name in self._tables:
+            self._made(TTL_PREFIX + name, kind if kind in ("list", "map") else "value")
+        return self._expiring_state(descriptor, namespace, policy)
 
-    @abstractmethod
+    def prefetch(self, keys: Iterable[Any], namespace: Hashable = VOID_NAMESPACE) -> None:
+        """Have the state of these keys in memory, all of it at once: to be called with the keys of a batch, before user
+        code is called for them."""
+        if not self.stored:
+            return
+        if self._bytes_to_store() > SPILL_BYTES:
+            self._spill()
+        keys = set(keys)
+        for name, kind in self._kinds.items():
+            table = self.table(name, kind)
+            if table.timed is None:
+                table.fetch(namespace, keys)
+
+    def _spill(self) -> None:
+        """Write what this epoch has changed so far."""
+        self._write_files()
+        self.release()
+
+    @property
+    def declared(self) -> dict[str, tuple[str, StateDescriptor | None]]:
+        """State name -> kind and, if user code has asked for the state, its descriptor. Names are never taken back."""
+        return {name: (kind, self._descriptors.get(name)) for name, kind in self._kinds.items()}
+
     def next_timer_ms(self) -> tuple[int | None, int | None]:
-        """The earliest (event-time, processing-time) timer. Never decodes the body."""
+        """The earliest (event-time, processing-time) timer."""
+        queues = self._timers.values()
+        return _earliest(queues, TimeDomain.EVENT_TIME), _earliest(queues, TimeDomain.PROCESSING_TIME)
 
-    @abstractmethod
     def changed(self) -> bool:
         """Whether anything was changed since `restore` or the last `snapshot`."""
+        return any(table.changed for table in self._tables.values()) or any(q.changed for q in self._timers.values())
 
-    @abstractmethod
     def changed_keys(self) -> dict[str, set[tuple[Hashable, Any]]]:
         """State name -> {(namespace, key)} changed since the last `snapshot`; timers under the name ``__timers__``."""
+        changes = {name: keys for name, table in self._tables.items() if (keys := table.changed_keys())}
+        timers = set().union(*(queue.changed_keys() for queue in self._timers.values()))
+        return changes | {TIMERS_NAME: timers} if timers else changes
 
-    @abstractmethod
-    def snapshot(self) -> bytes | None:
-        """All state encoded (None: there is none), and forget what was changed."""
+    # ------------------------------------------------------------------------------------------------ memory
+
+    @property
+    def cached_bytes(self) -> int:
+        """About what the values in memory take."""
+        return sum(table.cached_bytes for table in self._tables.values())
+
+    def release(self) -> None:
+        """Let go of values that lie in files and were not used since the last call. Only between batches."""
+        for table in self._tables.values():
+            if table.timed is None:
+                table.release()
+        self.generation += 1
+
+    # ------------------------------------------------------------------------------------------------ inside
+
+    def _purge(self) -> None:
+        """Remove what is expired from state that lies in no file (in files, compaction does it), and the times of states
+        that no longer expire: they would be wrong later."""
+        for name in self._kinds:
+            times = self._tables.get(TTL_PREFIX + name)
+            if times is None:
+                continue
+            policy = self._policies.get(name)
+            if policy is None:
+                del self._tables[TTL_PREFIX + name]
+                self._tables[name].times = None
+            elif policy.purge and not self.stored:
+                purge_expired(self._tables[name], times, policy)
+
+    def _processing_time_ms(self) -> int:
+        return self.epoch.processing_time_ms
+
+    def _where(self) -> str:
+        return f"{self.where}, epoch {self.epoch.epoch}"
+
+    def _register(self, name: str, kind: str) -> None:
+        known = self._kinds.setdefault(name, kind)
+        if known != kind:
+            raise self._other_kind(name, kind, f"it was declared as {known} state before")
+
+    def _other_kind(self, name: str, kind: str, reason: str) -> StateAccessError:
+        return StateAccessError(
+            f"state {name!r} is declared as {kind} state, but {reason}",
+            where=self.where,
+            expected="one kind per state name",
+            hint="give the new state a name of its own",
+        )
+
+    def _plain_state(self, descriptor: StateDescriptor, namespace: Hashable) -> Any:
+        name = descriptor.name
+        if isinstance(descriptor, ReducingStateDescriptor):
+            return ReducingHandle(self, name, namespace, descriptor.get_reduce_function().reduce)
+        if isinstance(descriptor, AggregatingStateDescriptor):
+            return AggregatingHandle(self, name, namespace, descriptor.get_agg_function())
+        if descriptor.kind == "list":
+            return ListHandle(self, name, namespace)
+        if descriptor.kind == "map":
+            return MapHandle(self, name, namespace)
+        return ValueHandle(self, name, namespace, descriptor)
+
+    def _expiring_state(self, descriptor: StateDescriptor, namespace: Hashable, policy: TtlPolicy) -> State:
+        state = self._plain_state(descriptor, namespace)
+        times = TTL_PREFIX + descriptor.name
+        if descriptor.kind == "list":
+            return TtlListState(state, ListHandle(self, times, namespace), policy)
+        if descriptor.kind == "map":
+            return TtlMapState(state, MapHandle(self, times, namespace), policy)
+        time_state = ValueHandle(self, times, namespace)
+        if descriptor.kind == "reducing":
+            return TtlReducingState(state, time_state, policy)
+        if descriptor.kind == "aggregating":
+            return TtlAggregatingState(state, time_state, policy)
+        return TtlValueState(state, time_state, policy)
+
+
+def _earliest(queues: Any, domain: TimeDomain) -> int | None:
+    return min((first for queue in queues if (first := queue.next(domain)) is not None), default=None)

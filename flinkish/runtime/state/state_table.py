@@ -1,23 +1,48 @@
-"""One named state of one subtask: namespace -> key -> value, and which of them an epoch has changed.
+"""One named state of one subtask: namespace -> key -> value, as far as it is in memory, and what an epoch has changed.
 
-The rule: who writes into a dict that a table gave out, marks the keys. Nothing else records a change.
-Hot loops therefore take the dict once per batch and mark once per batch::
+What a value is depends on the kind: a value or a reduced value itself (value, reducing), an accumulator (aggregating),
+a list (list: `ListTable`), the entries of a map (map: `MapTable`).
 
+Two rules:
+
+* Who wants the values of some keys calls ``fetch`` for them, and until the batch ends finds them in the dict of the
+  namespace: a key that is not in it has no value. What was not fetched may be in memory or not.
+* Who writes into a dict that a table gave out, marks the keys. Nothing else records a change.
+
+Hot loops therefore fetch, take the dict and mark once per batch::
+
+    table.fetch(None, keys)
     values = table.namespace(None)
     for key, value in zip(keys, batch):
         values[key] = ...
     table.mark_all(None, keys)
-
-What a value is depends on the kind: a value or a reduced value itself (value, reducing), an accumulator
-(aggregating), a list (list), a dict of user key -> user value (map).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flinkish.runtime.state.keyed_state_backend import VOID_NAMESPACE
+from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
+from flinkish.runtime.state.stored_state import MISSING, StoredState
+
+if TYPE_CHECKING:
+    from flinkish.runtime.state.files.rows import RowsBuilder
+
+_Keys = dict[Hashable, set[Any]]
+_IN_MEMORY = StoredState()
+
+#: What an entry in memory takes besides its encoded value, which takes about three times as much when it is decoded.
+ENTRY_BYTES, DECODED_FACTOR = 200, 3
+
+
+class InlineState(NamedTuple):
+    """The part of a state that lies in no file, as it is stored: per namespace parallel lists of keys and of values
+    (`StateTable.inline` of each kind says in which form), and the keys that were removed."""
+
+    kind: str
+    present: dict[Hashable, tuple[list[Any], list[Any]]]
+    removed: dict[Hashable, list[Any]]
 
 
 class StateTable:
@@ -28,17 +53,66 @@ class StateTable:
     {(None, 'user')}
     """
 
-    __slots__ = ("_changed", "_namespaces", "kind", "name")
-
-    def __init__(self, name: str, kind: str) -> None:
+    def __init__(self, name: str, kind: str, stored: StoredState = _IN_MEMORY) -> None:
         self.name = name
         self.kind = kind
+        #: the times of last access of state that expires: a table of the same kind, written to the rows of this one
+        self.times: StateTable | None = None
+        #: set for such a table of times: the state that it belongs to
+        self.timed: StateTable | None = None
+        #: of an entry, as it was encoded last
+        self.encoded_bytes = 24
+        self._stored = stored
         self._namespaces: dict[Hashable, dict[Any, Any]] = {}
-        self._changed: dict[Hashable, set[Any]] = {}
+        #: entries that were not used since the last `release`
+        self._cold: dict[Hashable, dict[Any, Any]] = {}
+        self._changed: _Keys = {}
+        #: changed in earlier epochs, and not in files yet
+        self._unwritten: _Keys = {}
+        #: changed in this epoch, and in files already
+        self._spilled: _Keys = {}
+        #: known to have no value
+        self._absent: _Keys = {}
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def fetch(self, namespace: Hashable, keys: Iterable[Any]) -> None:
+        """Have the values of these keys in the dict of the namespace, as far as there are any."""
+        if self.timed is not None:
+            self.timed.fetch(namespace, keys)
+            return
+        if not self._stored:
+            return
+        values = self.namespace(namespace)
+        missing = set(keys).difference(values)
+        if not missing:
+            return
+        for known in (self._changed, self._unwritten, self._absent):
+            if namespace in known:
+                missing -= known[namespace]
+        cold = self._cold.get(namespace)
+        if cold:
+            for key in missing.intersection(cold):
+                values[key] = cold.pop(key)
+            missing.difference_update(values)
+        if missing:
+            self._load(namespace, values, list(missing))
+
+    def _load(self, namespace: Hashable, values: dict[Any, Any], keys: list[Any]) -> None:
+        found, times = self._stored.values(self.name, namespace, keys)
+        absent = self._absent.setdefault(namespace, set())
+        for key, value in zip(keys, found):
+            if value is MISSING:
+                absent.add(key)
+            else:
+                values[key] = value
+        if self.times is not None:
+            of_keys = self.times.namespace(namespace)
+            of_keys.update((key, time) for key, time in zip(keys, times) if time is not None)
 
     def namespace(self, namespace: Hashable) -> dict[Any, Any]:
-        """The live dict key -> value of a namespace, created if absent. Stays the same object until ``drop`` or the
-        end of the epoch (``prune``); that of the void namespace for ever."""
+        """The live dict key -> value of a namespace, created if absent. Stays the same object until the end of the batch
+        at least."""
         values = self._namespaces.get(namespace)
         if values is None:
             values = self._namespaces[namespace] = {}
@@ -47,6 +121,12 @@ class StateTable:
     def existing(self, namespace: Hashable) -> dict[Any, Any] | None:
         """The live dict of a namespace; None if there is none (one that exists may be empty)."""
         return self._namespaces.get(namespace)
+
+    def items(self) -> Iterator[tuple[Hashable, dict[Any, Any]]]:
+        """(namespace, its live dict) of what is in memory."""
+        return ((namespace, values) for namespace, values in list(self._namespaces.items()) if values)
+
+    # ------------------------------------------------------------------------------------------------ writing
 
     def mark(self, namespace: Hashable, key: Any) -> None:
         """Record that the value of a key was set, changed in place or removed."""
@@ -59,45 +139,179 @@ class StateTable:
         """``mark`` for many keys."""
         self._changed.setdefault(namespace, set()).update(keys)
 
+    def mark_grown(self, namespace: Hashable, keys: Iterable[Any]) -> None:
+        """``mark_all`` for values that were at most extended at their end: of a list only what is new is written."""
+        self.mark_all(namespace, keys)
+
     def remove(self, namespace: Hashable, key: Any) -> None:
-        """Forget the value of a key; nothing happens if there is none."""
+        """Forget the value of a key, which was fetched; nothing happens if there is none."""
         values = self._namespaces.get(namespace)
         if values is not None and key in values:
             del values[key]
             self.mark(namespace, key)
 
-    def drop(self, namespace: Hashable) -> None:
-        """Forget a namespace with all its keys. A dict of it that somebody holds is dead, but for the void one."""
+    def remove_all(self, namespace: Hashable, keys: list[Any]) -> None:
+        """``remove`` for many keys, each named once."""
         values = self._namespaces.get(namespace)
-        if values is None:
+        if not values:
             return
-        if values:
-            self.mark_all(namespace, values)
-        if namespace is VOID_NAMESPACE:
-            values.clear()
-        else:
+        if namespace is not VOID_NAMESPACE and len(values) == len(keys) and all(map(values.__contains__, keys)):
             del self._namespaces[namespace]
-
-    def namespaces(self) -> Iterator[Hashable]:
-        """All namespaces, as of now: they may be dropped while iterating."""
-        return iter(list(self._namespaces))
-
-    def items(self) -> Iterator[tuple[Hashable, dict[Any, Any]]]:
-        """(namespace, its live dict) of the namespaces that hold something."""
-        return ((namespace, values) for namespace, values in list(self._namespaces.items()) if values)
+            self.mark_all(namespace, keys)
+            return
+        for key in keys:
+            self.remove(namespace, key)
 
     @property
     def changed(self) -> bool:
         """Whether anything was marked since `forget_changes`."""
-        return any(self._changed.values())
+        return any(self._changed.values()) or any(self._spilled.values())
 
     def changed_keys(self) -> set[tuple[Hashable, Any]]:
         """{(namespace, key)} marked since `forget_changes`."""
-        return {(namespace, key) for namespace, keys in self._changed.items() for key in keys}
+        marked = (self._changed, self._spilled)
+        return {(namespace, key) for changed in marked for namespace, keys in changed.items() for key in keys}
 
     def forget_changes(self) -> None:
-        """The changes are written."""
+        """The epoch has ended: its changes are stored, in files or with the small part of the state."""
+        if self._stored:
+            for namespace, keys in self._changed.items():
+                self._unwritten.setdefault(namespace, set()).update(keys)
+        self._changed, self._spilled, self._absent = {}, {}, {}
+
+    # ------------------------------------------------------------------------------------------------ storing
+
+    def _to_store(self) -> _Keys:
+        """What lies in no file. Without files that is everything."""
+        if not self._stored:
+            return {namespace: set(values) for namespace, values in self._namespaces.items()}
+        found = {namespace: set(keys) for namespace, keys in self._unwritten.items()}
+        for namespace, keys in self._changed.items():
+            found.setdefault(namespace, set()).update(keys)
+        return found
+
+    @property
+    def to_store(self) -> int:
+        """The number of entries that lie in no file."""
+        if not self._stored:
+            return sum(map(len, self._namespaces.values()))
+        return sum(map(len, self._unwritten.values())) + sum(map(len, self._changed.values()))
+
+    def inline(self) -> InlineState | None:
+        """What lies in no file; None: nothing. Values as they are."""
+        state = InlineState(self.kind, {}, {})
+        if not self._stored:
+            for namespace, values in self.items():
+                state.present[namespace] = (list(values), self.inline_values(namespace, list(values)))
+        else:
+            for namespace, keys in self._to_store().items():
+                there = self.inline_keys(namespace, keys)
+                if there:
+                    state.present[namespace] = (there, self.inline_values(namespace, there))
+                if len(there) < len(keys):
+                    state.removed[namespace] = list(keys.difference(there))
+        return state if state.present or state.removed else None
+
+    def inline_keys(self, namespace: Hashable, marked: Iterable[Any]) -> list[Any]:
+        """Those of the keys that have a value."""
+        values = self._namespaces.get(namespace, {})
+        return [key for key in marked if key in values]
+
+    def inline_values(self, namespace: Hashable, keys: list[Any]) -> list[Any]:
+        """The form in which values are stored inline."""
+        values = self._namespaces[namespace]
+        return [values[key] for key in keys]
+
+    def take_inline(self, state: InlineState) -> None:
+        """Take in what `inline` gave."""
+        for namespace, (keys, values) in state.present.items():
+            self.take_inline_values(namespace, keys, values)
+            self._unwritten.setdefault(namespace, set()).update(keys)
+        for namespace, keys in state.removed.items():
+            self._unwritten.setdefault(namespace, set()).update(keys)
+
+    def take_inline_values(self, namespace: Hashable, keys: list[Any], values: list[Any]) -> None:
+        """The inverse of `inline_values`."""
+        self.namespace(namespace).update(zip(keys, values, strict=True))
+
+    def write_to(self, builder: RowsBuilder, stored: StoredState) -> int:
+        """Hand over what lies in no file as rows, and take it for written from now on; the number of entries."""
+        from flinkish.runtime.state.files.hashes import group_hashes_in
+
+        namespaces: list[Hashable] = []
+        keys: list[Any] = []
+        values: list[Any] = []
+        times: list[int | None] | None = None if self.times is None else []
+        gone: list[tuple[Hashable, Any]] = []
+        for namespace, marked in self._to_store_with_times().items():
+            of_namespace = self._namespaces.get(namespace, {})
+            there = [key for key in marked if key in of_namespace]
+            namespaces.extend([namespace] * len(there))
+            keys.extend(there)
+            values.extend([of_namespace[key] for key in there])
+            if times is not None and self.times is not None:
+                times.extend(map(self.times.namespace(namespace).get, there))
+            if len(there) < len(marked) and stored:
+                gone.extend((namespace, key) for key in marked if key not in of_namespace)
+        if keys:
+            ids = stored.ids(namespaces, keys)
+            encoded = stored.encoded(values)
+            self.encoded_bytes = max(1, sum(map(len, encoded)) // len(encoded)) + 8
+            builder.put(self.name, group_hashes_in(self.name, namespaces, keys), ids, encoded, times=times)
+        if gone:
+            namespaces, keys = [namespace for namespace, _ in gone], [key for _, key in gone]
+            builder.delete(self.name, group_hashes_in(self.name, namespaces, keys), stored.ids(namespaces, keys))
+        return len(values) + len(gone)
+
+    def _to_store_with_times(self) -> _Keys:
+        """`_to_store`, and the keys of which only the time of the last access has changed."""
+        found = self._to_store()
+        if self.times is not None and self._stored:
+            for namespace, keys in self.times._to_store().items():
+                found.setdefault(namespace, set()).update(keys)
+        return found
+
+    def written(self) -> None:
+        """All of it lies in files now."""
+        self._unwritten = {}
+        for namespace, keys in self._changed.items():
+            self._spilled.setdefault(namespace, set()).update(keys)
         self._changed = {}
+
+    # ------------------------------------------------------------------------------------------------ memory
+
+    @property
+    def cached_bytes(self) -> int:
+        """About what the values in memory take."""
+        entries = sum(map(len, self._namespaces.values())) + sum(map(len, self._cold.values()))
+        return entries * (ENTRY_BYTES + DECODED_FACTOR * self.encoded_bytes)
+
+    def release(self) -> None:
+        """Let go of values that lie in files and were not used since the last call. Only between batches: nobody may
+        hold a dict."""
+        if not self._stored:
+            return
+        to_store = self._to_store_with_times()
+        self._cold = {}
+        kept: dict[Hashable, dict[Any, Any]] = {}
+        for namespace, values in self._namespaces.items():
+            marked = to_store.get(namespace, ())
+            if marked:
+                kept[namespace] = {key: values.pop(key) for key in marked if key in values}
+            if values:
+                self._cold[namespace] = values
+        self._namespaces = kept
+        self._absent = {}
+        self._release_times(to_store)
+
+    def _release_times(self, to_store: _Keys) -> None:
+        """Times go together with their values: both are read from the same rows."""
+        if self.times is None:
+            return
+        for namespace, of_keys in self.times._namespaces.items():
+            kept = to_store.get(namespace, set()) | set(self._cold.get(namespace, ()))
+            for key in [key for key in of_keys if key not in kept]:
+                del of_keys[key]
 
     def prune(self) -> None:
         """Forget namespaces that became empty. Only between epochs: nobody may hold their dicts."""

@@ -1,0 +1,188 @@
+"""List state: what is appended to a list becomes a row of its own, the rest of the list is not written again."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from itertools import groupby, repeat
+from typing import TYPE_CHECKING, Any
+
+from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.state.stored_state import StoredState
+
+if TYPE_CHECKING:
+    from flinkish.runtime.state.files.rows import RowsBuilder
+
+
+class ListTable(StateTable):
+    """A value is a list. ``mark`` says that it was replaced, ``mark_grown`` that elements were appended to it, which was
+    fetched before."""
+
+    def __init__(self, name: str, kind: str, stored: StoredState) -> None:
+        super().__init__(name, kind, stored)
+        #: how many of the first elements of a list lie in files
+        self._in_files: dict[Hashable, dict[Any, int]] = {}
+        #: ends of lists that are in no file, while the first elements were not read: (place of the first, elements)
+        self._ends: dict[Hashable, dict[Any, tuple[int, list[Any]]]] = {}
+
+    def fetch(self, namespace: Hashable, keys: Iterable[Any]) -> None:
+        if self._ends and self.timed is None:
+            self._read_beginnings(namespace, self._ends.get(namespace, {}).keys() & set(keys))
+        super().fetch(namespace, keys)
+
+    def _load(self, namespace: Hashable, values: dict[Any, Any], keys: list[Any]) -> None:
+        absent = self._absent.setdefault(namespace, set())
+        for key, (elements, times) in zip(keys, self._stored.lists(self.name, namespace, keys)):
+            if not elements:
+                absent.add(key)
+                continue
+            values[key] = elements
+            self._in_files.setdefault(namespace, {})[key] = len(elements)
+            if isinstance(self.times, ListTable) and any(time is not None for time in times):
+                self.times.namespace(namespace)[key] = times
+                self.times._in_files.setdefault(namespace, {})[key] = len(times)
+
+    def _read_beginnings(self, namespace: Hashable, keys: Iterable[Any]) -> None:
+        """Put the lists together of which only the ends are in memory."""
+        keys = list(keys)
+        if not keys:
+            return
+        self._load(namespace, self.namespace(namespace), keys)
+        for table in (self, self.times):
+            if isinstance(table, ListTable):
+                ends = table._ends.get(namespace, {})
+                for key in keys:
+                    start, elements = ends.pop(key, (0, []))
+                    if elements:
+                        table.namespace(namespace)[key] = [*table.namespace(namespace).get(key, ())[:start], *elements]
+
+    def mark(self, namespace: Hashable, key: Any) -> None:
+        self._replaced(namespace, key)
+        super().mark(namespace, key)
+
+    def mark_all(self, namespace: Hashable, keys: Iterable[Any]) -> None:
+        keys = list(keys)
+        for key in keys:
+            self._replaced(namespace, key)
+        super().mark_all(namespace, keys)
+
+    def mark_grown(self, namespace: Hashable, keys: Iterable[Any]) -> None:
+        super().mark_all(namespace, keys)
+
+    def _replaced(self, namespace: Hashable, key: Any) -> None:
+        for places in (self._in_files, self._ends):
+            if namespace in places:
+                places[namespace].pop(key, None)
+
+    # ------------------------------------------------------------------------------------------------ storing
+
+    def _start(self, namespace: Hashable, key: Any) -> int:
+        """The place from which on a list must be stored."""
+        start = self._in_files.get(namespace, {}).get(key, 0)
+        if isinstance(self.times, ListTable) and key in self.times.namespace(namespace):
+            # elements of which the time of the last access has changed are written again
+            start = min(start, self.times._in_files.get(namespace, {}).get(key, 0))
+        return start
+
+    def _end_of(self, namespace: Hashable, key: Any) -> tuple[int, list[Any]]:
+        """(place, elements) of what must be stored of a list that is there."""
+        values = self._namespaces.get(namespace, {})
+        if key not in values:
+            return self._ends[namespace][key]
+        start = self._start(namespace, key)
+        return start, values[key][start:]
+
+    def _is_there(self, namespace: Hashable, key: Any) -> bool:
+        return key in self._namespaces.get(namespace, ()) or key in self._ends.get(namespace, ())
+
+    def inline_keys(self, namespace: Hashable, marked: Iterable[Any]) -> list[Any]:
+        return [key for key in marked if self._is_there(namespace, key)]
+
+    def inline_values(self, namespace: Hashable, keys: list[Any]) -> list[Any]:
+        """(place of the first element, the elements from there on)."""
+        return [self._end_of(namespace, key) for key in keys]
+
+    def take_inline_values(self, namespace: Hashable, keys: list[Any], values: list[Any]) -> None:
+        for key, (start, elements) in zip(keys, values, strict=True):
+            if start:
+                self._ends.setdefault(namespace, {})[key] = (start, elements)
+            else:
+                self.namespace(namespace)[key] = elements
+
+    def write_to(self, builder: RowsBuilder, stored: StoredState) -> int:
+        import numpy as np
+
+        from flinkish.runtime.state.files.hashes import group_hashes_in
+
+        namespaces: list[Hashable] = []
+        keys: list[Any] = []
+        chunks: list[Any] = []
+        places: list[int] = []
+        times: list[int | None] = []
+        cleared: list[tuple[Hashable, Any]] = []
+        for namespace, marked in self._to_store_with_times().items():
+            for key in marked:
+                there = self._is_there(namespace, key)
+                start, elements = self._end_of(namespace, key) if there else (0, [])
+                if not start and stored:
+                    cleared.append((namespace, key))
+                for place, chunk, time in self._chunks(namespace, key, start, elements):
+                    namespaces.append(namespace)
+                    keys.append(key)
+                    chunks.append(chunk)
+                    places.append(place)
+                    times.append(time)
+                if there:
+                    self._now_in_files(namespace, key, start + len(elements))
+        if cleared:
+            ids = stored.ids([namespace for namespace, _ in cleared], [key for _, key in cleared])
+            hashes = group_hashes_in(self.name, [namespace for namespace, _ in cleared], [key for _, key in cleared])
+            builder.clear(self.name, hashes, ids)
+        if keys:
+            encoded = stored.encoded(chunks)
+            self.encoded_bytes = max(self.encoded_bytes, sum(map(len, encoded)) // len(encoded))
+            builder.put(
+                self.name,
+                group_hashes_in(self.name, namespaces, keys),
+                stored.ids(namespaces, keys),
+                encoded,
+                entries=[place.to_bytes(8, "big") for place in places],
+                entry_hashes=np.array(places, np.uint64),
+                orders=places,
+                times=times,
+            )
+        return len(keys) + len(cleared)
+
+    def _chunks(
+        self, namespace: Hashable, key: Any, start: int, elements: list[Any]
+    ) -> Iterator[tuple[int, list[Any], int | None]]:
+        """(place, elements, time of their last access): elements of one time are one row."""
+        if not elements:
+            return
+        times: Iterable[int | None] = repeat(None, len(elements))
+        if isinstance(self.times, ListTable) and self.times._is_there(namespace, key):
+            of_list = self.times._namespaces.get(namespace, {}).get(key)
+            known = self.times._ends[namespace][key][1] if of_list is None else of_list[start:]
+            times = [*known, *repeat(None, len(elements) - len(known))]
+        place = start
+        for time, run in groupby(zip(times, elements), lambda pair: pair[0]):
+            chunk = [element for _, element in run]
+            yield place, chunk, time
+            place += len(chunk)
+
+    def _now_in_files(self, namespace: Hashable, key: Any, length: int) -> None:
+        if key in self._namespaces.get(namespace, ()):
+            self._in_files.setdefault(namespace, {})[key] = length
+            if isinstance(self.times, ListTable):
+                self.times._in_files.setdefault(namespace, {})[key] = length
+        else:
+            self._ends[namespace].pop(key)
+            if isinstance(self.times, ListTable):
+                self.times._ends.get(namespace, {}).pop(key, None)
+
+    def release(self) -> None:
+        super().release()
+        for table in (self, self.times):
+            if isinstance(table, ListTable):
+                for namespace, lengths in list(table._in_files.items()):
+                    kept = self._namespaces.get(namespace, {}).keys() | self._cold.get(namespace, {}).keys()
+                    table._in_files[namespace] = {key: n for key, n in lengths.items() if key in kept}

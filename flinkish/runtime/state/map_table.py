@@ -1,0 +1,231 @@
+"""Map state: an entry is a row of its own, so reading or writing one touches no other one.
+
+Rule: entries come in the order in which they were put first, whatever is in memory, in files or compacted. A number per
+entry says so (``sequence`` gives them); an entry that is put again keeps its number, one that was removed gets a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.state.stored_state import StoredState
+
+if TYPE_CHECKING:
+    from flinkish.runtime.state.files.rows import RowsBuilder
+
+#: Maps of at most so many entries are read as a whole.
+FEW_ENTRIES = 256
+
+#: (its number, value)
+_Entry = tuple[int, Any]
+
+
+class MapEntries:
+    """The entries of one map, as far as they are in memory."""
+
+    __slots__ = ("absent", "cleared", "complete", "entries", "unwritten")
+
+    def __init__(self, complete: bool, cleared: bool = False) -> None:
+        self.entries: dict[Any, _Entry] = {}
+        #: all entries are in memory, in their order
+        self.complete = complete
+        #: files may hold older entries, which do not count any more
+        self.cleared = cleared
+        #: user keys that were put or removed and lie in no file
+        self.unwritten: set[Any] = set()
+        #: user keys that are known to have no entry
+        self.absent: set[Any] = set()
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def pairs(self) -> dict[Any, Any]:
+        """User key -> value."""
+        return {user_key: value for user_key, (_, value) in self.entries.items()}
+
+
+class MapTable(StateTable):
+    """A value is a `MapEntries`; a key without entries has none."""
+
+    def __init__(self, name: str, kind: str, stored: StoredState, sequence: Callable[[], int]) -> None:
+        super().__init__(name, kind, stored)
+        self._sequence = sequence
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def _load(self, namespace: Hashable, values: dict[Any, Any], keys: list[Any]) -> None:
+        absent = self._absent.setdefault(namespace, set())
+        counts = self._stored.group_rows(self.name, namespace, keys)
+        few = []
+        for key, count in zip(keys, counts):
+            if not count:
+                absent.add(key)
+            elif count <= FEW_ENTRIES:
+                few.append(key)
+            else:
+                values[key] = MapEntries(complete=False)
+        for key, found in zip(few, self._stored.maps(self.name, namespace, few) if few else ()):
+            if not found.entries:
+                absent.add(key)
+                continue
+            entries = values[key] = MapEntries(complete=True)
+            entries.entries = found.entries
+            self._take_times(namespace, key, found.times)
+
+    def _take_times(self, namespace: Hashable, key: Any, times: dict[Any, int]) -> None:
+        if isinstance(self.times, MapTable) and times:
+            of_key = self.times.made(namespace, key)
+            for user_key, time in times.items():
+                of_key.entries.setdefault(user_key, (0, time))
+
+    def of(self, namespace: Hashable, key: Any) -> MapEntries | None:
+        """The map of a key, perhaps not complete; None: it has no entries."""
+        self.fetch(namespace, (key,))
+        entries: MapEntries | None = self.namespace(namespace).get(key)
+        return entries
+
+    def entry(self, namespace: Hashable, key: Any, user_key: Any) -> _Entry | None:
+        """One entry."""
+        found = self.of(namespace, key)
+        return None if found is None else self._entry(found, namespace, key, user_key)
+
+    def _entry(self, found: MapEntries, namespace: Hashable, key: Any, user_key: Any) -> _Entry | None:
+        entry = found.entries.get(user_key)
+        if entry is not None or found.complete or user_key in found.unwritten or user_key in found.absent:
+            return entry
+        stored = self._stored.map_entry(self.name, namespace, key, user_key)
+        if stored is None:
+            found.absent.add(user_key)
+            return None
+        order, value, time = stored
+        entry = found.entries[user_key] = (order, value)
+        if time is not None:
+            self._take_times(namespace, key, {user_key: time})
+        return entry
+
+    def whole(self, namespace: Hashable, key: Any) -> MapEntries | None:
+        """The map of a key with all of its entries, in their order; None: it has none."""
+        found = self.of(namespace, key)
+        if found is None:
+            return None
+        if not found.complete:
+            stored = self._stored.maps(self.name, namespace, [key])[0]
+            rest = {k: entry for k, entry in stored.entries.items() if k not in found.unwritten}
+            both = {**rest, **found.entries}
+            found.entries = dict(sorted(both.items(), key=lambda item: item[1][0]))
+            found.complete = True
+            self._take_times(namespace, key, {k: time for k, time in stored.times.items() if k in rest})
+        return found if found.entries else None
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    def made(self, namespace: Hashable, key: Any) -> MapEntries:
+        """The map of a key, a new one if there is none."""
+        found = self.of(namespace, key)
+        if found is None:
+            removed = any(key in marked.get(namespace, ()) for marked in (self._changed, self._unwritten))
+            found = self.namespace(namespace)[key] = MapEntries(complete=True, cleared=removed)
+        return found
+
+    def put(self, namespace: Hashable, key: Any, pairs: dict[Any, Any]) -> None:
+        """Set entries."""
+        found = self.made(namespace, key)
+        for user_key, value in pairs.items():
+            entry = self._entry(found, namespace, key, user_key)
+            found.entries[user_key] = (self._sequence() if entry is None else entry[0], value)
+            found.unwritten.add(user_key)
+        self.mark(namespace, key)
+
+    def discard(self, namespace: Hashable, key: Any, user_key: Any) -> None:
+        """Remove an entry; nothing happens if there is none."""
+        found = self.of(namespace, key)
+        if found is None or self._entry(found, namespace, key, user_key) is None:
+            return
+        del found.entries[user_key]
+        found.unwritten.add(user_key)
+        self.mark(namespace, key)
+        if not found.entries and self.whole(namespace, key) is None:
+            del self.namespace(namespace)[key]
+
+    # ------------------------------------------------------------------------------------------------ storing
+
+    def inline_values(self, namespace: Hashable, keys: list[Any]) -> list[Any]:
+        """(whether older entries do not count, [(user key, number, value)], [removed user keys])."""
+        values = self._namespaces[namespace]
+        return [self._inline_value(values[key]) for key in keys]
+
+    def _inline_value(self, found: MapEntries) -> tuple[bool, list[tuple[Any, int, Any]], list[Any]]:
+        if not self._stored or found.cleared:
+            return True, [(user_key, *entry) for user_key, entry in found.entries.items()], []
+        there = [(k, *found.entries[k]) for k in found.unwritten if k in found.entries]
+        return False, there, [k for k in found.unwritten if k not in found.entries]
+
+    def take_inline_values(self, namespace: Hashable, keys: list[Any], values: list[Any]) -> None:
+        maps = self.namespace(namespace)
+        for key, (cleared, entries, removed) in zip(keys, values, strict=True):
+            found = maps[key] = MapEntries(complete=cleared, cleared=cleared and bool(self._stored))
+            for user_key, order, value in entries:
+                found.entries[user_key] = (order, value)
+            found.unwritten = {*found.entries, *removed}
+
+    def write_to(self, builder: RowsBuilder, stored: StoredState) -> int:
+        from flinkish.runtime.state.files.hashes import entry_hashes, group_hashes_in
+
+        put: list[tuple[Hashable, Any, Any, _Entry, int | None]] = []
+        gone: list[tuple[Hashable, Any, Any]] = []
+        cleared: list[tuple[Hashable, Any]] = []
+        for namespace, marked in self._to_store_with_times().items():
+            maps = self._namespaces.get(namespace, {})
+            for key in marked:
+                found: MapEntries | None = maps.get(key)
+                if found is None or found.cleared:
+                    if stored:
+                        cleared.append((namespace, key))
+                    if found is None:
+                        continue
+                times = self._times_of(namespace, key)
+                everything = not stored or found.cleared
+                for user_key in found.entries if everything else found.unwritten | (times.unwritten & found.entries.keys()):
+                    entry = found.entries.get(user_key)
+                    if entry is None:
+                        gone.append((namespace, key, user_key))
+                    else:
+                        time = times.entries.get(user_key)
+                        put.append((namespace, key, user_key, entry, None if time is None else time[1]))
+                found.unwritten, found.cleared = set(), False
+                times.unwritten = set()
+        if cleared:
+            namespaces, keys = [namespace for namespace, _ in cleared], [key for _, key in cleared]
+            builder.clear(self.name, group_hashes_in(self.name, namespaces, keys), stored.ids(namespaces, keys))
+        if gone:
+            namespaces, keys = [row[0] for row in gone], [row[1] for row in gone]
+            user_keys = [row[2] for row in gone]
+            builder.delete(
+                self.name,
+                group_hashes_in(self.name, namespaces, keys),
+                stored.ids(namespaces, keys),
+                entries=stored.encoded(user_keys),
+                entry_hashes=entry_hashes(user_keys),
+            )
+        if put:
+            namespaces, keys = [row[0] for row in put], [row[1] for row in put]
+            user_keys = [row[2] for row in put]
+            encoded = stored.encoded([row[3][1] for row in put])
+            self.encoded_bytes = max(self.encoded_bytes, sum(map(len, encoded)) // len(encoded))
+            builder.put(
+                self.name,
+                group_hashes_in(self.name, namespaces, keys),
+                stored.ids(namespaces, keys),
+                encoded,
+                entries=stored.encoded(user_keys),
+                entry_hashes=entry_hashes(user_keys),
+                orders=[row[3][0] for row in put],
+                times=[row[4] for row in put],
+            )
+        return len(put) + len(gone) + len(cleared)
+
+    def _times_of(self, namespace: Hashable, key: Any) -> MapEntries:
+        times = self.times.namespace(namespace).get(key) if isinstance(self.times, MapTable) else None
+        return times if times is not None else MapEntries(complete=True)

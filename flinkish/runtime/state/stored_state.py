@@ -1,0 +1,176 @@
+"""What of a subtask's state lies in files, as values instead of bytes.
+
+A group of rows is (state, namespace, key); namespace and key are encoded together, as one stored pickle. State in files
+is found by look-ups of many keys at once: who knows the keys of a batch asks for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.state.files.references import FileSet
+from flinkish.runtime.stored_pickle import dumps_all, loads_all
+
+if TYPE_CHECKING:
+    from flinkish.runtime.state.files.directory import StateDirectory
+    from flinkish.runtime.state.files.rows import Rows, RowsBuilder
+    from flinkish.runtime.state.files.state_files import StateFiles
+
+
+class Missing:
+    """Stands for a value that is not there."""
+
+    def __repr__(self) -> str:
+        return "<missing>"
+
+
+MISSING = Missing()
+
+
+class StoredMap(NamedTuple):
+    """The entries of one map: user key -> (place in the order of insertion, value), and the times of their last access."""
+
+    entries: dict[Any, tuple[int, Any]]
+    times: dict[Any, int]
+
+
+class StoredState:
+    """See the module. ``where`` names the task in errors. Without a directory nothing ever lies in files."""
+
+    def __init__(
+        self, directory: StateDirectory | None = None, where: str = "", classes: ProgramClasses = NO_CLASSES
+    ) -> None:
+        self.directory = directory
+        self.files = FileSet()
+        self._where = where
+        self._classes = classes
+        self._state_files: StateFiles | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anything lies in files."""
+        return bool(self.files.base or self.files.deltas)
+
+    @property
+    def state_files(self) -> StateFiles:
+        """How the files are read and written."""
+        if self._state_files is None:
+            # numpy and Arrow are not imported by jobs whose state is small
+            from flinkish.runtime.state.files.state_files import StateFiles
+
+            assert self.directory is not None
+            self._state_files = StateFiles(self.directory, self._same, self._same)
+        return self._state_files
+
+    def _same(self, left: bytes, right: bytes) -> bool:
+        first, second = self.decoded([left, right])
+        return bool(first == second)
+
+    # ------------------------------------------------------------------------------------------------ looking up
+
+    def values(self, state: str, namespace: Hashable, keys: Sequence[Any]) -> tuple[list[Any], list[int | None]]:
+        """The value of each key (MISSING: there is none), and the time of its last access where one is kept."""
+        from flinkish.runtime.state.files.hashes import group_hashes
+        from flinkish.runtime.state.files.rows import NO_TIME
+
+        hashes = group_hashes(state, namespace, keys)
+        found = self.state_files.lookup(self.files, state, hashes, self.ids(repeat(namespace), keys))
+        stored = [data for data in found.values if data is not None]
+        decoded = iter(self.decoded(stored))
+        values = [MISSING if data is None else next(decoded) for data in found.values]
+        times = [None if time == NO_TIME else time for time in found.times.tolist()]
+        return values, times
+
+    def lists(self, state: str, namespace: Hashable, keys: Sequence[Any]) -> list[tuple[list[Any], list[int | None]]]:
+        """The elements of each key's list, and the time of the last access of each."""
+        from flinkish.runtime.state.files.hashes import group_hashes
+
+        hashes = group_hashes(state, namespace, keys)
+        groups = self.state_files.groups(self.files, state, hashes, self.ids(repeat(namespace), keys))
+        chunks = iter(self.decoded([data for group in groups for data in group.values]))
+        result = []
+        for group in groups:
+            elements: list[Any] = []
+            times: list[int | None] = []
+            for time in group.times:
+                chunk = next(chunks)
+                elements.extend(chunk)
+                times.extend(repeat(time, len(chunk)))
+            result.append((elements, times))
+        return result
+
+    def maps(self, state: str, namespace: Hashable, keys: Sequence[Any]) -> list[StoredMap]:
+        """All entries of each key's map, in the order in which they were put first."""
+        from flinkish.runtime.state.files.hashes import group_hashes
+
+        hashes = group_hashes(state, namespace, keys)
+        groups = self.state_files.groups(self.files, state, hashes, self.ids(repeat(namespace), keys))
+        user_keys = iter(self.decoded([entry for group in groups for entry in group.entries]))
+        values = iter(self.decoded([data for group in groups for data in group.values]))
+        result = []
+        for group in groups:
+            found = StoredMap({}, {})
+            for order, time in zip(group.orders, group.times):
+                user_key = next(user_keys)
+                found.entries[user_key] = (order, next(values))
+                if time is not None:
+                    found.times[user_key] = time
+            result.append(found)
+        return result
+
+    def map_entry(self, state: str, namespace: Hashable, key: Any, user_key: Any) -> tuple[int, Any, int | None] | None:
+        """(place, value, time of the last access) of one entry of a map; None: it is not there."""
+        from flinkish.runtime.state.files.hashes import entry_hashes, group_hashes
+        from flinkish.runtime.state.files.rows import NO_TIME
+
+        found = self.state_files.lookup(
+            self.files,
+            state,
+            group_hashes(state, namespace, [key]),
+            self.ids([namespace], [key]),
+            self.encoded([user_key]),
+            entry_hashes([user_key]),
+        )
+        data = found.values[0]
+        if data is None:
+            return None
+        time = int(found.times[0])
+        return int(found.orders[0]), self.decoded([data])[0], None if time == NO_TIME else time
+
+    def group_rows(self, state: str, namespace: Hashable, keys: Sequence[Any]) -> list[int]:
+        """How many rows each group has, at most: rows that are hidden count, and those of groups of the same hash."""
+        from flinkish.runtime.state.files.hashes import group_hashes
+
+        return self.state_files.group_rows(self.files, group_hashes(state, namespace, keys))
+
+    # ------------------------------------------------------------------------------------------------ all of it
+
+    def batches(self) -> Iterator[Rows]:
+        """Everything that is there, in batches. A group may go on in the next batch."""
+        return self.state_files.scan(self.files) if self else iter(())
+
+    def write(self, rows: Rows, epoch: int) -> None:
+        """Write what has changed, as a file."""
+        self.files = self.state_files.add(self.files, rows, epoch)
+
+    def builder(self) -> RowsBuilder:
+        """Takes in rows for `write`."""
+        from flinkish.runtime.state.files.rows import RowsBuilder
+
+        return RowsBuilder()
+
+    # ------------------------------------------------------------------------------------------------ bytes
+
+    def ids(self, namespaces: Iterator[Hashable] | Sequence[Hashable], keys: Sequence[Any]) -> list[bytes]:
+        """The encoded groups of some keys."""
+        return dumps_all(zip(namespaces, keys), self._classes)
+
+    def encoded(self, values: Sequence[Any]) -> list[bytes]:
+        """Each value encoded."""
+        return dumps_all(values, self._classes)
+
+    def decoded(self, stored: Sequence[bytes]) -> list[Any]:
+        """The inverse of `encoded`."""
+        return loads_all(stored, "state in a file", self._where, self._classes)
