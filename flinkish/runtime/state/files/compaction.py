@@ -22,7 +22,7 @@ from flinkish.runtime.state.files.merge import Equality, resolve
 from flinkish.runtime.state.files.references import END, FIRST, FileReference, FileSet, Position, Run, run_bytes
 from flinkish.runtime.state.files.rows import NO_TIME, Array, Rows
 from flinkish.runtime.state.files.run_writer import FILE_BYTES, FILE_ROWS, write_run
-from flinkish.runtime.state.files.runs import bounded_stop, live_between, rows_between
+from flinkish.runtime.state.files.runs import bounded_stop, live_between, newer_between, rows_between
 
 #: A call rewrites about this much at least, and so many times what was added since the last call.
 MIN_BUDGET_BYTES, BUDGET_PER_ADDED = 4 * 1024 * 1024, 16
@@ -49,7 +49,8 @@ class Expiry:
         """Which rows are."""
         ttl = np.array([self.ttl_ms.get(name, -1) for name in rows.names], np.int64)[rows.state]
         # in this order nothing overflows
-        return (ttl >= 0) & (rows.time != NO_TIME) & (rows.time <= self.now_ms - ttl)
+        expired: Array = (ttl >= 0) & (rows.time != NO_TIME) & (rows.time <= self.now_ms - ttl)
+        return expired
 
 
 class Compaction:
@@ -120,12 +121,13 @@ class Compaction:
         assert start is not None
         remaining = [file for file in files.base if file.low >= start]
         group = _small_neighbours(remaining)
-        stop = remaining[len(group)].low if len(group) < len(remaining) else END
+        end = remaining[len(group)].low if len(group) < len(remaining) else END
         deltas = tuple(reversed(files.deltas[: files.cycle]))
-        stop = bounded_stop(self._directory, (*deltas, tuple(group)), start, stop, STEP_BYTES)
-        changed = any(rows_between(self._directory, run, start, stop) for run in deltas)
+        stop = bounded_stop(self._directory, (*deltas, tuple(group)), start, end, STEP_BYTES)
+        changed = any(newer_between(self._directory, run, start, stop) for run in deltas)
         base = files.base
-        if changed or len(group) > 1 or self._has_expired(tuple(group), start, stop):
+        # a file is left as it is only as a whole
+        if changed or stop < end or len(group) > 1 or self._has_expired(tuple(group), start, stop):
             base = self._rewritten(base, deltas, start, stop)
         if stop == END:
             return replace(files, base=base, deltas=files.deltas[files.cycle :], cursor=None, cycle=0)
@@ -173,7 +175,7 @@ def _small_neighbours(run: list[FileReference]) -> list[FileReference]:
     rows = size = 0
     for count, file in enumerate(run):
         rows += file.rows
-        size += file.bytes
+        size += file.size_bytes
         if count and (rows > FILE_ROWS or size > FILE_BYTES):
             return run[:count]
     return run

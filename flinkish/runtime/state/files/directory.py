@@ -91,8 +91,8 @@ _OPEN_FILES = OpenFiles()
 
 
 class StateDirectory:
-    """See the module. ``cache_path``: a local folder for copies of files that lie on other storage; without it these are
-    read into memory."""
+    """See the module. ``cache_path``: a local folder for copies of files that lie on other storage; without it
+    these are read into memory."""
 
     def __init__(self, path: str, cache_path: str | None = None, open_files: OpenFiles = _OPEN_FILES) -> None:
         self.path = path
@@ -117,7 +117,7 @@ class StateDirectory:
         return FileReference(
             name=name,
             rows=len(rows),
-            bytes=data.size,
+            size_bytes=data.size,
             sha256=hashlib.sha256(data).digest(),
             low=(int(rows.hash[0]), int(rows.entry_hash[0])),
             high=(int(rows.hash[-1]), int(rows.entry_hash[-1])),
@@ -187,8 +187,8 @@ class StateDirectory:
         return data, read_bytes
 
     def _check(self, file: FileReference, data: Any, path: str) -> None:
-        if data.size != file.bytes:
-            raise _damaged(path, f"not what was written: it has {data.size} bytes instead of {file.bytes}")
+        if data.size != file.size_bytes:
+            raise _damaged(path, f"not what was written: it has {data.size} bytes instead of {file.size_bytes}")
         if path in self._open_files.verified:
             return
         if hashlib.sha256(data).digest() != file.sha256:
@@ -237,7 +237,7 @@ class StateDirectory:
             raise storage_error(error, "read", path) from error
 
     def _check_download(self, file: FileReference, data: bytes) -> None:
-        if len(data) != file.bytes or hashlib.sha256(data).digest() != file.sha256:
+        if len(data) != file.size_bytes or hashlib.sha256(data).digest() != file.sha256:
             raise _damaged(self.path_of(file.name), "not what was written")
 
     # ------------------------------------------------------------------------------------------------ clean-up

@@ -58,7 +58,8 @@ def mix(values: Hashes) -> Hashes:
     """The 64-bit finalizer of MurmurHash3, over an array: spreads values that differ in few bits."""
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-    return values ^ (values >> np.uint64(33))
+    mixed: Hashes = values ^ (values >> np.uint64(33))
+    return mixed
 
 
 def _scope(state: str, namespaces: Sequence[Hashable]) -> Hashes:
@@ -88,5 +89,6 @@ def _raw_hashes(values: Sequence[Any]) -> Hashes:
     if kinds == _TEXTS:
         data = [value.encode("utf-8", "surrogatepass") for value in values]
         crc = np.fromiter(map(zlib.crc32, data), np.uint64, len(data))
-        return crc | np.fromiter(map(zlib.adler32, data), np.uint64, len(data)) << np.uint64(32)
+        raw: Hashes = crc | np.fromiter(map(zlib.adler32, data), np.uint64, len(data)) << np.uint64(32)
+        return raw
     return np.fromiter((raw_hash(value) & _MASK for value in values), np.uint64, len(values))

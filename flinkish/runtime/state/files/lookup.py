@@ -109,7 +109,8 @@ class Lookup:
         wanted_hashes, wanted = hashes[places], entry_hashes[places]
         inside = (wanted_hashes != bounds[0]) | (wanted >= of_entries[0])
         inside &= (wanted_hashes != bounds[1]) | (wanted <= of_entries[1])
-        return places[inside]
+        inside_places: Array = places[inside]
+        return inside_places
 
     def _look_into(self, file: FileReference) -> None:
         places = self._wanted(file, self._entries.entry_hashes)
@@ -171,15 +172,15 @@ class Lookup:
         cleared = np.zeros(len(self._open), bool)
         none = np.zeros(len(self._open), np.uint64)
         for file in run:
-            places = self._wanted(file, none) if file.tombstones else []
-            if not len(places):
+            places = self._wanted(file, none)
+            if not file.tombstones or not len(places):
                 continue
             rows = self._directory.open(file)
             hashes = self._entries.hashes[places]
             at = np.searchsorted(rows.hash, hashes)
             found = _at_position(rows, at, hashes, none[places])
             found[found] = rows.op[at[found]] == CLEAR
-            for place, first in zip(np.asarray(places)[found].tolist(), at[found].tolist()):
+            for place, first in zip(places[found].tolist(), at[found].tolist()):
                 cleared[place] = self._has_clear(rows, first, place)
         return cleared
 
@@ -197,7 +198,8 @@ def _at_position(rows: Rows, at: Array, hashes: Array, entry_hashes: Array) -> A
     """Whether rows have these positions."""
     inside = at < len(rows)
     at = np.minimum(at, len(rows) - 1)
-    return inside & (rows.hash[at] == hashes) & (rows.entry_hash[at] == entry_hashes)
+    same: Array = inside & (rows.hash[at] == hashes) & (rows.entry_hash[at] == entry_hashes)
+    return same
 
 
 def _equal(column: Any, at: Array, wanted: Any) -> Array:

@@ -102,37 +102,23 @@ class _Resolution:
     def _equal(self, column: str, left: Array, right: Array) -> Array:
         """Whether rows have the same bytes."""
         values = getattr(self._rows, column)
-        equal = pc.equal(
-            values.take(pa.array(self._places[left])), values.take(pa.array(self._places[right]))
-        )
+        equal = pc.equal(values.take(pa.array(self._places[left])), values.take(pa.array(self._places[right])))
         return np.asarray(equal.to_numpy(zero_copy_only=False), bool)
 
-    def _separate_group(self, rows: range, number: int) -> int:
-        """The rows that share one hash."""
-        groups: list[tuple[int, bytes, int]] = []
-        entries: dict[tuple[int, int, bool], list[tuple[bytes, int]]] = {}
+    def _separate_group(self, rows: range, next_number: int) -> int:
+        """Number the rows that share one hash, from a number that is free; returns the next one."""
+        groups: dict[int, _Numbers] = {}
+        entries: dict[tuple[int, int, bool], _Numbers] = {}
         for row in rows:
             place = int(self._places[row])
-            state, key = int(self._rows.state[place]), self._rows.id[place].as_py()
-            for known_state, known, group in groups:
-                if known_state == state and (known == key or self._equality.same_id(known, key)):
-                    break
-            else:
-                group = number
-                number += 1
-                groups.append((state, key, group))
-            self._group[row] = group
+            of_state = groups.setdefault(int(self._rows.state[place]), _Numbers(self._equality.same_id))
+            group = of_state.number(self._rows.id[place].as_py(), next_number)
             address = group, int(self._rows.entry_hash[place]), bool(self._op[row] == CLEAR)
-            user_key = self._rows.entry[place].as_py()
-            for known, entry in entries.setdefault(address, []):
-                if known == user_key or self._equality.same_entry(known, user_key):
-                    break
-            else:
-                entry = number
-                number += 1
-                entries[address].append((user_key, entry))
-            self._entry[row] = entry
-        return number
+            of_group = entries.setdefault(address, _Numbers(self._equality.same_entry))
+            self._group[row] = group
+            self._entry[row] = of_group.number(self._rows.entry[place].as_py(), next_number + 1)
+            next_number += 2
+        return next_number
 
     def result(self, drop_tombstones: bool) -> Rows:
         """The rows that count."""
@@ -166,14 +152,15 @@ class _Resolution:
         cleared = np.full(int(self._group.max()) + 1, _OLDEST)
         np.minimum.at(cleared, self._group[clears], self._age[clears])
         cleared_at = cleared[self._group[newest]]
-        kept = (op == CLEAR) | (self._age[newest] <= cleared_at)
+        kept: Array = (op == CLEAR) | (self._age[newest] <= cleared_at)
         tombstones = op == DELETE
         if drop_tombstones:
             tombstones |= op == CLEAR
         else:
             # a CLEAR hides what this would hide
             tombstones &= cleared_at < _OLDEST
-        return kept & ~tombstones
+        kept &= ~tombstones
+        return kept
 
     def _first_places(self, by_entry: Array, starts: Array) -> tuple[Array, Array]:
         """For each entry the row whose place it has, and what it means now: the oldest PUT after the entry was gone."""
@@ -188,3 +175,19 @@ class _Resolution:
         place = np.where(deleted & (stop > starts), stop - 1, stop)
         meaning = np.where(deleted & (stop == starts), DELETE, np.where(stopped, REPLACE, PUT))
         return by_entry[place], meaning.astype(np.uint8)
+
+
+class _Numbers:
+    """Gives equal values one number."""
+
+    def __init__(self, same: SameBytes) -> None:
+        self._same = same
+        self._known: list[tuple[bytes, int]] = []
+
+    def number(self, value: bytes, unused: int) -> int:
+        """The number of a value; ``unused`` if it is not known yet."""
+        for known, number in self._known:
+            if known == value or self._same(known, value):
+                return number
+        self._known.append((value, unused))
+        return unused

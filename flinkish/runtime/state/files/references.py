@@ -32,7 +32,7 @@ class FileReference:
 
     name: str
     rows: int
-    bytes: int
+    size_bytes: int
     sha256: bytes
     low: Position
     high: Position
@@ -40,7 +40,7 @@ class FileReference:
 
     def encode(self) -> tuple[Any, ...]:
         """Plain data."""
-        return (self.name, self.rows, self.bytes, self.sha256, *self.low, *self.high, self.tombstones)
+        return (self.name, self.rows, self.size_bytes, self.sha256, *self.low, *self.high, self.tombstones)
 
     @staticmethod
     def decode(data: tuple[Any, ...]) -> FileReference:
@@ -55,7 +55,7 @@ Run = tuple[FileReference, ...]
 
 def run_bytes(run: Run) -> int:
     """The size of the files of a run."""
-    return sum(file.bytes for file in run)
+    return sum(file.size_bytes for file in run)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class FileSet:
         return sum(file.rows for file in self.files)
 
     @property
-    def bytes(self) -> int:
+    def size_bytes(self) -> int:
         """The size of all files."""
         return run_bytes(self.files)
 

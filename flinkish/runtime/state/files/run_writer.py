@@ -40,4 +40,5 @@ def _bounds(rows: Rows) -> list[int]:
 def row_bytes(rows: Rows) -> Array:
     """About how many bytes each row takes in a file."""
     columns = (np.asarray(pc.binary_length(column), np.int64) for column in (rows.id, rows.entry, rows.value))
-    return np.add.reduce([*columns, np.full(len(rows), _NUMBERS_BYTES)])
+    sizes: Array = np.add.reduce([*columns, np.full(len(rows), _NUMBERS_BYTES)])
+    return sizes

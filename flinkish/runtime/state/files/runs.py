@@ -28,22 +28,26 @@ def _files_between(run: Run, start: Position, stop: Position) -> list[FileRefere
     return [file for file in run if file.high >= start and file.low < stop]
 
 
-def clears_before(directory: StateDirectory, run: Run, start: Position) -> list[Rows]:
-    """The CLEAR rows of a run that lie before a position and concern rows behind it: groups of the same hash."""
+def newer_between(directory: StateDirectory, run: Run, start: Position, stop: Position) -> list[Rows]:
+    """`rows_between`, and what else in a run concerns the older rows of that range: the CLEAR rows of groups that begin
+    before it."""
+    return [*_clears_before(directory, run, start), *rows_between(directory, run, start, stop)]
+
+
+def _clears_before(directory: StateDirectory, run: Run, start: Position) -> list[Rows]:
     hash_, entry_hash = start
     if not entry_hash or not any(file.tombstones for file in run):
         return []
     first = rows_between(directory, run, (hash_, 0), (hash_, 1))
-    return [rows.take(np.flatnonzero(rows.op == CLEAR)) for rows in first]
+    clears = [rows.take(np.flatnonzero(rows.op == CLEAR)) for rows in first]
+    return [rows for rows in clears if len(rows)]
 
 
 def live_between(
     directory: StateDirectory, runs: Sequence[Run], start: Position, stop: Position, equality: Equality
 ) -> Rows | None:
     """The rows that count from one position up to another one. ``runs``: all of them, newest first."""
-    parts = [
-        [*clears_before(directory, run, start), *rows_between(directory, run, start, stop)] for run in runs
-    ]
+    parts = [newer_between(directory, run, start, stop) for run in runs]
     return resolve(parts, equality, drop_tombstones=True)
 
 
@@ -68,10 +72,10 @@ def _bytes_between(directory: StateDirectory, run: Run, start: Position, stop: P
     total = 0
     for file in _files_between(run, start, stop):
         if start <= file.low and file.high < stop:
-            total += file.bytes
+            total += file.size_bytes
         else:
             low, high = between(directory.open(file), max(start, file.low), stop)
-            total += file.bytes * (high - low) // max(file.rows, 1)
+            total += file.size_bytes * (high - low) // max(file.rows, 1)
     return total
 
 

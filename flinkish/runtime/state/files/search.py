@@ -40,4 +40,5 @@ def places_of_ranges(starts: Array, stops: Array) -> Array:
     lengths = stops - starts
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    places: Array = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    return places

@@ -46,8 +46,8 @@ class StateFiles:
         entries: Sequence[bytes] | None = None,
         entry_hashes: Array | None = None,
     ) -> Found:
-        """The newest value of many entries: those without name when ``entries`` is None (value, reducing and aggregating
-        state), else one entry each of the groups (which may repeat)."""
+        """The newest value of many entries: those without name when ``entries`` is None (value, reducing and
+        aggregating state), else one entry each of the groups (which may repeat)."""
         count = len(hashes)
         of_entries = np.zeros(count, np.uint64) if entry_hashes is None else np.asarray(entry_hashes, np.uint64)
         wanted = Entries(state, hashes, binary(ids, count), of_entries, binary(entries, count))

@@ -6,16 +6,14 @@ import pickle
 import tempfile
 from typing import Any
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkish.runtime.stored_pickle import dumps_data, loads_data
-from flinkish.runtime.state.files.compaction import Expiry
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.references import FileSet
 from flinkish.runtime.state.files.rows import NO_TIME, PUT
 from flinkish.runtime.state.files.state_files import StateFiles
+from flinkish.runtime.stored_pickle import dumps_data, loads_data
 from tests.unit.state.files.support import Model, encoded, same_value, small_files
 
 #: 1, 1.0 and True are one key with three encodings
@@ -84,9 +82,7 @@ def check_groups(files: StateFiles, held: FileSet, model: Model) -> None:
             values = list(map(pickle.loads, group.values))
             expected = sorted(model.groups.get((state, key), {}).items(), key=lambda item: item[1][0])
             assert list(zip(entries, zip(group.orders, group.times, values))) == expected
-            batches = list(
-                files.group_batches(held, state, int(model.hashes([key])[0]), encoded(key), batch_rows=2)
-            )
+            batches = list(files.group_batches(held, state, int(model.hashes([key])[0]), encoded(key), batch_rows=2))
             assert [entry for batch in batches for entry in batch.entries] == group.entries
             assert all(len(batch.entries) <= 2 for batch in batches)
 
@@ -112,7 +108,7 @@ def check_scan(files: StateFiles, held: FileSet, model: Model) -> None:
     assert seen == {address: group for address, group in model.groups.items() if group}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(epochs, st.sampled_from([1, 2, 8]))
 def test_files_say_what_a_dict_says_however_far_compaction_is(work: list[Any], hashes: int) -> None:
     with tempfile.TemporaryDirectory() as folder, small_files():

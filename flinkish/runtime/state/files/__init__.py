@@ -1,0 +1,41 @@
+"""Keyed state and timers of ONE subtask in immutable Arrow IPC files: a small LSM tree.
+
+Importing this package imports nothing; its modules import numpy and pyarrow.
+
+Keyed state::
+
+    directory = StateDirectory("<job dir>/state/<vertex>/<subtask>", cache_path="<local folder, for object stores>")
+    files = StateFiles(directory, same_id, same_entry)   # ask, for bytes that differ, whether the values are equal
+    held = FileSet()                                     # FileSet.decode(value.encode()): plain data, in GroupState
+
+    rows = RowsBuilder()                                 # what an epoch has changed, in the end, state by state
+    hashes = group_hashes(state, namespace, keys)        # or group_hashes_in(state, namespaces, keys)
+    rows.put(state, hashes, ids, values, times=...)                          # value, reducing, aggregating state
+    rows.put(state, hashes, ids, values, entries=..., entry_hashes=entry_hashes(user_keys), orders=...)    # map state
+    rows.put(state, hashes, ids, chunks, entry_hashes=places, orders=places)  # list state: chunk after chunk
+    rows.delete(state, hashes, ids, entries=..., entry_hashes=...)
+    rows.clear(state, hashes, ids)                       # older than what the same builder puts into the group
+    held = files.add(held, rows.build(), epoch)
+    held = files.compact(held, epoch, expiry=Expiry(now_ms, {state: ttl_ms}))
+
+    files.lookup(held, state, hashes, ids).values                            # newest value or None, in order
+    files.lookup(held, state, hashes, ids, entries, entry_hashes)            # single entries of maps
+    files.groups(held, state, hashes, ids)                                   # [Group(entries, values, orders, times)]
+    files.group_batches(held, state, hash_, id)                              # one large group, piece by piece
+    files.scan(held)                                                         # everything, as Rows in hash order
+
+``id`` is the encoded (namespace, key), ``entry`` the encoded user key. A row with a time may have expired and still be
+found: whoever reads it looks at ``times``. All hashes are arrays of ``numpy.uint64``.
+
+Files: ``FileSet.names`` are referred to; ``set(old.names) - set(new.names)`` were dropped by an epoch;
+``retention.deletable`` says what may go, ``StateDirectory.delete`` deletes it (and lets go of mappings and copies).
+``StateDirectory.fetch`` copies a file to the local disk ahead of its use.
+
+Errors: `MissingFileError` (a file is not there) and `CorruptStateError` (it is not what was written), both with
+``.file``; `IncompatibleJobError` for files of another version.
+
+Modules: ``hashes`` of groups and entries, ``rows`` as columns, ``file_format``, ``directory`` (writing, mapping,
+checking, fetching), ``references``, ``search`` in sorted columns, ``merge`` (which rows count), ``runs`` (ranges of
+runs), ``run_writer``, ``lookup``, ``compaction``, ``state_files`` (the door to all of it), ``timer_files``,
+``retention``.
+"""
