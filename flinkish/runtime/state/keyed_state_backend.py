@@ -19,7 +19,7 @@ from flinkish.errors import CorruptStateError, StateAccessError
 from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.changelog import Change, keyed_changes
-from flinkish.runtime.state.keyed_body import KeyedBody, encode_keyed_body
+from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 from flinkish.runtime.state.list_table import ListTable
 from flinkish.runtime.state.map_table import MapTable
@@ -34,6 +34,7 @@ from flinkish.runtime.state.state_handles import (
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.stored_state import StoredState
 from flinkish.runtime.state.timer_queue import TimerQueue
+from flinkish.runtime.state.timers_in_files import ServiceTimers, TimersInFiles
 from flinkish.runtime.state.ttl import (
     TTL_PREFIX,
     TtlAggregatingState,
@@ -55,6 +56,9 @@ TIMERS_NAME = "__timers__"
 
 #: State of about so many encoded bytes lies with the task, more of it in files.
 INLINE_BYTES = 256 * 1024
+
+#: About what a timer takes in files.
+_TIMER_BYTES = 48
 
 #: When so much is changed in one epoch, it is written to files before the epoch ends.
 SPILL_BYTES = 128 * 1024 * 1024
@@ -85,6 +89,7 @@ class KeyedStateBackend:
         self._classes = classes
         self._inline_bytes = inline_bytes
         self.stored = StoredState(directory, where, classes)
+        self.stored_timers = TimersInFiles(directory, self._next, where, classes)
         #: the key that state handles read and write; operators set it before they call user code
         self.current_key: Any = NO_KEY
         #: goes up whenever dicts that handles hold are no longer the right ones
@@ -105,13 +110,14 @@ class KeyedStateBackend:
 
     # ------------------------------------------------------------------------------------------------ the stored form
 
-    def restore(self, body: KeyedBody | None) -> None:
+    def restore(self, data: bytes | None) -> None:
         """Take in what `snapshot` gave (None: nothing), in place of what is there."""
         self.current_key = NO_KEY
         self.generation += 1
         self._tables, self._timers = {}, {}
-        body = body if body is not None else KeyedBody()
-        self.stored.files, self._sequence, self._dropped = body.files, body.sequence, dict(body.dropped)
+        body = KeyedBody.decode(data, self._where(), self._classes)
+        self.stored.files, self.stored_timers.sets = body.files, body.timer_files
+        self._sequence, self._dropped = body.sequence, dict(body.dropped)
         for name, state in body.states.items():
             try:
                 self._made(name, state.kind).take_inline(state)
@@ -122,59 +128,69 @@ class KeyedStateBackend:
         for service, timers in body.timers.items():
             self.timers(service).load(timers)
 
-    def snapshot(self) -> KeyedBody | None:
-        """All state (None: there is none), and forget what was changed."""
+    def snapshot(self) -> bytes | None:
+        """All state encoded (None: there is none), and forget what was changed."""
         self._purge()
         if self.recording:
             self._recorded.extend(keyed_changes(self.uid, self._tables, self._timers))
-        body = self._inline_body() if self._fits_inline() else None
-        if body is None or len(encode_keyed_body(body, self._where(), self._classes)) > self._inline_bytes:
-            if self.stored.directory is not None:
-                self._write_files()
-                body = None
-        body = body if body is not None else self._inline_body()
+        data = None
+        if self.stored.directory is None or self._bytes_to_store() <= 2 * self._inline_bytes:
+            data = self._inline_body().encode(self._where(), self._classes)
+        if self.stored.directory is not None and (data is None or len(data) > self._inline_bytes):
+            self._write_files()
+            data = self._inline_body().encode(self._where(), self._classes)
         for table in self._tables.values():
             table.forget_changes()
             table.prune()
         for queue in self._timers.values():
             queue.forget_changes()
-        return None if body.empty else body
+        return data
 
     def _inline_body(self) -> KeyedBody:
         states = {name: state for name, table in self._tables.items() if (state := table.inline()) is not None}
         timers = {service: stored for service, queue in self._timers.items() if (stored := queue.stored())}
-        return KeyedBody(states, timers, self.stored.files, self._sequence, dict(self._dropped))
-
-    def _fits_inline(self) -> bool:
-        return self.stored.directory is None or self._bytes_to_store() <= 2 * self._inline_bytes
+        files, timer_files = self.stored.files, self.stored_timers.sets
+        return KeyedBody(states, timers, files, timer_files, self._sequence, dict(self._dropped))
 
     def _bytes_to_store(self) -> int:
-        return sum(table.to_store * table.encoded_bytes for table in self._tables.values())
+        timers = sum(queue.in_memory for queue in self._timers.values())
+        return sum(table.to_store * table.encoded_bytes for table in self._tables.values()) + timers * _TIMER_BYTES
 
     def _write_files(self) -> None:
         """Write what lies in no file yet, and bring a bounded part of the files together."""
-        builder, before = self.stored.builder(), self.stored.files
-        written = 0
-        for table in self._tables.values():
-            if table.timed is None:
-                written += table.write_to(builder, self.stored)
-        if not written:
-            return
+        before = self._file_names()
         epoch = self.epoch.epoch
-        self.stored.write(builder.build(), epoch)
-        for table in self._tables.values():
-            table.written()
-        self.stored.compact(epoch, self._expiry())
-        for name in before.names - self.stored.files.names:
+        builder = self.stored.builder()
+        written = sum(table.write_to(builder, self.stored) for table in self._tables.values() if table.timed is None)
+        if written:
+            self.stored.write(builder.build(), epoch)
+            for table in self._tables.values():
+                table.written()
+            self.stored.compact(epoch, self.epoch.processing_time_ms, self._ttl_ms())
+        if self.stored_timers.write(self._timers, epoch):
+            self.stored_timers.compact(self._timers, epoch)
+        for name in before - self._file_names():
             self._dropped[name] = epoch
 
-    def _expiry(self) -> dict[str, int]:
+    def _file_names(self) -> frozenset[str]:
+        return self.stored.files.names | self.stored_timers.names
+
+    def _ttl_ms(self) -> dict[str, int]:
         """State name -> how long its values live (ms), of the states whose expired values are to be removed."""
         return {name: policy.ttl_ms for name, policy in self._policies.items() if policy.purge}
 
     def delete_unneeded(self, epoch: int, retained_epochs: int) -> None:
-        """Delete the files of the subtask that no retained epoch refers to. ``epoch``: the last one that is committed."""
-        self._dropped = self.stored.delete_unneeded(self._dropped, epoch, retained_epochs)
+        """Delete the files of the subtask that no retained epoch refers to. ``epoch``: the last one whose state counts,
+        which is the one that was restored or written last."""
+        directory = self.stored.directory
+        if directory is None:
+            return
+        from flinkish.runtime.state.files.retention import deletable, still_dropped
+
+        names = directory.names()
+        gone = deletable(names, self._file_names(), self._dropped, epoch, retained_epochs)
+        directory.delete(gone)
+        self._dropped = still_dropped(self._dropped, set(names) - gone)
 
     def take_changes(self) -> list[Change]:
         """What the last `snapshot` has written that was not in the one before; only while ``recording``."""
@@ -221,7 +237,7 @@ class KeyedStateBackend:
         """The timers of one timer service."""
         queue = self._timers.get(service)
         if queue is None:
-            queue = self._timers[service] = TimerQueue()
+            queue = self._timers[service] = TimerQueue(ServiceTimers(self.stored_timers, service))
         return queue
 
     def partitioned_state(self, descriptor: StateDescriptor, namespace: Hashable = VOID_NAMESPACE) -> State:

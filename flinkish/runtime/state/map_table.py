@@ -93,8 +93,10 @@ class MapTable(StateTable):
 
     def _entry(self, found: MapEntries, namespace: Hashable, key: Any, user_key: Any) -> _Entry | None:
         entry = found.entries.get(user_key)
-        if entry is not None or found.complete or user_key in found.unwritten or user_key in found.absent:
+        if entry is not None or found.complete or self.timed is not None:
             return entry
+        if user_key in found.unwritten or user_key in found.absent:
+            return None
         stored = self._stored.map_entry(self.name, namespace, key, user_key)
         if stored is None:
             found.absent.add(user_key)
@@ -110,7 +112,7 @@ class MapTable(StateTable):
         found = self.of(namespace, key)
         if found is None:
             return None
-        if not found.complete:
+        if not found.complete and self.timed is None:
             stored = self._stored.maps(self.name, namespace, [key])[0]
             rest = {k: entry for k, entry in stored.entries.items() if k not in found.unwritten}
             both = {**rest, **found.entries}

@@ -1,4 +1,4 @@
-"""The state handles that user code holds, over the tables of the heap backend.
+"""The state handles that user code holds, over the tables of the backend.
 
 A handle is valid over all keys and epochs: it finds its dict again whenever the backend's ``generation`` says that
 other state has been taken in. Dicts of the void namespace stay the same within a generation;
@@ -15,10 +15,11 @@ from flinkish.core.functions import AggregateFunction
 from flinkish.core.state import AggregatingState, ListState, MapState, ReducingState, StateDescriptor, ValueState
 from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.state.detach import COPIERS, detached
-from flinkish.runtime.state.keyed_state_backend import VOID_NAMESPACE
+from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 
 if TYPE_CHECKING:
-    from flinkish.runtime.state.heap_keyed_state_backend import HeapKeyedStateBackend
+    from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+    from flinkish.runtime.state.map_table import MapTable
     from flinkish.runtime.state.state_table import StateTable
 
 _NEVER = -1
@@ -34,7 +35,7 @@ class NoKey:
 NO_KEY = NoKey()
 
 
-class HeapState:
+class StateHandle:
     """What all handles share: finding the live dict."""
 
     __slots__ = ("_backend", "_generation", "_kind", "_name", "_namespace", "_table", "_values")
@@ -42,7 +43,7 @@ class HeapState:
     _table: StateTable
     _values: dict[Any, Any]
 
-    def __init__(self, backend: HeapKeyedStateBackend, name: str, kind: str, namespace: Hashable) -> None:
+    def __init__(self, backend: KeyedStateBackend, name: str, kind: str, namespace: Hashable) -> None:
         self._backend = backend
         self._name = name
         self._kind = kind
@@ -64,8 +65,11 @@ class HeapState:
             self._generation = backend.generation
 
     def _live(self) -> dict[Any, Any]:
+        """The dict of the namespace, with the value of the current key if there is one."""
         if self._generation != self._backend.generation:
             self._bind()
+        if self._backend.current_key not in self._values:
+            self._table.fetch(self._namespace, (self._backend.current_key,))
         return self._values
 
     def _mark(self) -> None:
@@ -77,13 +81,13 @@ class HeapState:
             self._table.remove(self._namespace, self._backend.current_key)
 
 
-class HeapValueState(HeapState, ValueState[Any]):
+class ValueHandle(StateHandle, ValueState[Any]):
     """A value per key."""
 
     __slots__ = ("_typed",)
 
     def __init__(
-        self, backend: HeapKeyedStateBackend, name: str, namespace: Hashable, descriptor: StateDescriptor | None = None
+        self, backend: KeyedStateBackend, name: str, namespace: Hashable, descriptor: StateDescriptor | None = None
     ) -> None:
         super().__init__(backend, name, "value", namespace)
         self._typed = descriptor is not None and not isinstance(descriptor.type_info, PickledBytesTypeInfo)
@@ -92,6 +96,8 @@ class HeapValueState(HeapState, ValueState[Any]):
         if self._generation != self._backend.generation:
             self._bind()
         value = self._values.get(self._backend.current_key)
+        if value is None:
+            value = self._live().get(self._backend.current_key)
         copier = COPIERS[value.__class__]
         return value if copier is None else copier(value)
 
@@ -111,12 +117,12 @@ class HeapValueState(HeapState, ValueState[Any]):
         self._table.mark(self._namespace, key)
 
 
-class HeapListState(HeapState, ListState[Any]):
+class ListHandle(StateHandle, ListState[Any]):
     """A list per key."""
 
     __slots__ = ()
 
-    def __init__(self, backend: HeapKeyedStateBackend, name: str, namespace: Hashable) -> None:
+    def __init__(self, backend: KeyedStateBackend, name: str, namespace: Hashable) -> None:
         super().__init__(backend, name, "list", namespace)
 
     def get(self) -> list[Any]:
@@ -128,13 +134,13 @@ class HeapListState(HeapState, ListState[Any]):
 
     def add(self, value: Any) -> None:
         self._live().setdefault(self._backend.current_key, []).append(value)
-        self._mark()
+        self._table.mark_grown(self._namespace, (self._backend.current_key,))
 
     def add_all(self, values: list[Any]) -> None:
         values = list(values)
         if values:
             self._live().setdefault(self._backend.current_key, []).extend(values)
-            self._mark()
+            self._table.mark_grown(self._namespace, (self._backend.current_key,))
 
     def update(self, values: list[Any]) -> None:
         values = list(values)
@@ -145,62 +151,68 @@ class HeapListState(HeapState, ListState[Any]):
         self._mark()
 
 
-class HeapMapState(HeapState, MapState[Any, Any]):
-    """A dict per key; a key without map entries has no dict."""
+class MapHandle(StateHandle, MapState[Any, Any]):
+    """A map per key, entry by entry; a key without map entries has no map."""
 
     __slots__ = ()
 
-    def __init__(self, backend: HeapKeyedStateBackend, name: str, namespace: Hashable) -> None:
+    _table: MapTable
+
+    def __init__(self, backend: KeyedStateBackend, name: str, namespace: Hashable) -> None:
         super().__init__(backend, name, "map", namespace)
 
-    def _entries(self) -> dict[Any, Any]:
-        entries: dict[Any, Any] = self._live().get(self._backend.current_key, {})
-        return entries
+    def _maps(self) -> MapTable:
+        if self._generation != self._backend.generation:
+            self._bind()
+        return self._table
+
+    def _all(self) -> dict[Any, tuple[int, Any]]:
+        entries = self._maps().whole(self._namespace, self._backend.current_key)
+        return {} if entries is None else entries.entries
 
     def get(self, key: Any) -> Any:
-        return detached(self._entries().get(key))
+        entry = self._maps().entry(self._namespace, self._backend.current_key, key)
+        return None if entry is None else detached(entry[1])
 
     def put(self, key: Any, value: Any) -> None:
-        self._live().setdefault(self._backend.current_key, {})[key] = detached(value)
-        self._mark()
+        self._maps().put(self._namespace, self._backend.current_key, {key: detached(value)})
 
     def put_all(self, dict_value: dict[Any, Any]) -> None:
         if dict_value:
             added = {key: detached(value) for key, value in dict_value.items()}
-            self._live().setdefault(self._backend.current_key, {}).update(added)
-            self._mark()
+            self._maps().put(self._namespace, self._backend.current_key, added)
 
     def remove(self, key: Any) -> None:
-        entries = self._entries()
-        if key in entries:
-            del entries[key]
-            self._mark()
-            if not entries:
-                self.clear()
+        self._maps().discard(self._namespace, self._backend.current_key, key)
 
     def contains(self, key: Any) -> bool:
-        return key in self._entries()
+        return self._maps().entry(self._namespace, self._backend.current_key, key) is not None
 
     def items(self) -> list[tuple[Any, Any]]:
-        return [(key, detached(value)) for key, value in self._entries().items()]
+        return [(key, detached(value)) for key, (_, value) in self._all().items()]
 
     def keys(self) -> list[Any]:
-        return list(self._entries())
+        return list(self._all())
 
     def values(self) -> list[Any]:
-        return list(map(detached, self._entries().values()))
+        return [detached(value) for _, value in self._all().values()]
 
     def is_empty(self) -> bool:
-        return not self._entries()
+        return not self._all()
+
+    def clear(self) -> None:
+        """Remove all entries of the current key."""
+        if self._maps().of(self._namespace, self._backend.current_key) is not None:
+            self._maps().remove(self._namespace, self._backend.current_key)
 
 
-class HeapReducingState(HeapState, ReducingState[Any]):
+class ReducingHandle(StateHandle, ReducingState[Any]):
     """A reduced value per key."""
 
     __slots__ = ("_reduce",)
 
     def __init__(
-        self, backend: HeapKeyedStateBackend, name: str, namespace: Hashable, reduce: Callable[[Any, Any], Any]
+        self, backend: KeyedStateBackend, name: str, namespace: Hashable, reduce: Callable[[Any, Any], Any]
     ) -> None:
         super().__init__(backend, name, "reducing", namespace)
         self._reduce = reduce
@@ -215,13 +227,13 @@ class HeapReducingState(HeapState, ReducingState[Any]):
         self._mark()
 
 
-class HeapAggregatingState(HeapState, AggregatingState[Any, Any]):
+class AggregatingHandle(StateHandle, AggregatingState[Any, Any]):
     """An accumulator per key."""
 
     __slots__ = ("_function",)
 
     def __init__(
-        self, backend: HeapKeyedStateBackend, name: str, namespace: Hashable, function: AggregateFunction
+        self, backend: KeyedStateBackend, name: str, namespace: Hashable, function: AggregateFunction
     ) -> None:
         super().__init__(backend, name, "aggregating", namespace)
         self._function = function

@@ -273,6 +273,10 @@ class StateTable:
 
     def written(self) -> None:
         """All of it lies in files now."""
+        if self._cold:
+            for namespace, keys in self._to_store().items():
+                for key in self._cold.get(namespace, {}).keys() & keys:
+                    del self._cold[namespace][key]
         self._unwritten = {}
         for namespace, keys in self._changed.items():
             self._spilled.setdefault(namespace, set()).update(keys)

@@ -174,3 +174,13 @@ class StoredState:
     def decoded(self, stored: Sequence[bytes]) -> list[Any]:
         """The inverse of `encoded`."""
         return loads_all(stored, "state in a file", self._where, self._classes)
+
+    # ------------------------------------------------------------------------------------------------ files
+
+    def compact(self, epoch: int, now_ms: int, ttl_ms: dict[str, int]) -> None:
+        """Bring files together, a bounded amount. ``ttl_ms``: how long values live, of the states whose expired values
+        go when they are met."""
+        from flinkish.runtime.state.files.compaction import Expiry
+
+        expiry = Expiry(now_ms, ttl_ms) if ttl_ms else None
+        self.files = self.state_files.compact(self.files, epoch, expiry=expiry)

@@ -14,11 +14,11 @@ from typing import Any
 
 from flinkish.core.state import AggregatingState, ListState, MapState, ReducingState, StateTtlConfig, ValueState
 from flinkish.runtime.state.state_handles import (
-    HeapAggregatingState,
-    HeapListState,
-    HeapMapState,
-    HeapReducingState,
-    HeapValueState,
+    AggregatingHandle,
+    ListHandle,
+    MapHandle,
+    ReducingHandle,
+    ValueHandle,
 )
 
 TTL_PREFIX = "__ttl__/"
@@ -63,8 +63,8 @@ class _TtlSingle:
 
     def __init__(
         self,
-        state: HeapValueState | HeapReducingState | HeapAggregatingState,
-        times: HeapValueState,
+        state: ValueHandle | ReducingHandle | AggregatingHandle,
+        times: ValueHandle,
         policy: TtlPolicy,
     ) -> None:
         self._state: Any = state
@@ -134,7 +134,7 @@ class TtlListState(ListState[Any]):
 
     __slots__ = ("_policy", "_state", "_times")
 
-    def __init__(self, state: HeapListState, times: HeapListState, policy: TtlPolicy) -> None:
+    def __init__(self, state: ListHandle, times: ListHandle, policy: TtlPolicy) -> None:
         self._state = state
         self._times = times
         self._policy = policy
@@ -191,7 +191,7 @@ class TtlMapState(MapState[Any, Any]):
 
     __slots__ = ("_policy", "_state", "_times")
 
-    def __init__(self, state: HeapMapState, times: HeapMapState, policy: TtlPolicy) -> None:
+    def __init__(self, state: MapHandle, times: MapHandle, policy: TtlPolicy) -> None:
         self._state = state
         self._times = times
         self._policy = policy

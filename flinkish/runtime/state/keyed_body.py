@@ -1,0 +1,123 @@
+"""The stored form of the keyed state of one subtask: what changed lately, and references to the files with the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.errors import CorruptStateError, StoredClassError, TypeMismatchError
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.state.files.references import FileSet
+from flinkish.runtime.state.files.timer_sets import TimerSets
+from flinkish.runtime.state.state_table import InlineState
+from flinkish.runtime.state.timer_queue import StoredTimers
+from flinkish.runtime.stored_pickle import dumps, loads
+
+#: Version of the layout below. A reader refuses what it does not know.
+FORMAT_VERSION = 3
+
+
+@dataclass(frozen=True)
+class KeyedBody:
+    """See the module."""
+
+    #: what lies in no file
+    states: dict[str, InlineState] = field(default_factory=dict)
+    #: timer service -> its timers
+    timers: dict[str, StoredTimers] = field(default_factory=dict)
+    files: FileSet = FileSet()
+    #: None: no timer lies in files
+    timer_files: TimerSets | None = None
+    #: the last number that was given to an entry of a map
+    sequence: int = 0
+    #: files that are not referred to any more -> the first epoch of which that is so
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def encode(self, where: str = "", classes: ProgramClasses = NO_CLASSES) -> bytes | None:
+        """The stored form; None when there is nothing at all.
+
+        Raises:
+            StoredClassError: a key, namespace or value is, or holds, what could not be read again; names its state and
+                key.
+            TypeMismatchError: a value cannot be pickled; names its state and key.
+        """
+        if not (self.states or self.timers or self.files.files or self.timer_files or self.dropped):
+            return None
+        states = {name: tuple(state) for name, state in self.states.items()}
+        timers = {service: tuple(stored) for service, stored in self.timers.items()}
+        try:
+            timer_files = None if self.timer_files is None else self.timer_files.encode()
+            parts = (states, timers, self.files.encode(), timer_files, self.sequence, self.dropped)
+            return dumps(parts, FORMAT_VERSION, classes)
+        except Exception as error:
+            self._check_each(where, classes, error)
+            raise
+
+    @staticmethod
+    def decode(data: bytes | None, where: str = "", classes: ProgramClasses = NO_CLASSES) -> KeyedBody:
+        """The inverse of `encode`; ``where`` names the operator and the subtask in errors.
+
+        Raises:
+            CorruptStateError: it cannot be decoded; see `loads` for what else.
+        """
+        if not data:
+            return KeyedBody()
+        decoded = loads(data, FORMAT_VERSION, "the state", where, classes)
+        try:
+            states, timers, files, timer_files, sequence, dropped = decoded
+            return KeyedBody(
+                {name: InlineState(*state) for name, state in states.items()},
+                {service: StoredTimers(*stored) for service, stored in timers.items()},
+                FileSet.decode(files),
+                None if timer_files is None else TimerSets.decode(timer_files),
+                sequence,
+                dropped,
+            )
+        except (TypeError, ValueError, AttributeError) as error:
+            raise CorruptStateError(
+                f"the state cannot be decoded: {error}", where=where, hint="go back to the last completed checkpoint"
+            ) from error
+
+    def _check_each(self, where: str, classes: ProgramClasses, cause: Exception) -> None:
+        for name, state in self.states.items():
+            for namespace, (keys, values) in state.present.items():
+                for key, value in zip(keys, values, strict=True):
+                    check_stored(f"state {name!r}", namespace, key, value, where, classes, cause)
+            for namespace, keys in state.removed.items():
+                for key in keys:
+                    check_stored(f"state {name!r}", namespace, key, None, where, classes, cause)
+        for service, stored in self.timers.items():
+            for runs in stored.runs.values():
+                for timestamp_ms, namespace, keys in runs:
+                    for key in keys:
+                        check_stored(f"timers {service!r}", namespace, key, timestamp_ms, where, classes, cause)
+
+
+def check_stored(
+    what: str, namespace: Any, key: Any, value: Any, where: str, classes: ProgramClasses, cause: Exception
+) -> None:
+    """Raise what is wrong with one entry, if it is the one."""
+    for part, found in (("key", key), ("namespace", namespace), ("value", value)):
+        try:
+            dumps(found, FORMAT_VERSION, classes)
+        except StoredClassError as error:
+            raise StoredClassError(
+                f"{what}, the {part} of key {_shown(key)}: {error.what}",
+                where=where,
+                expected=error.expected,
+                hint=error.hint,
+            ) from cause
+        except Exception as error:
+            raise TypeMismatchError(
+                f"{what} of key {_shown(key)} holds a {type(found).__name__} that cannot be written: {error}",
+                where=where,
+                expected="values that can be pickled",
+                hint="keep plain data in state, and what cannot be pickled in attributes set by open()",
+            ) from cause
+
+
+def _shown(key: Any) -> str:
+    try:
+        return repr(key)[:200]
+    except Exception:
+        return f"a {type(key).__name__}"

@@ -1,0 +1,39 @@
+"""Entries of keyed state as rows and as columns: what savepoints hold, one per value, list or map entry and timer."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any, NamedTuple
+
+#: State name of timers in rows, followed by the name of the timer service.
+TIMERS_PREFIX = "__timers__/"
+
+
+class StateRow(NamedTuple):
+    """One entry of keyed state.
+
+    ``value`` is the value itself (value, reducing), the accumulator (aggregating), the list (list) or the pair
+    ``(map key, map value)`` (map). A timer has ``TIMERS_PREFIX`` + service as state name, the name of its TimeDomain
+    as kind and its timestamp as value.
+    """
+
+    state: str
+    kind: str
+    namespace: Hashable
+    key: Any
+    value: Any
+
+
+class StateColumns(NamedTuple):
+    """Entries of one state, as parallel columns; what a `StateRow` says of each."""
+
+    state: str
+    kind: str
+    namespaces: list[Hashable]
+    keys: list[Any]
+    values: list[Any]
+
+    def rows(self) -> Iterator[StateRow]:
+        """The entries as rows."""
+        for namespace, key, value in zip(self.namespaces, self.keys, self.values, strict=True):
+            yield StateRow(self.state, self.kind, namespace, key, value)

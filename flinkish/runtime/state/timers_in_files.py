@@ -1,0 +1,169 @@
+"""What of a subtask's timers lies in files, as timers instead of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flinkish.core.time_domain import TimeDomain
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.state.timer_queue import NONE_TAKEN, TimerQueue
+from flinkish.runtime.stored_pickle import dumps_all, loads_all
+
+if TYPE_CHECKING:
+    from flinkish.runtime.state.files.directory import StateDirectory
+    from flinkish.runtime.state.files.timer_files import TimerFiles, TimerSets
+
+#: (timestamp, namespace, key)
+_Timer = tuple[int, Hashable, Any]
+
+#: About so many timers are brought to memory at once.
+DUE_TIMERS = 20_000
+
+#: The name by which timers are hashed.
+_NAME = "timers"
+
+
+class TimersInFiles:
+    """All timer services of one subtask. ``sequence`` numbers timers in the order of their registration."""
+
+    def __init__(
+        self,
+        directory: StateDirectory | None,
+        sequence: Callable[[], int],
+        where: str = "",
+        classes: ProgramClasses = NO_CLASSES,
+    ) -> None:
+        self.directory = directory
+        #: None: no timer was ever written
+        self.sets: TimerSets | None = None
+        self._sequence = sequence
+        self._where = where
+        self._classes = classes
+        self._files: TimerFiles | None = None
+
+    @property
+    def files(self) -> TimerFiles:
+        """How the files are read and written."""
+        if self._files is None:
+            from flinkish.runtime.state.files.timer_files import TimerFiles
+
+            assert self.directory is not None
+            self._files = TimerFiles(self.directory, self._same)
+        return self._files
+
+    def _same(self, left: bytes, right: bytes) -> bool:
+        first, second = self._decoded([left, right])
+        return bool(first == second)
+
+    def _decoded(self, ids: Sequence[bytes]) -> list[Any]:
+        return loads_all(ids, "a timer in a file", self._where, self._classes)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all files."""
+        return frozenset() if self.sets is None else self.sets.names
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def earliest(self, service: str, domain: TimeDomain, after_ms: int) -> int | None:
+        """The timestamp of the first timer behind ``after_ms``; None: there is none."""
+        if self.sets is None:
+            return None
+        return self.files.earliest(self.sets, (service, domain.name), after_ms)
+
+    def due(
+        self, service: str, domain: TimeDomain, after_ms: int, upto_ms: int
+    ) -> tuple[list[tuple[int, list[tuple[Hashable, Any]]]], int]:
+        """Timers behind ``after_ms`` and up to ``upto_ms`` at most, by timestamp and in the order of registration, and
+        the timestamp up to which these are all. Timers of one timestamp always come together."""
+        if self.sets is None:
+            return [], upto_ms
+        timestamps: list[int] = []
+        ids: list[bytes] = []
+        found = self.files.due(self.sets, (service, domain.name), after_ms, upto_ms)
+        for timers in found:
+            timestamps.extend(timers.timestamps_ms)
+            ids.extend(timers.ids)
+            if len(ids) >= DUE_TIMERS:
+                upto_ms = timestamps[-1]
+                break
+        result: list[tuple[int, list[tuple[Hashable, Any]]]] = []
+        for timestamp_ms, entry in zip(timestamps, self._decoded(ids)):
+            if not result or result[-1][0] != timestamp_ms:
+                result.append((timestamp_ms, []))
+            result[-1][1].append(entry)
+        return result, upto_ms
+
+    def batches(
+        self, service: str, domain: TimeDomain, after_ms: int, not_there: set[_Timer]
+    ) -> Iterator[list[_Timer]]:
+        """All timers behind ``after_ms`` but for some, in batches."""
+        if self.sets is None:
+            return
+        for timers in self.files.scan(self.sets, (service, domain.name), after_ms):
+            entries = zip(timers.timestamps_ms, self._decoded(timers.ids))
+            yield [timer for ms, entry in entries if (timer := (ms, *entry)) not in not_there]
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    def write(self, queues: dict[str, TimerQueue], epoch: int) -> int:
+        """Write the timers that lie in no file; the number of them."""
+        from flinkish.runtime.state.files.timer_files import TimerChanges, TimerSets
+
+        changes: dict[tuple[str, str], TimerChanges] = {}
+        count = 0
+        for service, queue in queues.items():
+
+            def hand_over(
+                domain: TimeDomain, fresh: list[_Timer], again: list[_Timer], gone: list[_Timer], service: str = service
+            ) -> None:
+                nonlocal count
+                count += len(fresh) + len(again) + len(gone)
+                changed = changes[service, domain.name] = TimerChanges()
+                for timers, register in ((fresh, changed.register), (again, changed.register_again)):
+                    if timers:
+                        register(*self._columns(timers), [self._sequence() for _ in timers])
+                if gone:
+                    changed.delete(*self._columns(gone))
+
+            queue.write_to(hand_over)
+        if changes:
+            self.sets = self.files.add(self.sets if self.sets is not None else TimerSets({}), changes, epoch)
+        return count
+
+    def _columns(self, timers: list[_Timer]) -> tuple[list[int], Any, list[bytes]]:
+        from flinkish.runtime.state.files.hashes import group_hashes_in
+
+        timestamps, namespaces, keys = map(list, zip(*timers))
+        hashes = group_hashes_in(_NAME, namespaces, keys)
+        return timestamps, hashes, dumps_all(zip(namespaces, keys), self._classes)
+
+    def compact(self, queues: dict[str, TimerQueue], epoch: int) -> None:
+        """Bring files together, a bounded amount, and drop those of which all timers have fired."""
+        if self.sets is None:
+            return
+        taken = {}
+        for service, queue in queues.items():
+            for domain in TimeDomain:
+                if (taken_ms := queue.taken_ms(domain)) > NONE_TAKEN:
+                    taken[service, domain.name] = taken_ms
+        self.sets = self.files.compact(self.sets, taken, epoch)
+
+
+class ServiceTimers:
+    """The timers of one service that lie in files (`timer_queue.FiledTimers`)."""
+
+    def __init__(self, owner: TimersInFiles, service: str) -> None:
+        self._owner = owner
+        self._service = service
+
+    def earliest(self, domain: TimeDomain, after_ms: int) -> int | None:
+        """See there."""
+        return self._owner.earliest(self._service, domain, after_ms)
+
+    def due(
+        self, domain: TimeDomain, after_ms: int, upto_ms: int
+    ) -> tuple[list[tuple[int, list[tuple[Hashable, Any]]]], int]:
+        """See there."""
+        return self._owner.due(self._service, domain, after_ms, upto_ms)
