@@ -24,6 +24,22 @@ Keyed state::
     files.group_batches(held, state, hash_, id)                              # one large group, piece by piece
     files.scan(held)                                                         # everything, as Rows in hash order
 
+Timers, in a directory of their own or in the same one::
+
+    timers = TimerFiles(directory, same_id)
+    sets = TimerSets({})                                 # TimerSets.decode(value.encode())
+    queue = ("user-timers", "event-time")                # service, domain: files of its own
+    changes = TimerChanges()                             # one of the three for each timer, net over the epoch
+    changes.register(timestamps_ms, hashes, ids, sequences)        # there now; keeps its sequence if it was there before
+    changes.register_again(timestamps_ms, hashes, ids, sequences)  # deleted (or fired), then registered
+    changes.delete(timestamps_ms, hashes, ids)
+    sets = timers.add(sets, {queue: changes}, epoch)
+    sets = timers.compact(sets, {queue: fired_ms}, epoch)
+    timers.earliest(sets, queue, fired_ms)               # timers at or before fired_ms do not count
+    timers.at(sets, queue, timestamp_ms)                 # ids in the order of firing, in batches
+    timers.contains(sets, queue, fired_ms, timestamps_ms, hashes, ids)
+    timers.scan(sets, queue, fired_ms)
+
 ``id`` is the encoded (namespace, key), ``entry`` the encoded user key. A row with a time may have expired and still be
 found: whoever reads it looks at ``times``. All hashes are arrays of ``numpy.uint64``.
 

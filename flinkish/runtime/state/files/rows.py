@@ -237,5 +237,5 @@ class RowsBuilder:
         return concat([replace(part, names=names) for part in self._parts])
 
 
-def _binary(values: Sequence[bytes]) -> Any:
-    return pa.array(values, pa.large_binary())
+def _binary(values: Any) -> Any:
+    return values if isinstance(values, pa.Array) else pa.array(values, pa.large_binary())

@@ -12,6 +12,9 @@ from flinkish.runtime.state.files.references import END, FileReference, Position
 from flinkish.runtime.state.files.rows import CLEAR, Rows
 from flinkish.runtime.state.files.search import between
 
+#: A batch of a scan has about so many bytes at most.
+SCAN_BYTES = 8 * 1024 * 1024
+
 
 def rows_between(directory: StateDirectory, run: Run, start: Position, stop: Position) -> list[Rows]:
     """The rows of a run from one position up to another one, in order."""
@@ -101,11 +104,15 @@ def scan(
     *,
     start: Position = (0, 0),
     stop: Position = END,
-    max_bytes: int = 8 * 1024 * 1024,
+    first_bytes: int = SCAN_BYTES,
 ) -> Iterator[Rows]:
-    """All rows that count from one position up to another one, in order, in batches that are bounded in bytes."""
+    """All rows that count from one position up to another one, in order, in batches that are bounded in bytes.
+
+    The first batch has about ``first_bytes`` at most, those that follow more and more."""
+    max_bytes = first_bytes
     while start < stop:
         end = bounded_stop(directory, runs, start, stop, max_bytes)
+        max_bytes = min(4 * max_bytes, SCAN_BYTES)
         rows = live_between(directory, runs, start, end, equality)
         if rows is not None:
             yield rows
