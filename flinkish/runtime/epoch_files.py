@@ -67,6 +67,8 @@ class EpochFiles:
     prepared: str
     #: directory of the changelog, inside of the job directory
     changelog: str
+    #: directory of the files of keyed state, inside of the job directory; "": state stays with the tasks
+    state: str = ""
 
     @property
     def query(self) -> str:
@@ -92,6 +94,11 @@ class EpochFiles:
         if hashlib.sha256(data).hexdigest() != part.sha256:
             raise damaged_output(path, "not what was written")
         return data
+
+
+def state_directory(state: str, vertex: int, subtask: int) -> str:
+    """Where the files of one subtask's keyed state lie."""
+    return posixpath.join(state, str(vertex), str(subtask))
 
 
 def damaged_output(path: str, how: str) -> CorruptStateError:

@@ -22,7 +22,7 @@ from flinkish.core.state import (
 )
 from flinkish.errors import StateAccessError
 from flinkish.runtime.operator import OperatorContext
-from flinkish.runtime.state.heap_keyed_state_backend import HeapKeyedStateBackend
+from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
 
 class StreamingRuntimeContext(RuntimeContext):
@@ -30,7 +30,7 @@ class StreamingRuntimeContext(RuntimeContext):
 
     def __init__(self, context: OperatorContext) -> None:
         self._context = context
-        if isinstance(context.keyed_state, HeapKeyedStateBackend):
+        if isinstance(context.keyed_state, KeyedStateBackend):
             # state expires by the time of the operator that owns it
             context.keyed_state.epoch = context.epoch
 

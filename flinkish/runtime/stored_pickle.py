@@ -76,7 +76,7 @@ _DATA: dict[str, frozenset[str]] = {
         "flinkish.runtime.committing": "CommitReport",
         "flinkish.runtime.epoch_report": "EpochReport",
         "flinkish.runtime.report": "TaskPlace TaskReport",
-        "flinkish.runtime.state.body_codec": "StateRow",
+        "flinkish.runtime.state.state_rows": "StateRow",
         "flinkish.runtime.state.declared_state": "DeclaredState",
         "flinkish.runtime.state.stored_values": "StoredState",
         __name__: "_member _zone _array _objects _scalar",

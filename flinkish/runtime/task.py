@@ -11,7 +11,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS
 from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, encode
@@ -29,13 +29,23 @@ from flinkish.runtime.operators.sink_writer import SinkWriterOperator, encode_co
 from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
 from flinkish.runtime.state.declarations import DeclarationsOfTask
-from flinkish.runtime.state.heap_keyed_state_backend import HeapKeyedStateBackend
+from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import decode_operator_states, encode_operator_states
 from flinkish.runtime.state.restore import take_in_rows
 from flinkish.runtime.state.restored_rows import decode_rows
 from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.state.task_body import TaskBody
 from flinkish.runtime.task_header import TaskHeader
+
+if TYPE_CHECKING:
+    from flinkish.runtime.state.files.directory import StateDirectory
+
+#: So many epochs can be gone back to: Spark keeps their state, and the files that it refers to are kept as well. What is
+#: older may be deleted at any time.
+RETAINED_EPOCHS = 10
+
+#: Epochs between two looks for files of state that are not needed any more.
+CLEAN_UP_EPOCHS = 8
 
 #: (vertex, subtask, encoded buffer); sinks and reports have numbers of their own below zero
 Row = tuple[int, int, bytes]
@@ -64,7 +74,9 @@ class TaskResult:
 class Task:
     """Base of the tasks of sources and of those behind them: a chain, and the rows that it sends."""
 
-    def __init__(self, job: JobDescriptor, vertex: VertexDescriptor, subtask: int) -> None:
+    def __init__(
+        self, job: JobDescriptor, vertex: VertexDescriptor, subtask: int, directory: StateDirectory | None = None
+    ) -> None:
         self.job = job
         self.vertex = vertex
         self.subtask = subtask
@@ -77,7 +89,7 @@ class Task:
         self._time_ms = 0
         epoch = EpochInfo()
         self.keyed_state = (
-            HeapKeyedStateBackend(f"task '{self.name}', operator uid {vertex.head.uid}", epoch, job.classes)
+            KeyedStateBackend(f"task '{self.name}', operator uid {vertex.head.uid}", epoch, job.classes, directory)
             if vertex.keyed
             else None
         )
@@ -155,8 +167,10 @@ class _Share:
 class StatefulTask(Task):
     """A subtask of a vertex behind a shuffle."""
 
-    def __init__(self, job: JobDescriptor, vertex: VertexDescriptor, subtask: int) -> None:
-        super().__init__(job, vertex, subtask)
+    def __init__(
+        self, job: JobDescriptor, vertex: VertexDescriptor, subtask: int, directory: StateDirectory | None = None
+    ) -> None:
+        super().__init__(job, vertex, subtask, directory)
         self._opened = False
         self._share: _Share | None = None
         #: the version of the stored state that this task holds in memory; None: none yet
@@ -199,14 +213,8 @@ class StatefulTask(Task):
         if self.token is None:
             self._load(TaskBody.decode(share.load_body()), header)
         if share.restored:
-            take_in_rows(
-                share.restored,
-                self.chain.states,
-                self.vertex.head.uid,
-                self.keyed_state,
-                self.subtask,
-                self.job.classes,
-            )
+            uid = self.vertex.head.uid
+            take_in_rows(share.restored, self.chain.states, uid, self.keyed_state, self.subtask)
         if not self._opened:
             self._opened = True
             self.chain.open()
@@ -220,8 +228,10 @@ class StatefulTask(Task):
         for uid, state in self.chain.states.items():
             state.restore(stored.get(uid, {}))
         if self.keyed_state is not None:
+            # errors name the epoch
+            self.keyed_state.epoch.epoch = self.share.stamp.epoch
             self.keyed_state.restore(body.keyed)
-            self.keyed_state.set_timer_hint(header.next_event_timer_ms, header.next_processing_timer_ms)
+            self.keyed_state.delete_unneeded(header.epoch, RETAINED_EPOCHS)
 
     def punctuate_processing_time(self) -> None:
         """Fire the processing-time timers that are due at the epoch's time."""
@@ -255,7 +265,7 @@ class StatefulTask(Task):
         if finished:
             self.chain.finish()
         saved = self.chain.end()
-        event_timer, processing_timer, body, written = self._snapshot(share)
+        body, written = self._snapshot(share)
         after = share.header.with_changes(
             token=os.urandom(8),
             epoch=share.stamp.epoch,
@@ -263,8 +273,6 @@ class StatefulTask(Task):
             idle=share.gate.idle,
             finished=finished,
             origins=share.gate.progress(),
-            next_event_timer_ms=event_timer,
-            next_processing_timer_ms=processing_timer,
             processing_time_ms=share.stamp.time_ms,
             saved=saved,
         )
@@ -283,13 +291,14 @@ class StatefulTask(Task):
             data = encode_changes(share.stamp.epoch, changes, self.job.classes)
             self._rows.append((CHANGELOG_VERTEX, self.subtask, data))
 
-    def _snapshot(self, share: _Share) -> tuple[int | None, int | None, bytes | None, bool]:
+    def _snapshot(self, share: _Share) -> tuple[bytes | None, bool]:
         keyed, operators = self.keyed_state, self.chain.states
-        event_timer, processing_timer = (None, None) if keyed is None else keyed.next_timer_ms()
+        if keyed is not None and share.stamp.epoch % CLEAN_UP_EPOCHS == 0:
+            keyed.delete_unneeded(share.header.epoch, RETAINED_EPOCHS)
         written = bool(share.restored) or any(state.changed for state in operators.values())
         written = written or keyed is not None and keyed.changed()
         if not written:
-            return event_timer, processing_timer, None, False
+            return None, False
         if self.job.settings.changelog:
             for uid, state in operators.items():
                 self._changes.extend(operator_changes(uid, self.subtask, state))
@@ -298,7 +307,7 @@ class StatefulTask(Task):
         )
         if keyed is not None:
             self._changes.extend(keyed.take_changes())
-        return event_timer, processing_timer, body.encode(), True
+        return body.encode(), True
 
     def post_commit(self, result: TaskResult) -> None:
         """The result was handed to the state store."""
@@ -306,6 +315,12 @@ class StatefulTask(Task):
         self._share = None
         if result.header.finished:
             self.close()
+
+    def _state_bytes(self, result: TaskResult) -> int:
+        """The size of the stored state; 0: it is as it was."""
+        if not result.body:
+            return 0
+        return len(result.body) + (0 if self.keyed_state is None else self.keyed_state.bytes_in_files)
 
     def _report_of(self, share: _Share, result: TaskResult) -> TaskReport:
         return TaskReport(
@@ -315,7 +330,7 @@ class StatefulTask(Task):
             records_out=self.chain.records_out(),
             watermark_ms=result.header.watermark_ms,
             finished=result.header.finished,
-            state_bytes=len(result.body) if result.body else 0,
+            state_bytes=self._state_bytes(result),
             metrics=self._metrics(),
             worker=WORKER,
             place=share.stamp.place,

@@ -38,8 +38,6 @@ class TaskHeader:
     idle: bool = False
     finished: bool = False
     origins: dict[str, OriginProgress] = field(default_factory=dict)
-    next_event_timer_ms: int | None = None
-    next_processing_timer_ms: int | None = None
     #: of the subtask's last epoch; it never goes back, whatever the clock does
     processing_time_ms: int = 0
     #: operator uid -> what `StreamOperator.save` gave

@@ -11,19 +11,22 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError, InternalError
 from flinkish.runtime.buffer import Buffer
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
-from flinkish.runtime.epoch_files import EpochFiles, TaskOutput
+from flinkish.runtime.epoch_files import EpochFiles, TaskOutput, state_directory
 from flinkish.runtime.failure import describe_failure
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.source_task import SourceInput, SourceTask
 from flinkish.runtime.sources.progress import SourceShare
 from flinkish.runtime.task import EpochStamp, Row, StatefulTask, Task, TaskResult
 from flinkish.runtime.task_header import TaskHeader
+
+if TYPE_CHECKING:
+    from flinkish.runtime.state.files.directory import StateDirectory
 
 #: Tasks held at once; the one used longest ago makes room, closed clean.
 MAX_TASKS = 256
@@ -50,6 +53,7 @@ class TaskManager:
     def __init__(self, job: JobDescriptor, files: EpochFiles | None = None) -> None:
         """``files``: where tasks leave what an epoch gives to sinks; None: all of it stays in their rows."""
         self.job = job
+        self._files = files
         self._output = TaskOutput(job, files)
         #: while tasks are being moved, nothing commits
         self.rebalance_in_progress = False
@@ -126,10 +130,19 @@ class TaskManager:
             task = None
         if task is None:
             self._make_room()
-            task = self._tasks[(vertex, subtask)] = StatefulTask(self.job, self.job.vertex(vertex), subtask)
+            directory = self._state_directory(vertex, subtask)
+            task = self._tasks[(vertex, subtask)] = StatefulTask(self.job, self.job.vertex(vertex), subtask, directory)
         self._tasks.move_to_end((vertex, subtask))
         task.assign(header, load_body, stamp)
         self._current = task
+
+    def _state_directory(self, vertex: int, subtask: int) -> StateDirectory | None:
+        """Where the files of a subtask's state lie; None: all of it stays with the task."""
+        if self._files is None or not self._files.state:
+            return None
+        from flinkish.runtime.state.files.directory import StateDirectory
+
+        return StateDirectory(state_directory(self._files.state, vertex, subtask))
 
     def _make_room(self) -> None:
         while len(self._tasks) >= MAX_TASKS:

@@ -18,14 +18,12 @@ from flinkish.errors import EnvironmentVersionError
 from flinkish.launch.home import default_spark_settings
 from flinkish.launch.options import comma_list
 from flinkish.launch.spark_command import MERGED_SETTINGS, local_settings
+from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.spark.driver_jvm import jvm_is_running, make_the_most_of, submit_variables
 
 MIN_PYTHON = (3, 10)
 MIN_JAVA = 17
 MIN_SPARK = (4, 0)
-
-#: Spark keeps the state of so many epochs; it may delete what is older at any time.
-RETAINED_EPOCHS = 10
 
 #: Creates each log file once and atomically enough on a local file system, without starting a process for permissions.
 _LOCAL_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

@@ -14,7 +14,7 @@ from flinkish.errors import SavepointError
 from flinkish.jobmanager.savepoints.manifest import Manifest, read_manifest
 from flinkish.jobmanager.savepoints.state_table import count_states, is_edited, open_table, reading
 from flinkish.runtime.program_classes import ProgramClasses
-from flinkish.runtime.state.body_codec import TIMERS_PREFIX
+from flinkish.runtime.state.state_rows import TIMERS_PREFIX
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.savepoint_rows import WATERMARK
 from flinkish.spark.worker import DeployedClasses

@@ -10,7 +10,7 @@ from typing import Any
 
 from flinkish.runtime.metric_group import TaskMetricGroup
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactory, StreamOperator
-from flinkish.runtime.state.heap_keyed_state_backend import HeapKeyedStateBackend
+from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
 
 
@@ -57,7 +57,7 @@ class OperatorHarness:
         self.epoch = EpochInfo()
         self.metrics = TaskMetricGroup()
         self._body = restored
-        self.backend = None if key_selector is None else HeapKeyedStateBackend("operator 'tested'", self.epoch)
+        self.backend = None if key_selector is None else KeyedStateBackend("operator 'tested'", self.epoch)
         if self.backend is not None:
             self.backend.restore(restored)
         self.operator: StreamOperator = factory.create()

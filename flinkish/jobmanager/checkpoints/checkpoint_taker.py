@@ -28,7 +28,7 @@ from flinkish.jobmanager.settings import checkpoints_path
 from flinkish.runtime.clock import Clock
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.spark.failures import raised_by_spark, translate
-from flinkish.spark.session import RETAINED_EPOCHS
+from flinkish.runtime.task import RETAINED_EPOCHS
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.attempt.query_attempt import QueryAttempt

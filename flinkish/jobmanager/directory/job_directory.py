@@ -86,6 +86,11 @@ class JobDirectory:
         self.write(QUERY_FILE, {"name": name, "first_epoch": first_epoch})
 
     @property
+    def keyed_state(self) -> str:
+        """Where the files of keyed state lie, a directory per vertex and subtask."""
+        return posixpath.join(self.path, "keyed-state")
+
+    @property
     def restore_rows(self) -> str:
         """Where this driver puts the rows of a savepoint: not where an earlier one may still be writing them."""
         return posixpath.join(self.path, f"restore-{self.fence.token}" if self.fence.token else "restore")

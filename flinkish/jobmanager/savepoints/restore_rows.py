@@ -13,8 +13,8 @@ import pyarrow as pa
 from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.key_groups import subtask_of_key
-from flinkish.runtime.state.body_codec import StateRow
-from flinkish.runtime.state.restore import OPERATOR_STATE_KIND
+from flinkish.runtime.state.state_rows import StateRow
+from flinkish.runtime.state.state_rows import OPERATOR_STATE_KIND
 from flinkish.runtime.state.restored_rows import encode_rows
 from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow
 from flinkish.runtime.state.stored_values import Migration, ProgramStates, RowReader, StoredState

@@ -16,7 +16,7 @@ from flinkish.errors import CorruptStateError, FlinkishError, OperationError, Sa
 from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents
 from flinkish.jobmanager.savepoints.table_log import check_log
-from flinkish.runtime.state.body_codec import TIMERS_PREFIX
+from flinkish.runtime.state.state_rows import TIMERS_PREFIX
 from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow
 from flinkish.spark.failures import translate
 from flinkish.spark.session import settings_in_force

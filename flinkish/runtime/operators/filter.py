@@ -17,7 +17,7 @@ class FilterOperator(UserFunctionOperator):
     """Timestamps stay with their records."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        call = self.per_record(input_index)
+        call = self.per_record(values, input_index)
         if timestamps is None:
             self.collect([value for value in values if call(value)], None)
             return

@@ -1,7 +1,7 @@
 """Rolling reduce in BATCH mode: one result per key, at the end of the input (PyFlink's reduce in BATCH mode).
 
-PyFlink registers a timer at the end of time for each key; here the state itself says which keys there are. Results
-come in the order in which their keys were first seen, with the timestamp of that timer.
+As in PyFlink each key has a timer at the end of time: results come in the order in which their keys were first seen, with
+the timestamp of that timer.
 """
 
 from __future__ import annotations
@@ -9,11 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS
+from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
 from flinkish.runtime.operators.reduce import REDUCE_STATE, ReduceFactory, ReduceOperator
 from flinkish.runtime.operators.rolling_aggregations import RollingAggregationFactory, RollingAggregationOperator
-from flinkish.runtime.state.keyed_state_backend import VOID_NAMESPACE
+from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
+
+#: Name of the timer service.
+TIMER_SERVICE = "final-results"
+
+#: So many results are handed on together.
+_BATCH = 10_000
 
 
 class FinalReduceOperator(ReduceOperator):
@@ -22,11 +30,23 @@ class FinalReduceOperator(ReduceOperator):
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
         """Not yet: a later record may change the result."""
 
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        keys = keys_of(self.context.key_selectors[input_index], values)
+        self.keyed_state.timers(TIMER_SERVICE).register_all(TimeDomain.EVENT_TIME, MAX_WATERMARK_MS, keys)
+        super().process_batch(values, timestamps, input_index)
+
     def process_watermark(self, watermark_ms: int) -> None:
         """The last watermark of the bounded input: all results are final."""
         if watermark_ms == MAX_WATERMARK_MS:
-            reduced = self.keyed_state.table(REDUCE_STATE, "reducing").existing(VOID_NAMESPACE) or {}
-            super().collect(list(reduced.values()), [MAX_WATERMARK_MS] * len(reduced))
+            table = self.keyed_state.table(REDUCE_STATE, "reducing")
+            results: list[Any] = []
+            for _, key, _ in self.keyed_state.due(TIMER_SERVICE, TimeDomain.EVENT_TIME, watermark_ms):
+                table.fetch(VOID_NAMESPACE, (key,))
+                results.append(table.namespace(VOID_NAMESPACE)[key])
+                if len(results) == _BATCH:
+                    super().collect(results, [MAX_WATERMARK_MS] * len(results))
+                    results = []
+            super().collect(results, [MAX_WATERMARK_MS] * len(results))
         super().process_watermark(watermark_ms)
 
 

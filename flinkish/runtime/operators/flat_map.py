@@ -19,7 +19,7 @@ class FlatMapOperator(UserFunctionOperator):
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         # lazy to the end: a generator is exhausted before the function sees the next record. Not `map`: it would take
         # a StopIteration of the function for the end of the batch
-        call = self.per_record(input_index)
+        call = self.per_record(values, input_index)
         if timestamps is None:
             self.collect([result for value in values for result in call(value) or ()], None)
             return

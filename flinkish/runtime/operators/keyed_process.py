@@ -70,6 +70,7 @@ class KeyedProcessOperator(UserFunctionOperator):
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         process, ctx, backend = self.call, self._process_context, self.keyed_state
         keys = keys_of(self.context.key_selectors[input_index], values)
+        backend.prefetch(keys)
         results: list[Any] = []
         times: list[int] = []
         stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
@@ -102,7 +103,7 @@ class KeyedProcessOperator(UserFunctionOperator):
         ctx.current_domain = domain
         results: list[Any] = []
         times: list[int] = []
-        for timestamp_ms, key, _ in backend.timers(TIMER_SERVICE).pop_due(domain, upto_ms):
+        for timestamp_ms, key, _ in backend.due(TIMER_SERVICE, domain, upto_ms):
             backend.current_key = key
             ctx.current_timestamp = timestamp_ms
             iterable = on_timer(timestamp_ms, ctx)

@@ -16,7 +16,7 @@ class MapOperator(UserFunctionOperator):
     """Timestamps stay as they are."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        results = list(map(self.per_record(input_index), values))
+        results = list(map(self.per_record(values, input_index), values))
         if len(results) != len(values):
             raise self.stop_error("the map function")
         for result in results:

@@ -16,7 +16,7 @@ from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.side_outputs import Converter
 from flinkish.runtime.state.detach import copier_of, detached
-from flinkish.runtime.state.keyed_state_backend import VOID_NAMESPACE
+from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 
 #: Name of the state.
 REDUCE_STATE = "_reduce_state"
@@ -28,8 +28,10 @@ class ReduceOperator(UserFunctionOperator):
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         keys = keys_of(self.context.key_selectors[input_index], values)
         table = self.keyed_state.table(REDUCE_STATE, "reducing")
+        table.fetch(VOID_NAMESPACE, keys)
         reduced = table.namespace(VOID_NAMESPACE)
         if self.sees_state:
+            self.keyed_state.prefetch(keys)
             self._reduce_with_keys(keys, values, reduced)
         else:
             self._reduce(keys, values, reduced)

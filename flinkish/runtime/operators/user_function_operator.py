@@ -12,7 +12,7 @@ from typing import Any
 
 from flinkish.core.functions import Function
 from flinkish.errors import InternalError, ProgramError, TypeMismatchError
-from flinkish.runtime.list_keys import SEQUENCES, frozen
+from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import StreamOperator
 from flinkish.runtime.runtime_context import StreamingRuntimeContext
 from flinkish.runtime.side_outputs import Converter
@@ -64,16 +64,18 @@ class UserFunctionOperator(StreamOperator):
             and type(self.function).open is not Function.open
         )
 
-    def per_record(self, input_index: int = 0) -> Callable[[Any], Any]:
-        """What to call with each record: the user's function itself, or on a keyed stream, if the function can hold
-        state handles, one that sets the current key before."""
+    def per_record(self, values: list[Any], input_index: int = 0) -> Callable[[Any], Any]:
+        """What to call with each record of a batch, in their order: the user's function itself, or on a keyed stream, if
+        the function can hold state handles, one that sets the current key before."""
         if not self.sees_state:
             return self.call
-        call, backend, key_of = self.call, self.keyed_state, self.context.key_selectors[input_index]
+        call, backend = self.call, self.keyed_state
+        keys = keys_of(self.context.key_selectors[input_index], values)
+        backend.prefetch(keys)
+        following = iter(keys)
 
         def with_key(value: Any) -> Any:
-            key = key_of(value)
-            backend.current_key = frozen(key) if key.__class__ in SEQUENCES else key
+            backend.current_key = next(following)
             return call(value)
 
         return with_key

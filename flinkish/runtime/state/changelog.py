@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.state.body_codec import TIMERS_PREFIX, StateRow
+from flinkish.runtime.state.map_table import MapTable
 from flinkish.runtime.state.operator_state import OperatorState
-from flinkish.runtime.state.restore import OPERATOR_STATE_KIND
+from flinkish.runtime.state.state_rows import OPERATOR_STATE_KIND
 from flinkish.runtime.state.savepoint_rows import WATERMARK
+from flinkish.runtime.state.state_rows import TIMERS_PREFIX, StateRow
 from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.state.stored_state import MISSING
 from flinkish.runtime.state.timer_queue import TimerQueue
 from flinkish.runtime.stored_pickle import dumps, loads
 
@@ -47,17 +49,23 @@ def keyed_changes(uid: str, tables: dict[str, StateTable], timers: dict[str, Tim
     """The changes of keyed state since they were forgotten last."""
     for name, table in tables.items():
         for namespace, key in table.changed_keys():
-            values = table.existing(namespace)
-            rows = () if values is None or key not in values else _row_values(table.kind, values[key])
-            yield Change(uid, name, table.kind, namespace, key, None, rows)
+            yield Change(uid, name, table.kind, namespace, key, None, _row_values(table, namespace, key))
     for service, queue in timers.items():
         for domain, timestamp_ms, namespace, key, present in queue.changed_timers():
             state = TIMERS_PREFIX + service
             yield Change(uid, state, domain.name, namespace, key, timestamp_ms, (timestamp_ms,) if present else ())
 
 
-def _row_values(kind: str, value: Any) -> tuple[Any, ...]:
-    return tuple(value.items()) if kind == "map" else (value,)
+def _row_values(table: StateTable, namespace: Hashable, key: Any) -> tuple[Any, ...]:
+    """The values of the rows that an entry has now."""
+    table.fetch(namespace, (key,))
+    value = table.namespace(namespace).get(key, MISSING)
+    if value is MISSING:
+        return ()
+    if isinstance(table, MapTable):
+        entries = table.whole(namespace, key)
+        return () if entries is None else tuple(entries.pairs().items())
+    return (value,)
 
 
 def operator_changes(uid: str, subtask: int, state: OperatorState) -> Iterator[Change]:

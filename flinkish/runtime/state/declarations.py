@@ -6,9 +6,9 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.typeinfo.spark_ddl import spark_type
 from flinkish.core.state import StateDescriptor
 from flinkish.runtime.state.declared_state import DeclaredState
-from flinkish.runtime.state.heap_keyed_state_backend import HeapKeyedStateBackend
+from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
-from flinkish.runtime.state.restore import OPERATOR_STATE_KIND
+from flinkish.runtime.state.state_rows import OPERATOR_STATE_KIND
 
 
 def declared_state(
@@ -29,7 +29,7 @@ class DeclarationsOfTask:
         self,
         head_uid: str,
         key_type: TypeInformation | None,
-        keyed: HeapKeyedStateBackend | None,
+        keyed: KeyedStateBackend | None,
         states: dict[str, OperatorState],
     ) -> None:
         self._head_uid = head_uid

@@ -28,6 +28,8 @@ class KeyedBody:
     files: FileSet = FileSet()
     #: None: no timer lies in files
     timer_files: TimerSets | None = None
+    #: the kinds of the states that lie in files
+    kinds: dict[str, str] = field(default_factory=dict)
     #: the last number that was given to an entry of a map
     sequence: int = 0
     #: files that are not referred to any more -> the first epoch of which that is so
@@ -47,10 +49,10 @@ class KeyedBody:
         timers = {service: tuple(stored) for service, stored in self.timers.items()}
         try:
             timer_files = None if self.timer_files is None else self.timer_files.encode()
-            parts = (states, timers, self.files.encode(), timer_files, self.sequence, self.dropped)
+            parts = (states, timers, self.files.encode(), timer_files, self.kinds, self.sequence, self.dropped)
             return dumps(parts, FORMAT_VERSION, classes)
         except Exception as error:
-            self._check_each(where, classes, error)
+            self.check_each(where, classes, error)
             raise
 
     @staticmethod
@@ -64,12 +66,13 @@ class KeyedBody:
             return KeyedBody()
         decoded = loads(data, FORMAT_VERSION, "the state", where, classes)
         try:
-            states, timers, files, timer_files, sequence, dropped = decoded
+            states, timers, files, timer_files, kinds, sequence, dropped = decoded
             return KeyedBody(
                 {name: InlineState(*state) for name, state in states.items()},
                 {service: StoredTimers(*stored) for service, stored in timers.items()},
                 FileSet.decode(files),
                 None if timer_files is None else TimerSets.decode(timer_files),
+                kinds,
                 sequence,
                 dropped,
             )
@@ -78,7 +81,8 @@ class KeyedBody:
                 f"the state cannot be decoded: {error}", where=where, hint="go back to the last completed checkpoint"
             ) from error
 
-    def _check_each(self, where: str, classes: ProgramClasses, cause: Exception) -> None:
+    def check_each(self, where: str, classes: ProgramClasses, cause: Exception) -> None:
+        """Raise what is wrong with the entry that cannot be stored, with its state and key."""
         for name, state in self.states.items():
             for namespace, (keys, values) in state.present.items():
                 for key, value in zip(keys, values, strict=True):

@@ -10,7 +10,7 @@ A backend knows which (state name, namespace, key) an epoch has changed: increme
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from flinkish.core.state import AggregatingStateDescriptor, ReducingStateDescriptor, State, StateDescriptor
@@ -59,6 +59,9 @@ INLINE_BYTES = 256 * 1024
 
 #: About what a timer takes in files.
 _TIMER_BYTES = 48
+
+#: So many timers have their state fetched together.
+_DUE_BATCH = 10_000
 
 #: When so much is changed in one epoch, it is written to files before the epoch ends.
 SPILL_BYTES = 128 * 1024 * 1024
@@ -118,6 +121,8 @@ class KeyedStateBackend:
         body = KeyedBody.decode(data, self._where(), self._classes)
         self.stored.files, self.stored_timers.sets = body.files, body.timer_files
         self._sequence, self._dropped = body.sequence, dict(body.dropped)
+        for name, kind in body.kinds.items():
+            self._made(name, kind)
         for name, state in body.states.items():
             try:
                 self._made(name, state.kind).take_inline(state)
@@ -150,7 +155,12 @@ class KeyedStateBackend:
         states = {name: state for name, table in self._tables.items() if (state := table.inline()) is not None}
         timers = {service: stored for service, queue in self._timers.items() if (stored := queue.stored())}
         files, timer_files = self.stored.files, self.stored_timers.sets
-        return KeyedBody(states, timers, files, timer_files, self._sequence, dict(self._dropped))
+        return KeyedBody(states, timers, files, timer_files, self._kinds_in_files(), self._sequence, dict(self._dropped))
+
+    def _kinds_in_files(self) -> dict[str, str]:
+        if not self.stored:
+            return {}
+        return {name: table.kind for name, table in self._tables.items() if table.timed is None}
 
     def _bytes_to_store(self) -> int:
         timers = sum(queue.in_memory for queue in self._timers.values())
@@ -161,7 +171,12 @@ class KeyedStateBackend:
         before = self._file_names()
         epoch = self.epoch.epoch
         builder = self.stored.builder()
-        written = sum(table.write_to(builder, self.stored) for table in self._tables.values() if table.timed is None)
+        try:
+            tables = [table for table in self._tables.values() if table.timed is None]
+            written = sum(table.write_to(builder, self.stored) for table in tables)
+        except Exception as error:
+            self._inline_body().check_each(self._where(), self._classes, error)
+            raise
         if written:
             self.stored.write(builder.build(), epoch)
             for table in self._tables.values():
@@ -210,6 +225,17 @@ class KeyedStateBackend:
             raise self._other_kind(name, kind, f"it was written as {table.kind} state")
         return table
 
+    def restored_table(self, name: str, kind: str) -> StateTable:
+        """The table of a state that a savepoint has, whether the program asks for it or not."""
+        return self._made(name, kind)
+
+    def forget_changes(self) -> None:
+        """What is there was taken in and is no change."""
+        for table in self._tables.values():
+            table.forget_changes()
+        for queue in self._timers.values():
+            queue.forget_changes()
+
     def _made(self, name: str, kind: str) -> StateTable:
         table = self._tables.get(name)
         if table is not None:
@@ -252,6 +278,21 @@ class KeyedStateBackend:
         if name in self._tables:
             self._made(TTL_PREFIX + name, kind if kind in ("list", "map") else "value")
         return self._expiring_state(descriptor, namespace, policy)
+
+    def due(self, service: str, domain: TimeDomain, upto_ms: int) -> Iterator[tuple[int, Any, Hashable]]:
+        """`TimerQueue.pop_due`, with the state of the timers' keys in memory."""
+        queue, left = self.timers(service), 0
+        pop = queue.pop_due(domain, upto_ms)
+        while True:
+            if not left and self.stored:
+                for namespace, keys in queue.due_keys(domain, upto_ms, _DUE_BATCH).items():
+                    self.prefetch(keys, namespace)
+                left = _DUE_BATCH
+            timer = next(pop, None)
+            if timer is None:
+                return
+            yield timer
+            left -= 1
 
     def prefetch(self, keys: Iterable[Any], namespace: Hashable = VOID_NAMESPACE) -> None:
         """Have the state of these keys in memory, all of it at once: to be called with the keys of a batch, before user
@@ -297,6 +338,12 @@ class KeyedStateBackend:
     def cached_bytes(self) -> int:
         """About what the values in memory take."""
         return sum(table.cached_bytes for table in self._tables.values())
+
+    @property
+    def bytes_in_files(self) -> int:
+        """The size of all files."""
+        timers = self.stored_timers.sets
+        return self.stored.files.size_bytes + (0 if timers is None else timers.size_bytes)
 
     def release(self) -> None:
         """Let go of values that lie in files and were not used since the last call. Only between batches."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.state.body_codec import StateRow
+from flinkish.runtime.state.state_rows import StateRow
 from flinkish.runtime.stored_pickle import dumps, loads
 
 #: Version of the stored form.

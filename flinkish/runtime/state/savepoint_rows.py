@@ -20,7 +20,7 @@ from flinkish.common.types import Row
 from flinkish.errors import FlinkishError, SavepointError
 from flinkish.runtime.list_keys import frozen, thawed
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.state.body_codec import StateRow
+from flinkish.runtime.state.state_rows import StateRow
 from flinkish.runtime.stored_pickle import dumps_data, loads_data
 
 #: State name and kind of rows that hold a watermark.

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 #: State name of timers in rows, followed by the name of the timer service.
 TIMERS_PREFIX = "__timers__/"
 
+#: Kind of rows that hold operator state; their key is the subtask that wrote them.
+OPERATOR_STATE_KIND = "operator"
+
 
 class StateRow(NamedTuple):
     """One entry of keyed state.

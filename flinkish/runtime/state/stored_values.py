@@ -16,8 +16,8 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import FlinkishError, SavepointError, StoredClassError, TypeMismatchError
 from flinkish.runtime.list_keys import frozen, thawed
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.state.body_codec import TIMERS_PREFIX, StateRow
-from flinkish.runtime.state.restore import OPERATOR_STATE_KIND
+from flinkish.runtime.state.state_rows import TIMERS_PREFIX, StateRow
+from flinkish.runtime.state.state_rows import OPERATOR_STATE_KIND
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
 
 #: Changes a stored value: old value -> new value.

@@ -12,7 +12,8 @@ from flinkish.runtime.stored_pickle import dumps_all, loads_all
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
-    from flinkish.runtime.state.files.timer_files import TimerFiles, TimerSets
+    from flinkish.runtime.state.files.timer_files import TimerFiles
+    from flinkish.runtime.state.files.timer_sets import TimerSets
 
 #: (timestamp, namespace, key)
 _Timer = tuple[int, Hashable, Any]
@@ -109,7 +110,8 @@ class TimersInFiles:
 
     def write(self, queues: dict[str, TimerQueue], epoch: int) -> int:
         """Write the timers that lie in no file; the number of them."""
-        from flinkish.runtime.state.files.timer_files import TimerChanges, TimerSets
+        from flinkish.runtime.state.files.timer_files import TimerChanges
+        from flinkish.runtime.state.files.timer_sets import TimerSets
 
         changes: dict[tuple[str, str], TimerChanges] = {}
         count = 0

@@ -24,7 +24,7 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.state.body_codec import StateRow, rows
 from flinkish.runtime.state.changelog import apply_changes, decode_changes, encode_changes, operator_changes
-from flinkish.runtime.state.heap_keyed_state_backend import HeapKeyedStateBackend
+from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.key_texts import key_texts
 from flinkish.runtime.state.operator_state import OperatorState
 from flinkish.runtime.state.savepoint_rows import to_text
@@ -80,7 +80,7 @@ class Epochs:
 
     def __init__(self) -> None:
         self.epoch = EpochInfo()
-        self.backend = HeapKeyedStateBackend("test", self.epoch)
+        self.backend = KeyedStateBackend("test", self.epoch)
         self.backend.recording, self.backend.uid = True, "op"
         self.backend.restore(None)
 

@@ -11,13 +11,13 @@ from flinkish.core.state import ListStateDescriptor, ValueStateDescriptor
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError, StateAccessError
 from flinkish.runtime.operator import EpochInfo
-from flinkish.runtime.state.heap_keyed_state_backend import HeapKeyedStateBackend
+from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 
 
 def written() -> bytes | None:
-    backend = HeapKeyedStateBackend()
+    backend = KeyedStateBackend()
     backend.table("count", "value").namespace(None)["a"] = 1
     backend.table("count", "value").mark(None, "a")
     backend.timers("t").register(TimeDomain.EVENT_TIME, 70, "a")
@@ -27,7 +27,7 @@ def written() -> bytes | None:
 
 
 def test_nothing_is_decoded_to_know_the_next_timer_or_whether_anything_changed() -> None:
-    backend = HeapKeyedStateBackend()
+    backend = KeyedStateBackend()
     backend.restore(b"garbage")
     backend.set_timer_hint(50, None)
     assert backend.next_timer_ms() == (50, None)
@@ -35,7 +35,7 @@ def test_nothing_is_decoded_to_know_the_next_timer_or_whether_anything_changed()
 
 
 def test_without_a_hint_no_timer_is_missed() -> None:
-    backend = HeapKeyedStateBackend()
+    backend = KeyedStateBackend()
     backend.restore(written())
     backend.set_timer_hint(None, None)
     backend.restore(written())
@@ -43,7 +43,7 @@ def test_without_a_hint_no_timer_is_missed() -> None:
 
 
 def test_once_decoded_the_timers_themselves_are_asked() -> None:
-    backend = HeapKeyedStateBackend()
+    backend = KeyedStateBackend()
     backend.restore(written())
     backend.set_timer_hint(1, 2)
     assert backend.table("count", "value").namespace(None) == {"a": 1}
@@ -51,7 +51,7 @@ def test_once_decoded_the_timers_themselves_are_asked() -> None:
 
 
 def test_a_snapshot_gives_the_same_bytes_as_long_as_nothing_changes() -> None:
-    backend, body = HeapKeyedStateBackend(), written()
+    backend, body = KeyedStateBackend(), written()
     backend.restore(body)
     assert backend.snapshot() == body
     backend.table("count", "value")
@@ -59,7 +59,7 @@ def test_a_snapshot_gives_the_same_bytes_as_long_as_nothing_changes() -> None:
 
 
 def test_state_that_became_empty_has_no_body() -> None:
-    backend = HeapKeyedStateBackend()
+    backend = KeyedStateBackend()
     backend.table("s", "value").namespace("w")["k"] = 1
     backend.table("s", "value").remove("w", "k")
     assert backend.changed()
@@ -68,7 +68,7 @@ def test_state_that_became_empty_has_no_body() -> None:
 
 
 def test_restoring_takes_the_place_of_what_was_there_and_handles_follow() -> None:
-    backend = HeapKeyedStateBackend()
+    backend = KeyedStateBackend()
     state: Any = backend.partitioned_state(ValueStateDescriptor("count", ANY))
     for _ in range(2):
         backend.restore(written())
@@ -78,7 +78,7 @@ def test_restoring_takes_the_place_of_what_was_there_and_handles_follow() -> Non
 
 
 def test_changes_of_timers_are_reported_under_a_name_of_their_own() -> None:
-    backend = HeapKeyedStateBackend()
+    backend = KeyedStateBackend()
     backend.timers("t").register(TimeDomain.EVENT_TIME, 5, "k")
     backend.timers("u").register(TimeDomain.EVENT_TIME, 5, "l", "w")
     assert backend.changed()
@@ -88,14 +88,14 @@ def test_changes_of_timers_are_reported_under_a_name_of_their_own() -> None:
 
 
 def test_a_state_name_has_one_kind_in_a_program() -> None:
-    backend = HeapKeyedStateBackend("operator 'counts'")
+    backend = KeyedStateBackend("operator 'counts'")
     backend.partitioned_state(ValueStateDescriptor("s", ANY))
     with pytest.raises(StateAccessError, match="'s' is declared as list state, but it was declared as value state"):
         backend.partitioned_state(ListStateDescriptor("s", ANY))
 
 
 def test_a_state_that_was_written_with_another_kind_is_refused() -> None:
-    backend = HeapKeyedStateBackend("operator 'counts'")
+    backend = KeyedStateBackend("operator 'counts'")
     state: Any = backend.partitioned_state(ListStateDescriptor("count", ANY))
     backend.restore(written())
     backend.current_key = "a"
@@ -104,7 +104,7 @@ def test_a_state_that_was_written_with_another_kind_is_refused() -> None:
 
 
 def test_a_corrupt_body_names_operator_and_epoch() -> None:
-    backend = HeapKeyedStateBackend("operator 'counts'", EpochInfo(epoch=7))
+    backend = KeyedStateBackend("operator 'counts'", EpochInfo(epoch=7))
     backend.restore(b"garbage")
     with pytest.raises(CorruptStateError, match="operator 'counts', epoch 7"):
         backend.table("s", "value")

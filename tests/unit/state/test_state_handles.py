@@ -19,7 +19,7 @@ from flinkish.core.state import (
     ValueStateDescriptor,
 )
 from flinkish.errors import StateAccessError, TypeMismatchError
-from flinkish.runtime.state.heap_keyed_state_backend import HeapKeyedStateBackend
+from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 
@@ -55,7 +55,7 @@ class Store:
         self._make()
 
     def _make(self) -> None:
-        self.backend = HeapKeyedStateBackend("operator 'tested'")
+        self.backend = KeyedStateBackend("operator 'tested'")
         self.backend.restore(self.body)
         self.states: dict[str, Any] = {
             name: self.backend.partitioned_state(descriptor) for name, descriptor in DESCRIPTORS.items()
@@ -222,7 +222,7 @@ def test_what_user_code_does_to_an_object_after_handing_it_over_does_not_change_
 
 
 def test_none_for_a_state_with_a_declared_type_is_refused() -> None:
-    backend = HeapKeyedStateBackend("operator 'counts'")
+    backend = KeyedStateBackend("operator 'counts'")
     backend.current_key = "k"
     typed: Any = backend.partitioned_state(ValueStateDescriptor("n", Types.INT()))
     with pytest.raises(TypeMismatchError, match=r"state 'n' was updated with None.*key 'k'.*clear\(\)"):
@@ -233,7 +233,7 @@ def test_none_for_a_state_with_a_declared_type_is_refused() -> None:
 
 
 def test_state_outside_of_records_and_timers_is_refused() -> None:
-    backend = HeapKeyedStateBackend("operator 'counts'")
+    backend = KeyedStateBackend("operator 'counts'")
     state: Any = backend.partitioned_state(DESCRIPTORS["value"])
     for _ in range(2):
         with pytest.raises(StateAccessError, match=r"state 'value' was used while no record is processed.*'counts'"):
@@ -241,7 +241,7 @@ def test_state_outside_of_records_and_timers_is_refused() -> None:
 
 
 def test_states_of_different_namespaces_are_apart_even_if_one_is_dropped() -> None:
-    backend = HeapKeyedStateBackend()
+    backend = KeyedStateBackend()
     backend.current_key = "k"
     one: Any = backend.partitioned_state(DESCRIPTORS["value"], "w1")
     two: Any = backend.partitioned_state(DESCRIPTORS["value"], "w2")

@@ -19,7 +19,7 @@ from flinkish.core.state import (
 )
 from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.state.body_codec import rows
-from flinkish.runtime.state.heap_keyed_state_backend import HeapKeyedStateBackend
+from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from tests.unit.state.test_state_handles import Average
 
 ANY = Types.PICKLED_BYTE_ARRAY()
@@ -40,7 +40,7 @@ class Clocked:
 
     def __init__(self, builder: StateTtlConfig.Builder | None = None, body: bytes | None = None) -> None:
         self.epoch = EpochInfo()
-        self.backend = HeapKeyedStateBackend("operator 'tested'", self.epoch)
+        self.backend = KeyedStateBackend("operator 'tested'", self.epoch)
         self.backend.restore(body)
         self.backend.current_key = "k"
         self.states: dict[str, Any] = {}

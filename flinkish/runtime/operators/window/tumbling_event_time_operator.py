@@ -106,13 +106,14 @@ class TumblingEventTimeOperator(WindowOperator):
         window = TimeWindow(start_ms, start_ms + self._size_ms)
         namespace = (window.start, window.end)
         remaining = iter(keys)
+        scope.backend.prefetch(keys, namespace)
         try:
             new_keys = self.contents.add_all(scope.table.namespace(namespace), remaining, values)
         except BaseException:
             # the error names the current key: the last one that the loop took
             scope.backend.current_key = keys[len(keys) - length_hint(remaining) - 1]
             raise
-        scope.table.mark_all(namespace, keys)
+        scope.table.mark_grown(namespace, keys)
         if not new_keys:
             return
         scope.timers.register_all(TimeDomain.EVENT_TIME, window.max_timestamp(), new_keys, namespace)
@@ -127,6 +128,7 @@ class TumblingEventTimeOperator(WindowOperator):
         for (timer_ms, namespace), run in groupby(due, _timestamp_and_namespace):
             window = TimeWindow(*namespace)
             keys = [key for _, key, _ in run]
+            self.scope.backend.prefetch(keys, namespace)
             fires, ends = timer_ms == window.max_timestamp(), timer_ms == self.time.cleanup_ms(window)
             if self.evaluator is None:
                 if fires:
@@ -134,7 +136,7 @@ class TumblingEventTimeOperator(WindowOperator):
             else:
                 self._evaluate_all(window, namespace, keys, fires, ends)
             if ends:
-                self._remove_all(namespace, keys)
+                self.scope.table.remove_all(namespace, keys)
 
     def _emit_all(self, window: TimeWindow, namespace: tuple[int, int], keys: list[Any]) -> None:
         stored = self.scope.table.existing(namespace) or {}
@@ -152,12 +154,3 @@ class TumblingEventTimeOperator(WindowOperator):
                 self.evaluate(stored[key])
             if ends:
                 self.evaluator.clear()
-
-    def _remove_all(self, namespace: tuple[int, int], keys: list[Any]) -> None:
-        table = self.scope.table
-        stored = table.existing(namespace)
-        if stored is not None and len(stored) == len(keys) and all(map(stored.__contains__, keys)):
-            table.drop(namespace)
-        elif stored:
-            for key in keys:
-                table.remove(namespace, key)

@@ -25,7 +25,7 @@ from flinkish.runtime.operators.window.assigner_context import ScopedAssignerCon
 from flinkish.runtime.operators.window.trigger_context import ScopedTriggerContext
 from flinkish.runtime.operators.window.window_evaluator import WindowEvaluator, make_evaluator
 from flinkish.runtime.operators.window.window_output import WindowOutput
-from flinkish.runtime.operators.window.window_scope import WindowScope
+from flinkish.runtime.operators.window.window_scope import TIMERS, WindowScope
 from flinkish.runtime.runtime_context import StreamingRuntimeContext
 from flinkish.runtime.windowing.window_namespace import namespace_of, window_of
 from flinkish.runtime.windowing.window_time import WindowTime
@@ -84,6 +84,7 @@ class WindowOperator(StreamOperator):
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         self.enter_group(self.context.epoch.watermark_ms)
         keys = keys_of(self.key_selector, values)
+        self.scope.backend.prefetch(keys)
         for value, timestamp_ms, key in zip(values, timestamps or repeat(MIN_TIMESTAMP_MS), keys, strict=False):
             self.process_element(value, timestamp_ms, key)
         self.results.flush()
@@ -109,8 +110,9 @@ class WindowOperator(StreamOperator):
         scope = self.scope
         namespace = namespace_of(window)
         scope.enter(key, window, namespace)
+        scope.table.fetch(namespace, (key,))
         self.contents.add(scope.table.namespace(namespace), key, value)
-        scope.table.mark(namespace, key)
+        scope.table.mark_grown(namespace, (key,))
         self._obey(self.trigger.on_element(value, timestamp_ms, window, self.trigger_context))
         cleanup_ms = self.time.cleanup_ms(window)
         if cleanup_ms < MAX_WATERMARK_MS:
@@ -132,7 +134,7 @@ class WindowOperator(StreamOperator):
             return
         self.enter_group(self.context.epoch.watermark_ms)
         self.scope.processing_time_ms = time_ms
-        for timer_ms, key, namespace in self.scope.timers.pop_due(TimeDomain.PROCESSING_TIME, time_ms):
+        for timer_ms, key, namespace in self.scope.backend.due(TIMERS, TimeDomain.PROCESSING_TIME, time_ms):
             self._enter_timer(key, namespace)
             self._obey(self.trigger.on_processing_time(timer_ms, self.scope.window, self.trigger_context))
             self._clean_up_if_due(timer_ms, TimeDomain.PROCESSING_TIME)
@@ -140,7 +142,7 @@ class WindowOperator(StreamOperator):
 
     def fire_event_timers(self, watermark_ms: int) -> None:
         """Fire what is due, one timer at a time: a trigger may register or delete others."""
-        for timer_ms, key, namespace in self.scope.timers.pop_due(TimeDomain.EVENT_TIME, watermark_ms):
+        for timer_ms, key, namespace in self.scope.backend.due(TIMERS, TimeDomain.EVENT_TIME, watermark_ms):
             self._enter_timer(key, namespace)
             self._obey(self.trigger.on_event_time(timer_ms, self.scope.window, self.trigger_context))
             self._clean_up_if_due(timer_ms, TimeDomain.EVENT_TIME)
@@ -151,6 +153,7 @@ class WindowOperator(StreamOperator):
     def _clean_up_if_due(self, timer_ms: int, domain: TimeDomain) -> None:
         scope = self.scope
         if domain is self.cleanup_domain and timer_ms == self.time.cleanup_ms(scope.window):
+            scope.table.fetch(scope.namespace, (scope.key,))
             scope.table.remove(scope.namespace, scope.key)
             self.trigger.clear(scope.window, self.trigger_context)
             if self.evaluator is not None:
@@ -166,10 +169,12 @@ class WindowOperator(StreamOperator):
             raise ProgramError(f"{self.trigger!r} returned {result!r}", expected="a TriggerResult")
         scope = self.scope
         if result.is_fire():
+            scope.table.fetch(scope.namespace, (scope.key,))
             stored = scope.table.existing(scope.namespace)
             if stored and scope.key in stored:
                 self.evaluate(stored[scope.key])
         if result.is_purge():
+            scope.table.fetch(scope.namespace, (scope.key,))
             scope.table.remove(scope.namespace, scope.key)
 
     def evaluate(self, stored_value: Any) -> None:

@@ -238,6 +238,18 @@ def groups(
     ]
 
 
+def group_rows(directory: StateDirectory, runs: Sequence[Run], hashes: Hashes) -> Array:
+    """The number of rows that all runs have of each hash."""
+    counts = np.zeros(len(hashes), np.int64)
+    for run in runs:
+        for file in run:
+            inside = np.flatnonzero((hashes >= np.uint64(file.low[0])) & (hashes <= np.uint64(file.high[0])))
+            if len(inside):
+                rows, wanted = directory.open(file), hashes[inside]
+                counts[inside] += np.searchsorted(rows.hash, wanted, "right") - np.searchsorted(rows.hash, wanted)
+    return counts
+
+
 def group_batches(
     directory: StateDirectory,
     runs: Sequence[Run],

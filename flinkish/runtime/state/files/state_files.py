@@ -57,6 +57,10 @@ class StateFiles:
         """All entries of many groups, of which no two are equal; those of each by their order."""
         return lookups.groups(self.directory, files.newest_first, state, hashes, ids, self._equality)
 
+    def group_rows(self, files: FileSet, hashes: Hashes) -> list[int]:
+        """How many rows the groups with these hashes have at most: rows that are hidden count, too."""
+        return lookups.group_rows(self.directory, files.newest_first, hashes).tolist()
+
     def group_batches(
         self, files: FileSet, state: str, hash_: int, key: bytes, batch_rows: int = 10_000
     ) -> Iterator[Group]:

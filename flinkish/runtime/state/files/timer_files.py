@@ -29,13 +29,11 @@ from flinkish.runtime.state.files.hashes import Hashes
 from flinkish.runtime.state.files.lookup import Entries, Lookup, binary, group_batches
 from flinkish.runtime.state.files.merge import Equality, SameBytes, never_same
 from flinkish.runtime.state.files.references import END, FileSet, Position, Run
-from flinkish.runtime.state.files.rows import DELETE, PUT, REPLACE, Rows, RowsBuilder, no_bytes
+from flinkish.runtime.state.files.rows import DELETE, PUT, REPLACE, Rows, RowsBuilder, concat, no_bytes
 from flinkish.runtime.state.files.runs import scan
 from flinkish.runtime.state.files.search import between
 from flinkish.runtime.state.files.state_files import add
-
-#: Whose timers: the name of the service and of the time domain.
-TimerQueueName = tuple[str, str]
+from flinkish.runtime.state.files.timer_sets import TimerQueueName, TimerSets
 
 #: Nothing has fired yet.
 NONE_FIRED = -(1 << 63)
@@ -44,47 +42,6 @@ _BIAS = 1 << 63
 _STATE = "timers"
 #: How much of the files is resolved at once, at first, in search of a timer that was not deleted.
 _FIRST_SCAN_BYTES = 64 * 1024
-
-
-@dataclass(frozen=True)
-class TimerSets:
-    """The files of all timers of a subtask."""
-
-    queues: Mapping[TimerQueueName, FileSet]
-
-    def of(self, queue: TimerQueueName) -> FileSet:
-        """The files of one service and domain."""
-        return self.queues.get(queue, FileSet())
-
-    def replaced(self, queue: TimerQueueName, files: FileSet) -> TimerSets:
-        """With other files for one service and domain."""
-        queues = {name: held for name, held in self.queues.items() if name != queue}
-        if files.files:
-            queues[queue] = files
-        return TimerSets(dict(sorted(queues.items())))
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of all files."""
-        return frozenset[str]().union(*(files.names for files in self.queues.values()))
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of all files."""
-        return sum(files.size_bytes for files in self.queues.values())
-
-    def encode(self) -> tuple[Any, ...]:
-        """Plain data."""
-        return tuple((*queue, files.encode()) for queue, files in self.queues.items())
-
-    @staticmethod
-    def decode(data: Any) -> TimerSets:
-        """The inverse of `encode`; raises what `FileSet.decode` does."""
-        try:
-            queues = {(service, domain): files for service, domain, files in data}
-        except (TypeError, ValueError) as error:
-            raise CorruptStateError("the reference to the files of timers cannot be decoded") from error
-        return TimerSets({queue: FileSet.decode(files) for queue, files in queues.items()})
 
 
 class TimerChanges:
@@ -200,9 +157,24 @@ class TimerFiles:
         come by their sequence only inside of a batch."""
         runs = sets.of(queue).newest_first
         for rows in scan(self.directory, runs, self._equality, start=_after(fired_ms)):
-            rows = rows.take(np.lexsort((rows.order, rows.hash)))
-            timestamps = (rows.hash ^ np.uint64(_BIAS)).view(np.int64)
-            yield Timers(timestamps.tolist(), rows.entry.to_pylist(), rows.order.tolist())
+            yield _in_order(rows)
+
+    def due(self, sets: TimerSets, queue: TimerQueueName, fired_ms: int, upto_ms: int) -> Iterator[Timers]:
+        """The timers that fire next, up to a timestamp, in the order in which they fire and in batches. Timers of one
+        timestamp are never parted."""
+        runs = sets.of(queue).newest_first
+        stop = (upto_ms + 1 + _BIAS, 0)
+        rest: Rows | None = None
+        for rows in scan(
+            self.directory, runs, self._equality, start=_after(fired_ms), stop=stop, first_bytes=_FIRST_SCAN_BYTES
+        ):
+            rows = rows if rest is None else concat([rest, rows])
+            last = int(np.searchsorted(rows.hash, rows.hash[-1]))
+            if last:
+                yield _in_order(rows.slice(0, last))
+            rest = rows.slice(last, len(rows))
+        if rest is not None:
+            yield _in_order(rest)
 
     def compact(
         self, sets: TimerSets, fired_ms: Mapping[TimerQueueName, int], epoch: int, budget_bytes: int | None = None
@@ -213,6 +185,12 @@ class TimerFiles:
             compaction = Compaction(self.directory, self._equality, epoch, budget_bytes=budget_bytes, start=start)
             sets = sets.replaced(queue, compaction.run(files))
         return sets
+
+
+def _in_order(rows: Rows) -> Timers:
+    rows = rows.take(np.lexsort((rows.order, rows.hash)))
+    timestamps = (rows.hash ^ np.uint64(_BIAS)).view(np.int64)
+    return Timers(timestamps.tolist(), rows.entry.to_pylist(), rows.order.tolist())
 
 
 def _positions(timestamps_ms: Sequence[int]) -> Hashes:

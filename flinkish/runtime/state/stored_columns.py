@@ -1,0 +1,253 @@
+"""All entries of a subtask's stored state, as columns: what savepoints and checkpoints read.
+
+They come from two places that never hold the same entry twice: what lies with the task (`KeyedBody`), which is newer, and
+the files, of which only what was not changed since counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+from flinkish.core.time_domain import TimeDomain
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.state.keyed_body import KeyedBody
+from flinkish.runtime.state.state_rows import TIMERS_PREFIX, StateColumns, StateRow
+from flinkish.runtime.state.state_table import InlineState
+from flinkish.runtime.state.stored_state import StoredState
+from flinkish.runtime.state.timer_queue import NONE_TAKEN, StoredTimers
+from flinkish.runtime.state.timers_in_files import TimersInFiles
+from flinkish.runtime.state.ttl import TTL_PREFIX
+
+if TYPE_CHECKING:
+    from flinkish.runtime.state.files.directory import StateDirectory
+
+_Group = tuple[Hashable, Any]
+#: (group, elements, the time of the last access of each)
+_List = tuple[_Group, list[Any], list[int | None]]
+
+
+def stored_columns(
+    data: bytes | None, directory: StateDirectory | None, where: str = "", classes: ProgramClasses = NO_CLASSES
+) -> Iterator[StateColumns]:
+    """The entries of keyed state as `KeyedStateBackend.snapshot` has stored it. Raises what decoding and reading raise."""
+    body = KeyedBody.decode(data, where, classes)
+    stored = StoredState(directory, where, classes)
+    stored.files = body.files
+    kinds = {name: state.kind for name, state in body.states.items()}
+    yield from _Entries(body, stored, body.kinds | kinds).columns()
+    yield from _timers(body, directory, where, classes)
+
+
+class _Entries:
+    """The entries of all states."""
+
+    def __init__(self, body: KeyedBody, stored: StoredState, kinds: dict[str, str]) -> None:
+        self._body = body
+        self._stored = stored
+        self._kinds = kinds
+        #: state -> groups of which the files say nothing that counts
+        self._replaced: dict[str, set[_Group]] = {}
+        #: list state -> group -> elements behind those in files; map state -> group -> user keys that are newer
+        self._ends: dict[str, dict[_Group, list[Any]]] = {}
+        self._newer: dict[str, dict[_Group, set[Any]]] = {}
+
+    def columns(self) -> Iterator[StateColumns]:
+        for name, state in self._body.states.items():
+            inline = self._inline(name, state)
+            if inline.keys:
+                yield inline
+        if self._stored:
+            yield from self._in_files()
+        # lists of which only the end was changed, and nothing was in files any more
+        for name, ends in self._ends.items():
+            if ends:
+                yield self._lists(name, list(ends), list(ends.values()))
+
+    @staticmethod
+    def _lists(name: str, groups: list[_Group], lists: list[Any]) -> StateColumns:
+        return StateColumns(name, "list", [ns for ns, _ in groups], [key for _, key in groups], lists)
+
+    def _inline(self, name: str, state: InlineState) -> StateColumns:
+        """The entries that lie with the task, and the notes about what they hide."""
+        found = StateColumns(name, state.kind, [], [], [])
+        replaced = self._replaced[name] = set()
+        ends = self._ends[name] = {}
+        newer = self._newer[name] = {}
+        for namespace, keys in state.removed.items():
+            replaced.update((namespace, key) for key in keys)
+        for namespace, (keys, values) in state.present.items():
+            for key, value in zip(keys, values, strict=True):
+                group = (namespace, key)
+                if state.kind == "map":
+                    cleared, entries, removed = value
+                    pairs = [(user_key, one) for user_key, _, one in entries]
+                    if cleared:
+                        replaced.add(group)
+                    else:
+                        newer[group] = {*removed, *(user_key for user_key, _ in pairs)}
+                    found.namespaces.extend(repeat(namespace, len(pairs)))
+                    found.keys.extend(repeat(key, len(pairs)))
+                    found.values.extend(pairs)
+                    continue
+                if state.kind == "list":
+                    start, value = value
+                    if start:
+                        ends[group] = value
+                        continue
+                replaced.add(group)
+                found.namespaces.append(namespace)
+                found.keys.append(key)
+                found.values.append(value)
+        return found
+
+    # ------------------------------------------------------------------------------------------------ files
+
+    def _in_files(self) -> Iterator[StateColumns]:
+        import numpy as np
+
+        from flinkish.runtime.state.files.rows import NO_TIME
+
+        pending: dict[str, _Gathered] = {}
+        for rows in self._stored.batches():
+            groups = self._stored.decoded(rows.id.to_pylist())
+            values = self._stored.decoded(rows.value.to_pylist())
+            for number, name in enumerate(rows.names):
+                at = np.flatnonzero(rows.state == number)
+                if not len(at):
+                    continue
+                kind = self._kinds[name]
+                if kind == "map":
+                    # in the order in which the entries were put
+                    at = at[np.argsort(rows.order[at], kind="stable")]
+                places = at.tolist()
+                some = [tuple(groups[place]) for place in places]
+                found = [values[place] for place in places]
+                times = [None if time == NO_TIME else time for time in rows.time[at].tolist()]
+                if kind == "map":
+                    user_keys = self._stored.decoded([rows.entry[place].as_py() for place in places])
+                    yield from self._maps(name, some, user_keys, found, times)
+                elif kind == "list":
+                    gathered = pending.setdefault(name, _Gathered())
+                    yield from self._list(name, gathered.take(rows.hash[at].tolist(), some, found, times))
+                else:
+                    yield from self._values(name, kind, some, found, times)
+        for name, gathered in pending.items():
+            yield from self._list(name, gathered.rest())
+
+    def _values(
+        self, name: str, kind: str, groups: list[Any], values: list[Any], times: list[int | None]
+    ) -> Iterator[StateColumns]:
+        replaced = self._replaced.get(name, set())
+        kept = [place for place, group in enumerate(groups) if group not in replaced] if replaced else range(len(groups))
+        yield _columns(name, kind, [groups[place] for place in kept], [values[place] for place in kept])
+        yield from self._times(name, "value", [(groups[place], times[place]) for place in range(len(groups))])
+
+    def _times(self, name: str, kind: str, timed: Iterable[tuple[_Group, Any]]) -> Iterator[StateColumns]:
+        """Times of last access, which have a state of their own in savepoints."""
+        replaced = self._replaced.get(TTL_PREFIX + name, set()) | self._replaced.get(name, set())
+        kept = [(group, time) for group, time in timed if time is not None and group not in replaced]
+        if kept:
+            yield _columns(TTL_PREFIX + name, kind, [group for group, _ in kept], [time for _, time in kept])
+
+    def _maps(
+        self, name: str, groups: list[Any], user_keys: list[Any], values: list[Any], times: list[int | None]
+    ) -> Iterator[StateColumns]:
+        replaced = self._replaced.get(name, set())
+        newer = self._newer.get(name, {})
+        kept = [
+            place
+            for place, group in enumerate(groups)
+            if group not in replaced and user_keys[place] not in newer.get(group, ())
+        ]
+        yield _columns(name, "map", [groups[p] for p in kept], [(user_keys[p], values[p]) for p in kept])
+        newer_times = self._newer.get(TTL_PREFIX + name, {})
+        timed = [
+            (groups[p], (user_keys[p], times[p]))
+            for p in kept
+            if times[p] is not None and user_keys[p] not in newer_times.get(groups[p], ())
+        ]
+        yield from self._times(name, "map", timed)
+
+    def _list(self, name: str, found: list[_List]) -> Iterator[StateColumns]:
+        replaced = self._replaced.get(name, set())
+        ends, ends_of_times = self._ends.get(name, {}), self._ends.get(TTL_PREFIX + name, {})
+        kept = [one for one in found if one[0] not in replaced]
+        if kept:
+            lists = [[*elements, *ends.pop(group, ())] for group, elements, _ in kept]
+            yield self._lists(name, [group for group, _, _ in kept], lists)
+        timed = [
+            (group, [*times, *ends_of_times.pop(group, ())])
+            for group, _, times in found
+            if any(time is not None for time in times)
+        ]
+        yield from self._times(name, "list", timed)
+
+
+class _Gathered:
+    """Lists put together from their chunks, which lie one behind the other; the last ones may go on in the next batch of
+    rows."""
+
+    def __init__(self) -> None:
+        self._hash: int | None = None
+        self._lists: dict[_Group, tuple[list[Any], list[int | None]]] = {}
+
+    def take(
+        self, hashes: list[int], groups: list[Any], chunks: list[Any], times: list[int | None]
+    ) -> list[_List]:
+        """The lists that are complete."""
+        complete: list[_List] = []
+        for hash_, group, chunk, time in zip(hashes, groups, chunks, times, strict=True):
+            if hash_ != self._hash:
+                complete += self.rest()
+                self._hash = hash_
+            elements, of_elements = self._lists.setdefault(group, ([], []))
+            elements.extend(chunk)
+            of_elements.extend(repeat(time, len(chunk)))
+        return complete
+
+    def rest(self) -> list[_List]:
+        """The lists that are left."""
+        lists, self._lists = self._lists, {}
+        return [(group, *parts) for group, parts in lists.items()]
+
+
+def _columns(name: str, kind: str, groups: list[Any], values: list[Any]) -> StateColumns:
+    return StateColumns(name, kind, [namespace for namespace, _ in groups], [key for _, key in groups], values)
+
+
+# ------------------------------------------------------------------------------------------------ timers
+
+
+def _timers(
+    body: KeyedBody, directory: StateDirectory | None, where: str, classes: ProgramClasses
+) -> Iterator[StateColumns]:
+    filed = TimersInFiles(directory, lambda: 0, where, classes)
+    filed.sets = body.timer_files
+    for service, timers in body.timers.items():
+        for domain in TimeDomain:
+            state = TIMERS_PREFIX + service
+            yield _timer_columns(state, domain, _of_runs(timers, domain))
+            not_there = set(timers.deleted.get(domain.name, ())) | set(_of_runs(timers, domain))
+            taken_ms = timers.taken_ms.get(domain.name, NONE_TAKEN)
+            for batch in filed.batches(service, domain, taken_ms, not_there):
+                yield _timer_columns(state, domain, batch)
+
+
+def _of_runs(timers: StoredTimers, domain: TimeDomain) -> list[tuple[int, Hashable, Any]]:
+    runs = timers.runs.get(domain.name, ())
+    return [(timestamp_ms, namespace, key) for timestamp_ms, namespace, keys in runs for key in keys]
+
+
+def _timer_columns(state: str, domain: TimeDomain, timers: list[tuple[int, Hashable, Any]]) -> StateColumns:
+    namespaces, keys = [namespace for _, namespace, _ in timers], [key for _, _, key in timers]
+    return StateColumns(state, domain.name, namespaces, keys, [timestamp_ms for timestamp_ms, _, _ in timers])
+
+
+def stored_rows(
+    data: bytes | None, directory: StateDirectory | None = None, where: str = "", classes: ProgramClasses = NO_CLASSES
+) -> Iterator[StateRow]:
+    """The same, entry by entry."""
+    for found in stored_columns(data, directory, where, classes):
+        yield from found.rows()
