@@ -22,6 +22,8 @@ from flinkish.spark.failures import translate
 from flinkish.spark.session import settings_in_force
 
 COLUMNS = SavepointRow._fields
+#: A column beside these: the hash of a row.
+DIGEST = "digest"
 
 #: Parquet's pages carry checksums (parquet-mr writes them unless told otherwise); readers look at them only if asked.
 _VERIFY_PAGES = {"parquet.page.verify-checksum.enabled": "true"}
@@ -79,14 +81,21 @@ def newest_version(table: str) -> int | None:
     return max((int(match.group(1)) for match in found if match), default=None)
 
 
+def with_digest(table: Any) -> Any:
+    """The rows with one column more: the hash of each, of which the digest of a state is the sum."""
+    from pyspark.sql import functions as f
+
+    return table.withColumn(DIGEST, f.xxhash64(*COLUMNS))
+
+
 def count_states(table: Any) -> tuple[StateContents, ...]:
     """What there is in a DataFrame of rows, in one pass."""
     from pyspark.sql import functions as f
 
-    digest = f.sum(f.xxhash64(*COLUMNS).cast("decimal(38,0)")).cast("string")
-    counted = table.groupBy("uid", "state", "kind").agg(f.count("*").alias("rows"), digest.alias("digest"))
+    digest = f.sum(f.col(DIGEST).cast("decimal(38,0)")).cast("string")
+    counted = with_digest(table).groupBy("uid", "state", "kind").agg(f.count("*").alias("rows"), digest.alias("sum"))
     found = (
-        StateContents(str(r["uid"]), str(r["state"]), str(r["kind"]), r["rows"], r["digest"]) for r in counted.collect()
+        StateContents(str(r["uid"]), str(r["state"]), str(r["kind"]), r["rows"], r["sum"]) for r in counted.collect()
     )
     return tuple(sorted(found))
 

@@ -9,6 +9,7 @@ several times as long. Rows are what savepoints hold: one per value, list or map
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from flinkish.core.time_domain import TimeDomain
@@ -41,6 +42,21 @@ class StateRow(NamedTuple):
     namespace: Hashable
     key: Any
     value: Any
+
+
+class StateColumns(NamedTuple):
+    """Entries of one state of a key group, as parallel columns; what a `StateRow` says of each."""
+
+    state: str
+    kind: str
+    namespaces: list[Hashable]
+    keys: list[Any]
+    values: list[Any]
+
+    def rows(self) -> Iterator[StateRow]:
+        """The entries as rows."""
+        for namespace, key, value in zip(self.namespaces, self.keys, self.values, strict=True):
+            yield StateRow(self.state, self.kind, namespace, key, value)
 
 
 def encode_body(
@@ -92,20 +108,31 @@ def decode_body(
 
 def rows(body: bytes | None, where: str = "", classes: ProgramClasses = NO_CLASSES) -> Iterator[StateRow]:
     """All entries of a body. Raises what `decode_body` raises."""
+    for found in columns(body, where, classes):
+        yield from found.rows()
+
+
+def columns(body: bytes | None, where: str = "", classes: ProgramClasses = NO_CLASSES) -> Iterator[StateColumns]:
+    """All entries of a body, those of one state together, in the order of `rows`. Raises what `decode_body` raises."""
     states, queues = _load(body, where, classes)
     for name, (kind, namespaces) in states.items():
+        found = StateColumns(name, kind, [], [], [])
         for namespace, (keys, values) in namespaces.items():
-            for key, value in zip(keys, values, strict=True):
-                if kind == "map":
-                    for pair in value.items():
-                        yield StateRow(name, kind, namespace, key, pair)
-                else:
-                    yield StateRow(name, kind, namespace, key, value)
+            if kind == "map":
+                keys = [key for key, entries in zip(keys, values, strict=True) for _ in entries]
+                values = [pair for entries in values for pair in entries.items()]
+            found.namespaces.extend(repeat(namespace, len(keys)))
+            found.keys.extend(keys)
+            found.values.extend(values)
+        yield found
     for service, domains in queues.items():
         for domain, runs in domains.items():
+            found = StateColumns(TIMERS_PREFIX + service, domain, [], [], [])
             for timestamp_ms, namespace, keys in runs:
-                for key in keys:
-                    yield StateRow(TIMERS_PREFIX + service, domain, namespace, key, timestamp_ms)
+                found.namespaces.extend(repeat(namespace, len(keys)))
+                found.keys.extend(keys)
+                found.values.extend(repeat(timestamp_ms, len(keys)))
+            yield found
 
 
 def body_from_rows(

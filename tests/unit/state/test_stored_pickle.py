@@ -478,7 +478,7 @@ READERS: dict[str, Callable[[bytes, ProgramClasses], Any]] = {
     "header": lambda data, classes: ChannelHeader.decode(data, "", classes),
     "operator state": decode_operator_states,
     "changelog": lambda data, classes: decode_changes(data, "", classes),
-    "rows of a savepoint on their way": decode_rows,
+    "rows of a savepoint on their way": lambda data, classes: decode_rows(b"\xf1\x03" + data[2:], classes),
     "moved state": lambda data, _: moved_in([Buffer(_HEADER, data)]),
     "output of a sink": decode_committables,
     "report of a task": lambda data, _: TaskReport.decode(data),
