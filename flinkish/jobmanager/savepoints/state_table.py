@@ -18,6 +18,7 @@ from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, Tab
 from flinkish.jobmanager.savepoints.table_log import check_log
 from flinkish.runtime.state.body_codec import TIMERS_PREFIX
 from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow
+from flinkish.spark.changed_rows import with_changes
 from flinkish.spark.failures import translate
 from flinkish.spark.session import settings_in_force
 
@@ -60,12 +61,20 @@ def reading(spark: Any, where: str) -> Iterator[None]:
 
 def open_table(spark: Any, manifest: Manifest, directory: str) -> Any:
     """The rows as a DataFrame."""
-    reader = spark.read.format("delta")
-    if manifest.state.version is not None:
-        reader = reader.option("versionAsOf", manifest.state.version)
     path = manifest.table_path(directory)
     check_log(path, _needed_version(manifest, path))
-    return reader.load(path).select(*COLUMNS)
+    rows = _version(spark, path, manifest.state.version).select(*COLUMNS)
+    changes = manifest.changes_path(directory)
+    if manifest.changes is None or changes is None:
+        return rows
+    check_log(changes, manifest.changes.version)
+    return with_changes(rows, _version(spark, changes, manifest.changes.version))
+
+
+def _version(spark: Any, path: str, version: int | None) -> Any:
+    """A version of a table; None: the newest one."""
+    reader = spark.read.format("delta")
+    return (reader if version is None else reader.option("versionAsOf", version)).load(path)
 
 
 def _needed_version(manifest: Manifest, table: str) -> int | None:
