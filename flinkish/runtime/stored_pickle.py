@@ -152,8 +152,8 @@ def dumps_data(value: Any, classes: ProgramClasses = NO_CLASSES) -> bytes:
 
 
 def dumps_all(values: Iterable[Any], classes: ProgramClasses = NO_CLASSES) -> list[bytes]:
-    """Each value as stored data of its own, to be read by `loads_all`; raises what `dumps` raises. An object that is in a
-    value twice is two objects when it is read.
+    """Each value as stored data of its own, to be read by `loads_all`; raises what `dumps` raises. An object that is
+    in a value twice is two objects when it is read.
 
     >>> loads_all(dumps_all([1, ("a", [2])]))
     [1, ('a', [2])]

@@ -40,8 +40,8 @@ from flinkish.runtime.task_header import TaskHeader
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
 
-#: So many epochs can be gone back to: Spark keeps their state, and the files that it refers to are kept as well. What is
-#: older may be deleted at any time.
+#: So many epochs can be gone back to: Spark keeps their state, and the files that it refers to are kept as well. What
+#: is older may be deleted at any time.
 RETAINED_EPOCHS = 10
 
 #: Epochs between two looks for files of state that are not needed any more.

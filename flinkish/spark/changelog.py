@@ -1,4 +1,4 @@
-"""The changelog of a job (``runtime/changelog_files.py``) as the rows that a checkpoint needs."""
+"""The changelog of a job (``runtime/changelog_files.py``) as rows of a table of changes (`changed_rows`)."""
 
 from __future__ import annotations
 
@@ -13,28 +13,23 @@ from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.changelog import Change, decode_changes
 from flinkish.runtime.state.key_texts import key_texts
 from flinkish.runtime.state.savepoint_rows import to_savepoint_row
+from flinkish.spark.changed_rows import CHANGES_SCHEMA
 from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
 
-#: Of the rows that `ChangesToRows` gives. ``slot`` tells the timers of one key apart; ``marker`` rows stand for the
-#: entry itself, whatever it had before; a row without ``uid`` says that a key has more texts than can be told.
-STAGED_SCHEMA = (
-    "epoch long, uid string, state string, kind string, key string, namespace string, value string, slot string, "
-    "marker boolean"
-)
-_STAGED_ARROW = pa.schema(
+_CHANGED_ARROW = pa.schema(
     [("epoch", pa.int64())]
     + [(name, pa.string()) for name in ("uid", "state", "kind", "key", "namespace", "value", "slot")]
     + [("marker", pa.bool_())]
 )
 _BATCH_ROWS = 10_000
 
-_Staged = tuple[int, str | None, str, str, str, str, str | None, str, bool]
+_ChangedRow = tuple[int, str | None, str, str, str, str, str | None, str, bool]
 
 
 @dataclass(frozen=True)
 class ChangesToRows:
-    """Changes -> rows of a savepoint, with the markers under which the rows before them are found."""
+    """Changes -> rows of a table of changes."""
 
     deployed: DeployedClasses
 
@@ -42,13 +37,13 @@ class ChangesToRows:
         """One Spark partition of the changelog."""
         give_way_to_epochs()
         with failures_marked():
-            share: list[_Staged] = []
+            share: list[_ChangedRow] = []
             classes = self.deployed.classes()
             for batch in batches:
                 for data in batch.column("changes").to_pylist():
                     epoch, changes = decode_changes(data, "", classes)
                     for change in changes:
-                        share.extend(_staged(epoch, change, classes))
+                        share.extend(_rows_of(epoch, change, classes))
                         if len(share) >= _BATCH_ROWS:
                             yield _batch(share)
                             share = []
@@ -56,7 +51,7 @@ class ChangesToRows:
                 yield _batch(share)
 
 
-def _staged(epoch: int, change: Change, classes: ProgramClasses) -> Iterator[_Staged]:
+def _rows_of(epoch: int, change: Change, classes: ProgramClasses) -> Iterator[_ChangedRow]:
     keys, namespaces = key_texts(change.key), key_texts(change.namespace)
     if keys is None or namespaces is None:
         yield (epoch, None, change.state, change.kind, repr(change.key)[:200], "", None, "", True)
@@ -70,16 +65,16 @@ def _staged(epoch: int, change: Change, classes: ProgramClasses) -> Iterator[_St
         yield (epoch, *to_savepoint_row(change.uid, row, classes), slot, False)
 
 
-def _batch(share: list[_Staged]) -> pa.RecordBatch:
-    columns = [pa.array(column, field.type) for column, field in zip(zip(*share), _STAGED_ARROW)]
-    return pa.RecordBatch.from_arrays(columns, schema=_STAGED_ARROW)
+def _batch(share: list[_ChangedRow]) -> pa.RecordBatch:
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*share), _CHANGED_ARROW)]
+    return pa.RecordBatch.from_arrays(columns, schema=_CHANGED_ARROW)
 
 
-def staged_rows(spark: Any, changelog: str, epochs: list[int], deployed: DeployedClasses) -> Any:
-    """The rows of the changes of these epochs, as a DataFrame of `STAGED_SCHEMA`."""
+def changed_rows(spark: Any, changelog: str, epochs: list[int], deployed: DeployedClasses) -> Any:
+    """The rows of the changes of these epochs, as a DataFrame of `CHANGES_SCHEMA`."""
     paths = [path for epoch in epochs for path in read_parts(changelog, epoch)]
     if not paths:
-        return spark.createDataFrame([], STAGED_SCHEMA)
+        return spark.createDataFrame([], CHANGES_SCHEMA)
     convert = ChangesToRows(deployed)
     with workers_beside_epochs(spark):
-        return spark.read.schema("changes binary").parquet(*paths).mapInArrow(convert, STAGED_SCHEMA)
+        return spark.read.schema("changes binary").parquet(*paths).mapInArrow(convert, CHANGES_SCHEMA)

@@ -9,11 +9,16 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.runtime.state.body_codec import rows
+from flinkish.runtime.epoch_files import state_directory
+from flinkish.runtime.program_classes import ProgramClasses
+from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.operator_state import decode_operator_states
 from flinkish.runtime.state.restore import operator_state_rows
 from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row, watermark_row
+from flinkish.runtime.state.state_rows import StateColumns
+from flinkish.runtime.state.stored_columns import stored_columns
 from flinkish.runtime.state.task_body import TaskBody
+from flinkish.runtime.state.text_columns import to_savepoint_columns
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
@@ -27,50 +32,71 @@ _BATCH_ROWS = 10_000
 
 @dataclass(frozen=True)
 class BodyToRows:
-    """Stored tasks -> rows of a savepoint."""
+    """Stored tasks -> rows of a savepoint. ``state``: the directory of the files of keyed state."""
 
     deployed: DeployedClasses
+    state: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One partition of the state of a level."""
         give_way_to_epochs()
         with failures_marked():
-            share: list[SavepointRow] = []
-            for row in self._rows(batches):
-                share.append(row)
-                if len(share) >= _BATCH_ROWS:
-                    yield _batch(share)
-                    share = []
+            share: list[pa.RecordBatch] = []
+            rows = 0
+            for batch in self._batches(batches):
+                share.append(batch)
+                rows += batch.num_rows
+                if rows >= _BATCH_ROWS:
+                    yield _together(share)
+                    share, rows = [], 0
             if share:
-                yield _batch(share)
+                yield _together(share)
 
-    def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[SavepointRow]:
+    def _batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         classes = self.deployed.classes()
         for batch in batches:
             for data, body in zip(batch.column("header").to_pylist(), batch.column("body").to_pylist()):
                 header = TaskHeader.decode(data, "", classes)
                 if MIN_TIMESTAMP_MS < header.watermark_ms < MAX_WATERMARK_MS:
-                    yield watermark_row(header.uid, header.subtask, header.watermark_ms)
+                    yield _row_batch(watermark_row(header.uid, header.subtask, header.watermark_ms))
                 stored = TaskBody.decode(body)
-                for row in rows(stored.keyed, f"uid {header.uid}, subtask {header.subtask}", classes):
-                    yield to_savepoint_row(header.uid, row, classes)
+                where = f"uid {header.uid}, subtask {header.subtask}"
+                directory = StateDirectory(state_directory(self.state, header.vertex, header.subtask))
+                for found in stored_columns(stored.keyed, directory, where, classes):
+                    yield from _column_batches(header.uid, found, classes)
                 for uid, values in decode_operator_states(stored.operators, classes).items():
                     for _, row in operator_state_rows(uid, header.subtask, values):
-                        yield to_savepoint_row(uid, row, classes)
+                        yield _row_batch(to_savepoint_row(uid, row, classes))
 
 
-def _batch(share: list[SavepointRow]) -> pa.RecordBatch:
-    columns = [pa.array(column, pa.string()) for column in zip(*share)]
-    return pa.RecordBatch.from_arrays(columns, schema=_ARROW_SCHEMA)
+def _column_batches(uid: str, found: StateColumns, classes: ProgramClasses) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(found.keys), _BATCH_ROWS):
+        part = slice(start, start + _BATCH_ROWS)
+        some = StateColumns(found.state, found.kind, found.namespaces[part], found.keys[part], found.values[part])
+        saved = to_savepoint_columns(uid, some, classes)
+        same = [pa.repeat(pa.scalar(text, pa.string()), len(saved.keys)) for text in saved[:3]]
+        texts = [pa.array(column, pa.string()) for column in saved[3:]]
+        yield pa.RecordBatch.from_arrays(same + texts, schema=_ARROW_SCHEMA)
 
 
-def read_state(spark: Any, checkpoint: str, epoch: int, levels: int, deployed: DeployedClasses) -> Any:
+def _row_batch(row: SavepointRow) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([text], pa.string()) for text in row], schema=_ARROW_SCHEMA)
+
+
+def _together(share: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(share) == 1:
+        return share[0]
+    parts = [pa.concat_arrays([batch.column(name) for batch in share]) for name in _ARROW_SCHEMA.names]
+    return pa.RecordBatch.from_arrays(parts, schema=_ARROW_SCHEMA)
+
+
+def read_state(spark: Any, checkpoint: str, epoch: int, levels: int, deployed: DeployedClasses, state: str) -> Any:
     """The rows of all levels as of an epoch, as a DataFrame; None for a job without levels."""
     frame = None
     with workers_beside_epochs(spark):
         for operator in range(levels):
             stored = stored_tasks(spark, checkpoint, epoch, operator)
-            level = stored.mapInArrow(BodyToRows(deployed), SAVEPOINT_SCHEMA)
+            level = stored.mapInArrow(BodyToRows(deployed, state), SAVEPOINT_SCHEMA)
             frame = level if frame is None else frame.unionByName(level)
     return frame
 

@@ -14,9 +14,9 @@ from flinkish.errors import SavepointError
 from flinkish.jobmanager.savepoints.manifest import Manifest, read_manifest
 from flinkish.jobmanager.savepoints.state_table import count_states, is_edited, open_table, reading
 from flinkish.runtime.program_classes import ProgramClasses
-from flinkish.runtime.state.state_rows import TIMERS_PREFIX
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.savepoint_rows import WATERMARK
+from flinkish.runtime.state.state_rows import TIMERS_PREFIX
 from flinkish.spark.worker import DeployedClasses
 from flinkish.state.locating import session_of, snapshot_directory
 from flinkish.state.typed_rows import typed_rows

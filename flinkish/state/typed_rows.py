@@ -11,9 +11,9 @@ import pyarrow as pa
 from flinkish.common.typeinfo.arrow import arrow_array
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.errors import SavepointError
-from flinkish.runtime.state.state_rows import StateRow
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row, to_text
+from flinkish.runtime.state.state_rows import StateRow
 from flinkish.spark.worker import DeployedClasses, failures_marked
 
 #: What a text is, by its look: (pattern, type). The first that fits.

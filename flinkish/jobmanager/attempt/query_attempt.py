@@ -165,9 +165,7 @@ class QueryAttempt:
         return None
 
     def _run_queries(self) -> None:
-        files = EpochFiles(
-            self._prepared.path, changelog_directory(self.directory.path), self.directory.keyed_state
-        )
+        files = EpochFiles(self._prepared.path, changelog_directory(self.directory.path), self.directory.keyed_state)
         deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence, files)
         runs = self._runs()
         self._delete_what_failed_runs_left()

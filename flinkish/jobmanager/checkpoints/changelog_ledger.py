@@ -17,7 +17,6 @@ from flinkish.runtime.changelog_files import changelog_directory, epoch_director
 
 _FILE = "changelog.json"
 _PREFIX = "epoch="
-_STAGED = "staged-"
 
 
 class ChangelogLedger:
@@ -78,12 +77,6 @@ class ChangelogLedger:
     def forget(self, last: int) -> None:
         """Delete what is part of a checkpoint now."""
         epochs = self.epochs(0, last)
-        staged = [posixpath.join(self.path, name) for name in child_names(self.path) if name.startswith(_STAGED)]
         self._directory.fence.check()
-        for path in [epoch_directory(self.path, epoch) for epoch in epochs] + staged:
-            delete_directory(path)
-
-    @property
-    def staged(self) -> str:
-        """Where this driver puts the rows of changes, for the time of one checkpoint: no other one does."""
-        return posixpath.join(self.path, f"{_STAGED}{self._directory.token}")
+        for epoch in epochs:
+            delete_directory(epoch_directory(self.path, epoch))

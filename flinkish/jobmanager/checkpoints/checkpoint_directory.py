@@ -1,7 +1,9 @@
 """Where the checkpoints of a job are, and which of them are whole.
 
     <checkpoints>/counter.json           the last number that was given to a checkpoint
-    <checkpoints>/state/                 Delta: the state of the last completed checkpoint; older ones are its versions
+    <checkpoints>/state/                 Delta: the state of the last checkpoint that was full, or after which changes
+                                         were merged; that of older ones are its versions
+    <checkpoints>/changes/               Delta: what has changed since (see `incremental`)
     <checkpoints>/chk-17/manifest.json   written last: without it there is no checkpoint 17
 
 Rule: a number is given once, whatever becomes of the checkpoint. What is deleted was there before it was asked whether
@@ -39,6 +41,11 @@ class CheckpointDirectory:
     def table(self) -> str:
         """Path of the Delta table."""
         return posixpath.join(self.path, "state")
+
+    @property
+    def changes(self) -> str:
+        """Path of the Delta table of changes."""
+        return posixpath.join(self.path, "changes")
 
     def checkpoint(self, number: int) -> str:
         """Path of one checkpoint, for restores."""
@@ -95,4 +102,5 @@ class CheckpointDirectory:
         for number in there:
             delete_directory(self.checkpoint(number))
         check()
-        delete_directory_at_once(self.table)
+        for table in (self.table, self.changes):
+            delete_directory_at_once(table)

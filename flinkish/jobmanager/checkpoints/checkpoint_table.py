@@ -1,7 +1,7 @@
-"""The Delta table that holds the state of checkpoints: one commit per checkpoint.
+"""A Delta table of checkpoints: that of state, or that of the changes since the state was written.
 
-Rule: its newest version is the state of one checkpoint as a whole, never of parts of two. A checkpoint's manifest names
-the version, since the table may already be at a later one whose checkpoint did not become whole.
+Rule: each commit is of one checkpoint as a whole, never of parts of two. A checkpoint's manifest names the versions of
+both tables, since they may already be at later ones whose checkpoint did not become whole.
 
 Rule: before files are deleted it is asked whether the job is still this driver's, and what is deleted was listed before
 it was read what is needed. A driver that was paused in between deletes nothing that a newer one has written.
@@ -50,15 +50,25 @@ class CheckpointTable:
     def __init__(self, spark: Any, path: str, check: Callable[[], None]) -> None:
         self.spark = spark
         self.path = path
-        self._check = check
+        self.check = check
 
     def overwrite(self, rows: Any) -> Written:
-        """All state, in one commit."""
+        """All rows, in one commit."""
         writer = rows.write.format("delta").mode("overwrite")
         for key, value in _PROPERTIES.items():
             writer = writer.option(key, value)
         writer.save(self.path)
         return self.written("numOutputRows")
+
+    def append(self, rows: Any) -> Written:
+        """More rows, in one commit."""
+        rows.write.format("delta").mode("append").save(self.path)
+        return self.written("numOutputRows")
+
+    def empty(self) -> None:
+        """Delete all rows, in one commit, if there are any."""
+        if self.latest_version() is not None:
+            self.spark.sql(f"DELETE FROM delta.`{self.path}`").collect()
 
     def compact(self) -> None:
         """Join small files, and rewrite those of which many rows are deleted."""
@@ -67,7 +77,7 @@ class CheckpointTable:
     def vacuum(self, retain_ms: int) -> None:
         """Delete the deletion vectors that were replaced longer ago than this: `delete_unneeded` deletes the rest."""
         if any(name.endswith(".bin") for name in child_names(self.path)):
-            self._check()
+            self.check()
             # Delta rounds to whole hours: half of one would be none, and take the files of retained checkpoints
             vacuum(self.spark, self.path, -(-retain_ms // _HOUR_MS))
 
@@ -84,7 +94,7 @@ class CheckpointTable:
             needed |= _added(self.actions(version))
         unneeded = [name for name in names if name.endswith(".parquet") and name not in needed]
         # a newer driver's files were listed only if it had claimed the job by then
-        self._check()
+        self.check()
         for name in unneeded:
             delete_file(posixpath.join(self.path, name))
         return len(unneeded)
@@ -112,7 +122,7 @@ class CheckpointTable:
         whole = [int(name[:20]) for name in names if _SINGLE_CHECKPOINT.fullmatch(name) and int(name[:20]) <= oldest]
         if not whole:
             return
-        self._check()
+        self.check()
         for name in names:
             if _OF_VERSION.fullmatch(name) and int(name[:20]) < max(whole):
                 delete_file(posixpath.join(log, name))
@@ -134,12 +144,26 @@ class CheckpointTable:
     def changed_since(self, version: int) -> bool:
         """Whether a later version holds other rows: one of a checkpoint that did not become whole, of this driver or of
         another one. Compaction and settings change nothing."""
-        return any(
-            (action.get("add") or action.get("remove") or {}).get("dataChange", False)
-            for later in self.versions()
-            if later > version
-            for action in self.actions(later)
-        )
+        return bool(self._changes_since(version))
+
+    def is_only_change(self, written: Written, version: int | None) -> bool:
+        """Whether nobody else has changed rows since a version (None: ever): an older driver of the job, say, that was
+        paused right before it wrote."""
+        return self._changes_since(version) in ([written.version], [])
+
+    def _changes_since(self, version: int | None) -> list[int]:
+        """The later versions that hold other rows than the one before them."""
+        later = [found for found in self.versions() if version is None or found > version]
+        return [found for found in later if any(map(_is_change, self.actions(found)))]
+
+    def has_null(self, version: int, column: str) -> bool:
+        """Whether a row that a version has added has no value in a column; also if its statistics do not say."""
+        for action in self.actions(version):
+            if "add" in action:
+                stats = json.loads(action["add"].get("stats") or "{}")
+                if stats.get("nullCount", {}).get(column) != 0:
+                    return True
+        return False
 
     def _metric(self, version: int, name: str) -> int:
         for action in self.actions(version):
@@ -158,6 +182,11 @@ class CheckpointTable:
         """What the log says of a version."""
         data = read_bytes(posixpath.join(self.path, _LOG, f"{version:020d}.json"))
         return [] if data is None else [json.loads(line) for line in data.splitlines() if line.strip()]
+
+
+def _is_change(action: dict[str, Any]) -> bool:
+    file = action.get("add") or action.get("remove") or {}
+    return bool(file.get("dataChange", False))
 
 
 def _added(actions: list[dict[str, Any]]) -> set[str]:

@@ -27,8 +27,8 @@ from flinkish.jobmanager.savepoints.claim import subsume_claimed
 from flinkish.jobmanager.settings import checkpoints_path
 from flinkish.runtime.clock import Clock
 from flinkish.runtime.epoch_report import EpochReport
-from flinkish.spark.failures import raised_by_spark, translate
 from flinkish.runtime.task import RETAINED_EPOCHS
+from flinkish.spark.failures import raised_by_spark, translate
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.attempt.query_attempt import QueryAttempt
@@ -206,7 +206,8 @@ class CheckpointTaker(JobObserver):
             watch.cancel()
 
     def _clean(self, epoch: int) -> None:
-        """What is left of earlier checkpoints. Failing to delete it fails nothing: the next one tries again."""
+        """What is left of earlier checkpoints is deleted, and changes are merged. Failing to do so fails nothing: the
+        next one tries again."""
         assert self._writer is not None
         try:
             with tagged_jobs(self._session, self._tag):
@@ -214,6 +215,12 @@ class CheckpointTaker(JobObserver):
             subsume_claimed(self._run.directory, len(self.directory.completed()), self._settings.num_retained)
         except Exception as error:
             _LOG.warning("job '%s': old checkpoints could not be deleted: %s", self._run.name, error)
+        try:
+            with tagged_jobs(self._session, self._tag):
+                self._writer.merge()
+        except Exception as error:
+            level = logging.DEBUG if self._closed else logging.WARNING
+            _LOG.log(level, "job '%s': changes of checkpoints could not be merged: %s", self._run.name, error)
 
     def _failed_before(self, error: Exception) -> None:
         """No number could be had: the storage is away, or another driver owns the job, which the job's own thread will

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flinkish.errors import SavepointError
@@ -15,10 +15,10 @@ from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirec
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
 from flinkish.jobmanager.checkpoints.damaged_table import may_be_damage, set_aside_if_damaged
 from flinkish.jobmanager.checkpoints.incremental import IncrementalWriter
-from flinkish.jobmanager.checkpoints.maintenance import Maintenance, oldest_version
+from flinkish.jobmanager.checkpoints.maintenance import Maintenance, oldest_changes, oldest_version
 from flinkish.jobmanager.checkpoints.spark_jobs import gentle_tasks
 from flinkish.jobmanager.description import CheckpointDescription
-from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion
+from flinkish.jobmanager.savepoints.manifest import SAVEPOINT_VERSION, VERSION_WITH_CHANGES, Manifest, TableVersion
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.program_classes import ProgramClasses
@@ -27,6 +27,16 @@ from flinkish.spark.worker import DeployedClasses
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.attempt.query_attempt import QueryAttempt
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Where the state of a checkpoint is, and how many rows were written for it."""
+
+    state: TableVersion
+    changes: TableVersion | None
+    rows: int
+    incremental: bool
 
 
 class CheckpointWriter:
@@ -49,12 +59,15 @@ class CheckpointWriter:
         self.session = session
         self.directory = directory
         self.table = CheckpointTable(session, directory.table, check)
+        self.changes = CheckpointTable(session, directory.changes, check)
         self._check = check
         self._ledger = ledger
         #: the table's log was looked at; the last write gave no reason to mistrust the table
         self._looked_at, self._trusted = False, True
         self._maintenance = Maintenance(self.table, directory)
-        self._incremental = None if ledger is None else IncrementalWriter(session, self.table, ledger)
+        self._incremental = None if ledger is None else IncrementalWriter(session, self.table, self.changes, ledger)
+        #: the last checkpoint of this driver, and its state in the version into which its changes were merged
+        self._merged: tuple[Manifest, Manifest] | None = None
 
     def write(
         self, attempt: QueryAttempt, description: CheckpointDescription, barrier: Barrier
@@ -65,59 +78,54 @@ class CheckpointWriter:
         description = replace(
             description, offsets=positions, watermarks=barrier.watermarks, state_bytes=barrier.state_bytes
         )
-        written, incremental = self._write_state(attempt, epoch)
+        written = self._write_state(attempt, epoch)
         passed(Phase.CHECKPOINT_WRITTEN, epoch=epoch)
         self._check()
         self.directory.write(description.id, self._manifest(attempt, description, written))
         passed(Phase.CHECKPOINT_COMPLETED, epoch=epoch)
-        return replace(description, rows_written=written.rows, incremental=incremental)
+        return replace(description, rows_written=written.rows, incremental=written.incremental)
 
-    def _write_state(self, attempt: QueryAttempt, epoch: int) -> tuple[Written, bool]:
-        """The commit, and whether it holds only what has changed."""
+    def _write_state(self, attempt: QueryAttempt, epoch: int) -> _Written:
         base = self._last_to_trust(attempt)
-        incremental = self._incremental
-        if incremental is not None and base is not None and self._is_behind_table(base):
-            # changes behind the base would be applied to rows that are not those of the base
-            incremental = None
         self._check()
         self._maintenance.keep_readable(oldest_version(self.directory, self.directory.completed()))
-        if base is not None and incremental is not None and base.epoch is not None and base.epoch < epoch:
+        if base is not None and self._incremental is not None:
             try:
-                written = self._write_changes(incremental, base, epoch, attempt.job.classes)
+                written = self._write_changes(self._incremental, base, epoch, attempt.job.classes)
             except Exception as error:
                 self._trusted = not may_be_damage(error)
                 raise
             if written is not None:
-                return written, True
-        written = self._write_all(attempt, epoch)
-        self._maintenance.overwritten(written)
+                return written
+        full = self._write_all(attempt, epoch)
+        self._maintenance.overwritten(full)
         self._trusted = True
-        return written, False
-
-    def _is_behind_table(self, base: Manifest) -> bool:
-        """Whether the table has gone on since a checkpoint: by one that did not become whole, of whatever driver."""
-        return base.state.version is None or self.table.changed_since(base.state.version)
+        return _Written(TableVersion(posixpath.join("..", "state"), full.version), None, full.rows, False)
 
     def _write_changes(
         self, incremental: IncrementalWriter, base: Manifest, epoch: int, classes: ProgramClasses
-    ) -> Written | None:
+    ) -> _Written | None:
         """What has changed since a checkpoint; None: that is not known, or as much as all of it."""
-        staged = incremental.stage(base, epoch, self._maintenance.last_full, DeployedClasses.of(classes))
-        if staged is None:
+        epochs = incremental.epochs(base, epoch, self._maintenance.last_full)
+        if epochs is None:
             return None
+        if not epochs:
+            return _Written(base.state, base.changes, 0, True)
         passed(Phase.CHECKPOINT_READ, epoch=epoch)
         self._check()
-        self._maintenance.before_merge()
-        self._check()
-        written = incremental.apply(base, staged)
-        self._maintenance.merged(written)
-        return written
+        written = incremental.append(base, epochs, DeployedClasses.of(classes))
+        if written is None:
+            return None
+        self._maintenance.appended(written, first=base.changes is None)
+        changes = TableVersion(posixpath.join("..", "changes"), written.version)
+        return _Written(base.state, changes, written.rows, True)
 
     def _last_to_trust(self, attempt: QueryAttempt) -> Manifest | None:
         """The last checkpoint, if the next one may be built upon it."""
         if not self._looked_at:
             newest = max(self.directory.completed(), default=0)
-            set_aside_if_damaged(self.table.path, newest, attempt.job.name, self._check)
+            for table in (self.table, self.changes):
+                set_aside_if_damaged(table.path, newest, attempt.job.name, self._check)
             self._looked_at = True
         return self._last() if self._trusted else None
 
@@ -129,6 +137,8 @@ class CheckpointWriter:
             except SavepointError:
                 # damaged: nothing can be built upon it
                 return None
+            if self._merged is not None and self._merged[0] == manifest:
+                return self._merged[1]
             return manifest if self.table.latest_version() is not None else None
         return None
 
@@ -137,20 +147,49 @@ class CheckpointWriter:
         left = self.directory.drop_but(retained, self._check)
         if self._ledger is not None:
             self._ledger.forget(epoch)
-        self._maintenance.clean(oldest_version(self.directory, left))
+        oldest = oldest_version(self.directory, left)
+        if oldest is not None:
+            self._maintenance.clean(oldest, oldest_changes(self.directory, left))
+
+    def merge(self) -> None:
+        """Merge what was appended into the state, if there is much of it, now that the last checkpoint is whole."""
+        base, incremental = self._last() if self._maintenance.is_merge_due() else None, self._incremental
+        if base is None or base.changes is None or incremental is None or incremental.is_behind_tables(base):
+            return
+        self._check()
+        self._maintenance.before_merge()
+        self._check()
+        try:
+            merged = incremental.merge(base)
+        except Exception as error:
+            self._trusted = not may_be_damage(error)
+            raise
+        self._maintenance.merged(merged)
+        if self.table.is_only_change(merged, base.state.version):
+            self._merged = base, replace(base, state=replace(base.state, version=merged.version), changes=None)
 
     def _write_all(self, attempt: QueryAttempt, epoch: int) -> Written:
         """All state of the epoch."""
         job, location = attempt.job, attempt.location
         deployed = DeployedClasses.of(job.classes)
-        rows = read_state(self.session, location.path, epoch - location.first_epoch, job.levels, deployed)
+        rows = read_state(
+            self.session,
+            location.path,
+            epoch - location.first_epoch,
+            job.levels,
+            deployed,
+            attempt.directory.keyed_state,
+        )
         if rows is None:
             rows = self.session.createDataFrame([], SAVEPOINT_SCHEMA)
         passed(Phase.CHECKPOINT_READ, epoch=epoch)
         self._check()
+        # before, not after: who reads both tables sees an older state in between, but not a part of this one
+        self.changes.empty()
+        self._check()
         return self.table.overwrite(rows.coalesce(gentle_tasks(self.session)))
 
-    def _manifest(self, attempt: QueryAttempt, description: CheckpointDescription, written: Written) -> Manifest:
+    def _manifest(self, attempt: QueryAttempt, description: CheckpointDescription, written: _Written) -> Manifest:
         job = attempt.job
         return Manifest(
             job_id=job.job_id,
@@ -161,5 +200,7 @@ class CheckpointWriter:
             sources=description.offsets,
             watermarks=description.watermarks,
             states=read_states(attempt.directory),
-            state=TableVersion(posixpath.join("..", "state"), written.version),
+            state=written.state,
+            changes=written.changes,
+            savepoint_version=SAVEPOINT_VERSION if written.changes is None else VERSION_WITH_CHANGES,
         )

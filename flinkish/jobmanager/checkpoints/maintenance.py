@@ -1,10 +1,12 @@
-"""Keeps the storage of checkpoints bounded: compaction, VACUUM, and the log of the table.
+"""Keeps the storage of checkpoints bounded: merging of changes, compaction, VACUUM, and the logs of the tables.
 
 Rule: every retained checkpoint stays readable. What is removed was replaced before the oldest of them was committed.
 
-The bound: the table's data files are those of its versions since the oldest retained checkpoint, and what was replaced
-since the last clean-up: that is `_OVERWRITES` full checkpoints, or `_MERGES` incremental ones and changes of half as
-many rows as there are. Deletion vectors (a few bytes a change) stay for an hour more: VACUUM counts whole hours.
+The bound: changes are merged into the state when they are of `_APPENDS` checkpoints, or half as many rows as the state.
+A table's data files are those of its versions since the oldest retained checkpoint, and what was replaced since the
+last clean-up: that is `_OVERWRITES` full checkpoints, or `_MERGES` merges and changes of half as many rows as there
+are; of changes those of twice as many checkpoints as are merged at once. Deletion vectors (a few bytes a change) stay
+for an hour more: VACUUM counts whole hours.
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ from flinkish.runtime.clock import Clock, SystemClock
 
 #: Full checkpoints between two clean-ups.
 _OVERWRITES = 3
-#: Incremental checkpoints between two compactions.
+#: Incremental checkpoints between two merges of changes into the state.
+_APPENDS = 10
+#: Rows of changes since the last merge, as a share of the rows of the state: more are merged at once.
+_APPENDED_SHARE = 0.5
+#: Merges between two compactions.
 _MERGES = 20
 #: Rows changed since the last compaction, as a share of all: more are compacted at once.
 _CHANGED_SHARE = 0.5
@@ -29,6 +35,8 @@ _CHANGED_SHARE = 0.5
 _MARGIN_MS = 1_000
 _FILE = "maintenance.json"
 _DAY_MS = 86_400_000
+#: Delta's own.
+_RETENTION_MS = 7 * _DAY_MS
 
 
 class Maintenance:
@@ -36,13 +44,16 @@ class Maintenance:
 
     def __init__(self, table: CheckpointTable, directory: CheckpointDirectory, clock: Clock | None = None) -> None:
         self._table = table
+        self._changes = CheckpointTable(table.spark, directory.changes, table.check)
         self._directory = directory
         self._clock = clock or SystemClock()
         self._path = posixpath.join(directory.path, _FILE)
         self._counts = self._load()
 
     def _load(self) -> dict[str, int]:
-        counts = {"overwrites": 0, "merges": 0, "changed": 0, "rows": 0, "bytes": 0, "retention_ms": 7 * _DAY_MS}
+        counts = {"overwrites": 0, "merges": 0, "changed": 0, "rows": 0, "bytes": 0, "retention_ms": _RETENTION_MS}
+        # of changes: how often they were begun anew; checkpoints and rows since then
+        counts.update(resets=0, appends=0, appended=0)
         data = read_bytes(self._path)
         if data is not None:
             # damaged: nothing is lost but the time of the next compaction
@@ -57,6 +68,7 @@ class Maintenance:
         """A full checkpoint has replaced all files."""
         overwrites = self._counts["overwrites"] + 1
         self._counts.update(overwrites=overwrites, merges=0, changed=0, rows=written.rows, bytes=written.bytes)
+        self._counts.update(resets=self._counts["resets"] + 1, appends=0, appended=0)
         self._save()
 
     @property
@@ -64,9 +76,25 @@ class Maintenance:
         """Size of the last full checkpoint; its version is not known."""
         return Written(-1, self._counts["rows"], self._counts["bytes"])
 
+    def appended(self, written: Written, first: bool) -> None:
+        """An incremental one has added changes; ``first``: in the place of those before."""
+        counts = self._counts
+        if first:
+            counts.update(resets=counts["resets"] + 1, appends=0, appended=0)
+            if written.version == 0 and counts["retention_ms"] > _RETENTION_MS:
+                self._changes.retain(days=counts["retention_ms"] // _DAY_MS + 1)
+        counts.update(appends=counts["appends"] + 1, appended=counts["appended"] + written.rows)
+        self._save()
+
+    def is_merge_due(self) -> bool:
+        """Whether so much has been appended that it should be merged into the state."""
+        counts = self._counts
+        return counts["appends"] >= _APPENDS or counts["appended"] > max(1_000, _APPENDED_SHARE * counts["rows"])
+
     def merged(self, written: Written) -> None:
-        """An incremental one has added to them."""
+        """Changes were merged into the state."""
         self._counts.update(merges=self._counts["merges"] + 1, changed=self._counts["changed"] + written.rows)
+        self._counts.update(appends=0, appended=0)
         self._save()
 
     def before_merge(self) -> None:
@@ -87,11 +115,16 @@ class Maintenance:
         age_ms = self._clock.now_ms() - committed_ms
         if age_ms > self._counts["retention_ms"] / 2:
             self._counts["retention_ms"] = 4 * age_ms
-            self._table.retain(days=4 * age_ms // _DAY_MS + 1)
+            for table in (self._table, self._changes):
+                if table.latest_version() is not None:
+                    table.retain(days=4 * age_ms // _DAY_MS + 1)
             self._save()
 
-    def clean(self, oldest: int | None) -> None:
-        """Delete the files that no version from ``oldest`` (of the oldest retained checkpoint) on needs."""
+    def clean(self, oldest: int | None, oldest_changes: int | None) -> None:
+        """Delete the files that no version from ``oldest`` (of the oldest retained checkpoint) on needs; of changes:
+        from the oldest one on that a retained checkpoint names, None: there is none that does."""
+        if oldest is not None:
+            self._clean_changes(oldest_changes)
         committed_ms = None if oldest is None else self._table.committed_ms(oldest)
         if oldest is None or committed_ms is None or self._counts["overwrites"] < _OVERWRITES:
             return
@@ -102,6 +135,17 @@ class Maintenance:
         self._counts["overwrites"] = 0
         self._save()
 
+    def _clean_changes(self, oldest: int | None) -> None:
+        if not self._counts["resets"]:
+            return
+        if oldest is None:
+            oldest = self._changes.latest_version()
+        if oldest is not None:
+            self._changes.delete_unneeded(oldest)
+            self._changes.trim_log(oldest)
+        self._counts["resets"] = 0
+        self._save()
+
 
 def oldest_version(directory: CheckpointDirectory, retained: list[int]) -> int | None:
     """The version of the oldest of these checkpoints; None: not known, so nothing may be deleted."""
@@ -110,3 +154,10 @@ def oldest_version(directory: CheckpointDirectory, retained: list[int]) -> int |
     except Exception:
         return None
     return min(versions, default=None) if None not in versions else None
+
+
+def oldest_changes(directory: CheckpointDirectory, retained: list[int]) -> int | None:
+    """The oldest version of the changes that one of these checkpoints names; None: none of them does. To be asked only
+    where `oldest_version` is known."""
+    changes = [directory.read(number).changes for number in retained]
+    return min((found.version for found in changes if found is not None and found.version is not None), default=None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 
-from flinkish.jobmanager.directory.files import child_names, delete_directory
+from flinkish.jobmanager.directory.files import child_names, delete_directory, joined
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.manifest import MANIFEST, read_manifest
 
@@ -33,10 +33,11 @@ def subsume_claimed(directory: JobDirectory, completed: int, retained: int) -> s
 
 
 def _delete(path: str) -> None:
-    """A savepoint; or a checkpoint, with the table that it shares if it is the last one that uses it."""
+    """A savepoint; or a checkpoint, with the tables that it shares if it is the last one that uses them."""
     if MANIFEST not in child_names(path):
         return
-    table = read_manifest(path).table_path(path)
+    manifest = read_manifest(path)
+    table = manifest.table_path(path)
     delete_directory(path)
     if posixpath.dirname(table) == path:
         return
@@ -44,3 +45,4 @@ def _delete(path: str) -> None:
     others = [name for name in child_names(parent) if _CHECKPOINT.fullmatch(name)]
     if not any(MANIFEST in child_names(posixpath.join(parent, name)) for name in others):
         delete_directory(table)
+        delete_directory(joined(parent, "changes"))

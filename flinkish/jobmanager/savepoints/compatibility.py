@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from flinkish.runtime.state.state_rows import TIMERS_PREFIX
 from flinkish.runtime.state.savepoint_rows import WATERMARK
+from flinkish.runtime.state.state_rows import TIMERS_PREFIX
 from flinkish.runtime.state.stored_values import ProgramStates, StoredState
 
 #: Name under which the position of a source is shown.

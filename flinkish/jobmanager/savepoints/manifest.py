@@ -6,6 +6,9 @@
     <checkpoints>/chk-17/manifest.json   "state": {"table": "../state", "version": 42}
     <checkpoints>/state/                 Delta, one table for all checkpoints
 
+    <checkpoints>/chk-18/manifest.json   the same, and "changes": {"table": "../changes", "version": 3}
+    <checkpoints>/changes/               Delta: what has changed since that version of the state, entry by entry
+
 Rule: it is written last, so a directory without it is none; and its text carries its own digest, so that a manifest of
 which one byte has changed is never believed.
 """
@@ -22,8 +25,9 @@ from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.files import absolute, is_directory, joined, read_bytes, write_bytes
 from flinkish.runtime.state.declared_state import DeclaredState
 
-#: Version of the layout above and of the table's columns.
+#: Version of the layout above and of the table's columns; and of one with changes, which a reader must not overlook.
 SAVEPOINT_VERSION = 2
+VERSION_WITH_CHANGES = 3
 MANIFEST = "manifest.json"
 
 
@@ -71,8 +75,14 @@ class Manifest:
     watermarks: dict[str, int] = field(default_factory=dict)
     states: tuple[DeclaredState, ...] = ()
     state: TableVersion = TableVersion()
+    #: of checkpoints: what has changed since that version of the state; None: nothing
+    changes: TableVersion | None = None
     contents: TableContents | None = None
     savepoint_version: int = SAVEPOINT_VERSION
+
+    def changes_path(self, directory: str) -> str | None:
+        """Path of the table of changes, for the manifest that lies in ``directory``; None: there is none."""
+        return None if self.changes is None else joined(absolute(directory), self.changes.table)
 
     def table_path(self, directory: str) -> str:
         """Path of the table, for the manifest that lies in ``directory``."""
@@ -83,6 +93,8 @@ def write_manifest(directory: str, manifest: Manifest) -> str:
     """Write the manifest of a savepoint or checkpoint into its directory; returns the path of the file."""
     path = posixpath.join(absolute(directory), MANIFEST)
     content = {**asdict(manifest), "states": [state.to_json() for state in manifest.states]}
+    if manifest.changes is None:
+        del content["changes"]
     write_bytes(path, _rendered(content))
     return path
 
@@ -106,11 +118,11 @@ def read_manifest(directory: str) -> Manifest:
         raise _missing(directory, path)
     content = _parsed(data, path)
     version = content.get("savepoint_version")
-    if version != SAVEPOINT_VERSION:
+    if version != (VERSION_WITH_CHANGES if "changes" in content else SAVEPOINT_VERSION):
         raise SavepointError(
             f"the savepoint has version {version}",
             where=path,
-            expected=f"version {SAVEPOINT_VERSION}",
+            expected=f"version {SAVEPOINT_VERSION}, or {VERSION_WITH_CHANGES} with changes",
             hint="restore it with the version of flinkish that wrote it",
         )
     return _manifest(content)
@@ -165,6 +177,7 @@ def _manifest(content: dict[str, Any]) -> Manifest:
             "operators": tuple(content["operators"]),
             "states": tuple(DeclaredState.from_json(state) for state in content["states"]),
             "state": TableVersion(**content["state"]),
+            "changes": TableVersion(**content["changes"]) if "changes" in content else None,
             "contents": contents,
         }
     )

@@ -18,12 +18,11 @@ from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport, ProgramOutline, compare
 from flinkish.jobmanager.savepoints.manifest import Manifest, read_manifest
 from flinkish.jobmanager.savepoints.program_states import find_program_states, with_changes
-from flinkish.jobmanager.savepoints.restore_rows import Migrations, RowsToBuffers, looked_at, written_to
+from flinkish.jobmanager.savepoints.restore_rows import FoundRows, Migrations, RowsToBuffers, looked_at, written_to
 from flinkish.jobmanager.savepoints.state_catalog import read_states, write_states
 from flinkish.jobmanager.savepoints.state_table import (
     check_contents,
     check_unique,
-    count_states,
     is_edited,
     open_table,
     reading,
@@ -135,18 +134,18 @@ def take_over(
     with reading(spark, where):
         edited = is_edited(manifest, savepoint)
         table = open_table(spark, manifest, savepoint)
-        if edited or manifest.contents is None:
-            if manifest.state.version is None:  # a version of a table is as it was written
-                check_unique(table, where)
-        else:
-            check_contents(manifest, savepoint, count_states(table))
+        counted = manifest.contents is not None and not edited
+        if not counted and manifest.state.version is None:  # a version of a table is as it was written
+            check_unique(table, where)
         as_written = manifest.epoch is not None and not edited
         convert = RowsToBuffers(deployment, states, program.migrations, not as_written, target is not None)
         found = looked_at(table, convert) if target is None else written_to(target, spark, table, convert)
-        watermarks = _watermarks(table)
+        if counted:
+            check_contents(manifest, savepoint, found.state_contents())
+        watermarks = _watermarks(found)
     outline = outline_of(program)
     allowed = settings.ignore_unclaimed_state
-    return compare(savepoint, edited, found, manifest.sources, outline, states, allowed), watermarks
+    return compare(savepoint, edited, found.states, manifest.sources, outline, states, allowed), watermarks
 
 
 def compatibility_of(
@@ -184,10 +183,10 @@ def _options(program: RestoredProgram, directory: JobDirectory, remembered: dict
     return PlanOptions(positions=positions, restore_rows=rows)
 
 
-def _watermarks(table: Any) -> dict[str, int]:
+def _watermarks(found: FoundRows) -> dict[str, int]:
     """Uid of a vertex' head -> the lowest watermark of its subtasks."""
     lowest: dict[str, int] = {}
-    for uid, text in table.where(f"kind = '{WATERMARK}'").select("uid", "value").collect():
+    for uid, text in sorted(found.watermarks):
         watermark_ms = int(from_text(text, f"savepoint row of uid {uid}, {WATERMARK}"))
         lowest[uid] = min(watermark_ms, lowest.get(uid, watermark_ms))
     return lowest

@@ -10,28 +10,78 @@ from typing import Any
 
 import pyarrow as pa
 
+from flinkish.jobmanager.savepoints.manifest import StateContents
+from flinkish.jobmanager.savepoints.state_table import DIGEST, with_digest
 from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.key_groups import subtask_of_key
-from flinkish.runtime.state.state_rows import StateRow
-from flinkish.runtime.state.state_rows import OPERATOR_STATE_KIND
-from flinkish.runtime.state.restored_rows import encode_rows
-from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow
+from flinkish.runtime.state.restored_rows import encode_columns
+from flinkish.runtime.state.savepoint_rows import WATERMARK
+from flinkish.runtime.state.state_rows import OPERATOR_STATE_KIND, StateColumns
 from flinkish.runtime.state.stored_values import Migration, ProgramStates, RowReader, StoredState
+from flinkish.runtime.state.text_columns import SavepointColumns
 from flinkish.runtime.stored_pickle import dumps, loads
 from flinkish.runtime.task import Row
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.worker import Deployment, failures_marked
 
-_BATCH_ROWS = 20_000
-
 #: Vertex number of rows that are no buffer, but hold the StoredStates of a partition.
 FOUND_VERTEX = -1000
 
 #: Version of the stored form of these.
-_FOUND_VERSION = 2
+_FOUND_VERSION = 3
 
 Migrations = dict[tuple[str, str], Migration]
+
+
+@dataclass
+class FoundRows:
+    """What was found on the way."""
+
+    states: list[StoredState] = field(default_factory=list)
+    #: (uid, state, kind) -> (rows, sum of their hashes); of all rows, bad ones and watermarks as well
+    contents: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
+    #: (uid, text of a watermark)
+    watermarks: set[tuple[str, str]] = field(default_factory=set)
+
+    def add(self, saved: SavepointColumns, hashes: list[int]) -> None:
+        """Rows of one state."""
+        self._count((str(saved.uid), str(saved.state), str(saved.kind)), len(hashes), sum(hashes))
+        if saved.kind == WATERMARK:
+            self.watermarks.update((saved.uid, text) for text in saved.values)
+
+    def _count(self, state: tuple[str, str, str], rows: int, digest: int) -> None:
+        before = self.contents.get(state, (0, 0))
+        self.contents[state] = before[0] + rows, before[1] + digest
+
+    def add_all(self, other: FoundRows) -> None:
+        """What another task has found."""
+        known = {(state.uid, state.state, state.kind): state for state in self.states}
+        for state in other.states:
+            same = known.get((state.uid, state.state, state.kind))
+            if same is None:
+                self.states.append(state)
+            else:
+                same.add(state)
+        for entry, counted in other.contents.items():
+            self._count(entry, *counted)
+        self.watermarks |= other.watermarks
+
+    def state_contents(self) -> tuple[StateContents, ...]:
+        """What `count_states` would count."""
+        return tuple(
+            sorted(StateContents(*entry, rows, str(digest)) for entry, (rows, digest) in self.contents.items())
+        )
+
+    def encode(self) -> bytes:
+        """The form in which it leaves the task."""
+        return dumps((list(map(astuple, self.states)), self.contents, self.watermarks), _FOUND_VERSION)
+
+    @staticmethod
+    def decode(data: bytes) -> FoundRows:
+        """The inverse of `encode`."""
+        states, contents, watermarks = loads(data, _FOUND_VERSION, "what was found in a savepoint")
+        return FoundRows([StoredState(*values) for values in states], contents, watermarks)
 
 
 @dataclass(frozen=True)
@@ -50,33 +100,61 @@ class RowsToBuffers:
             job = self.deployment.job()
             book = self.deployment.book()
             reader = RowReader(self.program, self.migrations, self.convert, job.classes)
+            found = FoundRows()
             for batch in batches:
-                yield from to_arrow(self._rows(job, reader, batch), book, 1)
-            yield _found_batch(list(reader.found.values()))
+                for saved, hashes in states_of_batch(batch):
+                    found.add(saved, hashes)
+                    if saved.kind != WATERMARK:
+                        yield from to_arrow(self._rows(job, reader, saved), book, 1)
+            found.states = list(reader.found.values())
+            yield _found_batch(found)
 
-    def _rows(self, job: JobDescriptor, reader: RowReader, batch: pa.RecordBatch) -> Iterator[Row]:
-        by_task: dict[tuple[int, int], list[tuple[str, StateRow]]] = defaultdict(list)
+    def _rows(self, job: JobDescriptor, reader: RowReader, saved: SavepointColumns) -> Iterator[Row]:
+        rows = reader.read_columns(saved)
         places = places_of(job)
-        for values in zip(*(column.to_pylist() for column in batch.columns)):
-            saved = SavepointRow(*values)
-            if saved.kind == WATERMARK:
-                continue
-            row = reader.read(saved)
-            if row is not None and self.buffers and saved.uid in places:
-                by_task[task_of(job, places[saved.uid], row)].append((saved.uid, row))
-        for (vertex, subtask), rows in by_task.items():
-            for start in range(0, len(rows), _BATCH_ROWS):
-                payload = encode_rows(rows[start : start + _BATCH_ROWS], job.classes)
-                header = BufferHeader(BufferKind.STATE, vertex, subtask, 0, "", 0, 0, len(rows))
-                yield vertex, subtask, encode(header, payload)
+        if not self.buffers or saved.uid not in places:
+            return
+        vertex = job.vertex(places[saved.uid])
+        for subtask, numbers in _by_subtask(vertex, rows).items():
+            some = StateColumns(rows.state, rows.kind, *([column[i] for i in numbers] for column in rows[2:]))
+            header = BufferHeader(BufferKind.STATE, vertex.id, subtask, 0, "", 0, 0, len(numbers))
+            yield vertex.id, subtask, encode(header, encode_columns(saved.uid, some, job.classes))
 
 
-def _found_batch(found: list[StoredState]) -> pa.RecordBatch:
+def states_of_batch(batch: pa.RecordBatch) -> Iterator[tuple[SavepointColumns, list[int]]]:
+    """The rows of a batch by state, in their order, with the hash of each."""
+    columns = [batch.column(name).to_pylist() for name in ("key", "namespace", "value", DIGEST)]
+    entries = list(zip(*(batch.column(name).to_pylist() for name in ("uid", "state", "kind"))))
+    if entries and entries.count(entries[0]) == len(entries):
+        uid, state, kind = entries[0]
+        yield SavepointColumns(uid, state, kind, *columns[:3]), columns[3]
+        return
+    numbers: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for number, entry in enumerate(entries):
+        numbers[entry].append(number)
+    for (uid, state, kind), some in numbers.items():
+        keys, namespaces, values, hashes = ([column[number] for number in some] for column in columns)
+        yield SavepointColumns(uid, state, kind, keys, namespaces, values), hashes
+
+
+def _by_subtask(vertex: VertexDescriptor, rows: StateColumns) -> dict[int, list[int]]:
+    """Subtask -> the numbers of the rows that belong there."""
+    numbers: dict[int, list[int]] = defaultdict(list)
+    if rows.kind == OPERATOR_STATE_KIND:
+        for number, subtask in enumerate(rows.keys):
+            numbers[int(subtask) % vertex.parallelism].append(number)
+        return numbers
+    for number, key in enumerate(rows.keys):
+        numbers[subtask_of_key(key, vertex.parallelism, vertex.max_parallelism)].append(number)
+    return numbers
+
+
+def _found_batch(found: FoundRows) -> pa.RecordBatch:
     columns: list[tuple[str, Any, pa.DataType]] = [
         ("address", 0, pa.int32()),
         ("vertex", FOUND_VERTEX, pa.int32()),
         ("subtask", 0, pa.int32()),
-        ("buffer", dumps([astuple(state) for state in found], _FOUND_VERSION), pa.binary()),
+        ("buffer", found.encode(), pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(
         [pa.array([value], kind) for _, value, kind in columns], names=[name for name, _, _ in columns]
@@ -88,33 +166,21 @@ def places_of(job: JobDescriptor) -> dict[str, int]:
     return {d.uid: vertex.id for vertex in job.vertices if vertex.level > 0 for d in vertex.operators}
 
 
-def task_of(job: JobDescriptor, vertex_id: int, row: StateRow) -> tuple[int, int]:
-    """(vertex, subtask) that a row belongs to."""
-    vertex = job.vertex(vertex_id)
-    if row.kind == OPERATOR_STATE_KIND:
-        return vertex_id, int(row.key) % vertex.parallelism
-    return vertex_id, subtask_of_key(row.key, vertex.parallelism, vertex.max_parallelism)
-
-
-def written_to(path: str, spark: Any, table: Any, convert: RowsToBuffers) -> list[StoredState]:
+def written_to(path: str, spark: Any, table: Any, convert: RowsToBuffers) -> FoundRows:
     """Write the buffers below ``path``; what the rows were found to be."""
-    table.mapInArrow(convert, ROW_SCHEMA).coalesce(4).write.mode("overwrite").parquet(path)
+    converted = with_digest(table).mapInArrow(convert, ROW_SCHEMA)
+    converted.coalesce(4).write.mode("overwrite").parquet(path)
     return _found(spark.read.schema(ROW_SCHEMA).parquet(path))
 
 
-def looked_at(table: Any, convert: RowsToBuffers) -> list[StoredState]:
+def looked_at(table: Any, convert: RowsToBuffers) -> FoundRows:
     """What the rows were found to be."""
-    return _found(table.mapInArrow(convert, ROW_SCHEMA))
+    return _found(with_digest(table).mapInArrow(convert, ROW_SCHEMA))
 
 
-def _found(rows: Any) -> list[StoredState]:
-    merged: dict[tuple[str, str, str], StoredState] = {}
+def _found(rows: Any) -> FoundRows:
+    found = FoundRows()
     for row in rows.where(f"vertex = {FOUND_VERTEX}").select("buffer").collect():
-        for values in loads(bytes(row["buffer"]), _FOUND_VERSION, "what was found in a savepoint"):
-            state = StoredState(*values)
-            key = (state.uid, state.state, state.kind)
-            if key in merged:
-                merged[key].add(state)
-            else:
-                merged[key] = state
-    return [merged[key] for key in sorted(merged)]
+        found.add_all(FoundRows.decode(bytes(row["buffer"])))
+    found.states.sort(key=lambda state: (state.uid, state.state, state.kind))
+    return found

@@ -47,7 +47,14 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
     deployed = DeployedClasses.of(job.classes)
     try:
         positions = attempt.positions(epoch)
-        rows = read_state(run.spark, location.path, epoch - location.first_epoch, job.levels, deployed)
+        rows = read_state(
+            run.spark,
+            location.path,
+            epoch - location.first_epoch,
+            job.levels,
+            deployed,
+            attempt.directory.keyed_state,
+        )
         if rows is None:
             rows = run.spark.createDataFrame([], SAVEPOINT_SCHEMA)
         passed(Phase.SAVEPOINT_READ, epoch=epoch)

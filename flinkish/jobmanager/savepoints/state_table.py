@@ -16,12 +16,15 @@ from flinkish.errors import CorruptStateError, FlinkishError, OperationError, Sa
 from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents
 from flinkish.jobmanager.savepoints.table_log import check_log
-from flinkish.runtime.state.state_rows import TIMERS_PREFIX
 from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow
+from flinkish.runtime.state.state_rows import TIMERS_PREFIX
+from flinkish.spark.changed_rows import with_changes
 from flinkish.spark.failures import translate
 from flinkish.spark.session import settings_in_force
 
 COLUMNS = SavepointRow._fields
+#: A column beside these: the hash of a row.
+DIGEST = "digest"
 
 #: Parquet's pages carry checksums (parquet-mr writes them unless told otherwise); readers look at them only if asked.
 _VERIFY_PAGES = {"parquet.page.verify-checksum.enabled": "true"}
@@ -58,12 +61,20 @@ def reading(spark: Any, where: str) -> Iterator[None]:
 
 def open_table(spark: Any, manifest: Manifest, directory: str) -> Any:
     """The rows as a DataFrame."""
-    reader = spark.read.format("delta")
-    if manifest.state.version is not None:
-        reader = reader.option("versionAsOf", manifest.state.version)
     path = manifest.table_path(directory)
     check_log(path, _needed_version(manifest, path))
-    return reader.load(path).select(*COLUMNS)
+    rows = _version(spark, path, manifest.state.version).select(*COLUMNS)
+    changes = manifest.changes_path(directory)
+    if manifest.changes is None or changes is None:
+        return rows
+    check_log(changes, manifest.changes.version)
+    return with_changes(rows, _version(spark, changes, manifest.changes.version))
+
+
+def _version(spark: Any, path: str, version: int | None) -> Any:
+    """A version of a table; None: the newest one."""
+    reader = spark.read.format("delta")
+    return (reader if version is None else reader.option("versionAsOf", version)).load(path)
 
 
 def _needed_version(manifest: Manifest, table: str) -> int | None:
@@ -79,14 +90,21 @@ def newest_version(table: str) -> int | None:
     return max((int(match.group(1)) for match in found if match), default=None)
 
 
+def with_digest(table: Any) -> Any:
+    """The rows with one column more: the hash of each, of which the digest of a state is the sum."""
+    from pyspark.sql import functions as f
+
+    return table.withColumn(DIGEST, f.xxhash64(*COLUMNS))
+
+
 def count_states(table: Any) -> tuple[StateContents, ...]:
     """What there is in a DataFrame of rows, in one pass."""
     from pyspark.sql import functions as f
 
-    digest = f.sum(f.xxhash64(*COLUMNS).cast("decimal(38,0)")).cast("string")
-    counted = table.groupBy("uid", "state", "kind").agg(f.count("*").alias("rows"), digest.alias("digest"))
+    digest = f.sum(f.col(DIGEST).cast("decimal(38,0)")).cast("string")
+    counted = with_digest(table).groupBy("uid", "state", "kind").agg(f.count("*").alias("rows"), digest.alias("sum"))
     found = (
-        StateContents(str(r["uid"]), str(r["state"]), str(r["kind"]), r["rows"], r["digest"]) for r in counted.collect()
+        StateContents(str(r["uid"]), str(r["state"]), str(r["kind"]), r["rows"], r["sum"]) for r in counted.collect()
     )
     return tuple(sorted(found))
 

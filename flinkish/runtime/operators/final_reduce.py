@@ -1,7 +1,7 @@
 """Rolling reduce in BATCH mode: one result per key, at the end of the input (PyFlink's reduce in BATCH mode).
 
-As in PyFlink each key has a timer at the end of time: results come in the order in which their keys were first seen, with
-the timestamp of that timer.
+As in PyFlink each key has a timer at the end of time: results come in the order in which their keys were first seen,
+with the timestamp of that timer.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ class UserFunctionOperator(StreamOperator):
         )
 
     def per_record(self, values: list[Any], input_index: int = 0) -> Callable[[Any], Any]:
-        """What to call with each record of a batch, in their order: the user's function itself, or on a keyed stream, if
-        the function can hold state handles, one that sets the current key before."""
+        """What to call with each record of a batch, in their order: the user's function itself, or on a keyed stream,
+        if the function can hold state handles, one that sets the current key before."""
         if not self.sees_state:
             return self.call
         call, backend = self.call, self.keyed_state

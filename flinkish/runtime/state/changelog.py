@@ -15,9 +15,8 @@ from flinkish.errors import CorruptStateError
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.map_table import MapTable
 from flinkish.runtime.state.operator_state import OperatorState
-from flinkish.runtime.state.state_rows import OPERATOR_STATE_KIND
 from flinkish.runtime.state.savepoint_rows import WATERMARK
-from flinkish.runtime.state.state_rows import TIMERS_PREFIX, StateRow
+from flinkish.runtime.state.state_rows import OPERATOR_STATE_KIND, TIMERS_PREFIX, StateRow
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.stored_state import MISSING
 from flinkish.runtime.state.timer_queue import TimerQueue

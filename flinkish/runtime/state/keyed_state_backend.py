@@ -2,8 +2,8 @@
 
 What changed lately is in memory and is stored with the task (`InlineState`); the rest lies in files, is read by key and
 kept in memory as long as there is room. No operator may notice where a value is: it fetches the keys of its batch
-(`prefetch`, `StateTable.fetch`) and then finds their values in dicts. State handles that user functions got in ``open()``
-stay valid over all keys and epochs: they look at the backend's current key at each call.
+(`prefetch`, `StateTable.fetch`) and then finds their values in dicts. State handles that user functions got in
+``open()`` stay valid over all keys and epochs: they look at the backend's current key at each call.
 
 A backend knows which (state name, namespace, key) an epoch has changed: incremental checkpoints are made of that.
 """
@@ -155,7 +155,9 @@ class KeyedStateBackend:
         states = {name: state for name, table in self._tables.items() if (state := table.inline()) is not None}
         timers = {service: stored for service, queue in self._timers.items() if (stored := queue.stored())}
         files, timer_files = self.stored.files, self.stored_timers.sets
-        return KeyedBody(states, timers, files, timer_files, self._kinds_in_files(), self._sequence, dict(self._dropped))
+        return KeyedBody(
+            states, timers, files, timer_files, self._kinds_in_files(), self._sequence, dict(self._dropped)
+        )
 
     def _kinds_in_files(self) -> dict[str, str]:
         if not self.stored:
@@ -248,12 +250,21 @@ class KeyedStateBackend:
             table = StateTable(name, kind, self.stored)
         self._tables[name] = table
         if name.startswith(TTL_PREFIX):
-            owner = name[len(TTL_PREFIX) :]
-            table.timed = self._made(owner, self._kinds.get(owner, kind))
-            table.timed.times = table
+            self._join(self._tables.get(name[len(TTL_PREFIX) :]), table)
+        elif TTL_PREFIX + name in self._tables:
+            self._join(table, self._tables[TTL_PREFIX + name])
         elif name in self._policies:
-            self._made(TTL_PREFIX + name, kind if kind in ("list", "map") else "value")
+            self._made_times(name, kind)
         return table
+
+    def _made_times(self, name: str, kind: str) -> None:
+        """The times of the last access to a state."""
+        self._made(TTL_PREFIX + name, kind if kind in ("list", "map") else "value")
+
+    @staticmethod
+    def _join(table: StateTable | None, times: StateTable) -> None:
+        if table is not None:
+            table.times, times.timed = times, table
 
     def _next(self) -> int:
         self._sequence += 1
@@ -276,7 +287,7 @@ class KeyedStateBackend:
             return cast(State, self._plain_state(descriptor, namespace))
         policy = self._policies[name] = TtlPolicy.of(descriptor.ttl_config, self._processing_time_ms)
         if name in self._tables:
-            self._made(TTL_PREFIX + name, kind if kind in ("list", "map") else "value")
+            self._made_times(name, kind)
         return self._expiring_state(descriptor, namespace, policy)
 
     def due(self, service: str, domain: TimeDomain, upto_ms: int) -> Iterator[tuple[int, Any, Hashable]]:
@@ -355,8 +366,8 @@ class KeyedStateBackend:
     # ------------------------------------------------------------------------------------------------ inside
 
     def _purge(self) -> None:
-        """Remove what is expired from state that lies in no file (in files, compaction does it), and the times of states
-        that no longer expire: they would be wrong later."""
+        """Remove what is expired from state that lies in no file (in files, compaction does it), and the times of
+        states that no longer expire: they would be wrong later."""
         for name in self._kinds:
             times = self._tables.get(TTL_PREFIX + name)
             if times is None:

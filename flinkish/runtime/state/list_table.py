@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class ListTable(StateTable):
-    """A value is a list. ``mark`` says that it was replaced, ``mark_grown`` that elements were appended to it, which was
-    fetched before."""
+    """A value is a list. ``mark`` says that it was replaced, ``mark_grown`` that elements were appended to it, which
+    was fetched before."""
 
     def __init__(self, name: str, kind: str, stored: StoredState) -> None:
         super().__init__(name, kind, stored)

@@ -1,12 +1,13 @@
 """Map state: an entry is a row of its own, so reading or writing one touches no other one.
 
-Rule: entries come in the order in which they were put first, whatever is in memory, in files or compacted. A number per
-entry says so (``sequence`` gives them); an entry that is put again keeps its number, one that was removed gets a new one.
+Rule: entries come in the order in which they were put first, whatever is in memory, in files or compacted. A number
+per entry says so (``sequence`` gives them); an entry that is put again keeps its number, one that was removed gets a
+new one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from flinkish.runtime.state.state_table import StateTable
@@ -189,7 +190,9 @@ class MapTable(StateTable):
                         continue
                 times = self._times_of(namespace, key)
                 everything = not stored or found.cleared
-                for user_key in found.entries if everything else found.unwritten | (times.unwritten & found.entries.keys()):
+                for user_key in (
+                    found.entries if everything else found.unwritten | (times.unwritten & found.entries.keys())
+                ):
                     entry = found.entries.get(user_key)
                     if entry is None:
                         gone.append((namespace, key, user_key))

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.state.state_rows import StateRow
+from flinkish.runtime.state.state_rows import StateColumns, StateRow
 from flinkish.runtime.stored_pickle import dumps, loads
 
 #: Version of the stored form.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
-def encode_rows(rows: list[tuple[str, StateRow]], classes: ProgramClasses = NO_CLASSES) -> bytes:
-    """The stored form of (operator uid, row)."""
-    return dumps([(uid, *row) for uid, row in rows], FORMAT_VERSION, classes)
+def encode_columns(uid: str, columns: StateColumns, classes: ProgramClasses = NO_CLASSES) -> bytes:
+    """The stored form of rows of one state of an operator: (uid, state, kind, namespaces, keys, values)."""
+    return dumps((uid, *columns), FORMAT_VERSION, classes)
+
+
+def decode_columns(payload: bytes, classes: ProgramClasses = NO_CLASSES) -> tuple[str, StateColumns]:
+    """The inverse of `encode_columns`."""
+    uid, *columns = loads(payload, FORMAT_VERSION, "the rows of a savepoint", "", classes)
+    return uid, StateColumns(*columns)
 
 
 def decode_rows(payload: bytes, classes: ProgramClasses = NO_CLASSES) -> list[tuple[str, StateRow]]:
-    """The inverse of `encode_rows`."""
-    rows = loads(payload, FORMAT_VERSION, "the rows of a savepoint", "", classes)
-    return [(uid, StateRow(*row)) for uid, *row in rows]
+    """The rows as (operator uid, row)."""
+    uid, columns = decode_columns(payload, classes)
+    return [(uid, row) for row in columns.rows()]

@@ -26,7 +26,8 @@ from flinkish.runtime.stored_pickle import dumps_data, loads_data
 #: State name and kind of rows that hold a watermark.
 WATERMARK = "__watermark__"
 
-_PLAIN = (str, int, float, bool, type(None))
+#: Types of which JSON says the values exactly.
+PLAIN = (str, int, float, bool, type(None))
 
 
 class SavepointRow(NamedTuple):
@@ -58,7 +59,7 @@ def from_text(text: str, where: str = "", classes: ProgramClasses = NO_CLASSES) 
         UnsafeStateError: it names something that is neither data nor a class of the program.
     """
     try:
-        return _decode(json.loads(text), classes)
+        return decode_json(json.loads(text), classes)
     except FlinkishError as error:
         error.where = error.where or where
         raise
@@ -73,7 +74,7 @@ def from_text(text: str, where: str = "", classes: ProgramClasses = NO_CLASSES) 
 
 def _encode(value: Any, classes: ProgramClasses) -> Any:
     kind = type(value)
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return value
     if kind is list:
         return [_encode(item, classes) for item in value]
@@ -88,21 +89,22 @@ def _encode(value: Any, classes: ProgramClasses) -> Any:
     return {"$pickle": base64.b64encode(dumps_data(value, classes)).decode()}
 
 
-def _decode(value: Any, classes: ProgramClasses) -> Any:
+def decode_json(value: Any, classes: ProgramClasses) -> Any:
+    """The value that parsed JSON stands for; raises anything when it is none."""
     if isinstance(value, list):
-        return [_decode(item, classes) for item in value]
+        return [decode_json(item, classes) for item in value]
     if not isinstance(value, dict):
         return value
     if len(value) == 1:
         tag, content = next(iter(value.items()))
         if tag in _DECODERS:
             return _DECODERS[tag](content, classes)
-    return {key: _decode(item, classes) for key, item in value.items()}
+    return {key: decode_json(item, classes) for key, item in value.items()}
 
 
 def _decode_row(content: Any, classes: ProgramClasses) -> Row:
     names, values = content
-    row = Row(*[_decode(item, classes) for item in values])
+    row = Row(*[decode_json(item, classes) for item in values])
     if names:
         row.set_field_names(names)
     return row
@@ -117,8 +119,8 @@ def _has_kind(row: Row) -> bool:
 
 
 _DECODERS: dict[str, Callable[[Any, ProgramClasses], Any]] = {
-    "$tuple": lambda content, classes: tuple(_decode(item, classes) for item in content),
-    "$dict": lambda content, classes: {_decode(key, classes): _decode(item, classes) for key, item in content},
+    "$tuple": lambda content, classes: tuple(decode_json(item, classes) for item in content),
+    "$dict": lambda content, classes: {decode_json(key, classes): decode_json(item, classes) for key, item in content},
     "$row": _decode_row,
     "$pickle": lambda content, classes: loads_data(base64.b64decode(content), classes),
 }

@@ -232,9 +232,7 @@ class AggregatingHandle(StateHandle, AggregatingState[Any, Any]):
 
     __slots__ = ("_function",)
 
-    def __init__(
-        self, backend: KeyedStateBackend, name: str, namespace: Hashable, function: AggregateFunction
-    ) -> None:
+    def __init__(self, backend: KeyedStateBackend, name: str, namespace: Hashable, function: AggregateFunction) -> None:
         super().__init__(backend, name, "aggregating", namespace)
         self._function = function
 

@@ -111,8 +111,8 @@ class StateTable:
             of_keys.update((key, time) for key, time in zip(keys, times) if time is not None)
 
     def namespace(self, namespace: Hashable) -> dict[Any, Any]:
-        """The live dict key -> value of a namespace, created if absent. Stays the same object until the end of the batch
-        at least."""
+        """The live dict key -> value of a namespace, created if absent. Stays the same object until the end of the
+        batch at least."""
         values = self._namespaces.get(namespace)
         if values is None:
             values = self._namespaces[namespace] = {}

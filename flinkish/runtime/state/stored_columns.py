@@ -1,7 +1,7 @@
 """All entries of a subtask's stored state, as columns: what savepoints and checkpoints read.
 
-They come from two places that never hold the same entry twice: what lies with the task (`KeyedBody`), which is newer, and
-the files, of which only what was not changed since counts.
+They come from two places that never hold the same entry twice: what lies with the task (`KeyedBody`), which is newer,
+and the files, of which only what was not changed since counts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _List = tuple[_Group, list[Any], list[int | None]]
 def stored_columns(
     data: bytes | None, directory: StateDirectory | None, where: str = "", classes: ProgramClasses = NO_CLASSES
 ) -> Iterator[StateColumns]:
-    """The entries of keyed state as `KeyedStateBackend.snapshot` has stored it. Raises what decoding and reading raise."""
+    """The entries of keyed state as `KeyedStateBackend.snapshot` has stored it. Raises what decoding and reading
+    raise."""
     body = KeyedBody.decode(data, where, classes)
     stored = StoredState(directory, where, classes)
     stored.files = body.files
@@ -140,7 +141,9 @@ class _Entries:
         self, name: str, kind: str, groups: list[Any], values: list[Any], times: list[int | None]
     ) -> Iterator[StateColumns]:
         replaced = self._replaced.get(name, set())
-        kept = [place for place, group in enumerate(groups) if group not in replaced] if replaced else range(len(groups))
+        kept = (
+            [place for place, group in enumerate(groups) if group not in replaced] if replaced else range(len(groups))
+        )
         yield _columns(name, kind, [groups[place] for place in kept], [values[place] for place in kept])
         yield from self._times(name, "value", [(groups[place], times[place]) for place in range(len(groups))])
 
@@ -186,16 +189,14 @@ class _Entries:
 
 
 class _Gathered:
-    """Lists put together from their chunks, which lie one behind the other; the last ones may go on in the next batch of
-    rows."""
+    """Lists put together from their chunks, which lie one behind the other; the last ones may go on in the next
+    batch of rows."""
 
     def __init__(self) -> None:
         self._hash: int | None = None
         self._lists: dict[_Group, tuple[list[Any], list[int | None]]] = {}
 
-    def take(
-        self, hashes: list[int], groups: list[Any], chunks: list[Any], times: list[int | None]
-    ) -> list[_List]:
+    def take(self, hashes: list[int], groups: list[Any], chunks: list[Any], times: list[int | None]) -> list[_List]:
         """The lists that are complete."""
         complete: list[_List] = []
         for hash_, group, chunk, time in zip(hashes, groups, chunks, times, strict=True):

@@ -31,7 +31,7 @@ MISSING = Missing()
 
 
 class StoredMap(NamedTuple):
-    """The entries of one map: user key -> (place in the order of insertion, value), and the times of their last access."""
+    """The entries of one map: user key -> (place in the order of insertion, value); the times of their last access."""
 
     entries: dict[Any, tuple[int, Any]]
     times: dict[Any, int]

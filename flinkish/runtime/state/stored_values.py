@@ -7,6 +7,7 @@ one, and shown to the type that the program declares.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,14 +17,16 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import FlinkishError, SavepointError, StoredClassError, TypeMismatchError
 from flinkish.runtime.list_keys import frozen, thawed
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.state.state_rows import TIMERS_PREFIX, StateRow
-from flinkish.runtime.state.state_rows import OPERATOR_STATE_KIND
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
+from flinkish.runtime.state.state_rows import OPERATOR_STATE_KIND, TIMERS_PREFIX, StateColumns, StateRow
+from flinkish.runtime.state.text_columns import SavepointColumns, from_savepoint_columns
 
 #: Changes a stored value: old value -> new value.
 Migration = Callable[[Any], Any]
 
-KINDS = ("value", "list", "map", "reducing", "aggregating", OPERATOR_STATE_KIND)
+#: Kinds of state of which a row holds a value as it is.
+_ONE_VALUE = ("value", "reducing", "aggregating")
+KINDS = (*_ONE_VALUE, "list", "map", OPERATOR_STATE_KIND)
 
 
 @dataclass(frozen=True)
@@ -90,10 +93,7 @@ class RowReader:
 
     def read(self, saved: SavepointRow) -> StateRow | None:
         """The row; None for a bad one."""
-        key = (str(saved.uid), str(saved.state), str(saved.kind))
-        found = self.found.get(key)
-        if found is None:
-            found = self.found[key] = StoredState(*key)
+        found = self._found(saved)
         found.rows += 1
         try:
             return self._read(saved)
@@ -103,21 +103,60 @@ class RowReader:
             found.problem = found.problem or f"the row of key {str(saved.key)[:100]}: {error.what}{hint}"
             return None
 
+    def read_columns(self, saved: SavepointColumns) -> StateColumns:
+        """The good ones of the rows of one state, in their order."""
+        if (saved.uid, saved.state) not in self._migrations:
+            try:
+                columns = self._read_columns(saved)
+            except Exception:
+                # a row is bad; which one, and why, is found out row by row
+                columns = None
+            if columns is not None:
+                self._found(saved).rows += len(columns.keys)
+                return columns
+        return in_columns(saved, [row for row in map(self.read, saved.rows()) if row is not None])
+
+    def _found(self, saved: SavepointRow | SavepointColumns) -> StoredState:
+        key = (str(saved.uid), str(saved.state), str(saved.kind))
+        found = self.found.get(key)
+        if found is None:
+            found = self.found[key] = StoredState(*key)
+        return found
+
+    def _read_columns(self, saved: SavepointColumns) -> StateColumns:
+        columns = from_savepoint_columns(saved, self._classes)
+        state = self._program.of(saved.uid, saved.state)
+        unchecked = state is None or state.kind != saved.kind or state.value_type is None
+        if not self._convert and unchecked and saved.kind in _ONE_VALUE and not saved.state.startswith(TIMERS_PREFIX):
+            # all that `check_shape` would ask
+            deque(map(hash, columns.keys), maxlen=0)
+            return columns
+        return in_columns(saved, [self._checked(saved.uid, row) for row in columns.rows()])
+
     def _read(self, saved: SavepointRow) -> StateRow:
         if saved.namespace is None:  # left out by an INSERT
             saved = saved._replace(namespace="null")
-        _, row = from_savepoint_row(saved, self._classes)
+        return self._checked(*from_savepoint_row(saved, self._classes))
+
+    def _checked(self, uid: str, row: StateRow) -> StateRow:
         check_shape(row)
         if self._convert and row.kind != OPERATOR_STATE_KIND:
-            row = _with_key(row, self._program.key_types.get(saved.uid))
-        migration = self._migrations.get((saved.uid, saved.state))
+            row = _with_key(row, self._program.key_types.get(uid))
+        migration = self._migrations.get((uid, row.state))
         if migration is not None:
             row = row._replace(value=_migrated(row, migration))
-        state = self._program.of(saved.uid, saved.state)
+        state = self._program.of(uid, row.state)
         if state is None or state.kind != row.kind or state.value_type is None:
             return row
         value = _as_declared(row, state)
         return row._replace(value=value) if self._convert or state.type_changed else row
+
+
+def in_columns(saved: SavepointColumns, rows: list[StateRow]) -> StateColumns:
+    """Rows of one state as columns."""
+    return StateColumns(
+        saved.state, saved.kind, [r.namespace for r in rows], [r.key for r in rows], [r.value for r in rows]
+    )
 
 
 def check_shape(row: StateRow) -> None:

@@ -1,10 +1,12 @@
-"""Expired state that nobody read is left out when state is written anyway (Flink's cleanup strategies)."""
+"""Expired state that nobody read is left out when state is written anyway (Flink's cleanup strategies). This is for
+state that lies in no file; from files it goes when they are compacted."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from typing import Any
 
+from flinkish.runtime.state.map_table import MapEntries
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.ttl import TtlPolicy
 
@@ -32,14 +34,15 @@ def _remove(state: StateTable, times: StateTable, namespace: Hashable, key: Any)
     times.remove(namespace, key)
 
 
-def _purge_map(entries: dict[Any, Any], accessed: dict[Any, int], policy: TtlPolicy) -> bool:
+def _purge_map(values: MapEntries, times: MapEntries, policy: TtlPolicy) -> bool:
     """Whether there was something to purge."""
+    entries, accessed = values.entries, times.entries
     before = len(accessed)
-    for entry, accessed_ms in list(accessed.items()):
-        if entry not in entries:
-            del accessed[entry]
+    for user_key, (_, accessed_ms) in list(accessed.items()):
+        if user_key not in entries:
+            del accessed[user_key]
         elif policy.expired(accessed_ms):
-            del entries[entry], accessed[entry]
+            del entries[user_key], accessed[user_key]
     return len(accessed) < before
 
 

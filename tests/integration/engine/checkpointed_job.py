@@ -24,6 +24,7 @@ from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.jobmanager import spark_run
 from flinkish.jobmanager.savepoints.manifest import read_manifest
 from flinkish.jobmanager.savepoints.savepoint import take_savepoint
+from flinkish.jobmanager.savepoints.state_table import open_table
 from tests.integration.engine.collecting import Collected, by_field, environment
 from tests.support.processes import wait_until
 
@@ -148,11 +149,4 @@ def wait_for_all_checkpoints(client: Any, count: int, status: str) -> list[Any]:
 
 def rows_of(spark: SparkSession, path: str) -> list[tuple[str, ...]]:
     """All rows of a checkpoint or savepoint."""
-    manifest = read_manifest(path)
-    return sorted(tuple(row) for row in table_of(spark, path).load(manifest.table_path(path)).collect())
-
-
-def table_of(spark: SparkSession, path: str) -> Any:
-    """A reader of the version that a checkpoint or savepoint names."""
-    manifest, reader = read_manifest(path), spark.read.format("delta")
-    return reader if manifest.state.version is None else reader.option("versionAsOf", manifest.state.version)
+    return sorted(tuple(row) for row in open_table(spark, read_manifest(path), path).collect())

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from flinkish.jobmanager.checkpoints import incremental, maintenance
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable
-from flinkish.jobmanager.checkpoints.maintenance import Maintenance, oldest_version
+from flinkish.jobmanager.checkpoints.maintenance import Maintenance, oldest_changes, oldest_version
 from flinkish.jobmanager.savepoints.manifest import read_manifest
 from tests.integration.engine.checkpointed_job import (
     TIMEOUT_S,
@@ -30,9 +30,10 @@ def test_an_incremental_checkpoint_holds_what_a_savepoint_of_the_same_epoch_hold
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(incremental, "SMALL_STATE_ROWS", 0)
+    monkeypatch.setattr(maintenance, "_APPENDS", 2)
     with collecting() as collected:
         client = start_changing(collected, tmp_path)
-        wait_for_checkpoints(client, 3)
+        wait_for_checkpoints(client, 4)
         checkpoint, savepoint = stop_with_both(client)
     assert not of_status(client, "FAILED")
     taken = of_status(client, "COMPLETED")
@@ -51,6 +52,7 @@ def test_retained_checkpoints_stay_readable_when_others_are_cleaned_up(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, only_changes: bool
 ) -> None:
     monkeypatch.setattr(incremental, "SMALL_STATE_ROWS", 0)
+    monkeypatch.setattr(maintenance, "_APPENDS", 1)
     monkeypatch.setattr(maintenance, "_MERGES", 2)
     with collecting() as collected:
         client = start_counting(
@@ -100,7 +102,7 @@ def sweep(spark: SparkSession, directory: CheckpointDirectory, retained: list[in
     table = CheckpointTable(spark.newSession(), directory.table, lambda: None)
     cleaner = Maintenance(table, directory)
     cleaner._counts["overwrites"] = maintenance._OVERWRITES
-    cleaner.clean(oldest_version(directory, retained))
+    cleaner.clean(oldest_version(directory, retained), oldest_changes(directory, retained))
 
 
 def test_sql_reads_the_current_row_of_a_key_in_a_table_that_a_killed_driver_had_begun(

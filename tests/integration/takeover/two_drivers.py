@@ -32,6 +32,8 @@ from flinkish.exit_codes import ExitCode
 from flinkish.jobmanager.checkpoints import incremental
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.directory.fencing import last_claim
+from flinkish.jobmanager.savepoints.manifest import read_manifest
+from flinkish.jobmanager.savepoints.state_table import open_table
 from flinkish.runtime.phases import Phase
 from tests.integration.engine import counting_job
 from tests.integration.engine.counting_job import build, expected, in_database, make_tables, windows_expected
@@ -60,9 +62,9 @@ CHECKPOINT_PHASES = [Phase.CHECKPOINT_READ, Phase.CHECKPOINT_WRITTEN, Phase.CHEC
 #: Each epoch's end becomes a checkpoint, unless one is still being taken.
 CHECKPOINTS = {"execution__checkpointing__interval": "10 ms"}
 
-#: What a driver that is paused while it writes the table of checkpoints may still leave there: files that no version
+#: What a driver that is paused while it writes the tables of checkpoints may still leave there: files that no version
 #: has, or a version that no checkpoint names. What was there before must stay as it was.
-LEFT_BY_CHECKPOINTS = "job/checkpoints/state/"
+LEFT_BY_CHECKPOINTS = ("job/checkpoints/state/", "job/checkpoints/changes/")
 
 #: Files that drivers write for people and to show that they live; nothing is decided by them.
 NOT_OF_THE_JOB = ("owner.json", "history/")
@@ -206,9 +208,8 @@ class Trial:
         numbers = directory.completed()
         if not numbers:
             return []
-        version = directory.read(numbers[-1]).state.version
-        reader = SparkSession.Builder().getOrCreate().read.format("delta").option("versionAsOf", version)
-        return sorted((tuple(row) for row in reader.load(directory.table).collect()), key=repr)
+        spark, path = SparkSession.Builder().getOrCreate(), directory.checkpoint(numbers[-1])
+        return sorted((tuple(row) for row in open_table(spark, read_manifest(path), path).collect()), key=repr)
 
     def check_results(self) -> None:
         """All three tables are right."""

@@ -12,8 +12,8 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import OperationError
 from flinkish.runtime.changelog_files import epoch_directory, read_parts, write_changes, write_parts
 from flinkish.runtime.program_classes import NO_CLASSES
-from flinkish.runtime.state.state_rows import TIMERS_PREFIX
 from flinkish.runtime.state.changelog import Change, encode_changes
+from flinkish.runtime.state.state_rows import TIMERS_PREFIX
 from flinkish.spark.changelog import ChangesToRows
 from flinkish.spark.worker import DeployedClasses
 

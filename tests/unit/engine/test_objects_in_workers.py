@@ -12,10 +12,11 @@ import pytest
 
 from flinkish.errors import StoredClassError
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.state.body_codec import StateRow, encode_body
 from flinkish.runtime.state.changelog import Change, encode_changes
+from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.operator_state import OperatorState, encode_operator_states
 from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row, to_text
+from flinkish.runtime.state.state_rows import StateRow
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.task_body import TaskBody
 from flinkish.runtime.task_header import TaskHeader
@@ -44,10 +45,12 @@ ROW = to_savepoint_row("u", StateRow("s", "value", None, KEY, VALUE), CLASSES)
 def bodies() -> Any:
     table = StateTable("s", "value")
     table.namespace(None)[KEY] = VALUE
+    inline = table.inline()
+    assert inline is not None
     operator = OperatorState()
     operator.put("s", VALUE)
     headers = [TaskHeader("u", 0, subtask, saved={"u": Colour.RED}).encode(CLASSES) for subtask in (0, 1)]
-    keyed, operators = encode_body({"s": table}, {}, "", CLASSES), encode_operator_states({"u": operator}, CLASSES)
+    keyed, operators = KeyedBody({"s": inline}).encode("", CLASSES), encode_operator_states({"u": operator}, CLASSES)
     stored = [TaskBody(keyed, None).encode(), TaskBody(None, operators).encode()]
     return pa.RecordBatch.from_arrays([pa.array(headers), pa.array(stored)], names=["header", "body"])
 
@@ -68,7 +71,7 @@ def typed(deployed: DeployedClasses) -> Any:
 
 
 FUNCTIONS: dict[str, tuple[Callable[[DeployedClasses], Any], Callable[[], Any]]] = {
-    "bodies": (lambda deployed: BodyToRows(deployed), bodies),
+    "bodies": (lambda deployed: BodyToRows(deployed, "nowhere"), bodies),
     "changelog": (ChangesToRows, changes),
     "typed": (typed, lambda: texts(*SavepointRow._fields)),
     "native": (

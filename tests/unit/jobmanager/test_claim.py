@@ -43,7 +43,9 @@ def test_a_savepoint_that_is_not_claimed_stays(tmp_path: Path) -> None:
 
 def test_the_table_of_a_claimed_checkpoint_goes_with_the_last_one_that_uses_it(tmp_path: Path) -> None:
     first, second = (written(tmp_path / "old" / name, "../state") for name in ("chk-1", "chk-2"))
+    (tmp_path / "old" / "changes").mkdir()
     assert subsume_claimed(job_with(tmp_path, second, "CLAIM"), 1, 1) == str(second)
-    assert not second.exists() and first.exists() and (tmp_path / "old" / "state").exists()
+    assert not second.exists() and first.exists()
+    assert (tmp_path / "old" / "state").exists() and (tmp_path / "old" / "changes").exists()
     assert subsume_claimed(job_with(tmp_path, first, "CLAIM"), 1, 1) == str(first)
-    assert not (tmp_path / "old" / "state").exists()
+    assert not (tmp_path / "old" / "state").exists() and not (tmp_path / "old" / "changes").exists()

@@ -19,7 +19,7 @@ from flinkish.errors import FencedError
 from flinkish.jobmanager.checkpoints import checkpoint_taker
 from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable
+from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
 from flinkish.jobmanager.checkpoints.damaged_table import set_aside_if_damaged
 from flinkish.jobmanager.checkpoints.settings import checkpoint_settings
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -146,6 +146,28 @@ def test_a_table_that_went_on_without_a_checkpoint_is_no_base_for_changes(tmp_pa
     assert table.changed_since(2) and not table.changed_since(5)
 
 
+def test_what_somebody_else_has_written_meanwhile_is_noticed(tmp_path: Path) -> None:
+    """A paused driver has looked who owns the job before it was paused, and writes when it goes on."""
+    table = three_versions(tmp_path / "changes")
+    table.commit(3, "mine.parquet")
+    assert table.is_only_change(Written(3, 1), version=2)
+    assert not table.is_only_change(Written(3, 1), version=1)
+    table.commit(4, "of-an-older-driver.parquet")
+    assert not table.is_only_change(Written(4, 1), version=2)
+    table.commit(5)
+    assert table.is_only_change(Written(5, 0), version=4), "no row was written"
+
+
+def test_a_row_without_a_value_is_found_by_the_statistics_and_assumed_without(tmp_path: Path) -> None:
+    table = three_versions(tmp_path / "changes")
+    assert table.has_null(2, "uid"), "there are no statistics"
+    for version, nulls in ((3, 0), (4, 1)):
+        stats = json.dumps({"numRecords": 5, "nullCount": {"uid": nulls}})
+        log = tmp_path / "changes" / "_delta_log" / f"{version:020d}.json"
+        log.write_text(json.dumps({"add": {"path": "a", "dataChange": True, "stats": stats}}))
+    assert not table.has_null(3, "uid") and table.has_null(4, "uid")
+
+
 def test_a_damaged_table_is_set_aside_by_the_owner_only(tmp_path: Path) -> None:
     table = three_versions(tmp_path / "state")
     (tmp_path / "state" / "_delta_log" / f"{1:020d}.json").write_text("")
@@ -174,14 +196,6 @@ def test_the_changelog_is_deleted_by_the_owner_only(tmp_path: Path) -> None:
     with pytest.raises(FencedError):
         ledger.drop()
     assert ledger.epochs(0, 9) == [1, 2]
-
-
-def test_each_driver_stages_changes_in_a_place_of_its_own_and_the_owner_deletes_those_of_others(tmp_path: Path) -> None:
-    old, new = (ChangelogLedger(JobDirectory(str(tmp_path))) for _ in range(2))
-    assert old.staged != new.staged
-    Path(old.staged).mkdir(parents=True)
-    new.forget(0)
-    assert not Path(old.staged).exists()
 
 
 def test_a_claimed_savepoint_is_deleted_by_the_owner_only(tmp_path: Path) -> None:

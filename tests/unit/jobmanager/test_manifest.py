@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.files import joined
 from flinkish.jobmanager.savepoints.manifest import (
     MANIFEST,
+    VERSION_WITH_CHANGES,
     Manifest,
     StateContents,
     TableContents,
@@ -32,9 +35,11 @@ FULL = Manifest(
     contents=TableContents(42, (StateContents("counts", "n", "value", 2, str(-(2**70))),)),
 )
 
+WITH_CHANGES = replace(FULL, changes=TableVersion("../changes", 3), savepoint_version=VERSION_WITH_CHANGES)
+
 
 def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
-    for number, manifest in enumerate((FULL, Manifest("cd" * 16, "small", None, 0))):
+    for number, manifest in enumerate((FULL, WITH_CHANGES, Manifest("cd" * 16, "small", None, 0))):
         directory = tmp_path / f"chk-{number}"
         write_manifest(str(directory), manifest)
         assert read_manifest(str(directory)) == manifest
@@ -42,7 +47,14 @@ def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
         assert [path.name for path in directory.iterdir()] == [MANIFEST]
 
 
+def test_a_manifest_without_changes_is_as_it_was_before_there_were_any(tmp_path: Path) -> None:
+    content = json.loads(Path(write_manifest(str(tmp_path), FULL)).read_text())
+    assert content["savepoint_version"] == 2 and "changes" not in content
+
+
 def test_the_table_is_found_from_the_manifest() -> None:
+    assert WITH_CHANGES.changes_path("/job/checkpoints/chk-17") == "/job/checkpoints/changes"
+    assert FULL.changes_path("/job/checkpoints/chk-17") is None
     assert FULL.table_path("/job/checkpoints/chk-17") == "/job/checkpoints/state"
     assert Manifest("", "", 1, 0).table_path("/savepoint-1") == "/savepoint-1/state"
     assert joined("s3://bucket/checkpoints/chk-3", "../state") == "s3://bucket/checkpoints/state"

@@ -19,8 +19,8 @@ from flinkish.runtime.operators.sink_writer import SinkWriterFactory
 from flinkish.runtime.operators.source import SourceOperatorFactory
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.partitioners import BroadcastPartitioner
-from flinkish.runtime.state.body_codec import rows
 from flinkish.runtime.state.operator_state import decode_operator_states
+from flinkish.runtime.state.stored_columns import stored_rows
 from flinkish.runtime.state.task_body import TaskBody
 
 from .programs import ListSource, MemorySink, run
@@ -134,7 +134,7 @@ def test_keyed_and_operator_state_lie_beside_each_other_and_outlive_the_worker()
     assert store.finished
     keyed = next(vertex for vertex in job.vertices if vertex.keyed)
     stored = [TaskBody.decode(body) for (vertex, _), (_, body) in store.tasks.items() if vertex == keyed.id]
-    counts = {row.key: row.value for body in stored for row in rows(body.keyed)}
+    counts = {row.key: row.value for body in stored for row in stored_rows(body.keyed)}
     assert counts == dict.fromkeys("abcdefgh", 5)
     of_operators = [decode_operator_states(body.operators)["both-uid"] for body in stored]
     assert all(state["rules"] == ("r0",) for state in of_operators)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from typing import Any
 
@@ -22,12 +23,14 @@ from flinkish.core.state import (
 )
 from flinkish.core.time_domain import TimeDomain
 from flinkish.runtime.operator import EpochInfo
-from flinkish.runtime.state.body_codec import StateRow, rows
 from flinkish.runtime.state.changelog import apply_changes, decode_changes, encode_changes, operator_changes
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.key_texts import key_texts
+from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
 from flinkish.runtime.state.savepoint_rows import to_text
+from flinkish.runtime.state.state_rows import StateRow
+from flinkish.runtime.state.stored_columns import stored_rows as rows
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 KINDS = ("value", "list", "map", "reducing", "aggregating")
@@ -78,9 +81,9 @@ _actions = st.one_of(
 class Epochs:
     """A key group at work."""
 
-    def __init__(self) -> None:
+    def __init__(self, directory: StateDirectory | None = None) -> None:
         self.epoch = EpochInfo()
-        self.backend = KeyedStateBackend("test", self.epoch)
+        self.backend = KeyedStateBackend("test", self.epoch, directory=directory, inline_bytes=150)
         self.backend.recording, self.backend.uid = True, "op"
         self.backend.restore(None)
 
@@ -93,7 +96,8 @@ class Epochs:
             getattr(self, what)(kind, state, *values)
         elif what == "drop":
             kind, namespace = args
-            self.backend.table(kind, kind).drop(namespace)
+            table = self.backend.table(kind, kind)
+            table.remove_all(namespace, list(table.existing(namespace) or ()))
         else:
             timers = self.backend.timers("timers")
             domain, timestamp_ms, *keys = args
@@ -126,13 +130,23 @@ class Epochs:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.lists(_actions, max_size=12)), max_size=6))
-def test_the_changes_of_all_epochs_give_the_rows_of_the_last(epochs: list[tuple[int, bool, list[Any]]]) -> None:
-    group = Epochs()
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.lists(_actions, max_size=12)), max_size=6), st.booleans()
+)
+def test_the_changes_of_all_epochs_give_the_rows_of_the_last(
+    epochs: list[tuple[int, bool, list[Any]]], in_files: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        _check_changes(StateDirectory(folder) if in_files else None, epochs)
+
+
+def _check_changes(directory: StateDirectory | None, epochs: list[tuple[int, bool, list[Any]]]) -> None:
+    group = Epochs(directory)
     table: dict[tuple[Any, ...], tuple[StateRow, ...]] = {}
     body = None
     for number, (elapsed_ms, reloaded, actions) in enumerate(epochs):
         group.epoch.processing_time_ms += elapsed_ms
+        group.epoch.epoch = number
         for action in actions:
             group.act(action)
         if group.backend.changed():
@@ -142,7 +156,10 @@ def test_the_changes_of_all_epochs_give_the_rows_of_the_last(epochs: list[tuple[
             assert epoch == number
             apply_changes(table, changes)
             apply_changes(table, changes)
-        assert Counter(map(repr, rows(body))) == Counter(repr(row) for entry in table.values() for row in entry)
+        assert Counter(map(repr, rows(body, directory))) == Counter(
+            repr(row) for entry in table.values() for row in entry
+        )
+        group.backend.release()
         if reloaded:
             group.backend.restore(body)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from flinkish.core.state import (
     ValueStateDescriptor,
 )
 from flinkish.errors import StateAccessError, TypeMismatchError
+from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
 ANY = Types.PICKLED_BYTE_ARRAY()
@@ -48,14 +50,15 @@ DESCRIPTORS = {
 
 
 class Store:
-    """A backend whose state can be written, forgotten and loaded again."""
+    """A backend whose state can be written, forgotten and loaded again. With a directory all of it goes to files."""
 
-    def __init__(self) -> None:
+    def __init__(self, directory: StateDirectory | None = None) -> None:
         self.body: bytes | None = None
+        self._directory = directory
         self._make()
 
     def _make(self) -> None:
-        self.backend = KeyedStateBackend("operator 'tested'")
+        self.backend = KeyedStateBackend("operator 'tested'", directory=self._directory, inline_bytes=150)
         self.backend.restore(self.body)
         self.states: dict[str, Any] = {
             name: self.backend.partitioned_state(descriptor) for name, descriptor in DESCRIPTORS.items()
@@ -66,6 +69,7 @@ class Store:
 
     def barrier(self, forget: bool) -> None:
         if self.backend.changed():
+            self.backend.epoch.epoch += 1
             self.body = self.backend.snapshot()
         assert not self.backend.changed()
         if forget:
@@ -154,17 +158,29 @@ _steps = st.one_of(
         st.integers(0, 3),
     ),
     st.tuples(st.just("barrier"), st.booleans()),
+    st.tuples(st.just("release")),
+    st.tuples(st.just("prefetch"), st.sets(st.integers(0, 3))),
 )
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(_steps, max_size=60))
-def test_states_behave_like_dicts_per_key_over_barriers_and_reloads(steps: list[Any]) -> None:
-    store = Store()
+@given(st.lists(_steps, max_size=60), st.booleans())
+def test_states_behave_like_dicts_per_key_over_barriers_and_reloads(steps: list[Any], in_files: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        _check_steps(Store(StateDirectory(folder) if in_files else None), steps)
+
+
+def _check_steps(store: Store, steps: list[Any]) -> None:
     models: dict[int, dict[str, Any]] = {key: {} for key in range(4)}
     for step in steps:
         if step[0] == "barrier":
             store.barrier(forget=step[1])
+            continue
+        if step[0] == "release":
+            store.backend.release()
+            continue
+        if step[0] == "prefetch":
+            store.backend.prefetch(step[1])
             continue
         kind, action, number, key = step
         store.enter(key)
@@ -240,14 +256,14 @@ def test_state_outside_of_records_and_timers_is_refused() -> None:
             state.value()
 
 
-def test_states_of_different_namespaces_are_apart_even_if_one_is_dropped() -> None:
+def test_states_of_different_namespaces_are_apart_even_if_one_is_emptied() -> None:
     backend = KeyedStateBackend()
     backend.current_key = "k"
     one: Any = backend.partitioned_state(DESCRIPTORS["value"], "w1")
     two: Any = backend.partitioned_state(DESCRIPTORS["value"], "w2")
     one.update(1)
     two.update(2)
-    backend.table("value", "value").drop("w1")
+    backend.table("value", "value").remove_all("w1", ["k"])
     assert (one.value(), two.value()) == (None, 2)
     one.update(3)
     assert backend.table("value", "value").namespace("w1") == {"k": 3}

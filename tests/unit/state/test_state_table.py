@@ -45,23 +45,15 @@ def test_remove_marks_only_what_was_there() -> None:
     assert table.namespace(None) == {}
 
 
-def test_drop_removes_a_namespace_and_marks_its_keys_while_namespaces_are_iterated() -> None:
+def test_removing_all_keys_of_a_namespace_marks_them_and_leaves_others() -> None:
     table = StateTable("s", "value")
     for namespace in ("w1", "w2"):
         table.namespace(namespace).update(a=1, b=2)
-    for namespace in table.namespaces():
-        table.drop(namespace)
-    table.drop("never there")
-    assert table.changed_keys() == {(w, k) for w in ("w1", "w2") for k in "ab"}
-    assert list(table.namespaces()) == []
-
-
-def test_the_void_namespace_keeps_its_dict_when_it_is_dropped() -> None:
-    table = StateTable("s", "value")
-    held = table.namespace(None)
-    held["a"] = 1
-    table.drop(None)
-    assert held == {} and table.namespace(None) is held
+    table.remove_all("w1", ["a", "b"])
+    table.remove_all("w2", ["b", "c"])
+    table.remove_all("never there", ["a"])
+    assert table.changed_keys() == {("w1", "a"), ("w1", "b"), ("w2", "b")}
+    assert dict(table.items()) == {"w2": {"a": 1}}
 
 
 def test_prune_forgets_empty_namespaces_only() -> None:
@@ -70,6 +62,5 @@ def test_prune_forgets_empty_namespaces_only() -> None:
     table.namespace("empty")
     table.namespace("full")["a"] = 1
     table.prune()
-    assert list(table.namespaces()) == [None, "full"]
     assert table.namespace(None) is held
     assert dict(table.items()) == {"full": {"a": 1}}

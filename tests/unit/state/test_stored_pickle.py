@@ -44,13 +44,14 @@ from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.operators.sink_writer import decode_committables
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, checked_alias
 from flinkish.runtime.report import TaskPlace, TaskReport
-from flinkish.runtime.state.body_codec import decode_body, encode_body, rows
 from flinkish.runtime.state.changelog import decode_changes
+from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.operator_state import OperatorState, decode_operator_states, encode_operator_states
 from flinkish.runtime.state.restored_rows import decode_rows
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row, from_text, to_text
-from flinkish.runtime.state.state_table import StateTable
-from flinkish.runtime.state.timer_queue import TimerQueue
+from flinkish.runtime.state.state_table import InlineState, StateTable
+from flinkish.runtime.state.stored_columns import stored_rows
+from flinkish.runtime.state.timer_queue import StoredTimers, TimerQueue
 from flinkish.runtime.stored_pickle import dumps, loads
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.moved_state import moved_in
@@ -115,6 +116,18 @@ def made_by_function() -> ReducedToFunction:
 @dataclass
 class Node:
     next: Any = field(default=None, compare=False)
+
+
+def inline_of(table: StateTable) -> InlineState:
+    inline = table.inline()
+    assert inline is not None
+    return inline
+
+
+def stored_of(queue: TimerQueue) -> StoredTimers:
+    stored = queue.stored()
+    assert stored is not None
+    return stored
 
 
 @pytest.fixture(scope="module")
@@ -369,19 +382,19 @@ def test_state_says_which_entry_is_refused(program: ProgramClasses) -> None:
     table = StateTable("carts", "value")
     table.namespace(None).update(a=1, b=_local())
     with pytest.raises(StoredClassError, match=r"state 'carts', the value of key 'b': .*Local.*\[uid 'u'\]"):
-        encode_body({"carts": table}, {}, "uid 'u'", program)
+        KeyedBody({"carts": inline_of(table)}).encode("uid 'u'", program)
     keys = StateTable("carts", "value")
     keys.namespace(None)[_local()] = 1
     with pytest.raises(StoredClassError, match=r"state 'carts', the key of key <.*Local"):
-        encode_body({"carts": keys}, {}, "uid 'u'", program)
+        KeyedBody({"carts": inline_of(keys)}).encode("uid 'u'", program)
     windows = StateTable("carts", "value")
     windows.namespace(_local())["k"] = 1
     with pytest.raises(StoredClassError, match=r"state 'carts', the namespace of key 'k': .*Local"):
-        encode_body({"carts": windows}, {}, "uid 'u'", program)
+        KeyedBody({"carts": inline_of(windows)}).encode("uid 'u'", program)
     timers = TimerQueue()
     timers.register(TimeDomain.EVENT_TIME, 5, _local(), None)
     with pytest.raises(StoredClassError, match=r"timers 'mine', the key of key <.*Local.*uid 'u'"):
-        encode_body({}, {"mine": timers}, "uid 'u'", program)
+        KeyedBody({}, {"mine": stored_of(timers)}).encode("uid 'u'", program)
 
 
 def test_operator_state_says_which_value_is_refused(program: ProgramClasses) -> None:
@@ -473,12 +486,12 @@ _HEADER = BufferHeader(BufferKind.TASK, 0, 0, 0, "", 0, 0, 0)
 
 #: Every place where something stored is read.
 READERS: dict[str, Callable[[bytes, ProgramClasses], Any]] = {
-    "body": lambda data, classes: decode_body(data, "", classes),
-    "rows of a body": lambda data, classes: list(rows(data, "", classes)),
+    "body": lambda data, classes: KeyedBody.decode(data, "", classes),
+    "rows of a body": lambda data, classes: list(stored_rows(data, None, "", classes)),
     "header": lambda data, classes: TaskHeader.decode(data, "", classes),
     "operator state": decode_operator_states,
     "changelog": lambda data, classes: decode_changes(data, "", classes),
-    "rows of a savepoint on their way": decode_rows,
+    "rows of a savepoint on their way": lambda data, classes: decode_rows(b"\xf1\x03" + data[2:], classes),
     "moved state": lambda data, _: moved_in([Buffer(_HEADER, data)]),
     "output of a sink": decode_committables,
     "report of a task": lambda data, _: TaskReport.decode(data),
@@ -491,7 +504,7 @@ READERS: dict[str, Callable[[bytes, ProgramClasses], Any]] = {
 
 
 #: of readers whose format is not of version 2
-VERSIONS = dict.fromkeys(("header", "report of a task", "report of an epoch"), 3)
+VERSIONS = dict.fromkeys(("body", "rows of a body", "header", "report of a task", "report of an epoch"), 3)
 
 
 def _text(data: bytes) -> str:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.core.functions import AggregateFunction, ProcessWindowFunction
-from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
 from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
@@ -119,7 +118,7 @@ def contents_and_timers(backend: KeyedStateBackend, kind: str) -> tuple[Any, Any
     table, timers = backend.table(CONTENTS, kind), backend.timers(TIMERS)
     contents = {namespace: list(values.items()) for namespace, values in table.items()}
     due: dict[Any, list[Any]] = {}
-    for timestamp, namespace, keys in timers.runs(TimeDomain.EVENT_TIME):
+    for timestamp, namespace, keys in timers._event.runs():
         due.setdefault((timestamp, namespace), []).extend(keys)
     return contents, due
 

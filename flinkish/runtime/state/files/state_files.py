@@ -59,7 +59,8 @@ class StateFiles:
 
     def group_rows(self, files: FileSet, hashes: Hashes) -> list[int]:
         """How many rows the groups with these hashes have at most: rows that are hidden count, too."""
-        return lookups.group_rows(self.directory, files.newest_first, hashes).tolist()
+        counts: list[int] = lookups.group_rows(self.directory, files.newest_first, hashes).tolist()
+        return counts
 
     def group_batches(
         self, files: FileSet, state: str, hash_: int, key: bytes, batch_rows: int = 10_000

@@ -17,18 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from flinkish.errors import CorruptStateError
 from flinkish.runtime.state.files.compaction import Compaction
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.hashes import Hashes
 from flinkish.runtime.state.files.lookup import Entries, Lookup, binary, group_batches
 from flinkish.runtime.state.files.merge import Equality, SameBytes, never_same
-from flinkish.runtime.state.files.references import END, FileSet, Position, Run
+from flinkish.runtime.state.files.references import END, Position, Run
 from flinkish.runtime.state.files.rows import DELETE, PUT, REPLACE, Rows, RowsBuilder, concat, no_bytes
 from flinkish.runtime.state.files.runs import scan
 from flinkish.runtime.state.files.search import between

@@ -26,26 +26,9 @@ def written() -> bytes | None:
     return backend.snapshot()
 
 
-def test_nothing_is_decoded_to_know_the_next_timer_or_whether_anything_changed() -> None:
-    backend = KeyedStateBackend()
-    backend.restore(b"garbage")
-    backend.set_timer_hint(50, None)
-    assert backend.next_timer_ms() == (50, None)
-    assert not backend.changed() and backend.changed_keys() == {}
-
-
-def test_without_a_hint_no_timer_is_missed() -> None:
+def test_the_next_timers_are_those_of_all_services() -> None:
     backend = KeyedStateBackend()
     backend.restore(written())
-    backend.set_timer_hint(None, None)
-    backend.restore(written())
-    assert backend.next_timer_ms() == (50, 90)
-
-
-def test_once_decoded_the_timers_themselves_are_asked() -> None:
-    backend = KeyedStateBackend()
-    backend.restore(written())
-    backend.set_timer_hint(1, 2)
     assert backend.table("count", "value").namespace(None) == {"a": 1}
     assert backend.next_timer_ms() == (50, 90)
 
@@ -64,7 +47,7 @@ def test_state_that_became_empty_has_no_body() -> None:
     backend.table("s", "value").remove("w", "k")
     assert backend.changed()
     assert backend.snapshot() is None
-    assert list(backend.table("s", "value").namespaces()) == []
+    assert list(backend.table("s", "value").items()) == []
 
 
 def test_restoring_takes_the_place_of_what_was_there_and_handles_follow() -> None:
@@ -105,6 +88,5 @@ def test_a_state_that_was_written_with_another_kind_is_refused() -> None:
 
 def test_a_corrupt_body_names_operator_and_epoch() -> None:
     backend = KeyedStateBackend("operator 'counts'", EpochInfo(epoch=7))
-    backend.restore(b"garbage")
     with pytest.raises(CorruptStateError, match="operator 'counts', epoch 7"):
-        backend.table("s", "value")
+        backend.restore(b"garbage")

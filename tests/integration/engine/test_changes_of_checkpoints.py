@@ -1,0 +1,175 @@
+"""State and what has changed since, in two tables: read together they are the state of the checkpoint, whatever was
+appended and merged before, and whoever has died in between."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
+from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
+from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
+from flinkish.jobmanager.checkpoints.incremental import IncrementalWriter
+from flinkish.jobmanager.checkpoints.spark_jobs import own_session
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.savepoints.manifest import VERSION_WITH_CHANGES, Manifest, TableVersion
+from flinkish.jobmanager.savepoints.state_table import open_table
+from flinkish.runtime.changelog_files import write_changes, write_parts
+from flinkish.runtime.program_classes import NO_CLASSES
+from flinkish.runtime.state.changelog import Change, apply_changes, encode_changes
+from flinkish.runtime.state.savepoint_rows import to_savepoint_row
+from flinkish.runtime.state.state_rows import StateRow
+from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
+from flinkish.spark.worker import DeployedClasses
+
+KEYS: list[Any] = ["a", "b", 1, True, 0, False, 7, ("a", 1), ("a", True), None]
+NAMESPACES: list[Any] = [None, (0, 60)]
+#: So large that no full checkpoint is written because of it.
+LARGE = Written(0, 1_000_000, 1_000_000_000)
+
+
+@dataclass
+class Job:
+    """The changes of a job without the job, and its state as a model."""
+
+    spark: SparkSession
+    folder: Path
+    random: random.Random
+    rows: dict[tuple[Any, ...], tuple[StateRow, ...]] = field(default_factory=dict)
+    epoch: int = 0
+
+    def __post_init__(self) -> None:
+        self.session = own_session(self.spark)
+        self.directory = CheckpointDirectory(str(self.folder / "checkpoints"))
+        self.ledger = ChangelogLedger(JobDirectory(str(self.folder)))
+        self.ledger.epoch_written(self.epoch, "spark")
+        self.state, self.changes = (
+            CheckpointTable(self.session, path, lambda: None) for path in (self.directory.table, self.directory.changes)
+        )
+        self.writer = IncrementalWriter(self.session, self.state, self.changes, self.ledger)
+
+    def pass_an_epoch(self) -> None:
+        """Some entries get other rows, or none."""
+        self.epoch += 1
+        changes = [self._change() for _ in range(self.random.randrange(12))]
+        # of one entry an epoch says one thing
+        entries = {(c.uid, c.state, c.namespace, c.key, c.timer_ms, c.kind): c for c in changes}
+        apply_changes(self.rows, entries.values())
+        names = [write_changes(self.ledger.path, self.epoch, [encode_changes(self.epoch, entries.values())])]
+        write_parts(self.ledger.path, self.epoch, names)
+
+    def _change(self) -> Change:
+        chance = self.random
+        key, namespace, kind = chance.choice(KEYS), chance.choice(NAMESPACES), chance.choice(["value", "map", "timer"])
+        there = chance.random() < 0.7
+        if kind == "timer":
+            time_ms = chance.randrange(3)
+            domain = chance.choice(["EVENT_TIME", "PROCESSING_TIME"])
+            return Change("u", "__timers__/t", domain, namespace, key, time_ms, (time_ms,) if there else ())
+        values: tuple[Any, ...] = (chance.randrange(100),)
+        if kind == "map":
+            values = tuple((entry, chance.randrange(100)) for entry in chance.sample(range(5), chance.randrange(4)))
+        return Change("u", kind, kind, namespace, key, None, values if there else ())
+
+    def expected(self) -> list[tuple[str, ...]]:
+        """The rows of the state as it is now."""
+        return sorted(tuple(to_savepoint_row("u", row)) for rows in self.rows.values() for row in rows)
+
+    def take_full(self) -> Manifest:
+        """A checkpoint with all state."""
+        self.changes.empty()
+        rows = [tuple(row) for row in self.expected()]
+        written = self.state.overwrite(self.session.createDataFrame(rows, SAVEPOINT_SCHEMA))
+        return Manifest("job", "job", self.epoch, 0, state=TableVersion("../state", written.version))
+
+    def take(self, base: Manifest) -> Manifest | None:
+        """An incremental one; None: it has to be a full one."""
+        epochs = self.writer.epochs(base, self.epoch, LARGE)
+        if epochs is None:
+            return None
+        if not epochs:
+            return replace(base, epoch=self.epoch)
+        written = self.writer.append(base, epochs, DeployedClasses.of(NO_CLASSES))
+        if written is None:
+            return None
+        changes = TableVersion("../changes", written.version)
+        return replace(base, epoch=self.epoch, changes=changes, savepoint_version=VERSION_WITH_CHANGES)
+
+    def merge(self, base: Manifest) -> Manifest:
+        """The same checkpoint, its changes merged into the state."""
+        written = self.writer.merge(base)
+        assert base.state.version is not None and self.state.is_only_change(written, base.state.version)
+        return replace(base, state=TableVersion("../state", written.version), changes=None)
+
+    def read(self, manifest: Manifest) -> list[tuple[str, ...]]:
+        """The rows of a checkpoint."""
+        return sorted(tuple(row) for row in open_table(self.spark, manifest, self.directory.checkpoint(1)).collect())
+
+
+def test_changes_that_are_appended_and_merged_at_any_time_give_the_state_of_each_checkpoint(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    job = Job(spark, tmp_path, random.Random(11))
+    job.pass_an_epoch()
+    base = job.take_full()
+    taken: list[tuple[Manifest, list[tuple[str, ...]]]] = [(base, job.expected())]
+    for number in range(5):
+        for _ in range(job.random.randrange(3) + 1):
+            job.pass_an_epoch()
+        checkpoint = job.take(base)
+        assert checkpoint is not None
+        taken.append((checkpoint, job.expected()))
+        base = job.merge(checkpoint) if number in (0, 3) and checkpoint.changes is not None else checkpoint
+        newest = replace(base, state=TableVersion("../state"), changes=TableVersion("../changes"))
+        assert job.read(newest) == job.expected(), "what SQL sees in the newest versions of both tables"
+    assert sum(checkpoint.changes is not None for checkpoint, _ in taken) > 2
+    for checkpoint, expected in taken:
+        assert job.read(checkpoint) == expected
+
+
+def test_a_checkpoint_is_a_full_one_when_its_tables_are_not_those_of_the_last_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    job = Job(spark, tmp_path, random.Random(3))
+    for _ in range(4):
+        job.pass_an_epoch()
+    base = job.take_full()
+    job.pass_an_epoch()
+    # a driver has died behind the commit of changes, and their checkpoint did not become whole
+    assert job.take(base) is not None
+    job.pass_an_epoch()
+    first = job.take(base)
+    assert first is not None and job.read(first) == job.expected(), "what is there is replaced"
+    job.pass_an_epoch()
+    assert job.take(first) is not None
+    assert job.take(first) is None, "changes lie behind the last checkpoint"
+    base = job.take_full()
+    job.pass_an_epoch()
+    second = job.take(base)
+    assert second is not None
+    merged = job.merge(second)
+    assert job.take(second) is None, "the state is that of no checkpoint"
+    assert job.read(second) == job.read(merged) == job.expected()
+    job.pass_an_epoch()
+    assert job.take(replace(merged, changes=second.changes)) is not None
+    (tmp_path / "checkpoints" / "changes").rename(tmp_path / "checkpoints" / "changes-damaged-1")
+    assert job.take(replace(merged, changes=second.changes)) is None, "a table that was damaged has been set aside"
+
+
+def test_a_key_that_has_more_texts_than_can_be_told_ends_incremental_checkpoints(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    job = Job(spark, tmp_path, random.Random(5))
+    job.pass_an_epoch()
+    base = job.take_full()
+    job.epoch += 1
+    change = Change("u", "value", "value", None, 2.5, None, (1,))
+    write_parts(job.ledger.path, job.epoch, [write_changes(job.ledger.path, job.epoch, [encode_changes(2, [change])])])
+    assert job.take(base) is None
+    assert job.ledger.refused == "state 'value' has the key 2.5, which other keys equal that are written otherwise"
+    apply_changes(job.rows, [change])
+    assert job.read(job.take_full()) == job.expected()
