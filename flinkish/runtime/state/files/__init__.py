@@ -30,7 +30,7 @@ Timers, in a directory of their own or in the same one::
     sets = TimerSets({})                                 # TimerSets.decode(value.encode())
     queue = ("user-timers", "event-time")                # service, domain: files of its own
     changes = TimerChanges()                             # one of the three for each timer, net over the epoch
-    changes.register(timestamps_ms, hashes, ids, sequences)        # there now; keeps its sequence if it was there before
+    changes.register(timestamps_ms, hashes, ids, sequences)        # there now; one that was there keeps its place
     changes.register_again(timestamps_ms, hashes, ids, sequences)  # deleted (or fired), then registered
     changes.delete(timestamps_ms, hashes, ids)
     sets = timers.add(sets, {queue: changes}, epoch)
