@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +159,7 @@ def test_files_that_cannot_be_mapped_are_read_and_few_of_them_kept(
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr(directory_module.pa, "memory_map", cannot_map)
-    writer = StateDirectory(str(tmp_path))
+    writer = fresh(tmp_path)
     references = [writer.write(some_rows([key]), 1) for key in range(5)]
     open_files = OpenFiles(max_read_bytes=2 * references[0].size_bytes)
     directory = StateDirectory(str(tmp_path), open_files=open_files)
@@ -168,6 +170,32 @@ def test_files_that_cannot_be_mapped_are_read_and_few_of_them_kept(
     (tmp_path / references[0].name).unlink()
     with pytest.raises(MissingFileError):
         fresh(tmp_path).open(references[0])
+
+
+_LIMITED = """
+import pickle, resource, sys
+from pathlib import Path
+import pyarrow.compute as pc
+from flinkish.runtime.state.files.directory import StateDirectory
+from flinkish.runtime.state.files.references import FileReference
+
+folder, references = pickle.loads(sys.stdin.buffer.read())
+directory = StateDirectory(folder)
+pc.binary_length(directory.open(references[0]).value)
+in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+limit = in_use + 3 * references[0].size_bytes
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+print(sum(pc.binary_length(directory.open(reference).value)[0].as_py() for reference in references * 2))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit and its measure are Linux's")
+def test_a_process_whose_address_space_is_limited_reads_all_files(tmp_path: Path) -> None:
+    directory, size = StateDirectory(str(tmp_path)), 16_000_000
+    references = [directory.write(some_rows([key], bytes(size)), 1) for key in range(8)]
+    given = pickle.dumps((str(tmp_path), references))
+    done = subprocess.run([sys.executable, "-c", _LIMITED], input=given, capture_output=True, check=False)
+    assert done.stdout.split() == [b"%d" % (16 * size)], done.stderr.decode()
 
 
 def test_files_on_other_storage_are_fetched_once_and_mapped(remote: str, tmp_path: Path) -> None:
