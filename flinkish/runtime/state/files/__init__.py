@@ -30,8 +30,8 @@ Timers, in a directory of their own or in the same one::
     sets = TimerSets({})                                 # TimerSets.decode(value.encode())
     queue = ("user-timers", "event-time")                # service, domain: files of its own
     changes = TimerChanges()                             # one of the three for each timer, net over the epoch
-    changes.register(timestamps_ms, hashes, ids, sequences)        # there now; one that was there keeps its sequence
-    changes.register_again(timestamps_ms, hashes, ids, sequences)  # deleted (or fired), then registered
+    changes.register(timestamps_ms, hashes, ids, sequences)        # there now; one that was there keeps its place
+    changes.register_again(timestamps_ms, hashes, ids, sequences)  # deleted, then registered
     changes.delete(timestamps_ms, hashes, ids)
     sets = timers.add(sets, {queue: changes}, epoch)
     sets = timers.compact(sets, {queue: fired_ms}, epoch)
@@ -39,6 +39,8 @@ Timers, in a directory of their own or in the same one::
     timers.at(sets, queue, timestamp_ms)                 # ids in the order of firing, in batches
     timers.contains(sets, queue, fired_ms, timestamps_ms, hashes, ids)
     timers.scan(sets, queue, fired_ms)
+
+A timer for a time at or before ``fired_ms`` never counts in files: whoever registers one keeps it elsewhere.
 
 ``id`` is the encoded (namespace, key), ``entry`` the encoded user key. A row with a time may have expired and still be
 found: whoever reads it looks at ``times``. All hashes are arrays of ``numpy.uint64``.

@@ -1,11 +1,12 @@
 """The directory in which the files of one subtask lie.
 
-Rule: a file is written under a name that is used once, is synchronised before it gets that name, and never changes. So
-it needs to be checked against its digest only once in a process, and a copy of it is as good as the file itself.
+Rule: a file is written under a name that is used once, and never changes. So it needs to be checked against its digest
+only once in a process, and a copy of it is as good as the file itself. As Spark does with its own files of state, nobody
+waits until a file has reached the disk: one that a machine loses is found to be damaged.
 
 Local files are mapped. Files on other storage are fetched whole into a folder on the local disk (``cache_path``), under
-their own names, and mapped there. Where a file cannot be mapped, because ``spark.executor.pyspark.memory`` limits the
-address space, it is read into memory, and only a few such files are kept.
+their own names, and mapped there. Where ``spark.executor.pyspark.memory`` limits the address space, mapped files
+get a part of it. A file that cannot be mapped is read into memory, and only a few such files are kept.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
+import resource
 import threading
 import uuid
 from collections import OrderedDict
@@ -22,7 +24,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.common.durable_files import delete, open_durable, sync_directory
+from flinkish.common.durable_files import delete
 from flinkish.common.storage import local_path, place
 from flinkish.common.storage_errors import storage_error, storage_errors
 from flinkish.errors import CorruptStateError, MissingFileError
@@ -33,6 +35,9 @@ from flinkish.runtime.state.files.rows import Rows
 
 #: So many files stay open in a process, and so many bytes of files that could not be mapped.
 OPEN_FILES, READ_BYTES = 1024, 32 * 1024 * 1024
+
+#: Where the address space is limited, one part in so many is for mapped files.
+MAPPED_PART = 4
 
 _HINT = "restore the file from a copy, or the job from its last checkpoint or savepoint"
 
@@ -45,9 +50,8 @@ class OpenFiles:
         self._max_files = max_files
         self._max_read_bytes = max_read_bytes
         self._lock = threading.Lock()
-        #: path -> rows, bytes in memory (0 when they are mapped)
-        self._files: OrderedDict[str, tuple[Rows, int]] = OrderedDict()
-        self._read_bytes = 0
+        #: path -> rows, size, whether they were read into memory
+        self._files: OrderedDict[str, tuple[Rows, int, bool]] = OrderedDict()
         #: paths whose content is known to be what was written
         self.verified: set[str] = set()
 
@@ -60,30 +64,46 @@ class OpenFiles:
             self._files.move_to_end(path)
             return found[0]
 
-    def put(self, path: str, rows: Rows, read_bytes: int) -> None:
+    def put(self, path: str, rows: Rows, size_bytes: int, read: bool) -> None:
         """Keep a file open."""
-        self.close(path)
         with self._lock:
-            self._files[path] = rows, read_bytes
-            self._read_bytes += read_bytes
-            while len(self._files) > self._max_files:
-                self._drop(next(iter(self._files)))
-            if self._read_bytes > self._max_read_bytes:
-                for other in [name for name, (_, size) in self._files.items() if size]:
-                    if self._read_bytes > self._max_read_bytes:
-                        self._drop(other)
+            self._files[path] = rows, size_bytes, read
+            self._files.move_to_end(path)
+            if len(self._files) > self._max_files:
+                self._files.popitem(last=False)
+            if read:
+                self._keep(read=True, max_bytes=self._max_read_bytes)
+            elif (limit := _address_space_bytes()) is not None:
+                self._keep(read=False, max_bytes=limit // MAPPED_PART)
+
+    def _keep(self, read: bool, max_bytes: int) -> None:
+        """Let go of files that were read, or mapped, until those that are left have so many bytes at most."""
+        sizes = [(path, size) for path, (_, size, of_read) in self._files.items() if of_read is read]
+        excess = sum(size for _, size in sizes) - max_bytes
+        for path, size in sizes:
+            if excess <= 0:
+                return
+            del self._files[path]
+            excess -= size
 
     def close(self, path: str) -> None:
         """Let go of a file."""
         with self._lock:
-            if path in self._files:
-                self._drop(path)
+            self._files.pop(path, None)
 
-    def _drop(self, path: str) -> None:
-        self._read_bytes -= self._files.pop(path)[1]
+    def close_all(self) -> None:
+        """Let go of all files."""
+        with self._lock:
+            self._files.clear()
 
     def __len__(self) -> int:
         return len(self._files)
+
+
+def _address_space_bytes() -> int | None:
+    """The limit of this process's address space, if it has one. Spark sets it when the worker starts."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 #: The open files of this process.
@@ -107,7 +127,7 @@ class StateDirectory:
     # ------------------------------------------------------------------------------------------------ writing
 
     def write(self, rows: Rows, epoch: int) -> FileReference:
-        """Write rows, which are sorted, to a file of their own. It is durable after `synchronize`."""
+        """Write rows, which are sorted, to a file of their own."""
         data = encode(rows)
         name = file_name(epoch, uuid.uuid4().hex[:16])
         path = self.path_of(name)
@@ -125,26 +145,19 @@ class StateDirectory:
         )
 
     def _write(self, data: Any, path: str) -> None:
-        local = local_path(path)
-        # on other storage than a local disk a file appears when it is closed
-        written = path if local is None else path + ".part"
-        file = open_durable(written)
+        filesystem, root = place(path)
         try:
-            file.write(data)
-            file.close()
-            if local is not None:
-                os.rename(local + ".part", local)
+            try:
+                stream = filesystem.open_output_stream(root)
+            except FileNotFoundError:
+                filesystem.create_dir(posixpath.dirname(root), recursive=True)
+                stream = filesystem.open_output_stream(root)
+            with stream:
+                stream.write(data)
         except BaseException:
             with suppress(OSError):
-                file.close()
-            with suppress(OSError):
-                delete(written)
+                delete(path)
             raise
-
-    def synchronize(self) -> None:
-        """Make the names of the files durable."""
-        with storage_errors("write", self.path):
-            sync_directory(self.path)
 
     # ------------------------------------------------------------------------------------------------ reading
 
@@ -158,22 +171,22 @@ class StateDirectory:
         path = self._readable_path(file.name)
         rows = self._open_files.get(path)
         if rows is None:
-            data, read_bytes = self._content(file, path)
+            data, read = self._content(file, path)
             try:
                 rows = decode(data, path)
             except (pa.ArrowInvalid, KeyError, ValueError, OSError) as error:
                 raise _damaged(path, f"no file of state: {error}") from error
-            self._open_files.put(path, rows, read_bytes)
+            self._open_files.put(path, rows, file.size_bytes, read)
         return rows
 
-    def _content(self, file: FileReference, path: str) -> tuple[Any, int]:
-        """The bytes of a file once they are known to be the right ones, and how many of them are in memory."""
+    def _content(self, file: FileReference, path: str) -> tuple[Any, bool]:
+        """The bytes of a file once they are known to be the right ones, and whether they were read into memory."""
         if self._local:
             return self._checked(file, path)
         if self._cache_path is None:
             data = pa.py_buffer(self._download(file))
             self._check(file, data, path)
-            return data, data.size
+            return data, True
         if os.path.exists(path):
             with suppress(CorruptStateError):
                 return self._checked(file, path)
@@ -181,10 +194,27 @@ class StateDirectory:
         self.fetch(file)
         return self._checked(file, path)
 
-    def _checked(self, file: FileReference, path: str) -> tuple[Any, int]:
-        data, read_bytes = _mapped_or_read(path)
+    def _checked(self, file: FileReference, path: str) -> tuple[Any, bool]:
+        data, read = self._mapped_or_read(path)
         self._check(file, data, path)
-        return data, read_bytes
+        return data, read
+
+    def _mapped_or_read(self, path: str) -> tuple[Any, bool]:
+        """The content of a local file, and whether it was read into memory."""
+        try:
+            try:
+                with pa.memory_map(path) as stream:
+                    return stream.read_buffer(), False
+            except (FileNotFoundError, NotADirectoryError):
+                raise
+            except (OSError, MemoryError):
+                self._open_files.close_all()
+                with open(path, "rb") as file:
+                    return pa.py_buffer(file.read()), True
+        except (FileNotFoundError, NotADirectoryError):
+            raise _missing(path) from None
+        except OSError as error:
+            raise storage_error(error, "read", path) from error
 
     def _check(self, file: FileReference, data: Any, path: str) -> None:
         if data.size != file.size_bytes:
@@ -268,24 +298,6 @@ class StateDirectory:
         for name in names:
             with storage_errors("delete", self.path_of(name)):
                 delete(self.path_of(name))
-
-
-def _mapped_or_read(path: str) -> tuple[Any, int]:
-    """The content of a local file, and how many bytes of it are in memory."""
-    try:
-        try:
-            with pa.memory_map(path) as stream:
-                return stream.read_buffer(), 0
-        except (FileNotFoundError, NotADirectoryError):
-            raise
-        except (OSError, MemoryError):
-            with open(path, "rb") as file:
-                data = file.read()
-            return pa.py_buffer(data), len(data)
-    except (FileNotFoundError, NotADirectoryError):
-        raise _missing(path) from None
-    except OSError as error:
-        raise storage_error(error, "read", path) from error
 
 
 def _missing(path: str) -> MissingFileError:

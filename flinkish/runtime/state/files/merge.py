@@ -56,8 +56,17 @@ def resolve(runs: Sequence[Sequence[Rows]], equality: Equality, *, drop_tombston
     return result if len(result) else None
 
 
+def repeats_an_entry(rows: Rows, equality: Equality) -> bool:
+    """Whether sorted rows of one age have several rows for one entry, or several CLEARs for one group."""
+    same = (rows.hash[1:] == rows.hash[:-1]) & (rows.entry_hash[1:] == rows.entry_hash[:-1])
+    same &= (rows.op[1:] == CLEAR) == (rows.op[:-1] == CLEAR)
+    if not same.any():
+        return False
+    return _Resolution(rows, np.zeros(len(rows), np.int64), equality).entries < len(rows)
+
+
 class _Resolution:
-    """One call of `resolve`. All arrays are in the sorted order."""
+    """What becomes of rows of several ages. All arrays are in the sorted order."""
 
     def __init__(self, rows: Rows, ages: Array, equality: Equality) -> None:
         self._rows = rows
@@ -119,6 +128,11 @@ class _Resolution:
             self._entry[row] = of_group.number(self._rows.entry[place].as_py(), next_number + 1)
             next_number += 2
         return next_number
+
+    @property
+    def entries(self) -> int:
+        """How many entries there are; each CLEAR of a group counts as one."""
+        return len(np.unique(self._entry))
 
     def result(self, drop_tombstones: bool) -> Rows:
         """The rows that count."""

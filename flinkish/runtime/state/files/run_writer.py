@@ -21,7 +21,6 @@ def write_run(directory: StateDirectory, rows: Rows, epoch: int) -> Run:
     """Write sorted rows to as few files as they fit in, of about the same size."""
     bounds = _bounds(rows)
     run = tuple(directory.write(rows.slice(a, b), epoch) for a, b in zip(bounds, bounds[1:]))
-    directory.synchronize()
     return run
 
 

@@ -11,12 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from flinkish.errors import InternalError
 from flinkish.runtime.state.files import lookup as lookups
 from flinkish.runtime.state.files.compaction import Compaction, Expiry
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.hashes import Hashes
 from flinkish.runtime.state.files.lookup import Entries, Found, Group, Lookup, binary
-from flinkish.runtime.state.files.merge import Equality, SameBytes, never_same, resolve
+from flinkish.runtime.state.files.merge import Equality, SameBytes, never_same, repeats_an_entry, resolve
 from flinkish.runtime.state.files.references import FileSet, run_bytes
 from flinkish.runtime.state.files.rows import Array, Rows, sort_order
 from flinkish.runtime.state.files.run_writer import write_run
@@ -100,8 +101,13 @@ def add(directory: StateDirectory, files: FileSet, rows: Rows, epoch: int, equal
     """Write rows as a new delta, or as the base if they are the first."""
     if not len(rows):
         return files
+    rows = rows.take(sort_order(rows))
+    if repeats_an_entry(rows, equality):
+        raise InternalError(
+            f"epoch {epoch} writes an entry of the state twice", where=directory.path, expected="one row per entry"
+        )
     if not files.files:
         first = resolve([[rows]], equality, drop_tombstones=True)
         return replace(files, base=write_run(directory, first, epoch)) if first is not None else files
-    run = write_run(directory, rows.take(sort_order(rows)), epoch)
+    run = write_run(directory, rows, epoch)
     return replace(files, deltas=(*files.deltas, run), added=files.added + run_bytes(run))

@@ -11,6 +11,8 @@ Rules:
   the last deletion. To register a timer that is there already changes nothing.
 * Timers that have fired leave no trace in the files. The caller says up to which timestamp they have (``fired_ms``);
   what is at or before it does not count, and goes in compaction without being read.
+  So a timer that is registered for a time that has fired already, which fires when time goes on next, does not belong
+  into files: the caller keeps it until it has fired.
 """
 
 from __future__ import annotations

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pickle
 import tempfile
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flinkish.errors import InternalError
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.references import FileSet
-from flinkish.runtime.state.files.rows import NO_TIME, PUT
+from flinkish.runtime.state.files.rows import NO_TIME, PUT, RowsBuilder
 from flinkish.runtime.state.files.state_files import StateFiles
 from flinkish.runtime.stored_pickle import dumps_data, loads_data
 from tests.unit.state.files.support import Model, encoded, same_value, small_files
@@ -119,3 +122,16 @@ def test_files_say_what_a_dict_says_however_far_compaction_is(work: list[Any], h
             check_groups(files, held, model)
             check_scan(files, held, model)
             assert held.live_rows_at_most >= sum(map(len, model.groups.values()))
+
+
+def test_an_entry_that_is_written_twice_in_one_epoch_is_refused(tmp_path: Path) -> None:
+    files, model = StateFiles(StateDirectory(str(tmp_path)), same_value, same_value), Model(1)
+    rows = RowsBuilder()
+    rows.clear("one", model.hashes([1, 2]), [encoded(1), encoded(2)])
+    rows.put("one", model.hashes([1, 2]), [encoded(1), encoded(2)], [b"a", b"b"])
+    held = files.add(FileSet(), rows.build(), 1)
+    assert held.rows == 2
+    rows.put("one", model.hashes([True]), [encoded(True)], [b"c"])
+    for there in (FileSet(), held):
+        with pytest.raises(InternalError, match="epoch 2 writes an entry of the state twice"):
+            files.add(there, rows.build(), 2)
