@@ -1,8 +1,8 @@
 """The directory in which the files of one subtask lie.
 
 Rule: a file is written under a name that is used once, and never changes. So it needs to be checked against its digest
-only once in a process, and a copy of it is as good as the file itself. As Spark does with its own files of state, nobody
-waits until a file has reached the disk: one that a machine loses is found to be damaged.
+only once in a process, and a copy of it is as good as the file itself. Nobody waits until a file has reached the disk,
+as with Spark's own files of state: one that a machine loses is found to be damaged.
 
 Local files are mapped. Files on other storage are fetched whole into a folder on the local disk (``cache_path``), under
 their own names, and mapped there. Where ``spark.executor.pyspark.memory`` limits the address space, mapped files
