@@ -20,7 +20,7 @@ from flinkish.runtime.changelog_files import epoch_directory
 from flinkish.spark.changelog import STAGED_SCHEMA, staged_rows
 from flinkish.spark.worker import DeployedClasses
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 
 #: A state of fewer rows is written anew in less time than a MERGE takes to begin.
 SMALL_STATE_ROWS = 20_000
