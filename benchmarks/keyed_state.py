@@ -64,16 +64,14 @@ class Jobs:
         command += ["--phases", *(f"{records}:{epochs}" for records, epochs in phases), *arguments]
         if self._options.set:
             command += ["--set", *self._options.set]
-        self._note(name, keys)
-        self.found[name, keys].append(figures_of_killed(_JOB, command, folder / "log"))
+        self._keep(name, keys, lambda: figures_of_killed(_JOB, command, folder / "log"))
 
     def run_peer(self, keys: int) -> None:
         """One run of `transformWithState`."""
         arguments = ["--pipeline", "sum", "--keys", str(keys), "--records", str(self._options.records)]
         arguments += ["--warm-up", str(self._options.warm_up), "--epochs", str(self._options.epochs)]
-        self._note("peer", keys)
         module = "benchmarks.pipelines.spark_transform_with_state"
-        self.found["peer", keys].append(runner.last_json_line(sys.executable, module, arguments, 3_600.0))
+        self._keep("peer", keys, lambda: runner.last_json_line(sys.executable, module, arguments, 3_600.0))
 
     def median(self, name: str, keys: int, of: Callable[[dict[str, Any]], float]) -> float:
         """The median of the repeats."""
@@ -83,9 +81,13 @@ class Jobs:
         """The median of the repeats' median epochs."""
         return self.median(name, keys, lambda run: statistics.median(run["epochs_s"][str(records)]))
 
-    @staticmethod
-    def _note(name: str, keys: int) -> None:
-        print(f"... {name}, {keys:,} keys", file=sys.stderr, flush=True)
+    def _keep(self, name: str, keys: int, measure: Callable[[], dict[str, Any]]) -> None:
+        """Say what is measured and what was found: a whole run takes long."""
+        print(f"... {name}, {keys:,} keys", end="", file=sys.stderr, flush=True)
+        figures = measure()
+        self.found[name, keys].append(figures)
+        medians = (f"{size}: {statistics.median(times):.3f} s" for size, times in figures["epochs_s"].items())
+        print(f": epochs of {', '.join(medians)}", file=sys.stderr, flush=True)
 
 
 def figures_of_killed(module: str, arguments: list[str], log: Path) -> Any:

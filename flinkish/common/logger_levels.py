@@ -95,6 +95,8 @@ class _StandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """One record. The error of one that cannot be written is `logging`'s to report, not the job's."""
         try:
-            print(self.format(record), file=sys.stderr, flush=True)
+            # in one piece: several workers write to the standard error of one executor
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
         except Exception:
             self.handleError(record)
