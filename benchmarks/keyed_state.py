@@ -122,28 +122,26 @@ def figures_of_killed(module: str, arguments: list[str], log: Path) -> Any:
 
 def measure(options: argparse.Namespace, jobs: Jobs) -> None:
     """Run everything once."""
-    few, *more = options.keys
+    rows, middle = set(options.rows), options.middle_keys
+    groups = _groups(options.max_parallelism)
+    large, single = (options.records, options.epochs), (1, ONE_RECORD_TIMES * options.epochs)
     for keys in options.keys:
-        phases = [(options.records, options.epochs)]
-        if keys == options.middle_keys and "one-record" in options.rows:
-            phases.append((1, ONE_RECORD_TIMES * options.epochs))
-        wanted = {"epochs", "restart", "one-record"} if keys == options.middle_keys else {"epochs", "restart"}
-        if wanted & set(options.rows):
-            with tempfile.TemporaryDirectory(prefix="flinkish-keyed-state-") as name:
-                folder, groups = Path(name), _groups(options.max_parallelism)
-                jobs.run("epochs", keys, folder, phases, *groups)
-                for _ in range(options.restarts if "restart" in options.rows and keys in (few, *more[-1:]) else 0):
-                    short = ["--restarted", "--pss-epochs", "0"]
-                    jobs.run("restart", keys, folder, [(options.records, 1)], *groups, *short)
-    if "one-record" in options.rows:
-        phases = [(options.records, options.epochs), (1, ONE_RECORD_TIMES * options.epochs)]
-        _in_folder(jobs, "stateless", options.middle_keys, phases, "--stateless", *_groups(options.max_parallelism))
-    if "max-parallelism" in options.rows:
-        for groups in (8, 1_024):
-            phases = [(options.records, options.epochs)]
-            _in_folder(jobs, f"max parallelism {groups}", options.middle_keys, phases, *_groups(groups))
-    if "peer" in options.rows:
-        for keys in (few, options.middle_keys):
+        one_record = "one-record" in rows and keys == middle
+        restarts = options.restarts if "restart" in rows and keys in _ends(options) else 0
+        if not ("epochs" in rows or one_record or restarts):
+            continue
+        with tempfile.TemporaryDirectory(prefix="flinkish-keyed-state-") as folder:
+            jobs.run("epochs", keys, Path(folder), [large, single] if one_record else [large], *groups)
+            for _ in range(restarts):
+                short = ["--restarted", "--pss-epochs", "0"]
+                jobs.run("restart", keys, Path(folder), [(options.records, 1)], *groups, *short)
+    if "one-record" in rows:
+        _in_folder(jobs, "stateless", middle, [large, single], "--stateless", *groups)
+    if "max-parallelism" in rows:
+        for number in (8, 1_024):
+            _in_folder(jobs, f"max parallelism {number}", middle, [large], *_groups(number))
+    if "peer" in rows:
+        for keys in dict.fromkeys((options.keys[0], middle)):
             jobs.run_peer(keys)
 
 
