@@ -78,7 +78,7 @@ def throughput_table(rows: list[runner.Row]) -> list[str]:
         own = next((row.result for row in block if row.engine == "flinkish"), None)
         lines += ["", f"{pipeline}, {users:,} users"]
         lines.append(
-            f"  {'engine':<16}{'events/s':>12}{'flinkish is':>13}{'CPU us/event':>14}{'peak MiB':>10}  steady state"
+            f"  {'engine':<20}{'events/s':>12}{'flinkish is':>13}{'CPU us/event':>14}{'peak MiB':>10}  steady state"
         )
         lines += [_throughput_line(row, own.events_per_s if own else None) for row in block]
     return lines
@@ -87,11 +87,11 @@ def throughput_table(rows: list[runner.Row]) -> list[str]:
 def _throughput_line(row: runner.Row, own_per_s: float | None) -> str:
     result = row.result
     if result is None:
-        return f"  {row.engine:<16}{row.reason}"
+        return f"  {row.engine:<20}{row.reason}"
     ratio = "-" if own_per_s is None else f"{own_per_s / result.events_per_s:.2f}x"
     cpu = "-" if result.cpu_s is None else f"{result.cpu_s / result.events * 1e6:.2f}"
     peak = "-" if result.peak_rss_mib is None else f"{result.peak_rss_mib:.0f}"
-    return f"  {row.engine:<16}{result.events_per_s:>12,.0f}{ratio:>13}{cpu:>14}{peak:>10}  {result.steady}"
+    return f"  {row.engine:<20}{result.events_per_s:>12,.0f}{ratio:>13}{cpu:>14}{peak:>10}  {result.steady}"
 
 
 def empty_epochs_table(measured: dict[str, Any]) -> list[str]:

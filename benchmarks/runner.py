@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contract import Result
+from benchmarks.contract import PIPELINES, Result
 
 ROOT = Path(__file__).resolve().parent.parent
 _PYFLINK = "benchmarks.pipelines.pyflink_job"
@@ -24,7 +24,8 @@ _PYFLINK = "benchmarks.pipelines.pyflink_job"
 class Engine:
     """How to run one engine: its module, the package that shows that it is installed, and how much data it is given.
 
-    `files` is per (pipeline, users), 0 for all; `arguments` are the module's own options.
+    `files` is per (pipeline, users), 0 for all; `arguments` are the module's own options; `pipelines` those that the
+    module has.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Engine:
     python: str = sys.executable
     arguments: tuple[str, ...] = ()
     files: tuple[tuple[tuple[str, int], int], ...] = ()
+    pipelines: tuple[str, ...] = PIPELINES
 
     def files_for(self, pipeline: str, users: int) -> int:
         """How many files of events this engine is given for one comparison."""
@@ -55,6 +57,13 @@ def engines(pyflink_python: str, bytewax_python: str) -> list[Engine]:
     return [
         Engine("flinkish", "benchmarks.pipelines.flinkish_job", "pyspark", arguments=("--passes", "14")),
         Engine("per key by hand", "benchmarks.pipelines.spark_per_key", "pyspark", files=_files(8, 3, 20)),
+        Engine(
+            "transformWithState",
+            "benchmarks.pipelines.spark_transform_with_state",
+            "google.protobuf",  # PySpark needs it for this operator only
+            arguments=("--passes", "3"),
+            pipelines=("sum",),
+        ),
         Engine("Python loop", "benchmarks.pipelines.python_loop", "pyarrow"),
         Engine("PyFlink process", _PYFLINK, "pyflink", pyflink_python, ("--mode", "process"), _files(9, 4, 6)),
         Engine("PyFlink thread", _PYFLINK, "pyflink", pyflink_python, ("--mode", "thread"), _files(12, 12, 6)),
@@ -82,6 +91,8 @@ def run_pipeline(engine: Engine, pipeline: str, users: int, data: Path, timeout_
 
     Example: `run_pipeline(engines("", "")[2], "sum", 1_000, data.default_directory(), 600.0).result.events_per_s`.
     """
+    if pipeline not in engine.pipelines:
+        return Row(engine.name, pipeline, users, None, "not measured")
     if not is_installed(engine):
         return Row(engine.name, pipeline, users, None, "not installed")
     arguments = ["--pipeline", pipeline, "--users", str(users), "--data", str(data)]

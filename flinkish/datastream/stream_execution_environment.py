@@ -15,6 +15,7 @@ from flinkish.common.config_file import load_yaml
 from flinkish.common.configuration import Configuration
 from flinkish.common.job_client import JobClient
 from flinkish.common.job_execution_result import JobExecutionResult
+from flinkish.common.logger_levels import configure_loggers
 from flinkish.common.options import core
 from flinkish.common.options import python as python_options
 from flinkish.common.typeinfo import TypeInformation
@@ -221,6 +222,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def _submit(self, job_name: str | None) -> RunClient:
         from flinkish.jobmanager import submit
 
+        configure_loggers(self._configuration.to_dict())
         graph = self._checked_graph()
         self._program.clear()
         return submit(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from flinkish.jobmanager.client import RunClient
 
 _REQUEST, _ANSWER, _SUFFIX = "request-", "answer-", ".json"
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("flinkish.JobManager")
 
 #: How often the driver looks, in seconds.
 POLL_S = 0.5

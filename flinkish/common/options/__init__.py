@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from flinkish.common.config_options import ConfigOption
-from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, python, restart, state
+from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, loggers, python, restart, state
 
-_THEMES: tuple[ModuleType, ...] = (core, execution, checkpointing, restart, state, cluster, python, flinkish)
+_THEMES: tuple[ModuleType, ...] = (core, execution, checkpointing, restart, state, cluster, python, flinkish, loggers)
 
 
 def groups() -> dict[str, list[ConfigOption[Any]]]:
@@ -26,7 +26,7 @@ def groups() -> dict[str, list[ConfigOption[Any]]]:
 
 
 def _registry() -> dict[str, ConfigOption[Any]]:
-    registry: dict[str, ConfigOption[Any]] = {}
+    registry: dict[str, ConfigOption[Any]] = dict(loggers.OF_CLASSES)
     for options in groups().values():
         for option in options:
             for key in (option.key, *option.deprecated_keys):
@@ -45,7 +45,7 @@ def lookup(key: str) -> ConfigOption[Any] | None:
     >>> lookup("state.backend").key
     'state.backend.type'
     """
-    return _REGISTRY.get(key)
+    return _REGISTRY.get(key) or loggers.lookup(key)
 
 
 def known_keys() -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from flinkish.connectors.kafka.client import Cluster
 from flinkish.errors import FinalOperationError, SavepointError
 
-_log = logging.getLogger("flinkish.kafka")
+_log = logging.getLogger("flinkish.KafkaPartitionSplitReader")
 
 Offsets = Mapping[tuple[str, int], int]
 

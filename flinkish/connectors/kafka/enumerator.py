@@ -18,7 +18,7 @@ from flinkish.connectors.kafka.settings import KafkaSourceSettings, split_id
 from flinkish.core.source import SourceSplit, SplitEnumerator, UnitCost
 from flinkish.errors import FinalOperationError
 
-_log = logging.getLogger("flinkish.kafka")
+_log = logging.getLogger("flinkish.KafkaSourceEnumerator")
 
 #: the ends of partitions are asked for all of them at once, and hold for the splits that are asked for right after, in
 #: the planning of one epoch

@@ -14,7 +14,7 @@ from typing import Any
 from flinkish.connectors.kafka.client import client_settings, driver
 from flinkish.connectors.kafka.settings import KafkaSourceSettings
 
-_log = logging.getLogger("flinkish.kafka")
+_log = logging.getLogger("flinkish.KafkaSourceReader")
 
 TIMEOUT_S = 10.0
 

@@ -31,7 +31,7 @@ from flinkish.connectors.kafka.offsets import Partition
 from flinkish.connectors.kafka.settings import KafkaSourceSettings, split_id
 from flinkish.errors import ConnectionFailedError, FinalOperationError, FlinkishError, OperationError
 
-_log = logging.getLogger("flinkish.kafka")
+_log = logging.getLogger("flinkish.KafkaPartitionSplitReader")
 
 #: all buffers of a consumer together; librdkafka's own queue of fetched messages comes on top of it
 BUFFER_BYTES = 32 * 1024 * 1024

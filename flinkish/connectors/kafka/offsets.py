@@ -10,7 +10,7 @@ from enum import Enum
 from flinkish.connectors.kafka.client import Cluster
 from flinkish.errors import OperationError
 
-_log = logging.getLogger("flinkish.kafka")
+_log = logging.getLogger("flinkish.KafkaSourceEnumerator")
 
 #: topic and number of a partition
 Partition = tuple[str, int]

@@ -16,7 +16,7 @@ from flinkish.runtime.sources.job_enumerator import NOTHING_READ
 from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.sources.split_list import SegmentStore
 
-_log = logging.getLogger("flinkish.jobmanager")
+_log = logging.getLogger("flinkish.JobMaster")
 
 #: How long the end of the job waits for the last one, in seconds.
 _LAST_S = 5.0

@@ -43,7 +43,7 @@ from flinkish.spark.session import allow_epochs_that_do_not_run, is_remote, quer
 from flinkish.spark.state_files import delete_state_from
 from flinkish.spark.worker import Deployment, deploy
 
-_log = logging.getLogger("flinkish.jobmanager")
+_log = logging.getLogger("flinkish.JobMaster")
 
 #: How often the driver looks whether the query has ended, in seconds.
 _POLL_S = 0.02

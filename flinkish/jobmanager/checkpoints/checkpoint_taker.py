@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flinkish.jobmanager.attempt.query_attempt import QueryAttempt
     from flinkish.jobmanager.spark_run import SparkRun
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 
 #: How often state is read anew, from a newer epoch, when that of the older one may have been deleted meanwhile.
 _TRIES = 3

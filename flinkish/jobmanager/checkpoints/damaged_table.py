@@ -12,7 +12,7 @@ from flinkish.errors import FlinkishError, SavepointError
 from flinkish.jobmanager.directory.files import is_directory, move_directory
 from flinkish.jobmanager.savepoints.table_log import check_log, has_log
 
-_LOG = logging.getLogger("flinkish.jobmanager")
+_LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 
 
 def set_aside_if_damaged(table: str, newest_checkpoint: int, job_name: str, check: Callable[[], None]) -> None:

@@ -25,7 +25,7 @@ from flinkish.spark.changed_rows import merge_changes
 from flinkish.spark.changelog import changed_rows
 from flinkish.spark.worker import DeployedClasses
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 
 #: A state of fewer rows is written anew in less time than changes take to be read with it.
 SMALL_STATE_ROWS = 20_000

@@ -19,7 +19,7 @@ from flinkish.jobmanager.history.tables import TABLES, Row
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.spark.vacuum import vacuum
 
-_LOG = logging.getLogger("flinkish.history")
+_LOG = logging.getLogger("flinkish.HistoryServer")
 
 #: More files than that are made one.
 MAX_FILES = 20

@@ -16,7 +16,7 @@ from flinkish.jobmanager.job_run import describe
 from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.settings import DriverSettings
 
-_LOG = logging.getLogger("flinkish.history")
+_LOG = logging.getLogger("flinkish.HistoryServer")
 
 
 def remember_failed_start(

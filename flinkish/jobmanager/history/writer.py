@@ -15,7 +15,7 @@ from flinkish.jobmanager.description import CheckpointDescription, ExceptionDesc
 from flinkish.jobmanager.history.tables import TABLES, Row, Rows
 from flinkish.jobmanager.lifecycle.story import Event
 
-_LOG = logging.getLogger("flinkish.history")
+_LOG = logging.getLogger("flinkish.HistoryServer")
 
 
 class HistoryStore(Protocol):

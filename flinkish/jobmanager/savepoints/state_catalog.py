@@ -15,7 +15,7 @@ from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.state.declared_state import DeclaredState
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 _FILE = "states.json"
 
 

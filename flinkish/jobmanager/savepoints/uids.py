@@ -11,7 +11,7 @@ import logging
 
 from flinkish.runtime.deployment import JobDescriptor
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("flinkish.JobManager")
 
 
 def stateful_without_uid(job: JobDescriptor) -> tuple[str, ...]:
