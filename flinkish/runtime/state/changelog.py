@@ -3,6 +3,9 @@
 Rule: the changes of an epoch, applied to the rows of the epoch before, give the rows of the epoch, however state
 was changed: written, cleared, expired, timers that fired or were deleted, watermarks. A change says all rows that its
 entry has now (none: it is gone); so only the last one of an entry counts, and applying it twice does no harm.
+
+A map changes as a whole (it was cleared, say) or by single entries. In one epoch a key has changes of one of these two
+sorts only; of the whole map the change says all entries, and changes of single entries in earlier epochs count no more.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ class Change(NamedTuple):
     timer_ms: int | None
     #: of its rows
     values: tuple[Any, ...]
+    #: of a map: (the stored map key,) if only the entry under it has changed, for which `can_be_told` must hold
+    map_key: tuple[Any, ...] = ()
 
     def rows(self) -> Iterator[StateRow]:
         """The rows that the entry has now."""
@@ -94,7 +99,10 @@ def apply_changes(rows: dict[tuple[Any, ...], tuple[StateRow, ...]], changes: It
     """Change rows, held by entry, in place: what a checkpoint does with a table."""
     for change in changes:
         entry = (change.uid, change.state, change.namespace, change.key, change.kind, change.timer_ms)
-        if change.values:
-            rows[entry] = tuple(change.rows())
+        now = tuple(change.rows())
+        if change.map_key:
+            now = (*(row for row in rows.get(entry, ()) if row.value[0] != change.map_key[0]), *now)
+        if now:
+            rows[entry] = now
         else:
             rows.pop(entry, None)
