@@ -3,8 +3,9 @@
     python -m benchmarks.checkpoints [--keys 1000000] [--parallelism 1] [--checkpoints 12] [--json FILE]
 
 A first source brings every key once; a second one changes the same 1 % of the keys again and again, a tenth of them in
-each epoch. Printed: how long a full checkpoint takes and incremental ones take; how long epochs take while a checkpoint
-is being taken and while none is; how long a savepoint takes, and a start from it up to the first committed epoch.
+each epoch. Printed: how long a full checkpoint takes and incremental ones take; how long epochs take of which a part
+overlaps with a checkpoint (and, every tenth time, with the merging of changes behind it), and those that have none; how
+long a savepoint takes, and a start from it up to the first committed epoch.
 """
 
 from __future__ import annotations
@@ -69,6 +70,12 @@ class Epochs(JobObserver):
         times = sorted(self.times_s.values())
         return [after - before for before, after in zip(times, times[1:]) if before >= start_s and after <= end_s]
 
+    def durations_over(self, start_s: float, end_s: float) -> list[float]:
+        """Of the epochs of which a part lies in this time; the last one of them is waited for."""
+        self.wait_for(lambda: max(self.times_s.values()) >= end_s)
+        times = sorted(self.times_s.values())
+        return [after - before for before, after in zip(times, times[1:]) if before < end_s and after > start_s]
+
 
 def start(folder: Path, keys: int, parallelism: int, savepoint: str | None = None) -> tuple[Any, Epochs]:
     """The job, started; its checkpoints are taken on demand."""
@@ -128,7 +135,7 @@ def measure(folder: Path, keys: int, parallelism: int, checkpoints: int) -> dict
         quiet.extend(epochs.durations_between(began, time.monotonic()))
         began = time.monotonic()
         client.run.checkpoints.take_last(TIMEOUT_S)
-        busy.append(epochs.durations_between(began, time.monotonic()))
+        busy.append(epochs.durations_over(began, time.monotonic()))
         return client.run.checkpoints.describe()[-1]
 
     full = checkpoint()
@@ -145,6 +152,9 @@ def measure(folder: Path, keys: int, parallelism: int, checkpoints: int) -> dict
         "parallelism, of two cores": parallelism,
         "full checkpoint, s": full.duration_ms / 1000,
         "incremental checkpoints, s": [c.duration_ms / 1000 for c in incremental],
+        "incremental checkpoint, later half, median s": median(
+            [c.duration_ms / 1000 for c in incremental[checkpoints // 2 :]]
+        ),
         "really incremental": all(c.incremental for c in incremental) and not wrong,
         "rows of an incremental one": [c.rows_written for c in incremental],
         "epoch without a checkpoint, median s": median(quiet),
@@ -152,6 +162,7 @@ def measure(folder: Path, keys: int, parallelism: int, checkpoints: int) -> dict
             median(durations) for durations in while_incremental
         ],
         "epoch during the later half of them, median s": median(warm),
+        "epoch during the later half of them, times one without": ratio(warm, quiet),
         "epoch during the full checkpoint, median s": median(while_full),
         "longest epoch without a checkpoint and during the later half, s": [
             max(quiet, default=0),
@@ -175,6 +186,11 @@ def restored(folder: Path, keys: int, parallelism: int, savepoint: str) -> float
 def median(values: list[float]) -> float | None:
     """None of nothing: no epoch lay in that time as a whole."""
     return round(statistics.median(values), 3) if values else None
+
+
+def ratio(busy: list[float], quiet: list[float]) -> float | None:
+    """How many times as long an epoch takes; None where there is none."""
+    return round(statistics.median(busy) / statistics.median(quiet), 3) if busy and quiet else None
 
 
 def main() -> None:

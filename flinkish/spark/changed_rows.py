@@ -4,6 +4,10 @@ A change is of one entry (`ENTRY`) and an epoch: a ``marker`` row, which stands 
 that its key may have, and a row for each row of state that the entry has then (none: it is gone). Rule: of an entry
 only the changes of its last epoch count, and they replace all rows that it had. So it does no harm if they were merged
 before.
+
+The slot tells apart the entries that a key has of one state: timers, and entries of a map. A slot of a map is what the
+text of its row begins with. A marker without slot stands for all that the key has; what changed before it counts no
+more.
 """
 
 from __future__ import annotations
@@ -13,8 +17,8 @@ from typing import Any
 
 from flinkish.runtime.state.savepoint_rows import SavepointRow
 
-#: Columns of a table of changes, in Spark's DDL. ``slot`` tells the entries of one key apart that are timers. A row
-#: without ``uid`` says that a key has more texts than can be told.
+#: Columns of a table of changes, in Spark's DDL. A row without ``uid`` says that a key has more texts than can be
+#: told.
 CHANGES_SCHEMA = (
     "epoch long, uid string, state string, kind string, key string, namespace string, value string, slot string, "
     "marker boolean"
@@ -22,11 +26,20 @@ CHANGES_SCHEMA = (
 #: What the changes of one entry have in common.
 ENTRY = "uid, state, key, namespace, slot"
 
-_LAST = f"SELECT * FROM (SELECT *, max(epoch) OVER (PARTITION BY {ENTRY}) AS last FROM {{changes}}) WHERE epoch = last"
+_LAST = f"""
+    SELECT * EXCEPT (last, last_of_all) FROM (
+        SELECT
+            *,
+            max(epoch) OVER (PARTITION BY {ENTRY}) AS last,
+            max(CASE WHEN slot = '' THEN epoch END) OVER (PARTITION BY uid, state, key, namespace) AS last_of_all
+        FROM {{changes}}
+    ) WHERE epoch = last AND epoch >= coalesce(last_of_all, epoch)
+"""
 #: Whether a row of state (t) is of the entry that a row of changes (c) marks.
 _IS_OF_ENTRY = (
     "t.uid = c.uid AND t.state = c.state AND t.key = c.key AND t.namespace = c.namespace "
-    "AND (c.slot = '' OR (t.kind = c.kind AND t.value = c.value))"
+    "AND CASE WHEN c.slot = '' THEN true WHEN c.kind = 'map' THEN startswith(t.value, c.value) "
+    "ELSE t.kind = c.kind AND t.value = c.value END"
 )
 _COLUMNS = ", ".join(SavepointRow._fields)
 

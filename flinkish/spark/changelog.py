@@ -12,7 +12,7 @@ from flinkish.runtime.changelog_files import read_parts
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.changelog import Change, decode_changes
 from flinkish.runtime.state.key_texts import key_texts
-from flinkish.runtime.state.savepoint_rows import to_savepoint_row
+from flinkish.runtime.state.savepoint_rows import to_savepoint_row, to_text
 from flinkish.spark.changed_rows import CHANGES_SCHEMA
 from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
@@ -57,12 +57,26 @@ def _rows_of(epoch: int, change: Change, classes: ProgramClasses) -> Iterator[_C
         yield (epoch, None, change.state, change.kind, repr(change.key)[:200], "", None, "", True)
         return
     timer = None if change.timer_ms is None else str(change.timer_ms)
-    slot = "" if timer is None else f"{change.kind}/{timer}"
+    slots = [("" if timer is None else f"{change.kind}/{timer}", timer)]
+    if change.map_key:
+        texts = key_texts(change.map_key[0])
+        if texts is None:
+            yield (epoch, None, change.state, change.kind, repr(change.map_key[0])[:200], "", None, "", True)
+            return
+        slots = [(map_slot(text), map_slot(text)) for text in texts]
     for key in keys:
         for namespace in namespaces:
-            yield (epoch, change.uid, change.state, change.kind, key, namespace, timer, slot, True)
+            for slot, value in slots:
+                yield (epoch, change.uid, change.state, change.kind, key, namespace, value, slot, True)
     for row in change.rows():
+        slot = map_slot(to_text(row.value[0], classes)) if change.kind == "map" else slots[0][0]
         yield (epoch, *to_savepoint_row(change.uid, row, classes), slot, False)
+
+
+def map_slot(text: str) -> str:
+    """The slot of an entry of a map, by the text of its map key: what the text of the entry begins with, and that of no
+    other entry."""
+    return f'{{"$tuple": [{text}, '
 
 
 def _batch(share: list[_ChangedRow]) -> pa.RecordBatch:

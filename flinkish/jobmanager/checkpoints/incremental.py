@@ -20,7 +20,7 @@ from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Wr
 from flinkish.jobmanager.checkpoints.spark_jobs import gentle_tasks
 from flinkish.jobmanager.directory.files import directory_bytes
 from flinkish.jobmanager.savepoints.manifest import Manifest
-from flinkish.runtime.changelog_files import epoch_directory
+from flinkish.runtime.changelog_files import epoch_directory, read_parts
 from flinkish.spark.changed_rows import merge_changes
 from flinkish.spark.changelog import changed_rows
 from flinkish.spark.worker import DeployedClasses
@@ -52,7 +52,7 @@ class IncrementalWriter:
             return None
         if ledger.refused is not None or not ledger.covers(base.epoch + 1) or self.is_behind_tables(base):
             return None
-        epochs = ledger.epochs(base.epoch + 1, epoch)
+        epochs = [number for number in ledger.epochs(base.epoch + 1, epoch) if read_parts(ledger.path, number)]
         changed = sum(directory_bytes(epoch_directory(ledger.path, number)) for number in epochs)
         return epochs if changed <= max(_FEW_BYTES, full.bytes) else None
 

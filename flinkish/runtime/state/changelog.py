@@ -3,6 +3,9 @@
 Rule: the changes of an epoch, applied to the rows of the epoch before, give the rows of the epoch, however state
 was changed: written, cleared, expired, timers that fired or were deleted, watermarks. A change says all rows that its
 entry has now (none: it is gone); so only the last one of an entry counts, and applying it twice does no harm.
+
+A map changes as a whole (it was cleared, say) or by single entries. In one epoch a key has changes of one of these two
+sorts only; of the whole map the change says all entries, and changes of single entries in earlier epochs count no more.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Any, NamedTuple
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.state.key_texts import can_be_told
 from flinkish.runtime.state.map_table import MapTable
 from flinkish.runtime.state.operator_state import OperatorState
 from flinkish.runtime.state.savepoint_rows import WATERMARK
@@ -37,6 +41,8 @@ class Change(NamedTuple):
     timer_ms: int | None
     #: of its rows
     values: tuple[Any, ...]
+    #: of a map: (the stored map key,) if only the entry under it has changed, for which `can_be_told` must hold
+    map_key: tuple[Any, ...] = ()
 
     def rows(self) -> Iterator[StateRow]:
         """The rows that the entry has now."""
@@ -48,11 +54,23 @@ def keyed_changes(uid: str, tables: dict[str, StateTable], timers: dict[str, Tim
     """The changes of keyed state since they were forgotten last."""
     for name, table in tables.items():
         for namespace, key in table.changed_keys():
-            yield Change(uid, name, table.kind, namespace, key, None, _row_values(table, namespace, key))
+            entries = table.changed_entries(namespace, key) if isinstance(table, MapTable) else None
+            if isinstance(table, MapTable) and entries is not None and all(map(can_be_told, entries)):
+                yield from _entry_changes(uid, table, namespace, key, entries)
+            else:
+                yield Change(uid, name, table.kind, namespace, key, None, _row_values(table, namespace, key))
     for service, queue in timers.items():
         for domain, timestamp_ms, namespace, key, present in queue.changed_timers():
             state = TIMERS_PREFIX + service
             yield Change(uid, state, domain.name, namespace, key, timestamp_ms, (timestamp_ms,) if present else ())
+
+
+def _entry_changes(uid: str, table: MapTable, namespace: Hashable, key: Any, entries: set[Any]) -> Iterator[Change]:
+    """The changes of single entries of a map."""
+    for user_key in entries:
+        entry = table.entry(namespace, key, user_key)
+        values = () if entry is None else ((user_key, entry[1]),)
+        yield Change(uid, table.name, table.kind, namespace, key, None, values, (user_key,))
 
 
 def _row_values(table: StateTable, namespace: Hashable, key: Any) -> tuple[Any, ...]:
@@ -101,7 +119,10 @@ def apply_changes(rows: dict[tuple[Any, ...], tuple[StateRow, ...]], changes: It
     """Change rows, held by entry, in place: what a checkpoint does with a table."""
     for change in changes:
         entry = (change.uid, change.state, change.namespace, change.key, change.kind, change.timer_ms)
-        if change.values:
-            rows[entry] = tuple(change.rows())
+        now = tuple(change.rows())
+        if change.map_key:
+            now = (*(row for row in rows.get(entry, ()) if row.value[0] != change.map_key[0]), *now)
+        if now:
+            rows[entry] = now
         else:
             rows.pop(entry, None)

@@ -30,6 +30,11 @@ def key_texts(key: Any) -> list[str] | None:
     return None if twins is None else [to_text(twin) for twin in twins]
 
 
+def can_be_told(key: Any) -> bool:
+    """Whether all texts of keys that equal this one can be listed."""
+    return type(key) in _PLAIN or type(key) is int or _twins(key) is not None
+
+
 def _twins(key: Any) -> list[Any] | None:
     kind = type(key)
     if kind in _PLAIN:

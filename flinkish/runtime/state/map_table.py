@@ -7,7 +7,7 @@ new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from flinkish.runtime.state.state_table import StateTable
@@ -53,6 +53,10 @@ class MapTable(StateTable):
     def __init__(self, name: str, kind: str, stored: StoredState, sequence: Callable[[], int]) -> None:
         super().__init__(name, kind, stored)
         self._sequence = sequence
+        #: (namespace, key) -> user keys whose entries this epoch has put or removed
+        self._changed_entries: dict[tuple[Hashable, Any], set[Any]] = {}
+        #: maps that were removed, or changed by somebody who does not say where
+        self._changed_wholly: set[tuple[Hashable, Any]] = set()
 
     # ------------------------------------------------------------------------------------------------ reading
 
@@ -139,7 +143,7 @@ class MapTable(StateTable):
             entry = self._entry(found, namespace, key, user_key)
             found.entries[user_key] = (self._sequence() if entry is None else entry[0], value)
             found.unwritten.add(user_key)
-        self.mark(namespace, key)
+        self._mark_entries(namespace, key, pairs)
 
     def discard(self, namespace: Hashable, key: Any, user_key: Any) -> None:
         """Remove an entry; nothing happens if there is none."""
@@ -148,9 +152,28 @@ class MapTable(StateTable):
             return
         del found.entries[user_key]
         found.unwritten.add(user_key)
-        self.mark(namespace, key)
+        self._mark_entries(namespace, key, (user_key,))
         if not found.entries and self.whole(namespace, key) is None:
-            del self.namespace(namespace)[key]
+            self.remove(namespace, key)
+
+    def _mark_entries(self, namespace: Hashable, key: Any, user_keys: Iterable[Any]) -> None:
+        self._changed_entries.setdefault((namespace, key), set()).update(user_keys)
+        super().mark(namespace, key)
+
+    def mark(self, namespace: Hashable, key: Any) -> None:
+        """Record that a whole map was changed or removed."""
+        self._changed_wholly.add((namespace, key))
+        super().mark(namespace, key)
+
+    def changed_entries(self, namespace: Hashable, key: Any) -> set[Any] | None:
+        """The user keys of what this epoch has changed in a map; None: the whole map."""
+        if (namespace, key) in self._changed_wholly:
+            return None
+        return self._changed_entries.get((namespace, key))
+
+    def forget_changes(self) -> None:
+        super().forget_changes()
+        self._changed_entries, self._changed_wholly = {}, set()
 
     # ------------------------------------------------------------------------------------------------ storing
 

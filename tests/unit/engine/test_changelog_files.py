@@ -13,6 +13,7 @@ from flinkish.errors import OperationError
 from flinkish.runtime.changelog_files import epoch_directory, read_parts, write_changes, write_parts
 from flinkish.runtime.program_classes import NO_CLASSES
 from flinkish.runtime.state.changelog import Change, encode_changes
+from flinkish.runtime.state.key_texts import can_be_told
 from flinkish.runtime.state.state_rows import TIMERS_PREFIX
 from flinkish.spark.changelog import ChangesToRows
 from flinkish.spark.worker import DeployedClasses
@@ -54,6 +55,31 @@ def test_each_timer_has_a_slot_of_its_own(tmp_path: Path) -> None:
         (f"{domain}/500", "500", True),
         (f"{domain}/500", "500", False),
     ]
+
+
+def test_each_entry_of_a_map_has_a_slot_of_its_own_under_each_text_of_its_map_key(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        Change("a", "m", "map", None, "k", None, ((True, 2),), (True,)),
+        Change("a", "m", "map", None, "l", None, (("x, ", 3),)),
+        Change("a", "m", "map", None, "k", None, (), ("gone",)),
+    )
+    one, true, gone, text = '{"$tuple": [1, ', '{"$tuple": [true, ', '{"$tuple": ["gone", ', '{"$tuple": ["x, ", '
+    assert [(row["slot"], row["value"], row["marker"]) for row in rows_of(tmp_path, 3)] == [
+        (one, one, True),
+        (true, true, True),
+        (true, true + "2]}", False),
+        ("", None, True),
+        (text, text + "3]}", False),
+        (gone, gone, True),
+    ]
+
+
+def test_a_map_key_whose_texts_cannot_be_told_is_said_so(tmp_path: Path) -> None:
+    write(tmp_path, Change("a", "m", "map", None, "k", None, ((1.5, 7),), (1.5,)))
+    (row,) = rows_of(tmp_path, 3)
+    assert row["uid"] is None and row["state"] == "m" and row["key"] == "1.5"
+    assert not can_be_told(1.5) and not can_be_told(("a", 1.5)) and can_be_told(("a", 1)) and can_be_told("a")
 
 
 def test_a_key_whose_texts_cannot_be_told_is_said_so(tmp_path: Path) -> None:

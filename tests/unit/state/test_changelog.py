@@ -23,7 +23,7 @@ from flinkish.core.state import (
 )
 from flinkish.core.time_domain import TimeDomain
 from flinkish.runtime.operator import EpochInfo
-from flinkish.runtime.state.changelog import apply_changes, decode_changes, encode_changes, operator_changes
+from flinkish.runtime.state.changelog import Change, apply_changes, decode_changes, encode_changes, operator_changes
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.key_texts import key_texts
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
@@ -162,6 +162,26 @@ def _check_changes(directory: StateDirectory | None, epochs: list[tuple[int, boo
         group.backend.release()
         if reloaded:
             group.backend.restore(body)
+
+
+def test_a_change_of_one_entry_of_a_map_leaves_the_others_and_one_of_the_map_leaves_none() -> None:
+    def change(*pairs: tuple[Any, Any], of: tuple[Any, ...] = ()) -> Change:
+        return Change("op", "m", "map", None, "k", None, pairs, of)
+
+    table: dict[tuple[Any, ...], tuple[StateRow, ...]] = {}
+    seen = []
+    for changed in (
+        change(("a", 1), ("b", 2)),
+        change(("b", 3), of=("b",)),
+        change(of=("a",)),
+        change((1, 4), of=(1,)),
+        change((True, 5), of=(True,)),
+        change(("c", 6)),
+        change(of=("c",)),
+    ):
+        apply_changes(table, decode_changes(encode_changes(0, [changed]))[1])
+        seen.append(dict(row.value for rows_of_key in table.values() for row in rows_of_key))
+    assert seen == [{"a": 1, "b": 2}, {"a": 1, "b": 3}, {"b": 3}, {"b": 3, 1: 4}, {"b": 3, True: 5}, {"c": 6}, {}]
 
 
 def test_the_changes_of_operator_state_are_the_names_that_were_touched() -> None:
