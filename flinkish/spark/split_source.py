@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
+from flinkish.common.logger_levels import configure_loggers
 from flinkish.core.source import RecordDecoder, SourceLimits
 from flinkish.launch.daemon import quiet_this_worker
 from flinkish.runtime.clock import SystemClock
@@ -116,6 +117,7 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             deployment = self._query.deployment
             job, store = deployment.unpickled_job(), SegmentFiles(self._query.job_dir, deployment.fence)
             settings = job.settings
+            configure_loggers(settings.configuration)
             limits = SourceLimits(
                 settings.max_records_per_epoch, settings.max_bytes_per_epoch, settings.source_batch_size
             )

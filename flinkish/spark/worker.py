@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark import TaskContext
 
+from flinkish.common.logger_levels import configure_loggers
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError
 from flinkish.runtime.collector import WorkerCollector
@@ -95,6 +96,8 @@ class Deployment:
             _begun[self.job_id] = task
             if task is not None:
                 _collector.task_begins()
+                # a worker serves jobs with other levels, too
+                configure_loggers(self.job().settings.configuration)
             return True
         return False
 
