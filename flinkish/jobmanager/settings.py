@@ -6,7 +6,7 @@ import posixpath
 from dataclasses import dataclass, field
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.options import checkpointing, core, execution, flinkish, state
+from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, state
 from flinkish.common.time import Duration
 from flinkish.jobmanager.checkpoints.settings import CheckpointSettings, checkpoint_settings
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -54,6 +54,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         max_records_per_epoch=configuration.get(flinkish.EPOCH_MAX_RECORDS_PER_SOURCE),
         max_bytes_per_epoch=configuration.get(flinkish.EPOCH_MAX_BYTES_PER_SOURCE),
         auto_watermark_interval_ms=_ms(configuration.get(core.AUTO_WATERMARK_INTERVAL)),
+        managed_memory_bytes=configuration.get(cluster.MANAGED_MEMORY_SIZE),
         job_parameters=_job_parameters(configuration),
         configuration=configuration.to_dict(),
         changelog=checkpoint_settings(configuration).changelog,

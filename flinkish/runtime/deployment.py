@@ -15,6 +15,7 @@ from flinkish.core.source import RecordDecoder, Source
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.partitioners import Partitioner
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.state.managed_memory import DEFAULT_BYTES
 
 #: Vertex number of rows that carry a task's report.
 REPORT_VERTEX = -1
@@ -146,6 +147,7 @@ class JobSettings:
     max_records_per_epoch: int = 4_000_000
     max_bytes_per_epoch: int = 256 * 1024 * 1024
     auto_watermark_interval_ms: int = 200
+    managed_memory_bytes: int = DEFAULT_BYTES
     job_parameters: dict[str, str] = field(default_factory=dict)
     configuration: dict[str, str] = field(default_factory=dict)
     #: tasks say what each epoch changes in their state, for incremental checkpoints

@@ -30,6 +30,7 @@ from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
 from flinkish.runtime.state.declarations import DeclarationsOfTask
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.state.managed_memory import ManagedMemory
 from flinkish.runtime.state.operator_state import decode_operator_states, encode_operator_states
 from flinkish.runtime.state.restore import take_in_rows
 from flinkish.runtime.state.restored_rows import decode_rows
@@ -75,7 +76,12 @@ class Task:
     """Base of the tasks of sources and of those behind them: a chain, and the rows that it sends."""
 
     def __init__(
-        self, job: JobDescriptor, vertex: VertexDescriptor, subtask: int, directory: StateDirectory | None = None
+        self,
+        job: JobDescriptor,
+        vertex: VertexDescriptor,
+        subtask: int,
+        directory: StateDirectory | None = None,
+        memory: ManagedMemory | None = None,
     ) -> None:
         self.job = job
         self.vertex = vertex
@@ -89,7 +95,9 @@ class Task:
         self._time_ms = 0
         epoch = EpochInfo()
         self.keyed_state = (
-            KeyedStateBackend(f"task '{self.name}', operator uid {vertex.head.uid}", epoch, job.classes, directory)
+            KeyedStateBackend(
+                f"task '{self.name}', operator uid {vertex.head.uid}", epoch, job.classes, directory, memory=memory
+            )
             if vertex.keyed
             else None
         )
@@ -137,10 +145,12 @@ class Task:
         try:
             self.chain.close()
         finally:
-            self.chain.dispose()
+            self.dispose()
 
     def dispose(self) -> None:
         """Release everything."""
+        if self.keyed_state is not None:
+            self.keyed_state.dispose()
         self.chain.dispose()
 
     def _metrics(self) -> dict[str, float]:
@@ -168,9 +178,14 @@ class StatefulTask(Task):
     """A subtask of a vertex behind a shuffle."""
 
     def __init__(
-        self, job: JobDescriptor, vertex: VertexDescriptor, subtask: int, directory: StateDirectory | None = None
+        self,
+        job: JobDescriptor,
+        vertex: VertexDescriptor,
+        subtask: int,
+        directory: StateDirectory | None = None,
+        memory: ManagedMemory | None = None,
     ) -> None:
-        super().__init__(job, vertex, subtask, directory)
+        super().__init__(job, vertex, subtask, directory, memory)
         self._opened = False
         self._share: _Share | None = None
         #: the version of the stored state that this task holds in memory; None: none yet

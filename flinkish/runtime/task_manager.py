@@ -22,6 +22,7 @@ from flinkish.runtime.failure import describe_failure
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.source_task import SourceInput, SourceTask
 from flinkish.runtime.sources.progress import SourceShare
+from flinkish.runtime.state.managed_memory import ManagedMemory
 from flinkish.runtime.task import EpochStamp, Row, StatefulTask, Task, TaskResult
 from flinkish.runtime.task_header import TaskHeader
 
@@ -54,6 +55,7 @@ class TaskManager:
         """``files``: where tasks leave what an epoch gives to sinks; None: all of it stays in their rows."""
         self.job = job
         self._files = files
+        self._memory = ManagedMemory(job.settings.managed_memory_bytes)
         self._output = TaskOutput(job, files)
         #: while tasks are being moved, nothing commits
         self.rebalance_in_progress = False
@@ -131,7 +133,8 @@ class TaskManager:
         if task is None:
             self._make_room()
             directory = self._state_directory(vertex, subtask)
-            task = self._tasks[(vertex, subtask)] = StatefulTask(self.job, self.job.vertex(vertex), subtask, directory)
+            task = StatefulTask(self.job, self.job.vertex(vertex), subtask, directory, self._memory)
+            self._tasks[(vertex, subtask)] = task
         self._tasks.move_to_end((vertex, subtask))
         task.assign(header, load_body, stamp)
         self._current = task

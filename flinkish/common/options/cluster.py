@@ -12,6 +12,16 @@ NUMBER_OF_TASK_SLOTS: ConfigOption[int] = (
     .with_description("Slots of a TaskManager; here spark.executor.cores.")
 )
 
+MANAGED_MEMORY_SIZE: ConfigOption[int] = (
+    ConfigOptions.key("taskmanager.memory.managed.size")
+    .memory_type()
+    .default_value(512 * 1024 * 1024)
+    .with_description(
+        "About what the state that a Python worker keeps in memory may take; the rest is read from files when it is "
+        "used."
+    )
+)
+
 SCHEDULER: ConfigOption[str] = (
     ConfigOptions.key("jobmanager.scheduler")
     .string_type()

@@ -28,10 +28,9 @@ class ReduceOperator(UserFunctionOperator):
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         keys = keys_of(self.context.key_selectors[input_index], values)
         table = self.keyed_state.table(REDUCE_STATE, "reducing")
-        table.fetch(VOID_NAMESPACE, keys)
+        self.keyed_state.prefetch(keys)
         reduced = table.namespace(VOID_NAMESPACE)
         if self.sees_state:
-            self.keyed_state.prefetch(keys)
             self._reduce_with_keys(keys, values, reduced)
         else:
             self._reduce(keys, values, reduced)

@@ -22,6 +22,7 @@ from flinkish.runtime.state.changelog import Change, keyed_changes
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 from flinkish.runtime.state.list_table import ListTable
+from flinkish.runtime.state.managed_memory import ManagedMemory
 from flinkish.runtime.state.map_table import MapTable
 from flinkish.runtime.state.state_handles import (
     NO_KEY,
@@ -63,8 +64,9 @@ _TIMER_BYTES = 48
 #: So many timers have their state fetched together.
 _DUE_BATCH = 10_000
 
-#: When so much is changed in one epoch, it is written to files before the epoch ends.
-SPILL_BYTES = 128 * 1024 * 1024
+#: When one epoch changes so large a part of the managed memory (as it is encoded), that is written to files before the
+#: epoch ends.
+SPILL_PART = 16
 
 
 class KeyedStateBackend:
@@ -77,6 +79,7 @@ class KeyedStateBackend:
         classes: of the program.
         directory: where the files of the subtask lie; None: all state stays with the task.
         inline_bytes: see `INLINE_BYTES`.
+        memory: what all state of the worker may take.
     """
 
     def __init__(
@@ -86,11 +89,13 @@ class KeyedStateBackend:
         classes: ProgramClasses = NO_CLASSES,
         directory: StateDirectory | None = None,
         inline_bytes: int = INLINE_BYTES,
+        memory: ManagedMemory | None = None,
     ) -> None:
         self.where = where
         self.epoch = epoch if epoch is not None else EpochInfo()
         self._classes = classes
         self._inline_bytes = inline_bytes
+        self._memory = memory if memory is not None else ManagedMemory()
         self.stored = StoredState(directory, where, classes)
         self.stored_timers = TimersInFiles(directory, self._next, where, classes)
         #: the key that state handles read and write; operators set it before they call user code
@@ -169,9 +174,17 @@ class KeyedStateBackend:
         return sum(table.to_store * table.encoded_bytes for table in self._tables.values()) + timers * _TIMER_BYTES
 
     def _write_files(self) -> None:
-        """Write what lies in no file yet, and bring a bounded part of the files together."""
-        before = self._file_names()
-        epoch = self.epoch.epoch
+        """Write what lies in no file yet."""
+        self._write_tables()
+        before, epoch = self._file_names(), self.epoch.epoch
+        if self.stored_timers.write(self._timers, epoch):
+            self.stored_timers.compact(self._timers, epoch)
+        self._note_dropped(before)
+
+    def _write_tables(self) -> None:
+        """All of it but the timers, which changes of the running epoch are told from; and bring a bounded part of the
+        files together."""
+        before, epoch = self._file_names(), self.epoch.epoch
         builder = self.stored.builder()
         try:
             tables = [table for table in self._tables.values() if table.timed is None]
@@ -184,10 +197,11 @@ class KeyedStateBackend:
             for table in self._tables.values():
                 table.written()
             self.stored.compact(epoch, self.epoch.processing_time_ms, self._ttl_ms())
-        if self.stored_timers.write(self._timers, epoch):
-            self.stored_timers.compact(self._timers, epoch)
+        self._note_dropped(before)
+
+    def _note_dropped(self, before: frozenset[str]) -> None:
         for name in before - self._file_names():
-            self._dropped[name] = epoch
+            self._dropped[name] = self.epoch.epoch
 
     def _file_names(self) -> frozenset[str]:
         return self.stored.files.names | self.stored_timers.names
@@ -226,6 +240,10 @@ class KeyedStateBackend:
         if table.kind != kind:
             raise self._other_kind(name, kind, f"it was written as {table.kind} state")
         return table
+
+    def dispose(self) -> None:
+        """Nothing of it is used any more."""
+        self._memory.leave(self)
 
     def restored_table(self, name: str, kind: str) -> StateTable:
         """The table of a state that a savepoint has, whether the program asks for it or not."""
@@ -308,20 +326,17 @@ class KeyedStateBackend:
     def prefetch(self, keys: Iterable[Any], namespace: Hashable = VOID_NAMESPACE) -> None:
         """Have the state of these keys in memory, all of it at once: to be called with the keys of a batch, before user
         code is called for them."""
+        if self.stored.directory is not None and self._bytes_to_store() > self._memory.limit_bytes // SPILL_PART:
+            self._write_tables()
         if not self.stored:
             return
-        if self._bytes_to_store() > SPILL_BYTES:
-            self._spill()
+        self._memory.use(self)
+        self._memory.reclaim()
         keys = set(keys)
         for name, kind in self._kinds.items():
             table = self.table(name, kind)
             if table.timed is None:
                 table.fetch(namespace, keys)
-
-    def _spill(self) -> None:
-        """Write what this epoch has changed so far."""
-        self._write_files()
-        self.release()
 
     @property
     def declared(self) -> dict[str, tuple[str, StateDescriptor | None]]:
