@@ -32,8 +32,8 @@ from flinkish.runtime.state.declarations import DeclarationsOfTask
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.managed_memory import ManagedMemory
 from flinkish.runtime.state.operator_state import decode_operator_states, encode_operator_states
-from flinkish.runtime.state.restore import take_in_rows
-from flinkish.runtime.state.restored_rows import decode_rows
+from flinkish.runtime.state.restore import SavepointRows
+from flinkish.runtime.state.restored_rows import decode_columns
 from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.state.task_body import TaskBody
 from flinkish.runtime.task_header import TaskHeader
@@ -170,7 +170,8 @@ class _Share:
     stamp: EpochStamp
     gate: InputGate
     steps: Iterator[Step] | None = None
-    restored: list[Any] = field(default_factory=list)
+    #: rows of a savepoint
+    restored: list[Buffer] = field(default_factory=list)
     records: int = 0
 
 
@@ -215,7 +216,7 @@ class StatefulTask(Task):
         share = self.share
         for buffer in buffers:
             if buffer.header.kind is BufferKind.STATE:
-                share.restored.extend(decode_rows(buffer.payload, self.job.classes))
+                share.restored.append(buffer)
             elif buffer.header.kind is not BufferKind.HEARTBEAT:
                 share.gate.add(buffer)
 
@@ -228,8 +229,7 @@ class StatefulTask(Task):
         if self.token is None:
             self._load(TaskBody.decode(share.load_body()), header)
         if share.restored:
-            uid = self.vertex.head.uid
-            take_in_rows(share.restored, self.chain.states, uid, self.keyed_state, self.subtask)
+            self._take_in(share.restored)
         if not self._opened:
             self._opened = True
             self.chain.open()
@@ -237,6 +237,13 @@ class StatefulTask(Task):
         self._time_ms = share.stamp.time_ms
         self.chain.begin(share.stamp.epoch, share.stamp.time_ms, header.watermark_ms, header.saved)
         self.chain.begin_origin(self._origin)
+
+    def _take_in(self, buffers: list[Buffer]) -> None:
+        """The rows of a savepoint become state."""
+        rows = SavepointRows(self.chain.states, self.vertex.head.uid, self.keyed_state, self.subtask)
+        for buffer in buffers:
+            rows.take_in(*decode_columns(buffer.payload, self.job.classes))
+        rows.end()
 
     def _load(self, body: TaskBody, header: TaskHeader) -> None:
         stored = decode_operator_states(body.operators, self.job.classes)
@@ -350,6 +357,6 @@ class StatefulTask(Task):
             worker=WORKER,
             place=share.stamp.place,
             processing_time_ms=share.stamp.time_ms,
-            restored_rows=len(share.restored),
+            restored_rows=sum(buffer.header.records for buffer in share.restored),
             declared=self._declarations.new(),
         )

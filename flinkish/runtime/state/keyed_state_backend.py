@@ -177,14 +177,16 @@ class KeyedStateBackend:
         """Write what lies in no file yet."""
         self._write_tables()
         before, epoch = self._file_names(), self.epoch.epoch
+        if self.stored:
+            self.stored.compact(epoch, self.epoch.processing_time_ms, self._ttl_ms())
         if self.stored_timers.write(self._timers, epoch):
             self.stored_timers.compact(self._timers, epoch)
-        self._note_dropped(before)
+        for name in before - self._file_names():
+            self._dropped[name] = epoch
 
     def _write_tables(self) -> None:
-        """All of it but the timers, which changes of the running epoch are told from; and bring a bounded part of the
-        files together."""
-        before, epoch = self._file_names(), self.epoch.epoch
+        """All of it but the timers, which changes of the running epoch are told from."""
+        epoch = self.epoch.epoch
         builder = self.stored.builder()
         try:
             tables = [table for table in self._tables.values() if table.timed is None]
@@ -196,12 +198,6 @@ class KeyedStateBackend:
             self.stored.write(builder.build(), epoch)
             for table in self._tables.values():
                 table.written()
-            self.stored.compact(epoch, self.epoch.processing_time_ms, self._ttl_ms())
-        self._note_dropped(before)
-
-    def _note_dropped(self, before: frozenset[str]) -> None:
-        for name in before - self._file_names():
-            self._dropped[name] = self.epoch.epoch
 
     def _file_names(self) -> frozenset[str]:
         return self.stored.files.names | self.stored_timers.names
@@ -326,17 +322,22 @@ class KeyedStateBackend:
     def prefetch(self, keys: Iterable[Any], namespace: Hashable = VOID_NAMESPACE) -> None:
         """Have the state of these keys in memory, all of it at once: to be called with the keys of a batch, before user
         code is called for them."""
-        if self.stored.directory is not None and self._bytes_to_store() > self._memory.limit_bytes // SPILL_PART:
-            self._write_tables()
+        self.make_room()
         if not self.stored:
             return
-        self._memory.use(self)
-        self._memory.reclaim()
         keys = set(keys)
         for name, kind in self._kinds.items():
             table = self.table(name, kind)
             if table.timed is None:
                 table.fetch(namespace, keys)
+
+    def make_room(self) -> None:
+        """Write changes to files, and let go of what lies there, if memory holds too much. Only between batches."""
+        if self.stored.directory is not None and self._bytes_to_store() > self._memory.limit_bytes // SPILL_PART:
+            self._write_tables()
+        if self.stored:
+            self._memory.use(self)
+            self._memory.reclaim()
 
     @property
     def declared(self) -> dict[str, tuple[str, StateDescriptor | None]]:

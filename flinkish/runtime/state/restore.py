@@ -6,6 +6,7 @@ Rows were re-hashed by their key, so parallelism and max parallelism may differ 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 from typing import Any
 
 from flinkish.core.time_domain import TimeDomain
@@ -13,59 +14,88 @@ from flinkish.errors import CorruptStateError
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.map_table import MapTable
 from flinkish.runtime.state.operator_state import OperatorState
-from flinkish.runtime.state.state_rows import OPERATOR_STATE_KIND, TIMERS_PREFIX, StateRow
+from flinkish.runtime.state.state_rows import OPERATOR_STATE_KIND, TIMERS_PREFIX, StateColumns, StateRow
 from flinkish.runtime.state.state_table import StateTable
 
 
-def take_in_rows(
-    rows: list[tuple[str, StateRow]],
-    states: dict[str, OperatorState],
-    head_uid: str,
-    keyed: KeyedStateBackend | None,
-    subtask: int,
-) -> None:
-    """``rows`` are (operator uid, row). Keyed rows are taken into the keyed state, which is empty.
+class SavepointRows:
+    """The rows of a savepoint on their way into one subtask, whose state is empty. Large state goes to files on the
+    way. Rows of one state keep their order."""
 
-    Raises:
-        CorruptStateError: two rows for one entry, or one state with two kinds.
-    """
-    for uid, row in rows:
-        if row.kind == OPERATOR_STATE_KIND and uid in states:
-            states[uid].put(row.state, row.value)
-    if keyed is not None:
-        keyed_rows = (row for uid, row in rows if uid == head_uid and row.kind != OPERATOR_STATE_KIND)
-        take_in_keyed_rows(keyed, keyed_rows, f"operator uid {head_uid}, subtask {subtask}")
+    def __init__(
+        self, states: dict[str, OperatorState], head_uid: str, keyed: KeyedStateBackend | None, subtask: int
+    ) -> None:
+        self._states = states
+        self._head_uid = head_uid
+        self._keyed = keyed
+        self._where = f"operator uid {head_uid}, subtask {subtask}"
+
+    def take_in(self, uid: str, columns: StateColumns) -> None:
+        """Some rows of one state of an operator.
+
+        Raises:
+            CorruptStateError: two rows for one entry, or one state with two kinds.
+        """
+        if columns.kind == OPERATOR_STATE_KIND:
+            if uid in self._states:
+                for value in columns.values:
+                    self._states[uid].put(columns.state, value)
+        elif self._keyed is not None and uid == self._head_uid:
+            self._take_in_keyed(self._keyed, columns)
+            self._keyed.make_room()
+
+    def end(self) -> None:
+        """All rows were taken in. None of them is a change."""
+        if self._keyed is not None:
+            self._keyed.forget_changes()
+
+    def _take_in_keyed(self, keyed: KeyedStateBackend, columns: StateColumns) -> None:
+        if columns.state.startswith(TIMERS_PREFIX):
+            queue = keyed.timers(columns.state[len(TIMERS_PREFIX) :])
+            for timestamp_ms, key, namespace in zip(columns.values, columns.keys, columns.namespaces, strict=True):
+                queue.register(TimeDomain[columns.kind], timestamp_ms, key, namespace)
+            return
+        table = keyed.restored_table(columns.state, columns.kind)
+        if table.kind != columns.kind:
+            raise self._bad_rows(f"state {columns.state!r} has rows of kind {table.kind} and of kind {columns.kind}")
+        start = 0
+        for namespace, run in groupby(columns.namespaces):
+            stop = start + sum(1 for _ in run)
+            self._put(table, namespace, columns.keys[start:stop], columns.values[start:stop])
+            start = stop
+
+    def _put(self, table: StateTable, namespace: Any, keys: list[Any], values: list[Any]) -> None:
+        if isinstance(table, MapTable):
+            for key, (user_key, value) in zip(keys, values, strict=True):
+                if table.entry(namespace, key, user_key) is not None:
+                    raise self._twice(table, namespace, key)
+                table.put(namespace, key, {user_key: value})
+            return
+        present = table.namespace(namespace)
+        if len(set(keys)) < len(keys) or not present.keys().isdisjoint(keys):
+            seen = set(present)
+            for key in keys:
+                if key in seen:
+                    raise self._twice(table, namespace, key)
+                seen.add(key)
+        present.update(zip(keys, values, strict=True))
+        table.mark_all(namespace, keys)
+
+    def _twice(self, table: StateTable, namespace: Any, key: Any) -> CorruptStateError:
+        return self._bad_rows(f"state {table.name!r} has two rows for namespace {namespace!r}, key {key!r}")
+
+    def _bad_rows(self, what: str) -> CorruptStateError:
+        return CorruptStateError(
+            what, where=self._where, expected="one row per entry", hint="mend the savepoint's table"
+        )
 
 
 def take_in_keyed_rows(keyed: KeyedStateBackend, rows: Iterable[StateRow], where: str) -> None:
-    """The keyed part of `take_in_rows`. Rows of one state keep their order."""
+    """Rows of keyed state, one by one."""
+    taken = SavepointRows({}, "", keyed, 0)
     for row in rows:
-        if row.state.startswith(TIMERS_PREFIX):
-            queue = keyed.timers(row.state[len(TIMERS_PREFIX) :])
-            queue.register(TimeDomain[row.kind], row.value, row.key, row.namespace)
-            continue
-        table = keyed.restored_table(row.state, row.kind)
-        if table.kind != row.kind:
-            raise _bad_rows(f"state {row.state!r} has rows of kind {table.kind} and of kind {row.kind}", where)
-        _put(table, row, where)
-    keyed.forget_changes()
-
-
-def _put(table: StateTable, row: StateRow, where: str) -> None:
-    if isinstance(table, MapTable):
-        user_key, value = row.value
-        twice = table.entry(row.namespace, row.key, user_key) is not None
-        table.put(row.namespace, row.key, {user_key: value})
-    else:
-        values = table.namespace(row.namespace)
-        twice = row.key in values
-        values[row.key] = row.value
-    if twice:
-        raise _bad_rows(f"state {row.state!r} has two rows for namespace {row.namespace!r}, key {row.key!r}", where)
-
-
-def _bad_rows(what: str, where: str) -> CorruptStateError:
-    return CorruptStateError(what, where=where, expected="one row per entry", hint="mend the savepoint's table")
+        taken.take_in("", StateColumns(row.state, row.kind, [row.namespace], [row.key], [row.value]))
+    taken.end()
 
 
 def operator_state_rows(uid: str, subtask: int, values: dict[str, Any]) -> list[tuple[str, StateRow]]:
