@@ -163,6 +163,9 @@ def measure(folder: Path, keys: int, parallelism: int, checkpoints: int) -> dict
         ],
         "epoch during the later half of them, median s": median(warm),
         "epoch during the later half of them, times one without": ratio(warm, quiet),
+        "median of the medians of the later half, times one without": ratio(
+            [statistics.median(durations) for durations in while_incremental[checkpoints // 2 :] if durations], quiet
+        ),
         "epoch during the full checkpoint, median s": median(while_full),
         "longest epoch without a checkpoint and during the later half, s": [
             max(quiet, default=0),

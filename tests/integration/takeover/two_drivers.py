@@ -233,12 +233,13 @@ class Trial:
         return sorted(found + [(f"{uid}/{subtask}", epoch, 0) for uid, subtask, epoch in marks])
 
     def _of_no_version(self, path: str) -> bool:
-        """Whether it is a data file of the table of checkpoints that no version has: one that a driver has not written
+        """Whether it is a data file of a table of checkpoints that no version has: one that a driver has not written
         to its end, perhaps."""
-        if not path.startswith(LEFT_BY_CHECKPOINTS) or not path.endswith((".parquet", ".parquet.crc")):
+        table = next((table for table in LEFT_BY_CHECKPOINTS if path.startswith(table)), None)
+        if table is None or not path.endswith((".parquet", ".parquet.crc")):
             return False
         name = path.rpartition("/")[2].removeprefix(".").removesuffix(".crc")
-        log = self.folder / LEFT_BY_CHECKPOINTS / "_delta_log"
+        log = self.folder / table / "_delta_log"
         return all(name not in commit.read_text() for commit in log.glob("*.json"))
 
     def _files(self, part: str) -> list[tuple[str, int, int]]:
