@@ -55,6 +55,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         max_bytes_per_epoch=configuration.get(flinkish.EPOCH_MAX_BYTES_PER_SOURCE),
         auto_watermark_interval_ms=_ms(configuration.get(core.AUTO_WATERMARK_INTERVAL)),
         managed_memory_bytes=configuration.get(cluster.MANAGED_MEMORY_SIZE),
+        inline_state_bytes=configuration.get(flinkish.STATE_INLINE_SIZE),
         job_parameters=_job_parameters(configuration),
         configuration=configuration.to_dict(),
         changelog=checkpoint_settings(configuration).changelog,

@@ -49,6 +49,8 @@ class StateStore:
     #: the next epoch, once all of its tasks have ended, and the state that they have written
     prepared: tuple[PreparedEpoch, dict[_TaskId, tuple[bytes, bytes | None]]] | None = None
     finished: bool = False
+    #: directory of the files of keyed state; "": all of it is in ``tasks``
+    keyed_state: str = ""
 
 
 class MiniCluster:
@@ -94,7 +96,7 @@ class MiniCluster:
             settings.source_batch_size,
         )
         self._enumerator = JobEnumerator(job, limits, self.store.segments, self._clock)
-        self._task_manager = TaskManager(job)
+        self._task_manager = TaskManager(job, keyed_state=self.store.keyed_state)
 
     def run(
         self, max_epochs: int | None = None, on_epoch: Callable[[EpochReport], None] | None = None

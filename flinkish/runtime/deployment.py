@@ -148,6 +148,8 @@ class JobSettings:
     max_bytes_per_epoch: int = 256 * 1024 * 1024
     auto_watermark_interval_ms: int = 200
     managed_memory_bytes: int = DEFAULT_BYTES
+    #: keyed state of a subtask of about so many bytes lies with the task, more of it in files
+    inline_state_bytes: int = 256 * 1024
     job_parameters: dict[str, str] = field(default_factory=dict)
     configuration: dict[str, str] = field(default_factory=dict)
     #: tasks say what each epoch changes in their state, for incremental checkpoints

@@ -96,7 +96,12 @@ class Task:
         epoch = EpochInfo()
         self.keyed_state = (
             KeyedStateBackend(
-                f"task '{self.name}', operator uid {vertex.head.uid}", epoch, job.classes, directory, memory=memory
+                f"task '{self.name}', operator uid {vertex.head.uid}",
+                epoch,
+                job.classes,
+                directory,
+                job.settings.inline_state_bytes,
+                memory,
             )
             if vertex.keyed
             else None

@@ -51,10 +51,11 @@ class StoredTask(NamedTuple):
 class TaskManager:
     """The tasks of one job in one worker."""
 
-    def __init__(self, job: JobDescriptor, files: EpochFiles | None = None) -> None:
-        """``files``: where tasks leave what an epoch gives to sinks; None: all of it stays in their rows."""
+    def __init__(self, job: JobDescriptor, files: EpochFiles | None = None, keyed_state: str = "") -> None:
+        """``files``: where tasks leave what an epoch gives to sinks; None: all of it stays in their rows.
+        ``keyed_state``: directory of the files of keyed state; "": all of it stays with the tasks."""
         self.job = job
-        self._files = files
+        self._keyed_state = keyed_state
         self._memory = ManagedMemory(job.settings.managed_memory_bytes)
         self._output = TaskOutput(job, files)
         #: while tasks are being moved, nothing commits
@@ -141,11 +142,11 @@ class TaskManager:
 
     def _state_directory(self, vertex: int, subtask: int) -> StateDirectory | None:
         """Where the files of a subtask's state lie; None: all of it stays with the task."""
-        if self._files is None or not self._files.state:
+        if not self._keyed_state:
             return None
         from flinkish.runtime.state.files.directory import StateDirectory
 
-        return StateDirectory(state_directory(self._files.state, vertex, subtask))
+        return StateDirectory(state_directory(self._keyed_state, vertex, subtask))
 
     def _make_room(self) -> None:
         while len(self._tasks) >= MAX_TASKS:
@@ -270,6 +271,6 @@ def task_manager(
             _managers.pop(other).dispose()
         while len(_managers) >= MAX_JOBS:
             _managers.pop(next(iter(_managers))).dispose()
-        manager = TaskManager(load(), files)
+        manager = TaskManager(load(), files, "" if files is None else files.state)
     _managers[key] = manager
     return manager

@@ -39,6 +39,16 @@ EPOCH_MAX_BYTES_PER_SOURCE: ConfigOption[int] = (
     .with_description("Most bytes that an epoch takes from one source.")
 )
 
+STATE_INLINE_SIZE: ConfigOption[int] = (
+    ConfigOptions.key("flinkish.state.inline-size")
+    .memory_type()
+    .default_value(256 * 1024)
+    .with_description(
+        "Keyed state of a subtask of about this size lies in Spark's state store and is read and written in each "
+        "epoch; more of it lies in files of the job directory, which are read by key."
+    )
+)
+
 EPOCH_INTERVAL: ConfigOption[Duration] = (
     ConfigOptions.key("flinkish.epoch.interval")
     .duration_type()

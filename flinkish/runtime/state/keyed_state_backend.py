@@ -55,9 +55,6 @@ __all__ = ["TIMERS_NAME", "VOID_NAMESPACE", "KeyedStateBackend"]
 #: Name under which `changed_keys` reports the keys whose timers changed.
 TIMERS_NAME = "__timers__"
 
-#: State of about so many encoded bytes lies with the task, more of it in files.
-INLINE_BYTES = 256 * 1024
-
 #: About what a timer takes in files.
 _TIMER_BYTES = 48
 
@@ -78,7 +75,7 @@ class KeyedStateBackend:
             state that expires.
         classes: of the program.
         directory: where the files of the subtask lie; None: all state stays with the task.
-        inline_bytes: see `INLINE_BYTES`.
+        inline_bytes: state of about so many encoded bytes lies with the task, more of it in files.
         memory: what all state of the worker may take.
     """
 
@@ -88,7 +85,7 @@ class KeyedStateBackend:
         epoch: EpochInfo | None = None,
         classes: ProgramClasses = NO_CLASSES,
         directory: StateDirectory | None = None,
-        inline_bytes: int = INLINE_BYTES,
+        inline_bytes: int = 256 * 1024,
         memory: ManagedMemory | None = None,
     ) -> None:
         self.where = where
