@@ -61,9 +61,9 @@ _TIMER_BYTES = 48
 #: So many timers have their state fetched together.
 _DUE_BATCH = 10_000
 
-#: When one epoch changes so large a part of the managed memory (as it is encoded), that is written to files before the
-#: epoch ends.
-SPILL_PART = 16
+#: When what one epoch has changed takes so large a part of the managed memory, it is written to files before the epoch
+#: ends.
+SPILL_PART = 4
 
 
 class KeyedStateBackend:
@@ -170,6 +170,10 @@ class KeyedStateBackend:
         timers = sum(queue.in_memory for queue in self._timers.values())
         return sum(table.to_store * table.encoded_bytes for table in self._tables.values()) + timers * _TIMER_BYTES
 
+    def _unwritten_bytes(self) -> int:
+        """About what the values in memory take that cannot be let go of."""
+        return sum(table.to_store * table.entry_bytes for table in self._tables.values())
+
     def _write_files(self) -> None:
         """Write what lies in no file yet."""
         self._write_tables()
@@ -178,8 +182,11 @@ class KeyedStateBackend:
             self.stored.compact(epoch, self.epoch.processing_time_ms, self._ttl_ms())
         if self.stored_timers.write(self._timers, epoch):
             self.stored_timers.compact(self._timers, epoch)
-        for name in before - self._file_names():
-            self._dropped[name] = epoch
+        dropped = before - self._file_names()
+        self._dropped.update(dict.fromkeys(dropped, epoch))
+        if self.stored.directory is not None:
+            # mapped files count as memory of the worker
+            self.stored.directory.release(dropped)
 
     def _write_tables(self) -> None:
         """All of it but the timers, which changes of the running epoch are told from."""
@@ -330,7 +337,7 @@ class KeyedStateBackend:
 
     def make_room(self) -> None:
         """Write changes to files, and let go of what lies there, if memory holds too much. Only between batches."""
-        if self.stored.directory is not None and self._bytes_to_store() > self._memory.limit_bytes // SPILL_PART:
+        if self.stored.directory is not None and self._unwritten_bytes() > self._memory.limit_bytes // SPILL_PART:
             self._write_tables()
         if self.stored:
             self._memory.use(self)

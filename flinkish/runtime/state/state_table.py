@@ -287,8 +287,12 @@ class StateTable:
     @property
     def cached_bytes(self) -> int:
         """About what the values in memory take."""
-        entries = sum(map(len, self._namespaces.values())) + sum(map(len, self._cold.values()))
-        return entries * (ENTRY_BYTES + DECODED_FACTOR * self.encoded_bytes)
+        return (sum(map(len, self._namespaces.values())) + sum(map(len, self._cold.values()))) * self.entry_bytes
+
+    @property
+    def entry_bytes(self) -> int:
+        """About what an entry takes in memory."""
+        return ENTRY_BYTES + DECODED_FACTOR * self.encoded_bytes
 
     def release(self) -> None:
         """Let go of values that lie in files and were not used since the last call. Only between batches: nobody may

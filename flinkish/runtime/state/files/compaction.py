@@ -24,8 +24,8 @@ from flinkish.runtime.state.files.rows import NO_TIME, Array, Rows
 from flinkish.runtime.state.files.run_writer import FILE_BYTES, FILE_ROWS, write_run
 from flinkish.runtime.state.files.runs import bounded_stop, live_between, newer_between, rows_between
 
-#: A call rewrites about this much at least, and so many times what was added since the last call.
-MIN_BUDGET_BYTES, BUDGET_PER_ADDED = 4 * 1024 * 1024, 16
+#: A call rewrites about so many times what was added since the last call, within these bounds.
+BUDGET_PER_ADDED, MIN_BUDGET_BYTES, MAX_BUDGET_BYTES = 16, 4 * 1024 * 1024, 64 * 1024 * 1024
 
 #: A cycle begins when the deltas have more bytes than this, and than this part of the base.
 MIN_CYCLE_BYTES, CYCLE_PART_OF_BASE = 4 * 1024 * 1024, 8
@@ -78,7 +78,7 @@ class Compaction:
         """What is referred to from now on. ``sweep``: begin a cycle even if little was added, to find expired state."""
         budget = self._budget_bytes
         if budget is None:
-            budget = max(MIN_BUDGET_BYTES, BUDGET_PER_ADDED * files.added)
+            budget = min(max(MIN_BUDGET_BYTES, BUDGET_PER_ADDED * files.added), MAX_BUDGET_BYTES)
         files = replace(self._without_consumed(files), added=0)
         files = self._merge_deltas(files, budget // 2)
         # a cycle that is under way always goes on, so that it ends

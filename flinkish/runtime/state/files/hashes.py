@@ -65,7 +65,9 @@ def mix(values: Hashes) -> Hashes:
 def _scope(state: str, namespaces: Sequence[Hashable]) -> Hashes:
     """What the state's name and the namespaces add."""
     name = np.array([raw_hash(state) & _MASK], np.uint64)
-    raw = np.fromiter(map(_namespace_raw, namespaces), np.uint64, len(namespaces))
+    # windows of many keys, and the void namespace of all: each is hashed once
+    known = {namespace: _namespace_raw(namespace) for namespace in dict.fromkeys(namespaces)}
+    raw = np.fromiter(map(known.__getitem__, namespaces), np.uint64, len(namespaces))
     return mix(mix(name) ^ raw * _MULTIPLIER)
 
 
