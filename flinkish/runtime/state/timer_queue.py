@@ -175,21 +175,23 @@ class TimerQueue:
         timers.take(taken_ms)
 
     def write_to(self, write: Any) -> None:
-        """Hand over to ``write(domain, register, register_again, delete)`` all timers that may lie in files from now
-        on, in lists of (timestamp, namespace, key) in the order of registration, and forget them."""
+        """Hand over to ``write(domain, registered, deleted before, deleted)`` all timers that may lie in files from now
+        on, and forget them: lists of (timestamp, namespace, key), those registered in the order of registration, and of
+        each whether it had been deleted before."""
         for timers in (self._event, self._processing):
-            fresh: list[tuple[int, Hashable, Any]] = []
-            again: list[tuple[int, Hashable, Any]] = []
+            registered: list[tuple[int, Hashable, Any]] = []
+            again: list[bool] = []
             for timestamp_ms in sorted(ms for ms in timers.buckets if ms > timers.taken_ms):
                 deleted = timers.deleted.get(timestamp_ms, set())
                 for entry in timers.buckets.pop(timestamp_ms):
-                    (again if entry in deleted else fresh).append((timestamp_ms, *entry))
+                    registered.append((timestamp_ms, *entry))
+                    again.append(entry in deleted)
                     deleted.discard(entry)
             gone = [(ms, *entry) for ms, entries in sorted(timers.deleted.items()) for entry in entries]
             timers.deleted = {}
             timers.rebuild()
-            if fresh or again or gone:
-                write(timers.domain, fresh, again, gone)
+            if registered or gone:
+                write(timers.domain, registered, again, gone)
                 timers.has_files = True
             timers.next_known = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from flinkish.core.time_domain import TimeDomain
@@ -118,14 +119,20 @@ class TimersInFiles:
         for service, queue in queues.items():
 
             def hand_over(
-                domain: TimeDomain, fresh: list[_Timer], again: list[_Timer], gone: list[_Timer], service: str = service
+                domain: TimeDomain,
+                registered: list[_Timer],
+                again: list[bool],
+                gone: list[_Timer],
+                service: str = service,
             ) -> None:
                 nonlocal count
-                count += len(fresh) + len(again) + len(gone)
+                count += len(registered) + len(gone)
                 changed = changes[service, domain.name] = TimerChanges()
-                for timers, register in ((fresh, changed.register), (again, changed.register_again)):
+                numbers = [self._sequence() for _ in registered]
+                for deleted_before, register in ((False, changed.register), (True, changed.register_again)):
+                    timers = list(compress(registered, map(deleted_before.__eq__, again)))
                     if timers:
-                        register(*self._columns(timers), [self._sequence() for _ in timers])
+                        register(*self._columns(timers), list(compress(numbers, map(deleted_before.__eq__, again))))
                 if gone:
                     changed.delete(*self._columns(gone))
 
