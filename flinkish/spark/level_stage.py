@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
 from pyspark.sql import functions as F
 
-from flinkish.runtime.buffer import Buffer, decode
+from flinkish.runtime.buffer import Buffer, decode, place
 from flinkish.runtime.task import EpochStamp, Row
 from flinkish.runtime.task_manager import StoredTask
 from flinkish.spark.moved_state import moved_in
@@ -27,7 +28,9 @@ def level_rows(frame: Any, deployment: Deployment, level: int) -> Any:
     # a real projection before the grouping: without it a second stateful operator in the query fails with
     # "ColumnarBatchRow cannot be cast to UnsafeRow"
     addressed = frame.withColumn("address", F.expr("address & 2147483647"))
-    return addressed.groupBy("address").applyInPandasWithState(
+    # the exchange and the sort that the grouping needs in any case, but with the buffers of a task in their order
+    arrived = addressed.repartition(deployment.partitions, "address").sortWithinPartitions("address", "buffer")
+    return arrived.groupBy("address").applyInPandasWithState(
         LevelFunction(deployment, level), ROW_SCHEMA, STATE_SCHEMA, "append", "NoTimeout"
     )
 
@@ -59,6 +62,10 @@ class LevelFunction:
     def _run(self, target: tuple[int, int], frames: Iterator[pd.DataFrame], state: GroupState) -> list[Row]:
         header, body = state.get if state.exists else (None, None)
         buffers: Iterable[Buffer] = _buffers(frames)
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() > 0:
+            # the rows may not have been in the order that Spark was asked for
+            buffers = iter(sorted(buffers, key=lambda buffer: place(buffer.header)))
         if header is None:
             header, body, buffers = moved_in(buffers)
         stored = StoredTask(header, lambda: body)
