@@ -271,8 +271,9 @@ class InputGate:
     def _buffers(self, entry: _Input) -> Iterator[Buffer]:
         """The buffers of one input, one after the other."""
         while True:
-            if not entry.buffers:
-                self._read((BufferKind.DATA, entry.sent_ms, *entry.name, _NO_MORE))
+            arriving = self._arrivals.take((BufferKind.DATA, entry.sent_ms, *entry.name, _NO_MORE))
+            while not entry.buffers and (buffer := next(arriving, None)) is not None:
+                self._hold(buffer)
             if not entry.buffers:
                 return
             yield entry.buffers.popleft()
