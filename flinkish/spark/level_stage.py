@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,11 +61,8 @@ class LevelFunction:
 
     def _run(self, target: tuple[int, int], frames: Iterator[pd.DataFrame], state: GroupState) -> list[Row]:
         header, body = state.get if state.exists else (None, None)
-        buffers: Iterable[Buffer] = _buffers(frames)
         context = TaskContext.get()
-        if context is not None and context.attemptNumber() > 0:
-            # the rows may not have been in the order that Spark was asked for
-            buffers = iter(sorted(buffers, key=lambda buffer: place(buffer.header)))
+        buffers = arriving(frames, 0 if context is None else context.attemptNumber())
         if header is None:
             header, body, buffers = moved_in(buffers)
         stored = StoredTask(header, lambda: body)
@@ -97,8 +94,9 @@ class LevelFunction:
         return made
 
 
-def _buffers(frames: Iterator[pd.DataFrame]) -> Iterator[Buffer]:
-    for frame in frames:
-        for data in frame["buffer"]:
-            if data is not None:
-                yield decode(data)
+def arriving(frames: Iterator[pd.DataFrame], attempt: int) -> Iterator[Buffer]:
+    """The buffers of a task in their order: as Spark brings them, without holding them. ``attempt``: how often the
+    Spark task has failed. The reason may have been that the rows did not come sorted, so later ones do it themselves.
+    """
+    buffers = (decode(data) for frame in frames for data in frame["buffer"] if data is not None)
+    return iter(sorted(buffers, key=lambda buffer: place(buffer.header))) if attempt else buffers

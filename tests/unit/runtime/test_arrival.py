@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,9 +18,13 @@ from flinkish.runtime.deployment import EdgeDescriptor, InputDescriptor
 from flinkish.runtime.input_gate import InputGate, SortedBuffers, Step, origin_name, whole_source
 from flinkish.runtime.partitioners import Sender
 from flinkish.runtime.record_writer import RecordWriter
+from flinkish.runtime.state.restored_rows import encode_rows
+from flinkish.runtime.stored_pickle import dumps
 from flinkish.runtime.task import EpochStamp
 from flinkish.runtime.task_header import OriginProgress, TaskHeader
 from flinkish.runtime.task_manager import StoredTask
+from flinkish.spark.level_stage import arriving
+from flinkish.spark.moved_state import FORMAT_VERSION, moved_in
 
 from .chains import STORY, Worker, take_story, vertex
 from .senders import buffer
@@ -122,20 +127,32 @@ def test_steps_over_sorted_buffers_are_those_over_buffers_that_are_all_held(epoc
 def test_another_order_of_arrival_gives_no_other_step_but_an_error(
     senders: Any, receiver: int, shuffle: random.Random
 ) -> None:
-    arriving = _sorted_as_bytes(_send(senders), receiver)
-    in_order: list[Step] = list(_gate(arriving).steps())
-    shuffle.shuffle(arriving)
-    is_sorted = arriving == sorted(arriving, key=lambda one: place(one.header))
-    if is_sorted:
-        assert list(_gate(arriving).steps()) == in_order
-        return
-    with pytest.raises(InternalError, match="do not arrive in their order"):
-        list(_gate(arriving).steps())
+    sent = _sorted_as_bytes(_send(senders), receiver)
+    in_order = list[Step](_gate(sent).steps())
+    shuffled = shuffle.sample(sent, len(sent))
+    told: list[Step] = []
+    try:
+        told.extend(_gate(shuffled).steps())
+    except InternalError as error:
+        assert "do not arrive in their order" in str(error)
+        assert shuffled != sent
+    else:
+        assert told == in_order
 
 
-def _gate(arriving: Iterable[Buffer]) -> InputGate:
+def test_a_spark_task_that_is_tried_again_sorts_for_itself() -> None:
+    rows = [encode(BufferHeader(BufferKind.DATA, 1, 0, 0, "0/a", 0, sequence, 0), b"") for sequence in (3, 1, 2)]
+    arrived = [[one.header.sequence for one in arriving(iter([_frame(rows)]), attempt)] for attempt in (0, 1)]
+    assert arrived == [[3, 1, 2], [1, 2, 3]]
+
+
+def _frame(rows: list[bytes]) -> pd.DataFrame:
+    return pd.DataFrame({"buffer": pd.Series([None, *rows], dtype=object)})
+
+
+def _gate(buffers: Iterable[Buffer]) -> InputGate:
     gate = InputGate(DESCRIPTORS, {}, MIN_TIMESTAMP_MS, False, 0)
-    gate.receive(SortedBuffers(arriving))
+    gate.receive(SortedBuffers(buffers))
     return gate
 
 
@@ -179,10 +196,6 @@ def test_a_task_works_alike_on_a_stream_that_is_sorted_and_on_a_heap_that_is_not
     senders: Any, others: list[BufferKind], shuffle: random.Random
 ) -> None:
     """Also with calls without data, rows of a savepoint and a moved task among the buffers."""
-    from flinkish.runtime.state.restored_rows import encode_rows
-    from flinkish.runtime.stored_pickle import dumps
-    from flinkish.spark.moved_state import FORMAT_VERSION, moved_in
-
     moved = TaskHeader("uid-a", 1, 0, watermark_ms=4, origins={"0/a": OriginProgress(0, 4)}).encode()
     payloads = {
         BufferKind.HEARTBEAT: b"",
@@ -196,15 +209,10 @@ def test_a_task_works_alike_on_a_stream_that_is_sorted_and_on_a_heap_that_is_not
     for streamed in (True, False):
         STORY.clear()
         worker = Worker(vertex("a", inputs=DESCRIPTORS))
-        arriving = sorted(map(decode, sent), key=lambda one: place(one.header))
-        if streamed:
-            arriving = list(map(decode, sorted(sent)))
-        header, body, rest = moved_in(arriving)
-        given_to_task: Any = rest if streamed else list(map(decode, sent))
-        if not streamed:
-            given_to_task = [one for one in given_to_task if one.header.kind is not BufferKind.TASK]
+        header, body, rest = moved_in(map(decode, sorted(sent)))
+        held = [one for one in map(decode, sent) if one.header.kind is not BufferKind.TASK]
         stored = StoredTask(header, lambda body=body: body)
-        result, rows = worker.manager.run_task(1, 0, stored, given_to_task, EpochStamp(0, 3))
+        result, rows = worker.manager.run_task(1, 0, stored, rest if streamed else held, EpochStamp(0, 3))
         assert result is not None
         assert (result.header.origins.get("0/a", OriginProgress(0)).watermark_ms >= 4) or BufferKind.TASK not in others
         runs.append((take_story(), result.header.with_changes(token=b""), [row for row in rows if row[0] >= 0]))
