@@ -126,11 +126,16 @@ class SortedBuffers:
         before, self._place = self._place, place(self.ahead.header)
         if self._place < before:
             raise InternalError(
-                f"buffers do not arrive in their order: {self._place} after {before}",
+                f"buffers do not arrive in their order: {_described(self._place)} comes after {_described(before)}",
                 expected="rows that Spark has sorted by address and buffer",
                 hint="please report this. Spark tries the task again if spark.task.maxFailures (with a local master "
                 "the second number in local[2,4]) allows it, and a task that is tried again sorts for itself",
             )
+
+
+def _described(place: Place) -> str:
+    _, _, origin, part, sequence = place
+    return f"buffer {sequence} of origin '{origin}', part {part},"
 
 
 #: Behind every number of a part or a buffer.
