@@ -1,7 +1,10 @@
 """A buffer: many stream elements for one subtask, as one binary value (Flink's network buffer).
 
-The header can be read without decoding the payload, so that a receiver orders its buffers first and decodes them one
-at a time. The payload is pickle protocol 5 of parallel lists: measured at 0.05 to 0.1 µs a record each way, against
+The header can be read without decoding the payload. Its encoded form begins with the buffer's place in the order in
+which a receiver takes its buffers in (`place`): whoever sorts encoded buffers as bytes, as Spark does between two
+levels, brings them into that order.
+
+The payload is pickle protocol 5 of parallel lists: measured at 0.05 to 0.1 µs a record each way, against
 several times that for one object per record.
 """
 
@@ -17,30 +20,34 @@ from flinkish.errors import CorruptStateError
 from flinkish.runtime.pickling import dumps
 
 #: Version of the wire format. Buffers live for one epoch only, so there is no need to read older ones.
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 
 
 class BufferKind(IntEnum):
-    """What a buffer holds."""
+    """What a buffer holds. A receiver takes lower numbers in first."""
 
-    DATA = 0
+    #: a subtask's header and body, as another query of the job has stored them
+    TASK = 0
     #: rows of a savepoint for the receiving subtask, taken in before any data
     STATE = 1
-    #: committables for a sink
-    COMMITTABLES = 2
-    #: what a task reports of an epoch
-    REPORT = 3
     #: nothing but a call: an epoch without data
-    HEARTBEAT = 4
-    #: a subtask's header and body, as another query of the job has stored them
-    TASK = 5
+    HEARTBEAT = 2
+    DATA = 3
+    #: committables for a sink
+    COMMITTABLES = 4
     #: a reference to committables that lie in a file
-    COMMITTABLES_IN_FILE = 6
+    COMMITTABLES_IN_FILE = 5
+    #: what a task reports of an epoch
+    REPORT = 6
 
 
 class BufferHeader(NamedTuple):
     """Where a buffer comes from and where it goes. ``origin`` is a source split or ``vertex/subtask``; ``part`` tells
-    apart several readers of one origin within an epoch; ``sequence`` counts the buffers of (origin, part)."""
+    apart several readers of one origin within an epoch; ``sequence`` counts the buffers of (origin, part).
+
+    ``begins_ms`` is the highest watermark that the receiver has been sent by (origin, part) in the epoch before this
+    buffer. The first buffer of (origin, part) has the lowest number, `MIN_TIMESTAMP_MS`, and no other one has.
+    ``last``: (origin, part) sends the receiver nothing more in the epoch; False says nothing."""
 
     kind: BufferKind
     vertex: int
@@ -50,6 +57,8 @@ class BufferHeader(NamedTuple):
     part: int
     sequence: int
     records: int
+    begins_ms: int = MIN_TIMESTAMP_MS
+    last: bool = False
 
 
 class Elements(NamedTuple):
@@ -68,26 +77,38 @@ class Buffer(NamedTuple):
     payload: bytes
 
 
-_HEADER = struct.Struct("<BBiiHIIIH")
+#: Where a buffer stands in the order of a receiver: kind, begins_ms, origin, part, sequence.
+Place = tuple[int, int, str, int, int]
+
+
+def place(header: BufferHeader) -> Place:
+    """Where a buffer stands in the order in which its receiver takes buffers in: that of their encoded form."""
+    return (header.kind, header.begins_ms, header.origin, header.part, header.sequence)
+
+
+# numbers that are compared as bytes: big-endian and unsigned
+_BEFORE_ORIGIN = struct.Struct(">BBQ")
+_BEHIND_ORIGIN = struct.Struct(">IIIiiH?")
+#: Ends the name of an origin. A zero inside of it is escaped, so that names are compared as a whole.
+_END, _ZERO, _ESCAPED_ZERO = b"\0\0", b"\0", b"\0\xff"
 
 
 def encode(header: BufferHeader, payload: bytes) -> bytes:
     """The binary form of a buffer."""
-    origin = header.origin.encode()
     return b"".join(
         (
-            _HEADER.pack(
-                WIRE_VERSION,
-                header.kind,
-                header.vertex,
-                header.subtask,
-                header.input_index,
+            _BEFORE_ORIGIN.pack(WIRE_VERSION, header.kind, header.begins_ms - MIN_TIMESTAMP_MS),
+            header.origin.encode().replace(_ZERO, _ESCAPED_ZERO),
+            _END,
+            _BEHIND_ORIGIN.pack(
                 header.part,
                 header.sequence,
                 header.records,
-                len(origin),
+                header.vertex,
+                header.subtask,
+                header.input_index,
+                header.last,
             ),
-            origin,
             payload,
         )
     )
@@ -95,17 +116,21 @@ def encode(header: BufferHeader, payload: bytes) -> bytes:
 
 def decode(data: bytes) -> Buffer:
     """The inverse of :func:`encode`; the payload stays encoded."""
-    version, kind, vertex, subtask, input_index, part, sequence, records, length = _HEADER.unpack_from(data)
-    if version != WIRE_VERSION:
+    if data[0] != WIRE_VERSION:
         raise CorruptStateError(
-            f"a buffer has wire version {version}",
+            f"a buffer has wire version {data[0]}",
             expected=f"version {WIRE_VERSION}",
             hint="run driver and executors with the same version of flinkish",
         )
-    start = _HEADER.size
-    origin = data[start : start + length].decode()
-    header = BufferHeader(BufferKind(kind), vertex, subtask, input_index, origin, part, sequence, records)
-    return Buffer(header, data[start + length :])
+    _, kind, begins = _BEFORE_ORIGIN.unpack_from(data)
+    end = data.index(_END, _BEFORE_ORIGIN.size)
+    origin = data[_BEFORE_ORIGIN.size : end].replace(_ESCAPED_ZERO, _ZERO).decode()
+    start = end + len(_END)
+    part, sequence, records, vertex, subtask, input_index, last = _BEHIND_ORIGIN.unpack_from(data, start)
+    header = BufferHeader(
+        BufferKind(kind), vertex, subtask, input_index, origin, part, sequence, records, begins + MIN_TIMESTAMP_MS, last
+    )
+    return Buffer(header, data[start + _BEHIND_ORIGIN.size :])
 
 
 def encode_elements(elements: Elements) -> bytes:

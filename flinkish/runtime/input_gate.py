@@ -4,6 +4,10 @@ Deterministic and aligned in time: always from the input with the lowest waterma
 input by sequence. So a backfill of a year in one epoch interleaves its inputs as the live stream did, and a replay
 gives the same results.
 
+Buffers arrive in the order of `flinkish.runtime.buffer.place`, which is nearly that in which they are consumed, so the
+gate reads them as it goes and holds few: the first one of every input, since it must know which inputs there are, and
+then those that begin at or before the watermark of the input that it works on.
+
 An input is (origin, part). Watermarks are remembered per origin from epoch to epoch: an origin that is silent in this
 epoch still holds the combined watermark back, unless it is idle. Origins that are expected but have never sent anything
 hold it back too, from the subtask's first epoch on: their idleness is measured from then. ``?`` as the last part of an
@@ -17,12 +21,13 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.runtime.buffer import Buffer, decode_elements
+from flinkish.errors import InternalError
+from flinkish.runtime.buffer import Buffer, BufferKind, Place, decode_elements, place
 from flinkish.runtime.deployment import InputDescriptor
 from flinkish.runtime.task_header import OriginProgress
 from flinkish.runtime.watermark_valve import WatermarkValve
@@ -92,19 +97,66 @@ class StatusStep(NamedTuple):
 Step = Records | WatermarkStep | StatusStep
 
 
+class SortedBuffers:
+    """Buffers that arrive in the order of their places, read one ahead.
+
+    Raises:
+        InternalError: one comes too late for its place. What came before it may have been worked on, so nothing but
+            another run of the epoch, over buffers that are sorted, can put it right.
+    """
+
+    def __init__(self, buffers: Iterable[Buffer]) -> None:
+        self._buffers = iter(buffers)
+        self._place: Place = (-1, 0, "", 0, 0)
+        #: the buffer that comes next; None: there are no more
+        self.ahead: Buffer | None = None
+        self._read()
+
+    def take(self, until: Place | None = None) -> Iterator[Buffer]:
+        """All that are left, or those up to a place."""
+        while self.ahead is not None and (until is None or self._place <= until):
+            buffer = self.ahead
+            self._read()
+            yield buffer
+
+    def _read(self) -> None:
+        self.ahead = next(self._buffers, None)
+        if self.ahead is None:
+            return
+        before, self._place = self._place, place(self.ahead.header)
+        if self._place < before:
+            raise InternalError(
+                f"buffers do not arrive in their order: {_described(self._place)} comes after {_described(before)}",
+                expected="rows that Spark has sorted by address and buffer",
+                hint="please report this. Spark tries the task again if spark.task.maxFailures (with a local master "
+                "the second number in local[2,4]) allows it, and a task that is tried again sorts for itself",
+            )
+
+
+def _described(place: Place) -> str:
+    _, _, origin, part, sequence = place
+    return f"buffer {sequence} of origin '{origin}', part {part},"
+
+
+#: Behind every number of a part or a buffer.
+_NO_MORE = 2**32
+
+
 @dataclass
 class _Input:
     name: _Name
     input_index: int
     watermark_ms: int
+    #: what the sender has told in this epoch
+    sent_ms: int = MIN_TIMESTAMP_MS + 1
     buffers: deque[Buffer] = field(default_factory=deque)
     steps: Iterator[Any] | None = None
     was_active: bool = False
 
 
 class InputGate:
-    """The inputs of one subtask in one epoch. Use once: iterate over `steps`, then ask for `progress`. ``subtask``: its
-    number; it decides which origins can reach it."""
+    """The inputs of one subtask in one epoch. Use once: give it the buffers, iterate over `steps`, then ask for
+    `progress`. ``subtask``: its number; it decides which origins can reach it."""
 
     def __init__(
         self,
@@ -122,10 +174,19 @@ class InputGate:
         self._inputs: dict[_Name, _Input] = {}
         self._ends: list[Buffer] = []
         self._idle = idle
+        self._arrivals = SortedBuffers(())
         self.valve = WatermarkValve(watermark_ms)
 
-    def add(self, buffer: Buffer) -> None:
-        """Take a buffer of this epoch, in any order."""
+    def receive(self, arrivals: SortedBuffers) -> None:
+        """Where the data of this epoch arrive. They are read while `steps` are taken."""
+        self._arrivals = arrivals
+
+    def _read(self, until: Place | None = None) -> None:
+        """Hold what arrives up to a place; without one, all."""
+        for buffer in self._arrivals.take(until):
+            self._hold(buffer)
+
+    def _hold(self, buffer: Buffer) -> None:
         header = buffer.header
         if is_whole_source(header.origin):
             self._ends.append(buffer)
@@ -140,11 +201,12 @@ class InputGate:
 
     def steps(self) -> Iterator[Step]:
         """Everything that the task must do, in order."""
+        # the first buffers of all inputs, and no others, begin at the lowest time
+        self._read((BufferKind.DATA, MIN_TIMESTAMP_MS + 1, "", 0, 0))
         self._open_valve()
         yield from self._changes(self.valve.refresh())
         heap = []
         for entry in self._inputs.values():
-            entry.buffers = deque(sorted(entry.buffers, key=lambda buffer: buffer.header.sequence))
             entry.steps = self._elements(entry)
             heap.append((entry.watermark_ms, entry.name))
         heapq.heapify(heap)
@@ -156,6 +218,7 @@ class InputGate:
                 heapq.heapreplace(heap, (entry.watermark_ms, name))
             else:
                 heapq.heappop(heap)
+        self._read()
         for end in sorted(self._ends, key=lambda buffer: buffer.header):
             yield from self._end_of_source(end)
 
@@ -164,7 +227,7 @@ class InputGate:
         self._known = self._with_expected(present)
         for name, entry in self._inputs.items():
             before = self._known.get(name[0])
-            idle = before is not None and _is_silent(entry) and self._is_idle(name[0], before)
+            idle = before is not None and self._is_idle(name[0], before) and self._is_silent(entry)
             self._add_to_valve(name, entry.watermark_ms, idle, new=before is None)
         for origin, progress in self._known.items():
             if origin not in present:
@@ -197,6 +260,12 @@ class InputGate:
         always_aligned = descriptor is not None and descriptor.from_source
         self.valve.add(name, watermark_ms, idle, aligned=aligned, always_aligned=always_aligned)
 
+    def _is_silent(self, entry: _Input) -> bool:
+        """Whether nothing in the buffers of an input says that it is active, those included that have not arrived."""
+        if all(map(_says_nothing, entry.buffers)) and not entry.buffers[-1].header.last:
+            self._read()
+        return all(map(_says_nothing, entry.buffers))
+
     def _is_idle(self, origin: str, progress: OriginProgress) -> bool:
         descriptor = self._descriptors.get(_edge_of(origin))
         timeout = descriptor.idle_timeout_ms if descriptor else None
@@ -204,12 +273,21 @@ class InputGate:
             return progress.idle
         return progress.idle or self._now_ms - progress.last_active_ms >= timeout
 
-    @staticmethod
-    def _elements(entry: _Input) -> Iterator[Any]:
+    def _buffers(self, entry: _Input) -> Iterator[Buffer]:
+        """The buffers of one input, one after the other."""
+        while True:
+            arriving = self._arrivals.take((BufferKind.DATA, entry.sent_ms, *entry.name, _NO_MORE))
+            while not entry.buffers and (buffer := next(arriving, None)) is not None:
+                self._hold(buffer)
+            if not entry.buffers:
+                return
+            yield entry.buffers.popleft()
+
+    def _elements(self, entry: _Input) -> Iterator[Any]:
         """Single elements of one input: Records, (watermark, None) or (None, idle). Decodes one buffer at a time."""
-        while entry.buffers:
-            buffer = entry.buffers.popleft()
+        for buffer in self._buffers(entry):
             values, timestamps, events = decode_elements(buffer.payload)
+            entry.sent_ms = max(entry.sent_ms, *(event[1] for event in events), MIN_TIMESTAMP_MS)
             if not events:
                 if values:
                     yield Records(entry.input_index, values, timestamps)
@@ -302,12 +380,9 @@ class InputGate:
         )
 
 
-def _is_silent(entry: _Input) -> bool:
-    """Whether nothing in these buffers says that the origin is active. Buffers without records are small."""
-    if any(buffer.header.records for buffer in entry.buffers):
-        return False
-    events = (event for buffer in entry.buffers for event in decode_elements(buffer.payload).events)
-    return all(idle for _, _, idle in events)
+def _says_nothing(buffer: Buffer) -> bool:
+    """Whether nothing in a buffer says that its origin is active. Buffers without records are small."""
+    return not buffer.header.records and all(idle for _, _, idle in decode_elements(buffer.payload).events)
 
 
 def _slice(input_index: int, values: list[Any], timestamps: list[int] | None, start: int, end: int) -> Records:

@@ -35,12 +35,14 @@ _SAMPLE = 8
 class _OriginState:
     """What a writer knows of one origin within the epoch."""
 
-    __slots__ = ("active", "idle", "part", "sequence", "spread", "watermark_ms")
+    __slots__ = ("active", "begins_ms", "idle", "part", "sequence", "spread", "watermark_ms")
 
     def __init__(self, part: int, spread: Spread) -> None:
         self.part = part
         self.spread = spread
         self.sequence = 0
+        #: receiver -> ``begins_ms`` of its next buffer; none before its first one
+        self.begins_ms: dict[int, int] = {}
         self.watermark_ms = MIN_TIMESTAMP_MS
         #: None: as in the epoch before, as far as this one knows
         self.idle: bool | None = None
@@ -197,7 +199,7 @@ class RecordWriter:
             told = self._edge.always_call or state.watermark_ms > MIN_TIMESTAMP_MS or state.idle is not None
             if told:
                 self._final_events(state)
-            self._flush(at_barrier=told)
+            self._flush(at_barrier=told, last=True)
         self._forget()
 
     def _final_events(self, state: _OriginState) -> None:
@@ -224,18 +226,18 @@ class RecordWriter:
         self._timestamped = None
         self._limit = None
 
-    def _flush(self, at_barrier: bool) -> None:
+    def _flush(self, at_barrier: bool, last: bool = False) -> None:
         size = records = 0
         for index in self._reach:
             bucket = self._buckets[index]
             if bucket.values or bucket.events or at_barrier:
                 records += len(bucket.values)
-                size += self._send(index, bucket)
+                size += self._send(index, bucket, last)
         if records:
             self._limit = self._limit_of(size, records)
         self._pending = 0
 
-    def _send(self, index: int, bucket: Bucket) -> int:
+    def _send(self, index: int, bucket: Bucket, last: bool) -> int:
         """Send a bucket as a buffer; returns the size of what it held."""
         edge, state = self._edge, self._state
         timestamps = bucket.timestamps if self._timestamped else None
@@ -249,7 +251,11 @@ class RecordWriter:
             state.part,
             state.sequence,
             len(bucket.values),
+            state.begins_ms.get(index, MIN_TIMESTAMP_MS),
+            last,
         )
+        # every watermark is stamped into all buckets, so the receiver knows the last one now
+        state.begins_ms[index] = max(state.watermark_ms, MIN_TIMESTAMP_MS + 1)
         state.sequence += 1
         self._emit(edge.target, index, encode(header, payload))
         bucket.clear()

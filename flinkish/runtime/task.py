@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from flinkish.core.time_limits import MAX_WATERMARK_MS
-from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, encode
+from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, encode, place
 from flinkish.runtime.deployment import (
     CHANGELOG_VERTEX,
     REPORT_VERTEX,
@@ -22,7 +22,7 @@ from flinkish.runtime.deployment import (
     VertexDescriptor,
     sink_vertex,
 )
-from flinkish.runtime.input_gate import InputGate, Records, Step, WatermarkStep, origin_name
+from flinkish.runtime.input_gate import InputGate, Records, SortedBuffers, Step, WatermarkStep, origin_name
 from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.operator_chain import OperatorChain
 from flinkish.runtime.operators.sink_writer import SinkWriterOperator, encode_committables
@@ -217,13 +217,16 @@ class StatefulTask(Task):
         self._share = _Share(header, load_body, stamp, gate)
 
     def add_records(self, buffers: Iterable[Buffer]) -> None:
-        """Data to the gate; the rows of a savepoint are kept for `restore`."""
+        """Where the epoch's buffers arrive: an iterator over sorted ones, which is read as far as work goes, or a
+        collection in any order. The rows of a savepoint come first and are kept for `restore`."""
         share = self.share
-        for buffer in buffers:
+        if not isinstance(buffers, Iterator):
+            buffers = sorted(buffers, key=lambda buffer: place(buffer.header))
+        arrivals = SortedBuffers(buffers)
+        for buffer in arrivals.take((BufferKind.DATA, MIN_TIMESTAMP_MS, "", 0, -1)):
             if buffer.header.kind is BufferKind.STATE:
                 share.restored.append(buffer)
-            elif buffer.header.kind is not BufferKind.HEARTBEAT:
-                share.gate.add(buffer)
+        share.gate.receive(arrivals)
 
     def restore(self) -> None:
         """Make the stored state current, and open the chain the first time."""

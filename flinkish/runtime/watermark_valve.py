@@ -9,10 +9,15 @@ WatermarkOutputMultiplexer, which combines the splits of a source).
 
 An input that has ended (watermark MAX) counts for nothing until all have: in Flink, one ended and one idle input make
 the watermark MAX, but here that says END_OF_INPUT, and the idle one may go on.
+
+Rule of this file: whatever changes an input says so to `_index`, which keeps the inputs that hold the combined
+watermark back in a heap: a subtask may have hundreds of inputs, and looking at each of them for each watermark of each
+would be quadratic. What has changed since it came into the heap is left there until it is the lowest.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +37,14 @@ class _Input:
     def ended(self) -> bool:
         return self.watermark_ms == MAX_WATERMARK_MS
 
+    @property
+    def active(self) -> bool:
+        return not (self.idle or self.ended)
+
+    @property
+    def holds_back(self) -> bool:
+        return self.aligned and self.active
+
 
 class WatermarkValve:
     """Watermarks per input, and their minimum.
@@ -43,6 +56,11 @@ class WatermarkValve:
 
     def __init__(self, combined_ms: int = MIN_TIMESTAMP_MS) -> None:
         self._inputs: dict[Hashable, _Input] = {}
+        #: how many inputs have not ended, and how many of these are not idle
+        self._going = self._active = 0
+        #: (watermark, number, input) of each input that holds back, among others that no longer do or have gone on
+        self._lowest_first: list[tuple[int, int, _Input]] = []
+        self._pushed = 0
         self.combined_ms = combined_ms
 
     def add(
@@ -56,7 +74,26 @@ class WatermarkValve:
     ) -> None:
         """Another input. One that is added late never lets the combined watermark go back. ``aligned`` False: it was
         idle before and lags behind."""
-        self._inputs[name] = _Input(watermark_ms, idle, always_aligned or aligned and not idle, always_aligned)
+        before = self._inputs.get(name)
+        if before is not None:
+            self._unindex(before)
+            before.aligned = False
+        entry = _Input(watermark_ms, idle, always_aligned or aligned and not idle, always_aligned)
+        self._inputs[name] = entry
+        self._index(entry)
+
+    def _unindex(self, entry: _Input) -> None:
+        """An input is about to change."""
+        self._going -= not entry.ended
+        self._active -= entry.active
+
+    def _index(self, entry: _Input) -> None:
+        """An input has changed."""
+        self._going += not entry.ended
+        self._active += entry.active
+        if entry.holds_back:
+            self._pushed += 1
+            heapq.heappush(self._lowest_first, (entry.watermark_ms, self._pushed, entry))
 
     def __contains__(self, name: Hashable) -> bool:
         return name in self._inputs
@@ -64,8 +101,7 @@ class WatermarkValve:
     @property
     def idle(self) -> bool:
         """Whether every input that has not ended is idle (and there is one)."""
-        going = [entry for entry in self._inputs.values() if not entry.ended]
-        return bool(going) and all(entry.idle for entry in going)
+        return self._going > 0 and self._active == 0
 
     def names(self) -> list[Any]:
         """All inputs."""
@@ -84,10 +120,12 @@ class WatermarkValve:
         entry = self._inputs[name]
         held_back = entry.aligned and entry.watermark_ms <= self.combined_ms
         resumed = entry.idle
+        self._unindex(entry)
         entry.idle = False
         entry.watermark_ms = max(watermark_ms, entry.watermark_ms)
         if not entry.aligned and entry.watermark_ms >= self.combined_ms:
             entry.aligned = resumed = True
+        self._index(entry)
         # the minimum can only have changed with the input that made it, with the set of those that count, or at the end
         return self.refresh() if held_back or resumed or entry.ended else False
 
@@ -95,12 +133,14 @@ class WatermarkValve:
         """An input becomes idle or active; True when the combined watermark rises."""
         entry = self._inputs[name]
         if idle is not entry.idle:
+            self._unindex(entry)
             entry.idle = idle
             entry.aligned = entry.always_aligned or not idle and entry.watermark_ms >= self.combined_ms
+            self._index(entry)
         return self.refresh()
 
     def refresh(self) -> bool:
-        """Recompute; True when the combined watermark rises."""
+        """Look again; True when the combined watermark rises."""
         lowest = self._lowest()
         if lowest > self.combined_ms:
             self.combined_ms = lowest
@@ -108,10 +148,14 @@ class WatermarkValve:
         return False
 
     def _lowest(self) -> int:
-        going = [entry for entry in self._inputs.values() if not entry.ended]
-        if not going:
+        if not self._going:
             return MAX_WATERMARK_MS if self._inputs else self.combined_ms
-        active = [entry for entry in going if not entry.idle]
-        if not active:
-            return max(entry.watermark_ms for entry in going)
-        return min((entry.watermark_ms for entry in active if entry.aligned), default=self.combined_ms)
+        if not self._active:
+            return max(entry.watermark_ms for entry in self._inputs.values() if not entry.ended)
+        waiting = self._lowest_first
+        while waiting:
+            watermark_ms, _, entry = waiting[0]
+            if entry.holds_back and entry.watermark_ms == watermark_ms:
+                return watermark_ms
+            heapq.heappop(waiting)
+        return self.combined_ms

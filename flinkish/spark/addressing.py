@@ -9,33 +9,36 @@ partition.
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor
 
-_MASK = 0xFFFFFFFF
 
+def murmur3(values: NDArray[np.uint32], seed: int = 42) -> NDArray[np.int32]:
+    """Spark's ``hash(int)``: Murmur3_x86_32 of each number, as a signed one.
 
-def murmur3_int(value: int, seed: int = 42) -> int:
-    """Spark's ``hash(int)``: Murmur3_x86_32 of one int, as a signed 32-bit number.
-
-    >>> murmur3_int(1)
-    -559580957
+    >>> murmur3(np.array([1], np.uint32))
+    array([-559580957], dtype=int32)
     """
-    k = value * 0xCC9E2D51 & _MASK
-    k = (k << 15 | k >> 17) & _MASK
-    k = k * 0x1B873593 & _MASK
-    h = (seed ^ k) & _MASK
-    h = (h << 13 | h >> 19) & _MASK
-    h = (h * 5 + 0xE6546B64) & _MASK
-    h ^= 4
-    h = (h ^ h >> 16) * 0x85EBCA6B & _MASK
-    h = (h ^ h >> 13) * 0xC2B2AE35 & _MASK
-    h ^= h >> 16
-    return h - (1 << 32) if h & 0x80000000 else h
+    k = _rotated(values * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+    h = _rotated(k ^ np.uint32(seed), 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    h ^= np.uint32(4)
+    h = (h ^ h >> np.uint32(16)) * np.uint32(0x85EBCA6B)
+    h = (h ^ h >> np.uint32(13)) * np.uint32(0xC2B2AE35)
+    hashes: NDArray[np.int32] = (h ^ h >> np.uint32(16)).view(np.int32)
+    return hashes
 
 
-def partition_of(value: int, partitions: int) -> int:
-    """The shuffle partition that Spark gives to a grouping value."""
-    return murmur3_int(value) % partitions
+def _rotated(values: NDArray[np.uint32], bits: int) -> NDArray[np.uint32]:
+    rotated: NDArray[np.uint32] = values << np.uint32(bits) | values >> np.uint32(32 - bits)
+    return rotated
+
+
+def partition_of(values: NDArray[np.uint32], partitions: int) -> NDArray[np.int32]:
+    """The shuffle partition that Spark gives to each grouping value."""
+    found: NDArray[np.int32] = murmur3(values) % np.int32(partitions)
+    return found
 
 
 def partitions_of(job: JobDescriptor) -> int:
@@ -49,6 +52,8 @@ class AddressBook:
     def __init__(self, job: JobDescriptor, partitions: int) -> None:
         self._job = job
         self._partitions = partitions
+        #: the partition of each number, from 0 on
+        self._hashed = np.zeros(0, np.int32)
         self._addresses: dict[tuple[int, int], int] = {}
         self._targets: list[dict[int, tuple[int, int]]] = [{} for _ in range(job.levels + 1)]
         self._transit: list[list[int]] = [[] for _ in range(job.levels + 1)]
@@ -69,10 +74,15 @@ class AddressBook:
             self._transit[level].append(last)
 
     def _next(self, last: int, partition: int) -> int:
-        value = last + 1
-        while partition_of(value, self._partitions) != partition:
-            value += 1
-        return value
+        begin, count = last + 1, 8 * self._partitions
+        while True:
+            if begin + count > self._hashed.size:
+                # all at once: one by one, 400 subtasks on three levels took 1.7 s in every process
+                self._hashed = partition_of(np.arange(2 * (begin + count), dtype=np.uint32), self._partitions)
+            found = np.flatnonzero(self._hashed[begin : begin + count] == partition)
+            if found.size:
+                return begin + int(found[0])
+            begin += count
 
     def target(self, level: int, address: int) -> tuple[int, int] | None:
         """(vertex, subtask) of a grouping value; None for a transit group."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
 from pyspark.sql import functions as F
 
-from flinkish.runtime.buffer import Buffer, decode
+from flinkish.runtime.buffer import Buffer, decode, place
 from flinkish.runtime.task import EpochStamp, Row
 from flinkish.runtime.task_manager import StoredTask
 from flinkish.spark.moved_state import moved_in
@@ -27,7 +28,9 @@ def level_rows(frame: Any, deployment: Deployment, level: int) -> Any:
     # a real projection before the grouping: without it a second stateful operator in the query fails with
     # "ColumnarBatchRow cannot be cast to UnsafeRow"
     addressed = frame.withColumn("address", F.expr("address & 2147483647"))
-    return addressed.groupBy("address").applyInPandasWithState(
+    # the exchange and the sort that the grouping needs in any case, but with the buffers of a task in their order
+    arrived = addressed.repartition(deployment.partitions, "address").sortWithinPartitions("address", "buffer")
+    return arrived.groupBy("address").applyInPandasWithState(
         LevelFunction(deployment, level), ROW_SCHEMA, STATE_SCHEMA, "append", "NoTimeout"
     )
 
@@ -58,7 +61,8 @@ class LevelFunction:
 
     def _run(self, target: tuple[int, int], frames: Iterator[pd.DataFrame], state: GroupState) -> list[Row]:
         header, body = state.get if state.exists else (None, None)
-        buffers: Iterable[Buffer] = _buffers(frames)
+        context = TaskContext.get()
+        buffers = arriving(frames, 0 if context is None else context.attemptNumber())
         if header is None:
             header, body, buffers = moved_in(buffers)
         stored = StoredTask(header, lambda: body)
@@ -90,8 +94,9 @@ class LevelFunction:
         return made
 
 
-def _buffers(frames: Iterator[pd.DataFrame]) -> Iterator[Buffer]:
-    for frame in frames:
-        for data in frame["buffer"]:
-            if data is not None:
-                yield decode(data)
+def arriving(frames: Iterator[pd.DataFrame], attempt: int) -> Iterator[Buffer]:
+    """The buffers of a task in their order: as Spark brings them, without holding them. ``attempt``: how often the
+    Spark task has failed. The reason may have been that the rows did not come sorted, so later ones do it themselves.
+    """
+    buffers = (decode(data) for frame in frames for data in frame["buffer"] if data is not None)
+    return iter(sorted(buffers, key=lambda buffer: place(buffer.header))) if attempt else buffers

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -55,20 +56,18 @@ def write_moved_state(spark: Any, deployment: Deployment, checkpoint: str, batch
 
 
 class MovedIn(NamedTuple):
-    """What a task begins with: stored form (None: nothing), and the epoch's other buffers."""
+    """What a task begins with: stored form (None: nothing), and the epoch's other buffers, in their order."""
 
     header: bytes | None
     body: bytes | None
-    buffers: Iterable[Buffer]
+    buffers: Iterator[Buffer]
 
 
 def moved_in(buffers: Iterable[Buffer]) -> MovedIn:
-    """Look for stored state among the buffers of a task that has none of its own."""
-    header = body = None
-    others = []
-    for buffer in buffers:
-        if buffer.header.kind is BufferKind.TASK:
-            header, body = loads(buffer.payload, FORMAT_VERSION, "the moved state of a task")
-        else:
-            others.append(buffer)
-    return MovedIn(header, body, others)
+    """Look for stored state among the sorted buffers of a task that has none of its own: it comes first."""
+    arriving = iter(buffers)
+    first = next(arriving, None)
+    if first is None or first.header.kind is not BufferKind.TASK:
+        return MovedIn(None, None, chain([] if first is None else [first], arriving))
+    header, body = loads(first.payload, FORMAT_VERSION, "the moved state of a task")
+    return MovedIn(header, body, arriving)

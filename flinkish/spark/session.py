@@ -30,6 +30,9 @@ _LOCAL_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.Fi
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 
+#: Rows are buffers, so that the limit on rows bounds nothing: a worker would be given all buffers of an epoch at once.
+_MAX_ARROW_BATCH_BYTES = 8 * 1024 * 1024
+
 
 def check_versions(java_version: str | None = None, python_version: tuple[int, ...] | None = None) -> None:
     """Refuse a Python or Java that is too old, before anything fails in a strange way."""
@@ -155,6 +158,7 @@ def query_settings(state_backend: str, partitions: int, batch_size: int, local_f
         "spark.sql.streaming.unsupportedOperationCheck": "false",
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB if state_backend == "rocksdb" else _HDFS,
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(batch_size),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(_MAX_ARROW_BATCH_BYTES),
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         # how often sources are asked for news while there is none: Spark's 10 ms cost a quarter of a core
         "spark.sql.streaming.pollingDelay": "50ms",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +70,24 @@ def build(env: StreamExecutionEnvironment, collected: Collected) -> None:
     visits.map(lambda e: e[:3]).sink_to(collected.sink("visits"))
 
 
-def run(job_dir: Path | None = None, **more: Any) -> dict[str, list[Any]]:
+def run(look: Callable[[Any], None] = lambda client: None, **more: Any) -> dict[str, list[Any]]:
+    """What the sinks got. ``look`` is given the client of the job when it has finished."""
     with collecting() as collected:
-        env = environment(job_dir, flinkish__epoch__max_records_per_source=130, **more)
+        env = environment(flinkish__epoch__max_records_per_source=130, **more)
         build(env, collected)
-        env.execute("many")
+        client = env.execute_async("many")
+        client.get_job_execution_result().result()
+        look(client)
         return collected.sorted()
+
+
+def each_level_has_one_exchange_and_one_sort(client: Any) -> None:
+    """Of addresses, and of buffers behind them: those that Spark would add for the grouping are not needed any more."""
+    plan = client.run.attempt._query._jsq.explainInternal(False)
+    levels = plan.count("FlatMapGroupsInPandasWithState")
+    assert levels >= 3
+    found = re.findall(r"Sort \[address#\d+ ASC NULLS FIRST, buffer#\d+ ASC NULLS FIRST\], false", plan)
+    assert [plan.count("Exchange"), plan.count("Sort ["), len(found)] == [levels] * 3
 
 
 @pytest.mark.parametrize("parallelism", [2, 3])
@@ -82,7 +95,7 @@ def test_three_keyed_operators_a_union_side_outputs_and_four_sinks_give_what_the
     spark: SparkSession, parallelism: int
 ) -> None:
     shape: dict[str, Any] = {"parallelism__default": parallelism, "pipeline__max_parallelism": 6}
-    on_spark = run(**shape)
+    on_spark = run(each_level_has_one_exchange_and_one_sort, **shape)
     assert {name: len(rows) > 0 for name, rows in on_spark.items()} == dict.fromkeys(
         ["large", "late", "windows", "visits"], True
     )

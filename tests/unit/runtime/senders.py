@@ -13,9 +13,10 @@ from flinkish.runtime.buffer import (
     Elements,
     decode,
     encode_elements,
+    place,
 )
 from flinkish.runtime.deployment import EdgeDescriptor, InputDescriptor
-from flinkish.runtime.input_gate import InputGate, Records, StatusStep, WatermarkStep
+from flinkish.runtime.input_gate import InputGate, Records, SortedBuffers, StatusStep, WatermarkStep
 from flinkish.runtime.partitioners import Partitioner, Sender
 from flinkish.runtime.record_writer import RecordWriter
 from flinkish.runtime.task_header import OriginProgress
@@ -80,8 +81,7 @@ def gate(
     buffers: Iterable[Buffer] = (),
 ) -> InputGate:
     made = InputGate(inputs or (InputDescriptor(0, 0),), known or {}, watermark_ms, idle, now_ms)
-    for one in buffers:
-        made.add(one)
+    made.receive(SortedBuffers(sorted(buffers, key=lambda one: place(one.header))))
     return made
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, VertexDescriptor
 from flinkish.runtime.task import sink_vertex
-from flinkish.spark.addressing import AddressBook, murmur3_int, partition_of, partitions_of
+from flinkish.spark.addressing import AddressBook, murmur3, partition_of, partitions_of
 
 
 @pytest.mark.parametrize(("value", "hashed"), [(1, -559580957), (0, 933211791), (42, 29417773), (-1, -1604776387)])
 def test_murmur3_is_that_of_spark(value: int, hashed: int) -> None:
-    assert murmur3_int(value) == hashed
+    assert murmur3(np.array([value]).astype(np.uint32)) == hashed
 
 
 vertices = st.lists(
@@ -47,7 +48,7 @@ def test_subtasks_land_on_the_partition_of_their_number(described: list[tuple[in
                 assert address not in seen
                 seen.add(address)
                 assert 0 < address < 2**31
-                assert partition_of(address, partitions) == subtask
+                assert partition_of(np.array([address], np.uint32), partitions) == subtask
                 assert book.target(level, address) == (vertex.id, subtask)
 
 
@@ -65,8 +66,16 @@ def test_rows_for_later_levels_sinks_and_reports_pass_through_transit_groups(
             address = book.address(level, *place)
             assert book.target(level, address) is None
             if place[0] > 0:
-                assert partition_of(address, partitions) == place[1]
+                assert partition_of(np.array([address], np.uint32), partitions) == place[1]
     assert book.address(job.levels + 1, REPORT_VERTEX, 0) == 0
+
+
+def test_addresses_stay_what_they_were() -> None:
+    """The state of jobs that run is stored under them."""
+    book = AddressBook(job_of([(1, 3), (1, 5)]), 5)
+    addresses = [book.address(1, vertex, subtask) for vertex, count in ((1, 3), (2, 5)) for subtask in range(count)]
+    assert addresses == [22, 29, 31, 32, 34, 43, 51, 52]
+    assert [book.address(1, sink_vertex(0), subtask) for subtask in range(5)] == [53, 54, 55, 57, 63]
 
 
 @settings(max_examples=100, deadline=None)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.buffer import (
     Buffer,
@@ -19,6 +19,7 @@ from flinkish.runtime.buffer import (
     decode_elements,
     encode,
     encode_elements,
+    place,
 )
 from flinkish.runtime.deployment import InputDescriptor
 from flinkish.runtime.partitioners import (
@@ -55,21 +56,23 @@ def by_first(partitions: int) -> CustomPartitioner:
     return CustomPartitioner(lambda key, count: key % count, lambda value: value[0])
 
 
-@settings(max_examples=100)
-@given(
-    st.builds(
-        BufferHeader,
-        st.sampled_from(BufferKind),
-        st.integers(-(2**31), 2**31 - 1),
-        st.integers(0, 2**31 - 1),
-        st.integers(0, 2**16 - 1),
-        st.text(max_size=40).filter(lambda text: text.isprintable()),
-        st.integers(0, 2**32 - 1),
-        st.integers(0, 2**32 - 1),
-        st.integers(0, 2**32 - 1),
-    ),
-    st.lists(st.one_of(st.integers(), st.text(), st.none()), max_size=5),
+headers = st.builds(
+    BufferHeader,
+    st.sampled_from(BufferKind),
+    st.integers(-(2**31), 2**31 - 1),
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 2**16 - 1),
+    st.text(st.sampled_from("\0\1a/é\uffff\U0001f600"), max_size=4) | st.text(max_size=40),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**32 - 1),
+    st.integers(-3, 3) | st.integers(MIN_TIMESTAMP_MS, MAX_WATERMARK_MS),
+    st.booleans(),
 )
+
+
+@settings(max_examples=100)
+@given(headers, st.lists(st.one_of(st.integers(), st.text(), st.none()), max_size=5))
 def test_what_is_encoded_is_decoded(header: BufferHeader, values: list[Any]) -> None:
     elements = Elements(values, [1] * len(values), [(0, 5, None)])
     decoded = decode(encode(header, encode_elements(elements)))
@@ -77,9 +80,16 @@ def test_what_is_encoded_is_decoded(header: BufferHeader, values: list[Any]) -> 
     assert decode_elements(decoded.payload) == elements
 
 
+@settings(max_examples=100)
+@given(st.lists(headers, max_size=8))
+def test_encoded_buffers_that_are_sorted_as_bytes_stand_in_the_order_of_their_places(several: list[Any]) -> None:
+    as_bytes = [decode(data).header for data in sorted(encode(header, b"") for header in several)]
+    assert list(map(place, as_bytes)) == sorted(map(place, several))
+
+
 def test_a_buffer_of_another_version_is_refused() -> None:
     data = encode(BufferHeader(BufferKind.DATA, 1, 2, 0, "0/a", 0, 0, 0), b"")
-    with pytest.raises(CorruptStateError, match="wire version 9.*version 1"):
+    with pytest.raises(CorruptStateError, match="wire version 9.*version 2"):
         decode(b"\x09" + data[1:])
 
 

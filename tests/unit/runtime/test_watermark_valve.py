@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -76,6 +77,49 @@ def test_the_valve_does_what_flinks_does(script: list[tuple[int, int | bool]]) -
         assert valve.combined_ms == model.output
         assert rose is (valve.combined_ms > before)
         assert valve.idle is all(model.idle)
+
+
+class ScanningValve(WatermarkValve):
+    """Looks at each input each time: slow, and plainly right."""
+
+    @property
+    def idle(self) -> bool:
+        going = [entry for entry in self._inputs.values() if not entry.ended]
+        return bool(going) and all(entry.idle for entry in going)
+
+    def _lowest(self) -> int:
+        going = [entry for entry in self._inputs.values() if not entry.ended]
+        if not going:
+            return MAX_WATERMARK_MS if self._inputs else self.combined_ms
+        active = [entry for entry in going if not entry.idle]
+        if not active:
+            return max(entry.watermark_ms for entry in going)
+        return min((entry.watermark_ms for entry in active if entry.aligned), default=self.combined_ms)
+
+
+watermarks = st.integers(0, 20) | st.just(MAX_WATERMARK_MS)
+calls = st.one_of(
+    st.tuples(st.just("add"), st.integers(0, 5), watermarks, st.booleans(), st.booleans(), st.booleans()),
+    st.tuples(st.just("advance"), st.integers(0, 5), watermarks),
+    st.tuples(st.just("set_idle"), st.integers(0, 5), st.booleans()),
+    st.tuples(st.just("refresh")),
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(calls, max_size=60), st.integers(0, 10))
+def test_the_heap_finds_what_looking_at_each_input_finds(script: list[tuple[Any, ...]], combined_ms: int) -> None:
+    valves = WatermarkValve(combined_ms), ScanningValve(combined_ms)
+    for call, *arguments in script:
+        answers = []
+        for valve in valves:
+            if call == "add":
+                name, watermark_ms, idle, aligned, always = arguments
+                valve.add(name, watermark_ms, idle, aligned=aligned, always_aligned=always)
+                answers.append((valve.idle, valve.combined_ms))
+            elif call == "refresh" or arguments[0] in valve:
+                answers.append((getattr(valve, call)(*arguments), valve.idle, valve.combined_ms))
+        assert answers[:1] == answers[1:]
 
 
 @settings(max_examples=150)
