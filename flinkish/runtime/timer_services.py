@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.timer_service import TimerService
-from flinkish.errors import StateAccessError
+from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
@@ -70,7 +70,14 @@ class KeyedTimerService(TimerService):
 
     def _register(self, domain: TimeDomain, timestamp: int) -> None:
         backend = self._backend
-        backend.timers(self._service).register(domain, index(timestamp), backend.current_key)
+        timestamp_ms = index(timestamp)
+        if not -(1 << 63) <= timestamp_ms < 1 << 63:
+            raise TypeMismatchError(
+                f"a timer was registered for {timestamp_ms}",
+                where=f"{backend.where}, key {backend.current_key!r}",
+                expected="a timestamp in ms of 64 bits, as Java's long",
+            )
+        backend.timers(self._service).register(domain, timestamp_ms, backend.current_key)
 
     def _delete(self, domain: TimeDomain, timestamp: int) -> None:
         backend = self._backend

@@ -15,7 +15,7 @@ from flinkish.core.output_tag import OutputTag
 from flinkish.core.state import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.errors import StateAccessError
+from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
 from tests.support.operator_harness import OperatorHarness
 
@@ -186,6 +186,16 @@ def test_a_timer_of_a_time_that_is_no_integer_is_refused() -> None:
 
     with pytest.raises(TypeError, match="float"), keyed(Process(register)) as harness:
         harness.process_element(("a", None))
+
+
+@pytest.mark.parametrize("timestamp_ms", [1 << 63, -(1 << 63) - 1])
+def test_a_timer_of_a_time_beyond_64_bits_is_refused(timestamp_ms: int) -> None:
+    def register(value: Any, ctx: Any, state: Any) -> None:
+        ctx.timer_service().register_event_time_timer(timestamp_ms)
+
+    with pytest.raises(TypeMismatchError, match="a timer was registered for.*key 'a'.*of 64 bits"):
+        with keyed(Process(register)) as harness:
+            harness.process_element(("a", None))
 
 
 def test_what_a_function_does_to_an_object_after_it_emitted_it_does_not_change_the_state() -> None:
