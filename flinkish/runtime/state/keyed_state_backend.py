@@ -49,6 +49,7 @@ from flinkish.runtime.state.ttl_purge import purge_expired
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
+    from flinkish.runtime.state.files.references import FileReference
 
 __all__ = ["TIMERS_NAME", "VOID_NAMESPACE", "KeyedStateBackend"]
 
@@ -323,6 +324,10 @@ class KeyedStateBackend:
             yield timer
             left -= 1
 
+    def take_fired(self) -> int:
+        """How many timers have fired since the last call."""
+        return sum(queue.take_fired() for queue in self._timers.values())
+
     def prefetch(self, keys: Iterable[Any], namespace: Hashable = VOID_NAMESPACE) -> None:
         """Have the state of these keys in memory, all of it at once: to be called with the keys of a batch, before user
         code is called for them."""
@@ -370,6 +375,12 @@ class KeyedStateBackend:
         """The size of all files."""
         timers = self.stored_timers.sets
         return self.stored.files.size_bytes + (0 if timers is None else timers.size_bytes)
+
+    def files(self) -> list[FileReference]:
+        """All files that the state lies in."""
+        sets = self.stored_timers.sets
+        of_timers = () if sets is None else sets.queues.values()
+        return [file for files in (self.stored.files, *of_timers) for file in files.files]
 
     def release(self) -> None:
         """Let go of values that lie in files and were not used since the last call. Only between batches."""
