@@ -7,6 +7,7 @@ between; at the end of all input ``finish``; then the barrier.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
@@ -43,6 +44,8 @@ from flinkish.runtime.task_state import TaskLife, TaskState
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
     from flinkish.runtime.state.files.references import FileReference
+
+_LOG = logging.getLogger("flinkish.Task")
 
 #: So many epochs can be gone back to: Spark keeps their state, and the files that it refers to are kept as well. What
 #: is older may be deleted at any time.
@@ -159,6 +162,11 @@ class Task:
             self.keyed_state.dispose()
         self.chain.dispose()
 
+    @property
+    def commit_requested(self) -> bool:
+        """Whether user code has asked in this epoch that the next one be planned at once."""
+        return any(operator.context.epoch.commit_requested for operator in self.chain.operators)
+
     def _metrics(self) -> dict[str, float]:
         result: dict[str, float] = {}
         for descriptor in self.vertex.operators:
@@ -270,6 +278,8 @@ class StatefulTask(Task, TaskLife):
             left -= file.size_bytes
         if not self._to_restore:
             self._to(TaskState.RUNNING)
+            if self.directory is not None and self.directory.keeps_copies:
+                _LOG.info("%s is restored: %d files fetched, %d bytes", self.name, *self._fetched())
 
     def close_clean(self) -> None:
         """Normal end, with the functions closed."""
@@ -309,11 +319,6 @@ class StatefulTask(Task, TaskLife):
     def commit_needed(self) -> bool:
         """Whether all input of an epoch was consumed, and what came of it is not handed over yet."""
         return self._share is not None and self._share.consumed
-
-    @property
-    def commit_requested(self) -> bool:
-        """Whether user code has asked in this epoch that the next one be planned at once."""
-        return any(operator.context.epoch.commit_requested for operator in self.chain.operators)
 
     def begin(self) -> None:
         """The epoch begins: rows of a savepoint are taken in, and the chain is opened the first time."""
@@ -436,11 +441,15 @@ class StatefulTask(Task, TaskLife):
 
     def _take_fetched(self) -> tuple[int, int]:
         """Files and bytes that were fetched since the last report."""
+        files, size_bytes = self._fetched()
+        self._fetched_before = self._fetched_before[0] + files, self._fetched_before[1] + size_bytes
+        return files, size_bytes
+
+    def _fetched(self) -> tuple[int, int]:
         if self.directory is None:
             return 0, 0
-        before, now = self._fetched_before, (self.directory.fetched_files, self.directory.fetched_bytes)
-        self._fetched_before = now
-        return now[0] - before[0], now[1] - before[1]
+        files, size_bytes = self._fetched_before
+        return self.directory.fetched_files - files, self.directory.fetched_bytes - size_bytes
 
     def _report_of(self, share: _Share, result: TaskResult) -> TaskReport:
         files, size_bytes = self._take_fetched()

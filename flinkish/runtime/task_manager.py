@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.errors import CorruptStateError, FlinkishError, InternalError, RetryableError
+from flinkish.errors import CorruptStateError, FlinkishError, InternalError
 from flinkish.runtime.buffer import Buffer
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
@@ -117,7 +117,10 @@ class TaskManager:
                 self.punctuate()
             self.punctuate()
             passed(Phase.LEVEL_PROCESSED, vertex=vertex, subtask=subtask, level=descriptor.level, epoch=stamp.epoch)
-            if not self.commit([self.tasks.active[task_id]]) > 0:
+            if (
+                not (self.maybe_commit_active_tasks_per_user_requested() or self.commit([self.tasks.active[task_id]]))
+                > 0
+            ):
                 raise InternalError(f"task '{descriptor.task_name(subtask)}' has not committed", hint=_REPORT)
             return self._committed.pop(task_id)
         except Exception as error:
@@ -270,9 +273,9 @@ class TaskManager:
             try:
                 task.initialize_if_needed()
                 task.restore(RESTORE_STEP_BYTES)
-            except CorruptStateError:
-                raise
-            except RetryableError as error:
+            except FlinkishError as error:
+                if isinstance(error, CorruptStateError) or not error.retryable:
+                    raise
                 task.maybe_init_task_timeout_or_throw(now_ms, error)
             else:
                 task.clear_task_timeout()

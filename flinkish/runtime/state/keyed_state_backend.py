@@ -10,6 +10,7 @@ A backend knows which (state name, namespace, key) an epoch has changed: increme
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from flinkish.runtime.state.files.references import FileReference
 
 __all__ = ["TIMERS_NAME", "VOID_NAMESPACE", "KeyedStateBackend"]
+
+_LOG = logging.getLogger("flinkish.KeyedStateBackend")
 
 #: Name under which `changed_keys` reports the keys whose timers changed.
 TIMERS_NAME = "__timers__"
@@ -181,6 +184,7 @@ class KeyedStateBackend:
         if self.stored_timers.write(self._timers, epoch):
             self.stored_timers.compact(self._timers, epoch)
         self._note_dropped(before)
+        _LOG.debug("%s: state lies in %d files, %d bytes", self._where(), len(self._file_names()), self.bytes_in_files)
 
     def _write_tables(self) -> None:
         """All of it but the timers, which changes of the running epoch are told from; and bring a bounded part of the

@@ -13,7 +13,7 @@ import pytest
 from flinkish.common.typeinfo import Types
 from flinkish.core.state import ValueStateDescriptor
 from flinkish.core.time_domain import TimeDomain
-from flinkish.errors import CorruptStateError, IllegalTransitionError, RetryableError, UserCodeError
+from flinkish.errors import CorruptStateError, IllegalTransitionError, OperationError, UserCodeError
 from flinkish.runtime import task_manager as module
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, JobSettings, VertexDescriptor
@@ -229,13 +229,13 @@ def test_a_task_waits_for_storage_that_cannot_be_reached_up_to_its_timeout(
     task = executor.give(0, 1)
 
     def unreachable(self: StateDirectory, name: str) -> bytes:
-        raise RetryableError("the storage is away")
+        raise OperationError("the storage is away")
 
     with monkeypatch.context() as away:
         away.setattr(StateDirectory, "_download", unreachable)
         assert not executor.manager.try_to_complete_restoration(0)
         assert task.is_waiting and task.task_state is TaskState.RESTORING
-        with pytest.raises(RetryableError, match="is away"):
+        with pytest.raises(OperationError, match="is away"):
             executor.manager.try_to_complete_restoration(TASK_TIMEOUT_MS)
     assert executor.manager.try_to_complete_restoration(1)
     assert not task.is_waiting, "clear_task_timeout"
