@@ -88,6 +88,10 @@ class RuntimeContext(KeyedStateStore):
     def get_attempt_number(self) -> int:
         """0 for the first attempt, one more after each restart."""
 
+    def request_commit(self) -> None:
+        """Ask that the next epoch begin as soon as the running one is committed, whatever ``flinkish.epoch.interval``
+        says (Kafka Streams' ``ProcessorContext.commit``). What the running epoch has made is committed at its end."""
+
     @abstractmethod
     def get_task_name_with_subtasks(self) -> str:
         """Such as ``"MyTask (3/6)"``: the index counts from 1 here."""
@@ -202,6 +206,10 @@ class ProcessFunction(Function):
         def timestamp(self) -> int:
             """The record's timestamp in ms; ``-9223372036854775808`` if it has none."""
 
+        @abstractmethod
+        def request_commit(self) -> None:
+            """As `RuntimeContext.request_commit`."""
+
     @abstractmethod
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[Any] | None:
         """The results. ``yield tag, result`` with an OutputTag goes to that side output."""
@@ -224,6 +232,10 @@ class KeyedProcessFunction(Function):
         @abstractmethod
         def timestamp(self) -> int:
             """Timestamp in ms of the record (``-9223372036854775808`` if it has none) or of the firing timer."""
+
+        @abstractmethod
+        def request_commit(self) -> None:
+            """As `RuntimeContext.request_commit`."""
 
     class OnTimerContext(Context):
         """What ``on_timer`` may know of the timer."""

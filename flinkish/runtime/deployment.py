@@ -150,6 +150,12 @@ class JobSettings:
     managed_memory_bytes: int = DEFAULT_BYTES
     #: keyed state of a subtask of about so many bytes lies with the task, more of it in files
     inline_state_bytes: int = 256 * 1024
+    #: a folder on the executors' disks for copies of files of state; "": one that Spark gives them, where it is needed
+    local_state_root: str = ""
+    #: files of state are copied to the executors' disks although the job directory is local
+    recover_from_local: bool = False
+    #: so many other executors have copies of each subtask's files
+    standby_replicas: int = 0
     job_parameters: dict[str, str] = field(default_factory=dict)
     configuration: dict[str, str] = field(default_factory=dict)
     #: tasks say what each epoch changes in their state, for incremental checkpoints

@@ -57,6 +57,8 @@ class EpochInfo:
     #: combined watermark of the operator's inputs
     watermark_ms: int = MIN_TIMESTAMP_MS
     end_of_input: bool = False
+    #: user code has asked that the next epoch be planned at once
+    commit_requested: bool = False
 
 
 @dataclass

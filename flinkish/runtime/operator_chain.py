@@ -200,7 +200,7 @@ class OperatorChain:
         for operator, descriptor in zip(self.operators, self.vertex.operators):
             info = operator.context.epoch
             info.epoch, info.processing_time_ms = epoch, now_ms
-            info.end_of_input = False
+            info.end_of_input = info.commit_requested = False
             if descriptor.parent < 0:
                 info.watermark_ms = watermark_ms
             # an operator comes after the one that feeds it, which has announced its own watermark by now

@@ -58,6 +58,11 @@ class TaskReport:
     processing_time_ms: int = 0
     #: rows of state restored from a savepoint
     restored_rows: int = 0
+    #: files of state that were fetched to the executor's disk, and their size
+    restored_files: int = 0
+    restored_bytes: int = 0
+    #: user code has asked that the next epoch be planned at once
+    commit_requested: bool = False
     #: states that the task has not told of before
     declared: tuple[DeclaredState, ...] = ()
 

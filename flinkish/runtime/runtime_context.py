@@ -53,6 +53,9 @@ class StreamingRuntimeContext(RuntimeContext):
         context = self._context
         return f"{context.task_name} ({context.subtask + 1}/{context.parallelism})"
 
+    def request_commit(self) -> None:
+        self._context.epoch.commit_requested = True
+
     def get_job_parameter(self, key: str, default_value: str) -> str:
         return self._context.job_parameters.get(key, default_value)
 

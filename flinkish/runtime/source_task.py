@@ -171,6 +171,7 @@ class SourceTask(Task):
             worker=WORKER,
             place=stamp.place,
             processing_time_ms=stamp.time_ms,
+            commit_requested=self.commit_requested,
         )
 
 

@@ -7,9 +7,11 @@ between; at the end of all input ``finish``; then the barrier.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +39,13 @@ from flinkish.runtime.state.restored_rows import decode_columns
 from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.state.task_body import TaskBody
 from flinkish.runtime.task_header import TaskHeader
+from flinkish.runtime.task_state import TaskLife, TaskState
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
+    from flinkish.runtime.state.files.references import FileReference
+
+_LOG = logging.getLogger("flinkish.Task")
 
 #: So many epochs can be gone back to: Spark keeps their state, and the files that it refers to are kept as well. What
 #: is older may be deleted at any time.
@@ -47,6 +53,9 @@ RETAINED_EPOCHS = 10
 
 #: Epochs between two looks for files of state that are not needed any more.
 CLEAN_UP_EPOCHS = 8
+
+#: (vertex, subtask)
+TaskId = tuple[int, int]
 
 #: (vertex, subtask, encoded buffer); sinks and reports have numbers of their own below zero
 Row = tuple[int, int, bytes]
@@ -158,6 +167,11 @@ class Task:
             self.keyed_state.dispose()
         self.chain.dispose()
 
+    @property
+    def commit_requested(self) -> bool:
+        """Whether user code has asked in this epoch that the next one be planned at once."""
+        return any(operator.context.epoch.commit_requested for operator in self.chain.operators)
+
     def _metrics(self) -> dict[str, float]:
         result: dict[str, float] = {}
         for descriptor in self.vertex.operators:
@@ -178,10 +192,12 @@ class _Share:
     #: rows of a savepoint
     restored: list[Buffer] = field(default_factory=list)
     records: int = 0
+    #: all input of the epoch was consumed
+    consumed: bool = False
 
 
-class StatefulTask(Task):
-    """A subtask of a vertex behind a shuffle."""
+class StatefulTask(Task, TaskLife):
+    """A subtask of a vertex behind a shuffle. ``task_state`` says where it stands (``task_state.py``)."""
 
     def __init__(
         self,
@@ -192,6 +208,11 @@ class StatefulTask(Task):
         memory: ManagedMemory | None = None,
     ) -> None:
         super().__init__(job, vertex, subtask, directory, memory)
+        self.directory = directory
+        #: files that its state refers to and that are not known to be on the executor's disk, the next one last
+        self._to_restore: list[FileReference] = []
+        #: what was fetched when the last epoch was reported: files, bytes
+        self._fetched_before = (0, 0) if directory is None else (directory.fetched_files, directory.fetched_bytes)
         self._opened = False
         self._share: _Share | None = None
         #: the version of the stored state that this task holds in memory; None: none yet
@@ -218,7 +239,7 @@ class StatefulTask(Task):
 
     def add_records(self, buffers: Iterable[Buffer]) -> None:
         """Where the epoch's buffers arrive: an iterator over sorted ones, which is read as far as work goes, or a
-        collection in any order. The rows of a savepoint come first and are kept for `restore`."""
+        collection in any order. The rows of a savepoint come first and are kept for `begin`."""
         share = self.share
         if not isinstance(buffers, Iterator):
             buffers = sorted(buffers, key=lambda buffer: place(buffer.header))
@@ -228,14 +249,92 @@ class StatefulTask(Task):
                 share.restored.append(buffer)
         share.gate.receive(arrivals)
 
-    def restore(self) -> None:
-        """Make the stored state current, and open the chain the first time."""
+    # ------------------------------------------------------------------------------------------------ life
+
+    @property
+    def task_id(self) -> TaskId:
+        """Its vertex and its number."""
+        return self.vertex.id, self.subtask
+
+    @property
+    def needs_restoration(self) -> bool:
+        """Whether it was given stored state that it has not taken in yet."""
+        return self._share is not None and self.task_state is not TaskState.RUNNING
+
+    def initialize_if_needed(self) -> None:
+        """Take in the stored state, all but the files that it refers to."""
+        if self.task_state is TaskState.RESTORING:
+            return
+        self._to(TaskState.RESTORING)
+        if self.token is None:
+            share = self.share
+            self._load(TaskBody.decode(share.load_body()), share.header)
+        if self.directory is not None and self.directory.keeps_copies and self.keyed_state is not None:
+            self._to_restore = self.keyed_state.files()
+            stale = self.directory.copies() - set(self.directory.names())
+            self.directory.release(stale)
+
+    def restore(self, max_bytes: int) -> None:
+        """Bring files of the state to the executor's disk and check them, about so many bytes of them. RUNNING when all
+        of them are there."""
+        left = max_bytes
+        while self._to_restore and left > 0:
+            file = self._to_restore[-1]
+            assert self.directory is not None
+            # fetches it, also if the copy that is there is damaged
+            self.directory.open(file)
+            self._to_restore.pop()
+            left -= file.size_bytes
+        if not self._to_restore:
+            self._to(TaskState.RUNNING)
+            if self.directory is not None and self.directory.keeps_copies:
+                _LOG.info("%s is restored: %d files fetched, %d bytes", self.name, *self._fetched())
+
+    def close_clean(self) -> None:
+        """Normal end, with the functions closed."""
+        self.suspend()
+        self._to(TaskState.CLOSED)
+        if self._opened:
+            self.close()
+        else:
+            self.dispose()
+
+    def close_dirty(self) -> None:
+        """Throw away what it holds in memory; the stored state is the truth."""
+        if self.task_state is not TaskState.CLOSED:
+            self._to(TaskState.CLOSED)
+        self.discard()
+        # the first error is the one that counts; what closing says after it is of no help
+        with suppress(Exception):
+            self.dispose()
+
+    def take_over(self, other: StatefulTask) -> None:
+        """Revive a task that was closed before it has consumed anything: its epoch is this task's."""
+        self._share = other._share
+
+    # ------------------------------------------------------------------------------------------------ an epoch
+
+    @property
+    def has_share(self) -> bool:
+        """Whether it has an epoch to work on."""
+        return self._share is not None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether it is at work on an epoch."""
+        return self._share is not None and self.task_state is TaskState.RUNNING
+
+    @property
+    def commit_needed(self) -> bool:
+        """Whether all input of an epoch was consumed, and what came of it is not handed over yet."""
+        return self._share is not None and self._share.consumed
+
+    def begin(self) -> None:
+        """The epoch begins: rows of a savepoint are taken in, and the chain is opened the first time."""
         share = self.share
         header = share.header
         if self.keyed_state is not None:
             self.keyed_state.current_key = NO_KEY
-        if self.token is None:
-            self._load(TaskBody.decode(share.load_body()), header)
         if share.restored:
             self._take_in(share.restored)
         if not self._opened:
@@ -263,10 +362,12 @@ class StatefulTask(Task):
             self.keyed_state.restore(body.keyed)
             self.keyed_state.delete_unneeded(header.epoch, RETAINED_EPOCHS)
 
-    def punctuate_processing_time(self) -> None:
-        """Fire the processing-time timers that are due at the epoch's time."""
+    def maybe_punctuate(self) -> int:
+        """Fire the processing-time timers that are due at the epoch's time. How many timers, also of event time, have
+        fired since the last call."""
         for operator in self.chain.operators:
             operator.advance_processing_time(self.share.stamp.time_ms)
+        return 0 if self.keyed_state is None else self.keyed_state.take_fired()
 
     def process(self, max_num_records: int) -> bool:
         """Consume input in time order, firing event-time timers as the watermark rises, until about that many records
@@ -286,6 +387,7 @@ class StatefulTask(Task):
                 self.chain.process_watermark(step.watermark_ms)
             else:
                 head.process_status(step.idle)
+        share.consumed = True
         return False
 
     def prepare_commit(self) -> TaskResult:
@@ -344,7 +446,7 @@ class StatefulTask(Task):
         self.token = result.header.token
         self._share = None
         if result.header.finished:
-            self.close()
+            self.close_clean()
 
     def _state_bytes(self, result: TaskResult) -> int:
         """The size of the stored state; 0: it is as it was."""
@@ -352,7 +454,20 @@ class StatefulTask(Task):
             return 0
         return len(result.body) + (0 if self.keyed_state is None else self.keyed_state.bytes_in_files)
 
+    def _take_fetched(self) -> tuple[int, int]:
+        """Files and bytes that were fetched since the last report."""
+        files, size_bytes = self._fetched()
+        self._fetched_before = self._fetched_before[0] + files, self._fetched_before[1] + size_bytes
+        return files, size_bytes
+
+    def _fetched(self) -> tuple[int, int]:
+        if self.directory is None:
+            return 0, 0
+        files, size_bytes = self._fetched_before
+        return self.directory.fetched_files - files, self.directory.fetched_bytes - size_bytes
+
     def _report_of(self, share: _Share, result: TaskResult) -> TaskReport:
+        files, size_bytes = self._take_fetched()
         return TaskReport(
             vertex=self.vertex.id,
             subtask=self.subtask,
@@ -366,5 +481,8 @@ class StatefulTask(Task):
             place=share.stamp.place,
             processing_time_ms=share.stamp.time_ms,
             restored_rows=sum(buffer.header.records for buffer in share.restored),
+            restored_files=files,
+            restored_bytes=size_bytes,
+            commit_requested=self.commit_requested,
             declared=self._declarations.new(),
         )

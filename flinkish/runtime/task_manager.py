@@ -9,22 +9,27 @@ this worker wrote last. A task that failed, or that ran elsewhere in between, is
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.errors import CorruptStateError, InternalError
+from flinkish.errors import CorruptStateError, FlinkishError, InternalError
 from flinkish.runtime.buffer import Buffer
+from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
-from flinkish.runtime.epoch_files import EpochFiles, TaskOutput, state_directory
+from flinkish.runtime.epoch_files import EpochFiles, TaskOutput
 from flinkish.runtime.failure import describe_failure
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.source_task import SourceInput, SourceTask
 from flinkish.runtime.sources.progress import SourceShare
-from flinkish.runtime.state.managed_memory import ManagedMemory
-from flinkish.runtime.task import EpochStamp, Row, StatefulTask, Task, TaskResult
+from flinkish.runtime.task import CLEAN_UP_EPOCHS, EpochStamp, Row, StatefulTask, Task, TaskId, TaskResult
 from flinkish.runtime.task_header import TaskHeader
+from flinkish.runtime.task_state import TaskState
+from flinkish.runtime.tasks import Tasks
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
@@ -38,7 +43,15 @@ MAX_JOBS = 16
 #: Records between two looks at processing time.
 PROCESS_STEP_RECORDS = 1_000_000
 
-_TaskId = tuple[int, int]
+_REPORT = "please report this"
+
+#: A step of restoration brings about so many bytes to the executor's disk; a standby task copies so many at a time.
+RESTORE_STEP_BYTES = 64 * 1024 * 1024
+
+#: How long a task that waits for storage sleeps between two tries, in seconds.
+RETRY_S = 1.0
+
+_LOG = logging.getLogger("flinkish.TaskManager")
 
 
 class StoredTask(NamedTuple):
@@ -48,21 +61,42 @@ class StoredTask(NamedTuple):
     load_body: Callable[[], bytes | None]
 
 
+class Committed(NamedTuple):
+    """What a task has handed over at the barrier."""
+
+    result: TaskResult
+    rows: list[Row]
+
+
 class TaskManager:
     """The tasks of one job in one worker."""
 
-    def __init__(self, job: JobDescriptor, files: EpochFiles | None = None, keyed_state: str = "") -> None:
-        """``files``: where tasks leave what an epoch gives to sinks; None: all of it stays in their rows.
-        ``keyed_state``: directory of the files of keyed state; "": all of it stays with the tasks."""
+    def __init__(
+        self,
+        job: JobDescriptor,
+        files: EpochFiles | None = None,
+        copies: str | None = None,
+        clock: Clock | None = None,
+        keyed_state: str = "",
+    ) -> None:
+        """
+        Args:
+            files: where tasks leave what an epoch gives to sinks; None: all of it stays in their rows.
+            keyed_state: directory of the files of keyed state; "": that of ``files``, or state stays with the tasks.
+            copies: a folder on the executor's disk for copies of files of state; None: these are read where they lie.
+        """
         self.job = job
-        self._keyed_state = keyed_state
-        self._memory = ManagedMemory(job.settings.managed_memory_bytes)
+        self._files = files
+        self._clock = clock or SystemClock()
+        self.tasks = Tasks(job, keyed_state or ("" if files is None else files.state), copies)
         self._output = TaskOutput(job, files)
         #: while tasks are being moved, nothing commits
         self.rebalance_in_progress = False
-        self._tasks: OrderedDict[_TaskId, StatefulTask] = OrderedDict()
-        self._sources: dict[_TaskId, SourceTask] = {}
-        self._current: StatefulTask | None = None
+        self._updating: threading.Thread | None = None
+        self._committed: dict[TaskId, Committed] = {}
+        self._sources: dict[TaskId, SourceTask] = {}
+        #: the epoch in which a Spark task has begun last, and all tasks that have come here in it
+        self._epoch, self._here = -1, set[TaskId]()
 
     # ------------------------------------------------------------------ one task, one epoch
 
@@ -70,31 +104,32 @@ class TaskManager:
         self, vertex: int, subtask: int, stored: StoredTask, buffers: Iterable[Buffer], stamp: EpochStamp
     ) -> tuple[TaskResult | None, list[Row]]:
         """The whole way of a task through an epoch. None: it has ended before, nothing to write."""
-        descriptor = self.job.vertex(vertex)
+        task_id, descriptor = (vertex, subtask), self.job.vertex(vertex)
         header = self._header(vertex, subtask, stored.header)
         if header.finished:
             self._check_empty(header, buffers)
             return None, []
-        task_name = descriptor.task_name(subtask)
         try:
-            self.handle_assignment(vertex, subtask, header, stored.load_body, stamp)
-            self.add_records_to_tasks(buffers)
-            if self.needs_initialization_or_restoration():
-                self.try_to_complete_restoration()
+            self._given(task_id, header, stored.load_body, stamp)
+            self.add_records_to_tasks({task_id: buffers})
+            self._complete_restoration(task_id)
+            self.tasks.active[task_id].begin()
             self.punctuate()
-            while self.process(PROCESS_STEP_RECORDS):
+            while self.process(PROCESS_STEP_RECORDS, stamp.time_ms):
                 self.punctuate()
             self.punctuate()
             passed(Phase.LEVEL_PROCESSED, vertex=vertex, subtask=subtask, level=descriptor.level, epoch=stamp.epoch)
-            result, rows = self.commit()
-            with self._output.of_run(stamp.epoch) as output:
-                return result, output.referenced(rows)
+            if (
+                not (self.maybe_commit_active_tasks_per_user_requested() or self.commit([self.tasks.active[task_id]]))
+                > 0
+            ):
+                raise InternalError(f"task '{descriptor.task_name(subtask)}' has not committed", hint=_REPORT)
+            return self._committed.pop(task_id)
         except Exception as error:
             if isinstance(error, CorruptStateError):
-                self.handle_corruption(vertex, subtask)
-            else:
-                self.close_dirty(vertex, subtask)
-            failure = describe_failure(error, task_name, stamp.epoch)
+                self.handle_corruption({task_id})
+            self.tasks.close_dirty(task_id)
+            failure = _described(error, descriptor.task_name(subtask), stamp.epoch)
             raise failure from failure.__cause__
 
     def _check_empty(self, header: TaskHeader, buffers: Iterable[Buffer]) -> None:
@@ -104,7 +139,7 @@ class TaskManager:
                 f"{records} records came after the end of all input",
                 where=f"job '{self.job.name}', operator uid {header.uid}, subtask {header.subtask}",
                 expected="no record",
-                hint="please report this",
+                hint=_REPORT,
             )
 
     def _header(self, vertex: int, subtask: int, data: bytes | None) -> TaskHeader:
@@ -118,91 +153,260 @@ class TaskManager:
             self.job.classes,
         )
 
-    def handle_assignment(
-        self,
-        vertex: int,
-        subtask: int,
-        header: TaskHeader,
-        load_body: Callable[[], bytes | None],
-        stamp: EpochStamp,
+    def _given(
+        self, task_id: TaskId, header: TaskHeader, load_body: Callable[[], bytes | None], stamp: EpochStamp
     ) -> None:
-        """Spark brought a subtask to this worker."""
-        task = self._tasks.get((vertex, subtask))
-        if task is not None and task.token != header.token:
-            self.close_dirty(vertex, subtask)
+        """Spark has brought the stored state of a task. One that this worker does not hold at that very version was
+        moved here."""
+        task = self.tasks.active.get(task_id)
+        if task is not None and task.token is not None and task.token != header.token:
+            _LOG.info("%s ran elsewhere in between", task.name)
+            self.handle_rebalance_start()
+            self.tasks.close_dirty(task_id)
             task = None
         if task is None:
-            self._make_room()
-            directory = self._state_directory(vertex, subtask)
-            task = StatefulTask(self.job, self.job.vertex(vertex), subtask, directory, self._memory)
-            self._tasks[(vertex, subtask)] = task
-        self._tasks.move_to_end((vertex, subtask))
-        task.assign(header, load_body, stamp)
-        self._current = task
+            self.handle_rebalance_start()
+            self.handle_assignment({*self.tasks.active, task_id}, self.tasks.standby.keys() - {task_id})
+        self.tasks.active.move_to_end(task_id)
+        self.tasks.active[task_id].assign(header, load_body, stamp)
 
-    def _state_directory(self, vertex: int, subtask: int) -> StateDirectory | None:
-        """Where the files of a subtask's state lie; None: all of it stays with the task."""
-        if not self._keyed_state:
-            return None
-        from flinkish.runtime.state.files.directory import StateDirectory
+    # ------------------------------------------------------------------ which tasks
 
-        return StateDirectory(state_directory(self._keyed_state, vertex, subtask))
+    def place(self, tasks: Set[TaskId], standby: Set[TaskId], epoch: int) -> None:
+        """A Spark task begins in this worker. A rebalance begins if some of its tasks are not here.
 
-    def _make_room(self) -> None:
-        while len(self._tasks) >= MAX_TASKS:
-            _, task = self._tasks.popitem(last=False)
-            task.close()
+        Args:
+            tasks: all that have their place in the Spark task.
+            standby: those whose files shall be copied here, in case that they come.
+            epoch: the running one.
+        """
+        standby = {task_id for task_id in standby if self.tasks.has_copies(task_id)}
+        if epoch != self._epoch:
+            self._epoch, self._here = epoch, set()
+        self._here |= tasks
+        if tasks <= self.tasks.active.keys() and standby <= self.tasks.standby.keys() | self.tasks.active.keys():
+            return
+        self.handle_rebalance_start()
+        levels = {self.job.vertex(vertex).level for vertex, _ in tasks}
+        others = {
+            task_id for task_id in self.tasks.active.keys() - self._here if self.job.vertex(task_id[0]).level in levels
+        }
+        self.handle_revocation(others)
+        self.handle_assignment({*self.tasks.active, *tasks}, (self.tasks.standby.keys() | standby) - tasks)
+
+    def handle_assignment(self, active: Set[TaskId], standby: Set[TaskId] = frozenset()) -> None:
+        """These, and no others, are this worker's tasks from now on. A standby task that becomes active keeps what was
+        copied for it, and the other way round. Others are closed; one that cannot be closed does not keep the rest
+        from being handled, and the first error is raised in the end."""
+        standby = standby - active
+        active = self._with_room(active)
+        held = self.tasks.active.keys() | self.tasks.standby.keys()
+        _LOG.info(
+            "Handle new assignment with:\n"
+            "\tNew active tasks: %s\n\tNew standby tasks: %s\n"
+            "\tExisting active tasks: %s\n\tExisting standby tasks: %s",
+            *map(
+                self.tasks.names,
+                (active - held, standby - held, active & self.tasks.active.keys(), standby & self.tasks.standby.keys()),
+            ),
+        )
+        directories: dict[TaskId, StateDirectory | None] = {}
+        first: Exception | None = None
+        for task_id in [*self.tasks.active, *self.tasks.standby]:
+            if task_id in (active if task_id in self.tasks.active else standby):
+                continue
+            try:
+                if task_id in active | standby:
+                    directories[task_id] = self.tasks.recycle(task_id)
+                else:
+                    self.tasks.close_clean(task_id)
+            except Exception as error:
+                first = first or error
+                self.tasks.close_dirty(task_id)
+        for task_id in sorted(active - self.tasks.active.keys()):
+            self.tasks.create(task_id, directories.get(task_id))
+        for task_id in sorted(standby - self.tasks.standby.keys()):
+            self.tasks.create_standby(task_id, directories.get(task_id))
+        if first is not None:
+            raise first
+
+    def _with_room(self, active: Set[TaskId]) -> Set[TaskId]:
+        """Those that were used longest ago, and have no work, make room."""
+        excess = len(active) - MAX_TASKS
+        idle = [
+            task_id for task_id, task in self.tasks.active.items() if task_id not in self._here and not task.has_share
+        ]
+        return active - set(idle[: max(excess, 0)])
+
+    def handle_rebalance_start(self) -> None:
+        """Tasks are being moved: until they are restored nothing commits."""
+        self.rebalance_in_progress = True
+
+    def handle_rebalance_complete(self) -> None:
+        """All tasks that were moved here, and whose stored state has come, are restored."""
+        self.rebalance_in_progress = False
+
+    def handle_revocation(self, revoked: Set[TaskId]) -> None:
+        """These will probably go on elsewhere. They are suspended: one that comes back and did not run meanwhile goes
+        on with what it has in memory. Tasks at work are not interrupted."""
+        for task_id in sorted(revoked & self.tasks.active.keys()):
+            task = self.tasks.active[task_id]
+            if not task.has_share:
+                task.suspend()
+                self.tasks.active.move_to_end(task_id, last=False)
+
+    def handle_lost_all(self) -> None:
+        """The tasks are not this worker's any more, and maybe another's already: nothing that is under way counts."""
+        for task_id in [*self.tasks.active, *self.tasks.standby]:
+            self.tasks.close_dirty(task_id)
+        self.handle_rebalance_complete()
+
+    # ------------------------------------------------------------------ restoration
 
     def needs_initialization_or_restoration(self) -> bool:
-        """Always True: a task's state is made current in each epoch; decoding it is lazy."""
-        return self._current is not None
+        """Whether a task has something to restore: stored state has come that is not in memory, or files that it
+        refers to are not known to be on the executor's disk."""
+        return any(task.needs_restoration for task in self.tasks.active.values())
 
-    def try_to_complete_restoration(self) -> None:
-        """Make the task's state current."""
-        self._task.restore()
+    def try_to_complete_restoration(self, now_ms: int) -> bool:
+        """A bounded step for each task that is to be restored; whether all of them are then. A task whose storage
+        cannot be reached waits, up to its timeout."""
+        for task in [task for task in self.tasks.active.values() if task.needs_restoration]:
+            try:
+                task.initialize_if_needed()
+                task.restore(RESTORE_STEP_BYTES)
+            except FlinkishError as error:
+                if isinstance(error, CorruptStateError) or not error.retryable:
+                    raise
+                task.maybe_init_task_timeout_or_throw(now_ms, error)
+            else:
+                task.clear_task_timeout()
+        return not self.needs_initialization_or_restoration()
 
-    def add_records_to_tasks(self, buffers: Iterable[Buffer]) -> None:
-        """The epoch's buffers of the task."""
-        self._task.add_records(buffers)
-
-    def process(self, max_num_records: int) -> bool:
-        """Consume about that many records in time order; False when the epoch's input is consumed."""
-        return self._task.process(max_num_records)
-
-    def punctuate(self) -> None:
-        """Processing-time timers. Event-time timers fire inside `process`, at their place between the records."""
-        self._task.punctuate_processing_time()
-
-    def commit(self) -> tuple[TaskResult, list[Row]]:
-        """The barrier for the task."""
+    def _complete_restoration(self, task_id: TaskId) -> None:
+        """Restore what is to be restored. Damage is tried to be repaired once, by what lies in the files themselves."""
+        if self.needs_initialization_or_restoration():
+            self.handle_rebalance_start()
+            try:
+                self._restore_all()
+            except CorruptStateError as error:
+                _LOG.warning("%s cannot be restored: %s", self.tasks.name(task_id), error.what)
+                self.handle_corruption({task_id})
+                self._restore_all()
         if self.rebalance_in_progress:
-            raise InternalError("a commit during a rebalance", hint="please report this")
-        task = self._task
-        share = task.share
-        result = task.prepare_commit()
-        task.post_commit(result)
-        self._current = None
-        passed(Phase.STATE_WRITTEN, vertex=task.vertex.id, subtask=task.subtask, epoch=share.stamp.epoch)
-        return result, task.take_rows()
+            self.handle_rebalance_complete()
 
-    def handle_corruption(self, vertex: int, subtask: int) -> None:
-        """State that cannot be decoded: nothing that this worker holds of the subtask is trusted any more. The error
-        makes the driver go back to the last checkpoint (``jobmanager/recovery``)."""
-        self.close_dirty(vertex, subtask)
+    def _restore_all(self) -> None:
+        while not self.try_to_complete_restoration(self._clock.now_ms()):
+            if any(task.is_waiting for task in self.tasks.active.values()):
+                time.sleep(RETRY_S)
 
-    def close_dirty(self, vertex: int, subtask: int) -> None:
-        """Throw the task away with all it holds in memory; the stored state is the truth."""
-        task = self._tasks.pop((vertex, subtask), None)
-        self._current = None
-        if task is not None:
-            task.discard()
-            _dispose_quietly(task)
+    def update_standby_tasks(self, max_bytes: int = RESTORE_STEP_BYTES) -> int:
+        """Copy files for the standby tasks, about so many bytes at most; says how many that were. What goes wrong does
+        not matter: whoever needs a file fetches it."""
+        copied = 0
+        for standby in list(self.tasks.standby.values()):
+            if copied >= max_bytes:
+                break
+            try:
+                copied += standby.update(max_bytes - copied)
+            except FlinkishError as error:
+                _LOG.info("files of %s cannot be copied ahead: %s", standby.name, error)
+        return copied
 
-    @property
-    def _task(self) -> StatefulTask:
-        if self._current is None:
-            raise InternalError("no task has been assigned", hint="please report this")
-        return self._current
+    def update_standby_tasks_aside(self, epoch: int) -> None:
+        """`update_standby_tasks` beside the epochs: now and then, and until all files are there."""
+        if epoch % CLEAN_UP_EPOCHS and all(
+            task.task_state is TaskState.RUNNING for task in self.tasks.standby.values()
+        ):
+            return
+        if self.tasks.standby and (self._updating is None or not self._updating.is_alive()):
+            self._updating = threading.Thread(target=self.update_standby_tasks, name="flinkish-standby", daemon=True)
+            self._updating.start()
+
+    # ------------------------------------------------------------------ work
+
+    def add_records_to_tasks(self, records: Mapping[TaskId, Iterable[Buffer]]) -> None:
+        """The epoch's buffers of tasks."""
+        for task_id, buffers in records.items():
+            if task_id not in self.tasks.active:
+                raise InternalError(
+                    f"records came for {self.tasks.name(task_id)}, which is no task of this worker", hint=_REPORT
+                )
+            self.tasks.active[task_id].add_records(buffers)
+
+    def process(self, max_num_records: int, time_ms: int) -> int:
+        """Consume about that many records of each task at work, in time order; how many were consumed. 0: the input of
+        the epoch is. ``time_ms``: the epoch's, for errors; a task that fails is named."""
+        processed = 0
+        for task in self._at_work():
+            before = task.share.records
+            with self._named(task):
+                task.process(max_num_records)
+            processed += task.share.records - before
+        _LOG.debug("processed %d records at %d", processed, time_ms)
+        return processed
+
+    def punctuate(self) -> int:
+        """Fire the timers that are due in processing time. Those of stream time fire inside `process`, at their place
+        between the records. How many timers of both have fired since the last call."""
+        fired = 0
+        for task in self._at_work():
+            with self._named(task):
+                fired += task.maybe_punctuate()
+        return fired
+
+    def _at_work(self) -> list[StatefulTask]:
+        return [task for task in self.tasks.active.values() if task.has_work]
+
+    @contextmanager
+    def _named(self, task: StatefulTask) -> Iterator[None]:
+        """Errors of a task name it."""
+        try:
+            yield
+        except Exception as error:
+            failure = _described(error, task.name, task.share.stamp.epoch)
+            raise failure from failure.__cause__
+
+    # ------------------------------------------------------------------ the barrier
+
+    def commit(self, tasks: Iterable[StatefulTask]) -> int:
+        """The barrier for those that have consumed the input of their epoch; how many these were. -1: a rebalance is in
+        progress, nothing was committed."""
+        if self.rebalance_in_progress:
+            return -1
+        prepared = [(task, task.share, task.prepare_commit()) for task in tasks if task.commit_needed]
+        for task, share, result in prepared:
+            with self._output.of_run(share.stamp.epoch) as output:
+                rows = output.referenced(task.take_rows())
+            self._committed[task.task_id] = Committed(result, rows)
+            task.clear_task_timeout()
+            task.post_commit(result)
+            if result.header.finished:
+                del self.tasks.active[task.task_id]
+            passed(Phase.STATE_WRITTEN, vertex=task.vertex.id, subtask=task.subtask, epoch=share.stamp.epoch)
+        return len(prepared)
+
+    def maybe_commit_active_tasks_per_user_requested(self) -> int:
+        """The barrier for the tasks whose user code has asked for it; as `commit`. Its report makes the driver plan the
+        next epoch at once."""
+        return self.commit([task for task in self.tasks.active.values() if task.commit_requested])
+
+    def handle_corruption(self, corrupted: Set[TaskId]) -> None:
+        """The stored state of these tasks cannot be read. Nothing that this worker or its executor's disk holds of them
+        is trusted any more; they are revived, and restored from the files themselves. Healthy tasks commit first.
+
+        If the files are damaged as well, restoration raises CorruptStateError, which names the file, and the driver
+        goes back to the last checkpoint (``jobmanager/recovery``)."""
+        self.commit([task for task_id, task in self.tasks.active.items() if task_id not in corrupted])
+        for task_id in sorted(corrupted & self.tasks.active.keys()):
+            task = self.tasks.active[task_id]
+            _LOG.warning("%s is corrupted: it is closed and revived", task.name)
+            self.tasks.close_dirty(task_id)
+            if task.directory is not None:
+                with suppress(FlinkishError):
+                    task.directory.wipe()
+            self.tasks.create(task_id, task.directory).take_over(task)
 
     # ------------------------------------------------------------------ sources
 
@@ -240,11 +444,16 @@ class TaskManager:
 
     def dispose(self) -> None:
         """Give everything back: the attempt is over."""
-        self._current = None
-        for task in [*self._tasks.values(), *self._sources.values()]:
+        self.handle_lost_all()
+        for task in self._sources.values():
             _dispose_quietly(task)
-        self._tasks.clear()
         self._sources.clear()
+
+
+def _described(error: Exception, task: str, epoch: int) -> FlinkishError:
+    if isinstance(error, FlinkishError) and error.task:
+        return error
+    return describe_failure(error, task, epoch)
 
 
 def _dispose_quietly(task: Task) -> None:
@@ -259,11 +468,16 @@ _managers: dict[tuple[str, str], TaskManager] = {}
 
 
 def task_manager(
-    job_id: str, version: str, load: Callable[[], JobDescriptor], files: EpochFiles | None = None
+    job_id: str,
+    version: str,
+    load: Callable[[], JobDescriptor],
+    files: EpochFiles | None = None,
+    copies_of: Callable[[JobDescriptor], str | None] = lambda job: None,
 ) -> TaskManager:
     """The task manager of this worker for one version (attempt and program) of a job. Those of other versions are
     disposed of: a new attempt opens its functions anew. So is that of the job used longest ago, when there are too
-    many."""
+    many. ``copies_of``: where this executor keeps copies of files of state.
+    """
     key = (job_id, version)
     manager = _managers.pop(key, None)
     if manager is None:
@@ -271,6 +485,7 @@ def task_manager(
             _managers.pop(other).dispose()
         while len(_managers) >= MAX_JOBS:
             _managers.pop(next(iter(_managers))).dispose()
-        manager = TaskManager(load(), files, "" if files is None else files.state)
+        job = load()
+        manager = TaskManager(job, files, copies_of(job))
     _managers[key] = manager
     return manager

@@ -57,6 +57,7 @@ class AddressBook:
         self._addresses: dict[tuple[int, int], int] = {}
         self._targets: list[dict[int, tuple[int, int]]] = [{} for _ in range(job.levels + 1)]
         self._transit: list[list[int]] = [[] for _ in range(job.levels + 1)]
+        self._tasks: dict[tuple[int, int], set[tuple[int, int]]] = {}
         for level in range(1, job.levels + 1):
             self._allocate(level)
 
@@ -69,6 +70,7 @@ class AddressBook:
                 last = self._next(last, subtask % self._partitions)
                 self._addresses[vertex.id, subtask] = last
                 self._targets[level][last] = (vertex.id, subtask)
+                self._tasks.setdefault((level, subtask % self._partitions), set()).add((vertex.id, subtask))
         for partition in range(self._partitions):
             last = self._next(last, partition)
             self._transit[level].append(last)
@@ -87,6 +89,17 @@ class AddressBook:
     def target(self, level: int, address: int) -> tuple[int, int] | None:
         """(vertex, subtask) of a grouping value; None for a transit group."""
         return self._targets[level].get(address)
+
+    def tasks(self, level: int, partition: int) -> set[tuple[int, int]]:
+        """The (vertex, subtask) that have their place in a partition of a level."""
+        return self._tasks.get((level, partition), set())
+
+    def standby_tasks(self, level: int, partition: int, replicas: int) -> set[tuple[int, int]]:
+        """The (vertex, subtask) whose files are copied ahead to where a partition of a level runs. Python cannot choose
+        the executor: the partitions are far from each other, since neighbours are often on one executor."""
+        distance = [place * self._partitions // (replicas + 1) for place in range(1, replicas + 1)]
+        others = {(partition + far) % self._partitions for far in distance} - {partition}
+        return set[tuple[int, int]]().union(*(self.tasks(level, other) for other in others))
 
     def address(self, level: int, vertex: int, subtask: int) -> int:
         """The grouping value, at that level, of a row for (vertex, subtask)."""

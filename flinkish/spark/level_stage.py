@@ -16,7 +16,7 @@ from flinkish.spark.moved_state import moved_in
 from flinkish.spark.rows import ROW_SCHEMA, STATE_SCHEMA
 from flinkish.spark.state_files import delete_state_of_failed_try
 from flinkish.spark.task_place import current_place
-from flinkish.spark.worker import Deployment, current_epoch, failures_marked
+from flinkish.spark.worker import Deployment, current_epoch, current_partition, failures_marked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,11 +45,9 @@ class LevelFunction:
     def __call__(self, key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         """Run the task, or let rows in transit pass."""
         with failures_marked():
-            if self.deployment.begin_task() and self.deployment.files is not None:
-                batch = current_epoch(self.deployment) - self.deployment.first_epoch
-                # Spark numbers the stateful operators of a plan from its end
-                operator = self.deployment.job().levels - self.level
-                delete_state_of_failed_try(self.deployment.files.query, operator, batch)
+            begins = self.deployment.begin_task()
+            if begins:
+                self._begin()
             target = self.deployment.book().target(self.level, key[0])
             if target is None:
                 for frame in frames:
@@ -58,6 +56,20 @@ class LevelFunction:
             rows = self._run(target, frames, state)
             if rows:
                 yield self._frame(rows)
+            if begins:
+                self.deployment.task_manager().update_standby_tasks_aside(current_epoch(self.deployment))
+
+    def _begin(self) -> None:
+        """A Spark task begins: its tasks have their place in this worker from now on."""
+        epoch, manager = current_epoch(self.deployment), self.deployment.task_manager()
+        if self.deployment.files is not None:
+            # Spark numbers the stateful operators of a plan from its end
+            operator = manager.job.levels - self.level
+            delete_state_of_failed_try(self.deployment.files.query, operator, epoch - self.deployment.first_epoch)
+        book, partition = self.deployment.book(), current_partition()
+        replicas = manager.job.settings.standby_replicas
+        standby = book.standby_tasks(self.level, partition, replicas) if replicas else set()
+        manager.place(book.tasks(self.level, partition), standby, epoch)
 
     def _run(self, target: tuple[int, int], frames: Iterator[pd.DataFrame], state: GroupState) -> list[Row]:
         header, body = state.get if state.exists else (None, None)

@@ -37,6 +37,8 @@ class PlanOptions:
     restore_rows: str | None = None
     #: no source is read any more; ``end_of_input`` ends them all
     drain: bool = False
+    #: least time between two epochs, kept by who plans them, who plans at once if user code asks for it; 0: by Spark
+    interval_ms: int = 0
 
 
 def frame_sources(sources: Mapping[int, Source]) -> list[tuple[int, DataFrameSource]]:
@@ -55,7 +57,13 @@ def build_plan(
 ) -> Any:
     """The streaming DataFrame whose rows are what leaves the job. ``sources``: vertex -> Source, as in the program."""
     query = SourceQuery(
-        deployment, job_dir, options.heartbeat, options.end_of_input, options.drain, dict(options.positions)
+        deployment,
+        job_dir,
+        options.heartbeat,
+        options.end_of_input,
+        options.drain,
+        dict(options.positions),
+        options.interval_ms,
     )
     inputs = [source_rows(spark, query)]
     for vertex, source in frame_sources(sources):

@@ -28,6 +28,7 @@ from flinkish.runtime.committing import (
 from flinkish.runtime.deployment import CHANGELOG_VERTEX, REPORT_VERTEX, SinkDescriptor, is_sink_vertex
 from flinkish.runtime.epoch_files import CHANGES_IN_FILE, EpochFiles
 from flinkish.runtime.epoch_report import EpochReport, sum_up
+from flinkish.runtime.epoch_request import EpochRequest
 from flinkish.runtime.operators.column_writer import batches_of
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
@@ -138,6 +139,8 @@ class EpochRunner:
         if committables:
             self._prepared_epochs().write(prepared, self.deployment.fence)
             passed(Phase.EPOCH_PREPARED, epoch=epoch)
+        if any(task.commit_requested for task in tasks):
+            EpochRequest(self._files().query).ask(epoch)
         return prepared
 
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None:

@@ -9,6 +9,8 @@ Rule: the reader is made in several processes, and pickled: nothing happens unti
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +24,7 @@ from flinkish.core.source import RecordDecoder, SourceLimits
 from flinkish.launch.daemon import quiet_this_worker
 from flinkish.runtime.clock import SystemClock
 from flinkish.runtime.deployment import VertexDescriptor
+from flinkish.runtime.epoch_request import EpochRequest
 from flinkish.runtime.heartbeat import heartbeats
 from flinkish.runtime.source_task import end_of_source
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
@@ -46,6 +49,7 @@ class SourceQuery:
         end_of_input: the first epoch that is planned announces the end of the sources that Spark reads.
         drain: it announces the end of all sources.
         positions: uid -> where the source stood in the savepoint that the query begins with.
+        interval_ms: least time between two epochs, unless user code asks for one; 0: Spark keeps it.
     """
 
     deployment: Deployment
@@ -54,6 +58,7 @@ class SourceQuery:
     end_of_input: bool = False
     drain: bool = False
     positions: dict[str, str] = field(default_factory=dict)
+    interval_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,9 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planning: JobEnumerator | None = None
         self._available_now = False
         self._called = False
+        #: when an epoch was looked for last (s), and the request that was known then
+        self._looked_s = -math.inf
+        self._request = -1
 
     # ------------------------------------------------------------------ beside the driver
 
@@ -96,10 +104,22 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the next epoch ends; ``start`` when there is none. The limits are our own."""
         query = self._query
         with failures_marked():
+            if query.interval_ms and not self._is_due():
+                return start
             forced = query.heartbeat and not (self._available_now and self._called)
             self._called = True
             announce = query.end_of_input and not start.get("announce", False)
             return self._enumerator().next_offset(start, forced, announce)
+
+    def _is_due(self) -> bool:
+        """Whether it is time for an epoch: the interval is over, or user code has asked for it since."""
+        files = self._query.deployment.files
+        request = -1 if files is None else EpochRequest(files.query).newest()
+        now_s = time.monotonic()
+        if now_s - self._looked_s < self._query.interval_ms / 1000 and request <= self._request:
+            return False
+        self._looked_s, self._request = now_s, max(request, self._request)
+        return True
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """A partition for each subtask of each source, and one for what is done besides."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 import pickle
 import re
 import zlib
@@ -16,6 +17,7 @@ from typing import Any
 from pyspark import TaskContext
 
 from flinkish.common.logger_levels import configure_loggers
+from flinkish.common.storage import local_path
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError
 from flinkish.runtime.collector import WorkerCollector
@@ -26,7 +28,7 @@ from flinkish.runtime.pickling import use_fallback
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, qualify
 from flinkish.runtime.task_manager import MAX_JOBS, TaskManager, task_manager
 from flinkish.spark.addressing import AddressBook
-from flinkish.spark.task_place import current_place
+from flinkish.spark.task_place import current_place, executor_id
 
 _MARK = re.compile(r"<flinkish-error>([A-Za-z0-9+/=]+)</flinkish-error>")
 
@@ -103,7 +105,20 @@ class Deployment:
 
     def task_manager(self) -> TaskManager:
         """This worker's TaskManager for the job."""
-        return task_manager(self.job_id, self.version, self._load, self.files)
+        return task_manager(self.job_id, self.version, self._load, self.files, self._folder_of_copies)
+
+    def _folder_of_copies(self, job: JobDescriptor) -> str | None:
+        """Where this executor keeps copies of files of state; None: they are read where they lie."""
+        settings = job.settings
+        if settings.local_state_root:
+            return os.path.join(settings.local_state_root, executor_id(os.getpid()), self.job_id)
+        if self.files is None or not self.files.state or TaskContext.get() is None:
+            return None
+        # Spark deletes its scratch directories with the executor
+        scratch = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+        if not scratch or local_path(self.files.state) is not None and not settings.recover_from_local:
+            return None
+        return os.path.join(scratch, "flinkish-state", self.job_id)
 
     def job(self) -> JobDescriptor:
         """The job graph."""

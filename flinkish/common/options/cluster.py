@@ -22,6 +22,17 @@ MANAGED_MEMORY_SIZE: ConfigOption[int] = (
     )
 )
 
+LOCAL_STATE_ROOT_DIRS: ConfigOption[str | None] = (
+    ConfigOptions.key("taskmanager.state.local.root-dirs")
+    .string_type()
+    .no_default_value()
+    .with_description(
+        "Folder on the disk of each executor for copies of files of state (of several the first one); copies of "
+        "different executors lie apart. By default files are copied only if the job directory is not local, or with "
+        "execution.state-recovery.from-local, into Spark's scratch directory."
+    )
+)
+
 SCHEDULER: ConfigOption[str] = (
     ConfigOptions.key("jobmanager.scheduler")
     .string_type()

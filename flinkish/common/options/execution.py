@@ -79,7 +79,10 @@ STATE_RECOVERY_FROM_LOCAL: ConfigOption[bool] = (
     ConfigOptions.key("execution.state-recovery.from-local")
     .boolean_type()
     .default_value(False)
-    .with_description("Accepted; Spark keeps its own local copies of state.")
+    .with_description(
+        "Copy files of state to the executors' disks, and read them there, also if the job directory is local."
+        " Copies from job directories elsewhere are made in any case."
+    )
     .with_deprecated_keys("state.backend.local-recovery")
 )
 

@@ -136,6 +136,16 @@ STATE_PACKAGES: ConfigOption[str | None] = (
     )
 )
 
+NUM_STANDBY_REPLICAS: ConfigOption[int] = (
+    ConfigOptions.key("num.standby.replicas")
+    .int_type()
+    .default_value(0)
+    .with_description(
+        "Kafka Streams' key: so many other executors keep copies of the files of each subtask's state, as far as Spark "
+        "places tasks so; where files of state are copied to the executors' disks."
+    )
+)
+
 RECOVERY_FALLBACK: ConfigOption[str] = (
     ConfigOptions.key("flinkish.recovery.fallback")
     .string_type()

@@ -17,11 +17,15 @@ from dataclasses import dataclass, replace
 
 from flinkish.core.source import Source
 from flinkish.jobmanager.settings import DriverSettings
+from flinkish.runtime.code_scan import mentioned_names
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.plan import PlanOptions, frame_sources
 
 #: A bound this large is no bound.
 _UNLIMITED = 2**50
+
+#: How often requests for an epoch are looked for.
+REQUEST_POLL_MS = 50
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,27 @@ def plan_runs(
     if not all(source.bounded for source in sources.values()):
         clocked = any(vertex.clocked and vertex.level > 0 for vertex in job.vertices)
         interval_ms = settings.heartbeat_interval_ms if clocked else settings.epoch_interval_ms
-        return [QueryRun(replace(base, heartbeat=clocked), settings.available_now, interval_ms)]
+        run = QueryRun(replace(base, heartbeat=clocked), settings.available_now, interval_ms)
+        return [run if frame_sources(sources) else _on_request(run, job)]
     if not frame_sources(sources):
-        return [QueryRun(base, settings.epoch_interval_ms == 0, settings.epoch_interval_ms)]
+        return [_on_request(QueryRun(base, settings.epoch_interval_ms == 0, settings.epoch_interval_ms), job)]
     ending = QueryRun(replace(base, end_of_input=True), True, announces_end=True)
     return [ending] if end_announced or _unbounded_epochs(job) else [QueryRun(base, True), ending]
+
+
+def _on_request(run: QueryRun, job: JobDescriptor) -> QueryRun:
+    """If user code may ask for the next epoch at once: Spark, which cannot be interrupted while it waits for the next
+    interval, asks often instead, and who plans epochs keeps the interval. Sources that Spark reads have no part in
+    that: with them, Spark keeps it."""
+    if run.available_now or run.interval_ms <= REQUEST_POLL_MS or not _may_request(job):
+        return run
+    return replace(run, options=replace(run.options, interval_ms=run.interval_ms), interval_ms=REQUEST_POLL_MS)
+
+
+def _may_request(job: JobDescriptor) -> bool:
+    operators = (operator for vertex in job.vertices for operator in vertex.operators)
+    functions = (getattr(operator.factory, "function", None) for operator in operators)
+    return any("request_commit" in mentioned_names(function) for function in functions if function is not None)
 
 
 def _unbounded_epochs(job: JobDescriptor) -> bool:

@@ -17,7 +17,7 @@ from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.timer_service import TimerService
 from flinkish.runtime.code_scan import mentioned_names
 from flinkish.runtime.list_keys import FROZEN, keys_of, thawed
-from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
+from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.side_outputs import Converter, emit
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
@@ -30,8 +30,9 @@ TIMER_SERVICE = "user-timers"
 class KeyedProcessContext(KeyedProcessFunction.Context):
     """One object for all records."""
 
-    def __init__(self, timer_service: TimerService, backend: KeyedStateBackend) -> None:
+    def __init__(self, timer_service: TimerService, backend: KeyedStateBackend, epoch: EpochInfo) -> None:
         self.current_timestamp = MIN_TIMESTAMP_MS
+        self._epoch = epoch
         self._timer_service = timer_service
         self._backend = backend
 
@@ -44,6 +45,9 @@ class KeyedProcessContext(KeyedProcessFunction.Context):
 
     def timestamp(self) -> int:
         return self.current_timestamp
+
+    def request_commit(self) -> None:
+        self._epoch.commit_requested = True
 
 
 class KeyedOnTimerContext(KeyedProcessContext, KeyedProcessFunction.OnTimerContext):
@@ -64,8 +68,8 @@ class KeyedProcessOperator(UserFunctionOperator):
         super().setup(context, output)
         backend = self.keyed_state
         timer_service = KeyedTimerService(context.epoch, backend, TIMER_SERVICE)
-        self._process_context = KeyedProcessContext(timer_service, backend)
-        self._timer_context = KeyedOnTimerContext(timer_service, backend)
+        self._process_context = KeyedProcessContext(timer_service, backend, context.epoch)
+        self._timer_context = KeyedOnTimerContext(timer_service, backend, context.epoch)
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         process, ctx, backend = self.call, self._process_context, self.keyed_state

@@ -10,7 +10,7 @@ from typing import Any
 from flinkish.core.functions import ProcessFunction
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.timer_service import TimerService
-from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
+from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.side_outputs import Converter, emit
 from flinkish.runtime.timer_services import NonKeyedTimerService
@@ -19,9 +19,10 @@ from flinkish.runtime.timer_services import NonKeyedTimerService
 class ProcessContext(ProcessFunction.Context):
     """One object for all records."""
 
-    def __init__(self, timer_service: TimerService) -> None:
+    def __init__(self, timer_service: TimerService, epoch: EpochInfo) -> None:
         self.current_timestamp = MIN_TIMESTAMP_MS
         self._timer_service = timer_service
+        self._epoch = epoch
 
     def timer_service(self) -> TimerService:
         return self._timer_service
@@ -29,13 +30,16 @@ class ProcessContext(ProcessFunction.Context):
     def timestamp(self) -> int:
         return self.current_timestamp
 
+    def request_commit(self) -> None:
+        self._epoch.commit_requested = True
+
 
 class ProcessOperator(UserFunctionOperator):
     """Each result has the timestamp of its record."""
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
-        self._process_context = ProcessContext(NonKeyedTimerService(context.epoch, self.where))
+        self._process_context = ProcessContext(NonKeyedTimerService(context.epoch, self.where), context.epoch)
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         process, ctx = self.call, self._process_context

@@ -10,6 +10,7 @@ A backend knows which (state name, namespace, key) an epoch has changed: increme
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -49,8 +50,11 @@ from flinkish.runtime.state.ttl_purge import purge_expired
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
+    from flinkish.runtime.state.files.references import FileReference
 
 __all__ = ["TIMERS_NAME", "VOID_NAMESPACE", "KeyedStateBackend"]
+
+_LOG = logging.getLogger("flinkish.KeyedStateBackend")
 
 #: Name under which `changed_keys` reports the keys whose timers changed.
 TIMERS_NAME = "__timers__"
@@ -187,6 +191,7 @@ class KeyedStateBackend:
         if self.stored.directory is not None:
             # mapped files count as memory of the worker
             self.stored.directory.release(dropped)
+        _LOG.debug("%s: state lies in %d files, %d bytes", self._where(), len(self._file_names()), self.bytes_in_files)
 
     def _write_tables(self) -> None:
         """All of it but the timers, which changes of the running epoch are told from."""
@@ -323,6 +328,10 @@ class KeyedStateBackend:
             yield timer
             left -= 1
 
+    def take_fired(self) -> int:
+        """How many timers have fired since the last call."""
+        return sum(queue.take_fired() for queue in self._timers.values())
+
     def prefetch(self, keys: Iterable[Any], namespace: Hashable = VOID_NAMESPACE) -> None:
         """Have the state of these keys in memory, all of it at once: to be called with the keys of a batch, before user
         code is called for them."""
@@ -375,6 +384,12 @@ class KeyedStateBackend:
         """The size of all files."""
         timers = self.stored_timers.sets
         return self.stored.files.size_bytes + (0 if timers is None else timers.size_bytes)
+
+    def files(self) -> list[FileReference]:
+        """All files that the state lies in."""
+        sets = self.stored_timers.sets
+        of_timers = () if sets is None else sets.queues.values()
+        return [file for files in (self.stored.files, *of_timers) for file in files.files]
 
     def release(self) -> None:
         """Let go of values that lie in files and were not used since the last call. Only between batches."""

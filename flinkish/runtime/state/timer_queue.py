@@ -70,12 +70,13 @@ class TimerQueue:
     [(10, 'a', None)]
     """
 
-    __slots__ = ("_changed", "_event", "_files", "_processing")
+    __slots__ = ("_changed", "_event", "_files", "_fired", "_processing")
 
     def __init__(self, files: FiledTimers = _NO_FILES) -> None:
         #: (domain, timestamp) -> what came or went there
         self._changed: dict[tuple[TimeDomain, int], set[_Entry]] = {}
         self._files = files
+        self._fired = 0
         self._event = _DomainTimers(TimeDomain.EVENT_TIME)
         self._processing = _DomainTimers(TimeDomain.PROCESSING_TIME)
 
@@ -135,7 +136,13 @@ class TimerQueue:
             entry = timers.pop(timestamp_ms)
             self._mark(domain, timestamp_ms).add(entry)
             namespace, key = entry
+            self._fired += 1
             yield timestamp_ms, key, namespace
+
+    def take_fired(self) -> int:
+        """How many timers `pop_due` has given since the last call."""
+        fired, self._fired = self._fired, 0
+        return fired
 
     def due_keys(self, domain: TimeDomain, upto_ms: int, limit: int) -> dict[Hashable, list[Any]]:
         """Namespace -> keys of about ``limit`` of the timers that `pop_due` will give next."""

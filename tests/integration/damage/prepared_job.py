@@ -20,7 +20,7 @@ from flinkish.common.typeinfo import Types
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
-from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream import DataStream, KeyedStream, StreamExecutionEnvironment
 from flinkish.jobmanager.savepoints.savepoint import take_savepoint
 from tests.integration.engine.collecting import environment
 from tests.support.processes import wait_until
@@ -90,7 +90,7 @@ class PreparedJob:
 
     def copy(self, folder: Path) -> PreparedJob:
         shutil.copytree(self.folder, folder)
-        made = PreparedJob(folder, self.epochs, self._savepoint)
+        made = type(self)(folder, self.epochs, self._savepoint)
         made.checkpoint_before = made.checkpoint
         return made
 
@@ -101,12 +101,16 @@ class PreparedJob:
         source = DataGeneratorSource(lambda i: i, count, records_per_epoch=PER_EPOCH)
         numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
         ones = numbers.map(lambda i: (i % KEYS, 1)).uid("ones")
-        counts = ones.key_by(lambda e: e[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid("counts")
+        counts = self.counts(ones.key_by(lambda e: e[0])).uid("counts")
         url = JdbcConnectionOptions.JdbcConnectionOptionsBuilder()
         url = url.with_url(f"jdbc:sqlite:{self.folder / 'out.db'}").build()
         rows = counts.map(lambda e: Row(*e), COUNT).uid("rows")
         rows.add_sink(JdbcSink.sink("INSERT INTO counts VALUES (?, ?)", COUNT, url)).uid("database")
         return env
+
+    def counts(self, ones: KeyedStream) -> DataStream:
+        """(key, how many so far), of the records of each key."""
+        return ones.reduce(lambda a, b: (a[0], a[1] + b[1]))
 
     def go_on(self, **more: Any) -> None:
         """In the same job directory, to the end."""

@@ -173,13 +173,6 @@ def test_a_header_that_cannot_be_read_is_corrupt_state() -> None:
         worker.run(0, 1)
 
 
-def test_nothing_commits_during_a_rebalance() -> None:
-    worker = Worker(vertex("a"))
-    worker.manager.rebalance_in_progress = True
-    with pytest.raises(InternalError, match="during a rebalance"):
-        worker.run(0, 1)
-
-
 def test_siblings_in_a_chain_get_the_same_records_in_the_order_of_the_program() -> None:
     def change(operator: Telling, event: str, detail: Any) -> None:
         if event == "process":

@@ -4,14 +4,16 @@ Rule: a file is written under a name that is used once, and never changes. So it
 only once in a process, and a copy of it is as good as the file itself. Nobody waits until a file has reached the disk,
 as with Spark's own files of state: one that a machine loses is found to be damaged.
 
-Local files are mapped. Files on other storage are fetched whole into a folder on the local disk (``cache_path``), under
-their own names, and mapped there. Where ``spark.executor.pyspark.memory`` limits the address space, mapped files
+Local files are mapped. Where there is a folder on the local disk for copies (``cache_path``), files are fetched whole
+into it, under their own names, and mapped there; what is written is copied there as well. A copy that is damaged is
+fetched again. Where ``spark.executor.pyspark.memory`` limits the address space, mapped files
 get a part of it. A file that cannot be mapped is read into memory, and only a few such files are kept.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import posixpath
 import resource
@@ -27,10 +29,10 @@ import pyarrow as pa
 from flinkish.common.durable_files import delete
 from flinkish.common.storage import local_path, place
 from flinkish.common.storage_errors import storage_error, storage_errors
-from flinkish.errors import CorruptStateError, MissingFileError
+from flinkish.errors import CorruptStateError, MissingFileError, OperationError
 from flinkish.runtime.state.files.file_format import decode, encode
 from flinkish.runtime.state.files.references import FileReference
-from flinkish.runtime.state.files.retention import file_name
+from flinkish.runtime.state.files.retention import epoch_of, file_name
 from flinkish.runtime.state.files.rows import Rows
 
 #: So many files stay open in a process, and so many bytes of files that could not be mapped.
@@ -38,6 +40,8 @@ OPEN_FILES, READ_BYTES = 1024, 32 * 1024 * 1024
 
 #: Where the address space is limited, one part in so many is for mapped files.
 MAPPED_PART = 4
+
+_LOG = logging.getLogger("flinkish.StateDirectory")
 
 _HINT = "restore the file from a copy, or the job from its last checkpoint or savepoint"
 
@@ -111,14 +115,16 @@ _OPEN_FILES = OpenFiles()
 
 
 class StateDirectory:
-    """See the module. ``cache_path``: a local folder for copies of files that lie on other storage; without it
-    these are read into memory."""
+    """See the module. ``cache_path``: a local folder for copies of the files; without it files that lie on other
+    storage are read into memory."""
 
     def __init__(self, path: str, cache_path: str | None = None, open_files: OpenFiles = _OPEN_FILES) -> None:
         self.path = path
-        self._local = local_path(path) is not None
+        self._local = cache_path is None and local_path(path) is not None
         self._cache_path = cache_path
         self._open_files = open_files
+        #: what was fetched so far
+        self.fetched_files = self.fetched_bytes = 0
 
     def path_of(self, name: str) -> str:
         """Where a file of that name lies."""
@@ -133,7 +139,7 @@ class StateDirectory:
         path = self.path_of(name)
         with storage_errors("write", path):
             self._write(data, path)
-        self._open_files.verified.add(self._readable_path(name))
+        self._keep_written(data, name)
         return FileReference(
             name=name,
             rows=len(rows),
@@ -143,6 +149,16 @@ class StateDirectory:
             high=(int(rows.hash[-1]), int(rows.entry_hash[-1])),
             tombstones=rows.tombstones,
         )
+
+    def _keep_written(self, data: Any, name: str) -> None:
+        """The file need not be read again to be checked, nor fetched. Without a copy it is fetched when it is used."""
+        try:
+            if self._cache_path is not None:
+                self._keep_copy(data, name)
+        except OperationError as error:
+            _LOG.warning("no copy of %s can be kept: %s", self.path_of(name), error.what)
+        else:
+            self._open_files.verified.add(self._readable_path(name))
 
     def _write(self, data: Any, path: str) -> None:
         filesystem, root = place(path)
@@ -184,13 +200,16 @@ class StateDirectory:
         if self._local:
             return self._checked(file, path)
         if self._cache_path is None:
-            data = pa.py_buffer(self._download(file))
+            data = pa.py_buffer(self._download(file.name))
             self._check(file, data, path)
             return data, True
         if os.path.exists(path):
-            with suppress(CorruptStateError):
+            try:
                 return self._checked(file, path)
-            # only the copy is damaged
+            except CorruptStateError as error:
+                # only the copy is
+                _LOG.warning("%s; it is fetched again from %s", error.what, self.path)
+                self.release([file.name])
         self.fetch(file)
         return self._checked(file, path)
 
@@ -232,19 +251,27 @@ class StateDirectory:
         return os.path.join(self._cache_path, name)
 
     def fetched(self, file: FileReference) -> bool:
-        """Whether the file lies on the local disk."""
+        """Whether the file need not be fetched, or has been."""
         return self._local or self._cache_path is not None and os.path.exists(self._readable_path(file.name))
 
     def fetch(self, file: FileReference) -> int:
-        """Copy a file from other storage to the local disk, and say how many bytes that were."""
+        """Copy a file to the folder for copies, and say how many bytes that were."""
         if self._local or self._cache_path is None:
             return 0
-        data = self._download(file)
+        data = self._download(file.name)
         self._check_download(file, data)
-        path = self._readable_path(file.name)
+        self._keep_copy(data, file.name)
+        self._open_files.verified.add(self._readable_path(file.name))
+        self.fetched_files += 1
+        self.fetched_bytes += len(data)
+        _LOG.debug("fetched %s, %d bytes", self.path_of(file.name), len(data))
+        return len(data)
+
+    def _keep_copy(self, data: Any, name: str) -> None:
+        path = self._readable_path(name)
         temporary = f"{path}.{uuid.uuid4().hex}.part"
         with storage_errors("write", path):
-            os.makedirs(self._cache_path, exist_ok=True)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
             try:
                 with open(temporary, "wb") as stream:
                     stream.write(data)
@@ -252,11 +279,9 @@ class StateDirectory:
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary)
-        self._open_files.verified.add(path)
-        return len(data)
 
-    def _download(self, file: FileReference) -> bytes:
-        path = self.path_of(file.name)
+    def _download(self, name: str) -> bytes:
+        path = self.path_of(name)
         filesystem, root = place(path)
         try:
             with filesystem.open_input_file(root) as stream:
@@ -269,6 +294,35 @@ class StateDirectory:
     def _check_download(self, file: FileReference, data: bytes) -> None:
         if len(data) != file.size_bytes or hashlib.sha256(data).digest() != file.sha256:
             raise _damaged(self.path_of(file.name), "not what was written")
+
+    # ------------------------------------------------------------------------------------------------ copies
+
+    @property
+    def keeps_copies(self) -> bool:
+        """Whether files are fetched to the local disk before they are read."""
+        return self._cache_path is not None
+
+    def copies(self) -> set[str]:
+        """The names of the files that were fetched and are still there."""
+        if self._cache_path is None:
+            return set()
+        try:
+            return {name for name in os.listdir(self._cache_path) if epoch_of(name) is not None}
+        except FileNotFoundError:
+            return set()
+
+    def fetch_ahead(self, name: str) -> int:
+        """Copy a file of which nothing but its name is known: it is checked when it is used. Says how many bytes that
+        were."""
+        data = self._download(name)
+        self._keep_copy(data, name)
+        self.fetched_files += 1
+        self.fetched_bytes += len(data)
+        return len(data)
+
+    def wipe(self) -> None:
+        """Let go of all that this process and the local disk have of the subtask's files. The files stay."""
+        self.release({*self.names(), *self.copies()})
 
     # ------------------------------------------------------------------------------------------------ clean-up
 

@@ -1,0 +1,86 @@
+"""Requests for an epoch: where they are kept, which jobs look for them, and who keeps the interval then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.core.functions import KeyedProcessFunction, MapFunction, RuntimeContext
+from flinkish.jobmanager.attempt.run_plan import REQUEST_POLL_MS, QueryRun, _on_request
+from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.epoch_files import EpochFiles
+from flinkish.runtime.epoch_request import EpochRequest
+from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
+from flinkish.runtime.operators.map import MapFactory
+from flinkish.spark import split_source
+from flinkish.spark.plan import PlanOptions
+from flinkish.spark.split_source import SourceQuery, SourceStreamReader
+from flinkish.spark.worker import Deployment
+
+
+def test_the_newest_request_counts_and_none_is_minus_one(tmp_path: Path) -> None:
+    request = EpochRequest(str(tmp_path))
+    assert request.newest() == -1
+    request.ask(7)
+    assert EpochRequest(str(tmp_path)).newest() == 7
+    (tmp_path / "epoch-requested").write_bytes(b"")
+    assert request.newest() == -1, "it is just being written"
+
+
+class Asking(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        ctx.request_commit()
+        yield value
+
+
+class AskingOfItsContext(MapFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._context = runtime_context
+
+    def map(self, value: Any) -> Any:
+        self._context.request_commit()
+        return value
+
+
+class NotAsking(MapFunction):
+    def map(self, value: Any) -> Any:
+        return value
+
+
+def run_with(function: Any, interval_ms: int) -> QueryRun:
+    factory: Any = KeyedProcessFactory(function) if isinstance(function, Asking) else MapFactory(function)
+    vertex = VertexDescriptor(0, "a", 0, (OperatorDescriptor("uid", "a", factory),), 1, 1)
+    return _on_request(QueryRun(PlanOptions(), False, interval_ms), JobDescriptor("job", "job", (vertex,), ()))
+
+
+@pytest.mark.parametrize("function", [Asking(), AskingOfItsContext()])
+def test_who_plans_epochs_keeps_the_interval_of_jobs_that_may_ask(function: Any) -> None:
+    run = run_with(function, 60_000)
+    assert (run.interval_ms, run.options.interval_ms) == (REQUEST_POLL_MS, 60_000)
+
+
+def test_spark_keeps_the_interval_of_other_jobs_and_intervals_that_are_short() -> None:
+    assert (run_with(NotAsking(), 60_000).interval_ms, run_with(NotAsking(), 60_000).options.interval_ms) == (60_000, 0)
+    assert run_with(Asking(), REQUEST_POLL_MS).options.interval_ms == 0
+    assert run_with(Asking(), 0).options.interval_ms == 0
+
+
+def test_an_epoch_is_due_at_first_then_after_the_interval_or_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(split_source.time, "monotonic", lambda: now[0])
+    files = EpochFiles(str(tmp_path / "prepared"), "")
+    query = SourceQuery(Deployment("job", 0, 1, b"", files=files), str(tmp_path), interval_ms=60_000)
+    EpochRequest(files.query).ask(3)
+    reader = SourceStreamReader(query)
+    assert reader._is_due(), "whatever was asked before"
+    assert not reader._is_due()
+    now[0] += 60
+    assert reader._is_due()
+    assert not reader._is_due()
+    EpochRequest(files.query).ask(5)
+    assert reader._is_due()
+    assert not reader._is_due(), "a request counts once"
