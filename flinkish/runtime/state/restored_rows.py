@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.state.state_rows import StateColumns, StateRow
+from flinkish.runtime.state.state_rows import StateColumns
 from flinkish.runtime.stored_pickle import dumps, loads
 
 #: Version of the stored form.
@@ -19,9 +19,3 @@ def decode_columns(payload: bytes, classes: ProgramClasses = NO_CLASSES) -> tupl
     """The inverse of `encode_columns`."""
     uid, *columns = loads(payload, FORMAT_VERSION, "the rows of a savepoint", "", classes)
     return uid, StateColumns(*columns)
-
-
-def decode_rows(payload: bytes, classes: ProgramClasses = NO_CLASSES) -> list[tuple[str, StateRow]]:
-    """The rows as (operator uid, row)."""
-    uid, columns = decode_columns(payload, classes)
-    return [(uid, row) for row in columns.rows()]

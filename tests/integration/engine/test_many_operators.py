@@ -16,6 +16,13 @@ from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, OutputTag, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
+from flinkish.jobmanager.directory.query_log import QueryLog
+from flinkish.runtime.state.files.retention import epoch_of
+from flinkish.runtime.state.keyed_body import KeyedBody
+from flinkish.runtime.state.task_body import TaskBody
+from flinkish.runtime.task import CLEAN_UP_EPOCHS, RETAINED_EPOCHS
+from flinkish.runtime.task_header import TaskHeader
+from flinkish.spark.state_reader import stored_tasks
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
 
 LARGE = OutputTag("large", Types.PICKLED_BYTE_ARRAY())
@@ -73,7 +80,7 @@ def build(env: StreamExecutionEnvironment, collected: Collected) -> None:
 def run(look: Callable[[Any], None] = lambda client: None, **more: Any) -> dict[str, list[Any]]:
     """What the sinks got. ``look`` is given the client of the job when it has finished."""
     with collecting() as collected:
-        env = environment(flinkish__epoch__max_records_per_source=130, **more)
+        env = environment(**{"flinkish__epoch__max_records_per_source": 130, **more})
         build(env, collected)
         client = env.execute_async("many")
         client.get_job_execution_result().result()
@@ -100,6 +107,31 @@ def test_three_keyed_operators_a_union_side_outputs_and_four_sinks_give_what_the
         ["large", "late", "windows", "visits"], True
     )
     assert on_spark == run(execution__target="minicluster", **shape)
+
+
+def test_state_in_files_changes_nothing_and_files_that_no_retained_epoch_needs_are_gone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    shape: dict[str, Any] = {"parallelism__default": 2, "flinkish__epoch__max_records_per_source": 40}
+    files: dict[str, Any] = {"flinkish__state__inline_size": "0 b", "taskmanager__memory__managed__size": "1 kb"}
+    job_dir = tmp_path / "job"
+    on_spark = run(**shape, **files, flinkish__job__dir=str(job_dir))
+    assert on_spark == run(execution__target="minicluster", **shape)
+    query = str(job_dir / "spark")
+    last = QueryLog(query).committed()[-1]
+    referenced = set()
+    for level in range(3):
+        for header, body in stored_tasks(spark, query, last, level).collect():
+            task = TaskHeader.decode(bytes(header))
+            keyed = KeyedBody.decode(TaskBody.decode(bytes(body) if body is not None else None).keyed)
+            names = keyed.files.names | (keyed.timer_files.names if keyed.timer_files is not None else set())
+            referenced |= {f"{task.vertex}/{task.subtask}/{name}" for name in names}
+    state = job_dir / "keyed-state"
+    there = {str(path.relative_to(state)) for path in state.rglob("*.arrow")}
+    assert referenced and referenced <= there
+    assert last > 20
+    others = [epoch_of(name.rpartition("/")[2]) for name in there - referenced]
+    assert all(epoch is not None and epoch >= last - RETAINED_EPOCHS - CLEAN_UP_EPOCHS for epoch in others)
 
 
 def test_several_sinks_are_fed_by_one_run_of_their_operator(spark: SparkSession, tmp_path: Path) -> None:

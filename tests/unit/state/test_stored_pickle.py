@@ -47,7 +47,7 @@ from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.state.changelog import decode_changes
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.operator_state import OperatorState, decode_operator_states, encode_operator_states
-from flinkish.runtime.state.restored_rows import decode_rows
+from flinkish.runtime.state.restored_rows import decode_columns
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row, from_text, to_text
 from flinkish.runtime.state.state_table import InlineState, StateTable
 from flinkish.runtime.state.stored_columns import stored_rows
@@ -491,7 +491,7 @@ READERS: dict[str, Callable[[bytes, ProgramClasses], Any]] = {
     "header": lambda data, classes: TaskHeader.decode(data, "", classes),
     "operator state": decode_operator_states,
     "changelog": lambda data, classes: decode_changes(data, "", classes),
-    "rows of a savepoint on their way": lambda data, classes: decode_rows(b"\xf1\x03" + data[2:], classes),
+    "rows of a savepoint on their way": lambda data, classes: decode_columns(b"\xf1\x03" + data[2:], classes),
     "moved state": lambda data, _: moved_in([Buffer(_HEADER, data)]),
     "output of a sink": decode_committables,
     "report of a task": lambda data, _: TaskReport.decode(data),
