@@ -297,7 +297,8 @@ class StateTable:
     def release(self) -> None:
         """Let go of values that lie in files and were not used since the last call. Only between batches: nobody may
         hold a dict."""
-        if not self._stored:
+        if not self._stored or not self._cold and sum(map(len, self._namespaces.values())) <= self.to_store:
+            # nothing of it can be let go of
             return
         to_store = self._to_store_with_times()
         self._cold = {}
