@@ -119,10 +119,8 @@ class TaskManager:
                 self.punctuate()
             self.punctuate()
             passed(Phase.LEVEL_PROCESSED, vertex=vertex, subtask=subtask, level=descriptor.level, epoch=stamp.epoch)
-            if (
-                not (self.maybe_commit_active_tasks_per_user_requested() or self.commit([self.tasks.active[task_id]]))
-                > 0
-            ):
+            asked = self.maybe_commit_active_tasks_per_user_requested()
+            if asked < 1 and self.commit([self.tasks.active[task_id]]) < 1:
                 raise InternalError(f"task '{descriptor.task_name(subtask)}' has not committed", hint=_REPORT)
             return self._committed.pop(task_id)
         except Exception as error:
