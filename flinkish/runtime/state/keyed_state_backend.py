@@ -11,7 +11,7 @@ A backend knows which (state name, namespace, key) an epoch has changed: increme
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from flinkish.core.state import AggregatingStateDescriptor, ReducingStateDescriptor, State, StateDescriptor
@@ -332,13 +332,12 @@ class KeyedStateBackend:
         """How many timers have fired since the last call."""
         return sum(queue.take_fired() for queue in self._timers.values())
 
-    def prefetch(self, keys: Iterable[Any], namespace: Hashable = VOID_NAMESPACE) -> None:
+    def prefetch(self, keys: Collection[Any], namespace: Hashable = VOID_NAMESPACE) -> None:
         """Have the state of these keys in memory, all of it at once: to be called with the keys of a batch, before user
         code is called for them."""
         self.make_room()
         if not self.stored:
             return
-        keys = set(keys)
         for name, kind in self._kinds.items():
             table = self.table(name, kind)
             if table.timed is None:

@@ -63,6 +63,8 @@ class StateTable:
         #: of an entry, as it was encoded last
         self.encoded_bytes = 24
         self._stored = stored
+        #: everything is in memory: nothing lay in files when the table was made, and nothing was let go of since
+        self._complete = not stored
         self._namespaces: dict[Hashable, dict[Any, Any]] = {}
         #: entries that were not used since the last `release`
         self._cold: dict[Hashable, dict[Any, Any]] = {}
@@ -81,7 +83,7 @@ class StateTable:
         if self.timed is not None:
             self.timed.fetch(namespace, keys)
             return
-        if not self._stored:
+        if self._complete or not self._stored:
             return
         values = self.namespace(namespace)
         missing = set(keys).difference(values)
@@ -301,7 +303,7 @@ class StateTable:
             # nothing of it can be let go of
             return
         to_store = self._to_store_with_times()
-        self._cold = {}
+        self._complete, self._cold = False, {}
         kept: dict[Hashable, dict[Any, Any]] = {}
         for namespace, values in self._namespaces.items():
             marked = to_store.get(namespace, ())
