@@ -111,8 +111,6 @@ class ListTable(StateTable):
     def write_to(self, builder: RowsBuilder, stored: StoredState) -> int:
         import numpy as np
 
-        from flinkish.runtime.state.files.hashes import group_hashes_in
-
         namespaces: list[Hashable] = []
         keys: list[Any] = []
         chunks: list[Any] = []
@@ -134,16 +132,13 @@ class ListTable(StateTable):
                 if there:
                     self._now_in_files(namespace, key, start + len(elements))
         if cleared:
-            ids = stored.ids([namespace for namespace, _ in cleared], [key for _, key in cleared])
-            hashes = group_hashes_in(self.name, [namespace for namespace, _ in cleared], [key for _, key in cleared])
-            builder.clear(self.name, hashes, ids)
+            builder.clear(self.name, *stored.groups(self.name, *zip(*cleared)))
         if keys:
             encoded = stored.encoded(chunks)
             self.encoded_bytes = max(self.encoded_bytes, sum(map(len, encoded)) // len(encoded))
             builder.put(
                 self.name,
-                group_hashes_in(self.name, namespaces, keys),
-                stored.ids(namespaces, keys),
+                *stored.groups(self.name, namespaces, keys),
                 encoded,
                 entries=[place.to_bytes(8, "big") for place in places],
                 entry_hashes=np.array(places, np.uint64),

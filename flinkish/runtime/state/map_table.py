@@ -197,7 +197,7 @@ class MapTable(StateTable):
             found.unwritten = {*found.entries, *removed}
 
     def write_to(self, builder: RowsBuilder, stored: StoredState) -> int:
-        from flinkish.runtime.state.files.hashes import entry_hashes, group_hashes_in
+        from flinkish.runtime.state.files.hashes import entry_hashes
 
         put: list[tuple[Hashable, Any, Any, _Entry, int | None]] = []
         gone: list[tuple[Hashable, Any, Any]] = []
@@ -225,32 +225,27 @@ class MapTable(StateTable):
                 found.unwritten, found.cleared = set(), False
                 times.unwritten = set()
         if cleared:
-            namespaces, keys = [namespace for namespace, _ in cleared], [key for _, key in cleared]
-            builder.clear(self.name, group_hashes_in(self.name, namespaces, keys), stored.ids(namespaces, keys))
+            builder.clear(self.name, *stored.groups(self.name, *zip(*cleared)))
         if gone:
-            namespaces, keys = [row[0] for row in gone], [row[1] for row in gone]
-            user_keys = [row[2] for row in gone]
+            namespaces, keys, user_keys = zip(*gone)
             builder.delete(
                 self.name,
-                group_hashes_in(self.name, namespaces, keys),
-                stored.ids(namespaces, keys),
+                *stored.groups(self.name, namespaces, keys),
                 entries=stored.encoded(user_keys),
                 entry_hashes=entry_hashes(user_keys),
             )
         if put:
-            namespaces, keys = [row[0] for row in put], [row[1] for row in put]
-            user_keys = [row[2] for row in put]
-            encoded = stored.encoded([row[3][1] for row in put])
+            namespaces, keys, user_keys, entries, accessed = zip(*put)
+            encoded = stored.encoded([value for _, value in entries])
             self.encoded_bytes = max(self.encoded_bytes, sum(map(len, encoded)) // len(encoded))
             builder.put(
                 self.name,
-                group_hashes_in(self.name, namespaces, keys),
-                stored.ids(namespaces, keys),
+                *stored.groups(self.name, namespaces, keys),
                 encoded,
                 entries=stored.encoded(user_keys),
                 entry_hashes=entry_hashes(user_keys),
-                orders=[row[3][0] for row in put],
-                times=[row[4] for row in put],
+                orders=[order for order, _ in entries],
+                times=accessed,
             )
         return len(put) + len(gone) + len(cleared)
 

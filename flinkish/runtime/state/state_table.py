@@ -238,8 +238,6 @@ class StateTable:
 
     def write_to(self, builder: RowsBuilder, stored: StoredState) -> int:
         """Hand over what lies in no file as rows, and take it for written from now on; the number of entries."""
-        from flinkish.runtime.state.files.hashes import group_hashes_in
-
         namespaces: list[Hashable] = []
         keys: list[Any] = []
         values: list[Any] = []
@@ -256,13 +254,12 @@ class StateTable:
             if len(there) < len(marked) and stored:
                 gone.extend((namespace, key) for key in marked if key not in of_namespace)
         if keys:
-            ids = stored.ids(namespaces, keys)
             encoded = stored.encoded(values)
             self.encoded_bytes = max(1, sum(map(len, encoded)) // len(encoded)) + 8
-            builder.put(self.name, group_hashes_in(self.name, namespaces, keys), ids, encoded, times=times)
+            builder.put(self.name, *stored.groups(self.name, namespaces, keys), encoded, times=times)
         if gone:
             namespaces, keys = [namespace for namespace, _ in gone], [key for _, key in gone]
-            builder.delete(self.name, group_hashes_in(self.name, namespaces, keys), stored.ids(namespaces, keys))
+            builder.delete(self.name, *stored.groups(self.name, namespaces, keys))
         return len(values) + len(gone)
 
     def _to_store_with_times(self) -> _Keys:

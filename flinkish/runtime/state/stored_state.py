@@ -16,6 +16,7 @@ from flinkish.runtime.stored_pickle import dumps_all, loads_all
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
+    from flinkish.runtime.state.files.hashes import Hashes
     from flinkish.runtime.state.files.rows import Rows, RowsBuilder
     from flinkish.runtime.state.files.state_files import StateFiles
 
@@ -166,6 +167,12 @@ class StoredState:
     def ids(self, namespaces: Iterator[Hashable] | Sequence[Hashable], keys: Sequence[Any]) -> list[bytes]:
         """The encoded groups of some keys."""
         return dumps_all(zip(namespaces, keys), self._classes)
+
+    def groups(self, state: str, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> tuple[Hashes, list[bytes]]:
+        """The hashes and the encoded form of some groups of a state, as rows begin with them."""
+        from flinkish.runtime.state.files.hashes import group_hashes_in
+
+        return group_hashes_in(state, namespaces, keys), self.ids(namespaces, keys)
 
     def encoded(self, values: Sequence[Any]) -> list[bytes]:
         """Each value encoded."""

@@ -100,11 +100,6 @@ class Rows:
         return int(np.count_nonzero((self.op == DELETE) | (self.op == CLEAR)))
 
 
-def no_rows() -> Rows:
-    """Not a single row."""
-    return RowsBuilder().build()
-
-
 def concat(parts: Sequence[Rows]) -> Rows:
     """The rows of all parts, one behind the other. The names of their states are brought together."""
     if len(parts) == 1:
