@@ -28,6 +28,10 @@ from flinkish.runtime.pickling import dumps
 #: Receives (target vertex, target subtask, encoded buffer).
 Emit = Callable[[int, int, bytes], None]
 
+#: About so many records are in a buffer, if the receiver has few subtasks. A receiver works on a buffer at a time: what
+#: it passes over again and again, from one operator to the next, should fit into the cache of a core.
+_RECORDS_IN_BUFFER = 2_500
+
 #: How many records are looked at before the first buffer of an epoch, to find out how large they are.
 _SAMPLE = 8
 
@@ -71,7 +75,7 @@ class RecordWriter:
     ) -> None:
         self._edge = edge
         self._emit = emit
-        self._max_records = max_records
+        self._max_records = min(max_records, _RECORDS_IN_BUFFER * edge.target_parallelism)
         self._max_bytes = max_bytes
         #: most records until the next buffers are sent; None: not estimated yet
         self._limit: int | None = None

@@ -69,6 +69,9 @@ _DUE_BATCH = 10_000
 #: ends.
 SPILL_PART = 4
 
+#: State in files that takes at most so large a part of the managed memory may be read as a whole.
+WHOLE_PART = 4
+
 
 class KeyedStateBackend:
     """See the module.
@@ -98,6 +101,7 @@ class KeyedStateBackend:
         self._inline_bytes = inline_bytes
         self._memory = memory if memory is not None else ManagedMemory()
         self.stored = StoredState(directory, where, classes)
+        self.stored.whole_bytes = self._memory.limit_bytes // WHOLE_PART
         self.stored_timers = TimersInFiles(directory, self._next, where, classes)
         #: the key that state handles read and write; operators set it before they call user code
         self.current_key: Any = NO_KEY

@@ -35,6 +35,9 @@ _IN_MEMORY = StoredState()
 #: What an entry in memory takes besides its encoded value, which takes about three times as much when it is decoded.
 ENTRY_BYTES, DECODED_FACTOR = 200, 3
 
+#: Once so large a part of what lies in files was looked up, all of it is read, which costs less than the look-ups left.
+_LOOKED_UP_PART = 8
+
 
 class InlineState(NamedTuple):
     """The part of a state that lies in no file, as it is stored: per namespace parallel lists of keys and of values
@@ -63,8 +66,11 @@ class StateTable:
         #: of an entry, as it was encoded last
         self.encoded_bytes = 24
         self._stored = stored
-        #: everything is in memory: nothing lay in files when the table was made, and nothing was let go of since
+        #: everything is in memory: nothing lay in files when the table was made, or all of it was read since, and
+        #: nothing was let go of
         self._complete = not stored
+        #: how many keys were looked up in files since anything was let go of
+        self._looked_up = 0
         self._namespaces: dict[Hashable, dict[Any, Any]] = {}
         #: entries that were not used since the last `release`
         self._cold: dict[Hashable, dict[Any, Any]] = {}
@@ -101,6 +107,10 @@ class StateTable:
             self._load(namespace, values, list(missing))
 
     def _load(self, namespace: Hashable, values: dict[Any, Any], keys: list[Any]) -> None:
+        self._looked_up += len(keys)
+        if self._looked_up * _LOOKED_UP_PART > self._stored.files.rows and self._may_load_all():
+            self._load_all()
+            return
         found, times = self._stored.values(self.name, namespace, keys)
         absent = self._absent.setdefault(namespace, set())
         for key, value in zip(keys, found):
@@ -111,6 +121,26 @@ class StateTable:
         if self.times is not None:
             of_keys = self.times.namespace(namespace)
             of_keys.update((key, time) for key, time in zip(keys, times) if time is not None)
+
+    def _may_load_all(self) -> bool:
+        """Whether all that lies in files fits into memory."""
+        files = self._stored.files
+        return files.rows * ENTRY_BYTES + files.size_bytes * DECODED_FACTOR <= self._stored.whole_bytes
+
+    def _load_all(self) -> None:
+        """Have all that lies in files in memory. What is in memory is newer, and so are the keys that have no value."""
+        for namespace, cold in self._cold.items():
+            self.namespace(namespace).update(cold)
+        self._cold = {}
+        newer = self._to_store()
+        for groups, found, times in self._stored.all_values(self.name):
+            for (namespace, key), value, time in zip(groups, found, times):
+                values = self.namespace(namespace)
+                if key not in values and key not in newer.get(namespace, ()):
+                    values[key] = value
+                    if time is not None and self.times is not None:
+                        self.times.namespace(namespace)[key] = time
+        self._complete = True
 
     def namespace(self, namespace: Hashable) -> dict[Any, Any]:
         """The live dict key -> value of a namespace, created if absent. Stays the same object until the end of the
@@ -245,10 +275,14 @@ class StateTable:
         gone: list[tuple[Hashable, Any]] = []
         for namespace, marked in self._to_store_with_times().items():
             of_namespace = self._namespaces.get(namespace, {})
-            there = [key for key in marked if key in of_namespace]
+            if 2 * len(marked) > len(of_namespace):
+                # a dict is passed through faster than keys are looked up in it
+                there = [key for key in of_namespace if key in marked]
+            else:
+                there = [key for key in marked if key in of_namespace]
             namespaces.extend([namespace] * len(there))
             keys.extend(there)
-            values.extend([of_namespace[key] for key in there])
+            values.extend(map(of_namespace.__getitem__, there))
             if times is not None and self.times is not None:
                 times.extend(map(self.times.namespace(namespace).get, there))
             if len(there) < len(marked) and stored:
@@ -300,7 +334,7 @@ class StateTable:
             # nothing of it can be let go of
             return
         to_store = self._to_store_with_times()
-        self._complete, self._cold = False, {}
+        self._complete, self._cold, self._looked_up = False, {}, 0
         kept: dict[Hashable, dict[Any, Any]] = {}
         for namespace, values in self._namespaces.items():
             marked = to_store.get(namespace, ())

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.files.references import FileSet
-from flinkish.runtime.stored_pickle import dumps_all, loads_all
+from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
+from flinkish.runtime.stored_pickle import dumps_all, dumps_texts, loads_all
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
@@ -46,6 +47,8 @@ class StoredState:
     ) -> None:
         self.directory = directory
         self.files = FileSet()
+        #: so much of it may be brought to memory at once
+        self.whole_bytes = 0
         self._where = where
         self._classes = classes
         self._state_files: StateFiles | None = None
@@ -77,7 +80,7 @@ class StoredState:
         from flinkish.runtime.state.files.rows import NO_TIME
 
         hashes = group_hashes(state, namespace, keys)
-        found = self.state_files.lookup(self.files, state, hashes, self.ids(repeat(namespace), keys))
+        found = self.state_files.lookup(self.files, state, hashes, self.ids([namespace] * len(keys), keys))
         stored = [data for data in found.values if data is not None]
         decoded = iter(self.decoded(stored))
         values = [MISSING if data is None else next(decoded) for data in found.values]
@@ -89,7 +92,7 @@ class StoredState:
         from flinkish.runtime.state.files.hashes import group_hashes
 
         hashes = group_hashes(state, namespace, keys)
-        groups = self.state_files.groups(self.files, state, hashes, self.ids(repeat(namespace), keys))
+        groups = self.state_files.groups(self.files, state, hashes, self.ids([namespace] * len(keys), keys))
         chunks = iter(self.decoded([data for group in groups for data in group.values]))
         result = []
         for group in groups:
@@ -107,7 +110,7 @@ class StoredState:
         from flinkish.runtime.state.files.hashes import group_hashes
 
         hashes = group_hashes(state, namespace, keys)
-        groups = self.state_files.groups(self.files, state, hashes, self.ids(repeat(namespace), keys))
+        groups = self.state_files.groups(self.files, state, hashes, self.ids([namespace] * len(keys), keys))
         user_keys = iter(self.decoded([entry for group in groups for entry in group.entries]))
         values = iter(self.decoded([data for group in groups for data in group.values]))
         result = []
@@ -152,6 +155,20 @@ class StoredState:
         """Everything that is there, in batches. A group may go on in the next batch."""
         return self.state_files.scan(self.files) if self else iter(())
 
+    def all_values(self, state: str) -> Iterator[tuple[list[tuple[Hashable, Any]], list[Any], list[int | None]]]:
+        """Everything that one state has, of a kind with one entry per key, in batches: the groups (namespace, key),
+        their values, and the time of the last access of each where one is kept."""
+        import numpy as np
+
+        from flinkish.runtime.state.files.rows import NO_TIME
+
+        for rows in self.batches():
+            at = np.flatnonzero(rows.state == rows.state_of(state))
+            if len(at):
+                rows = rows if len(at) == len(rows) else rows.take(at)
+                times = [None if time == NO_TIME else time for time in rows.time.tolist()]
+                yield self.decoded(rows.id.to_pylist()), self.decoded(rows.value.to_pylist()), times
+
     def write(self, rows: Rows, epoch: int) -> None:
         """Write what has changed, as a file."""
         self.files = self.state_files.add(self.files, rows, epoch)
@@ -164,8 +181,10 @@ class StoredState:
 
     # ------------------------------------------------------------------------------------------------ bytes
 
-    def ids(self, namespaces: Iterator[Hashable] | Sequence[Hashable], keys: Sequence[Any]) -> list[bytes]:
+    def ids(self, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> list[bytes]:
         """The encoded groups of some keys."""
+        if set(map(type, keys)) == {str} and set(map(type, namespaces)) == {type(VOID_NAMESPACE)}:
+            return dumps_texts(keys)
         return dumps_all(zip(namespaces, keys), self._classes)
 
     def groups(self, state: str, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> tuple[Hashes, list[bytes]]:

@@ -1,5 +1,5 @@
 """Whether keyed state lies with the task or in files must not matter: random programs with every kind of state, epochs
-that fail, workers that come and go, and next to no memory; and files that nobody needs any more go."""
+that fail, workers that come and go, much memory and next to none; and files that nobody needs any more go."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from flinkish.runtime.phases import Phase, set_hook
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.retention import epoch_of
 from flinkish.runtime.state.keyed_body import KeyedBody
+from flinkish.runtime.state.managed_memory import DEFAULT_BYTES
 from flinkish.runtime.state.stored_columns import stored_rows
 from flinkish.runtime.state.task_body import TaskBody
 from flinkish.runtime.task import CLEAN_UP_EPOCHS, RETAINED_EPOCHS
@@ -151,9 +152,20 @@ def _no_hook() -> Iterator[None]:
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 10**6), st.integers(3, 12), st.integers(0, 120), st.sampled_from([0, 300, 2_000]))
+@given(
+    st.integers(0, 10**6),
+    st.integers(3, 12),
+    st.integers(0, 120),
+    st.sampled_from([0, 300, 2_000]),
+    st.sampled_from([1_000, 100_000, DEFAULT_BYTES]),
+)
 def test_output_and_state_are_the_same_with_state_in_files_whatever_fails(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, per_epoch: int, records: int, inline_bytes: int
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    per_epoch: int,
+    records: int,
+    inline_bytes: int,
+    memory_bytes: int,
 ) -> None:
     job, expected = program(seed, records)
     plain = StateStore()
@@ -164,7 +176,7 @@ def test_output_and_state_are_the_same_with_state_in_files_whatever_fails(
         clock.advance(1)
 
     chance = random.Random(seed)
-    job, sinks = program(seed, records, inline_state_bytes=inline_bytes, managed_memory_bytes=1_000)
+    job, sinks = program(seed, records, inline_state_bytes=inline_bytes, managed_memory_bytes=memory_bytes)
     store = StateStore(keyed_state=str(tmp_path_factory.mktemp("state")))
     files, clock = Files(store), ManualClock()
 

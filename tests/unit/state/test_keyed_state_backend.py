@@ -1,7 +1,8 @@
-"""The heap backend: lazy, honest about changes, strict about kinds."""
+"""Keyed state of a subtask: lazy, honest about changes, strict about kinds."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,10 @@ from flinkish.core.state import ListStateDescriptor, ValueStateDescriptor
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError, StateAccessError
 from flinkish.runtime.operator import EpochInfo
+from flinkish.runtime.state.files.directory import StateDirectory
+from flinkish.runtime.state.files.references import FileSet
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.state.managed_memory import ManagedMemory
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 
@@ -90,3 +94,44 @@ def test_a_corrupt_body_names_operator_and_epoch() -> None:
     backend = KeyedStateBackend("operator 'counts'", EpochInfo(epoch=7))
     with pytest.raises(CorruptStateError, match="operator 'counts', epoch 7"):
         backend.restore(b"garbage")
+
+
+def test_state_of_which_much_is_looked_up_is_read_as_a_whole_and_what_is_newer_stays(tmp_path: Path) -> None:
+    def backend() -> KeyedStateBackend:
+        return KeyedStateBackend("t", directory=StateDirectory(str(tmp_path)), inline_bytes=0)
+
+    written = backend()
+    values = written.table("s", "value").namespace(None)
+    values.update((f"k{number}", number) for number in range(80))
+    written.table("s", "value").mark_all(None, list(values))
+    body = written.snapshot()
+
+    restored = backend()
+    restored.restore(body)
+    table = restored.table("s", "value")
+    table.fetch(None, ["k0", "k1"])
+    assert len(table.namespace(None)) == 2
+    table.namespace(None)["k0"] = "newer"
+    table.mark(None, "k0")
+    table.remove(None, "k1")
+    table.fetch(None, [f"k{number}" for number in range(2, 20)])
+    assert table.namespace(None) == {"k0": "newer"} | {f"k{number}": number for number in range(2, 80)}
+
+    # everything is in memory now: what lies in files is not looked at any more
+    restored.stored.files = FileSet()
+    assert table.fetch(None, ["k79", "never there"]) is None
+    assert "never there" not in table.namespace(None)
+
+
+def test_state_that_is_too_large_for_memory_is_not_read_as_a_whole(tmp_path: Path) -> None:
+    written = KeyedStateBackend("t", directory=StateDirectory(str(tmp_path)), inline_bytes=0)
+    written.table("s", "value").namespace(None).update((number, number) for number in range(80))
+    written.table("s", "value").mark_all(None, range(80))
+    body = written.snapshot()
+
+    restored = KeyedStateBackend(
+        "t", directory=StateDirectory(str(tmp_path)), inline_bytes=0, memory=ManagedMemory(10_000)
+    )
+    restored.restore(body)
+    restored.table("s", "value").fetch(None, list(range(40)))
+    assert len(restored.table("s", "value").namespace(None)) == 40

@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from flinkish import errors
 from flinkish.common.time import Duration, Instant
@@ -52,7 +54,7 @@ from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_r
 from flinkish.runtime.state.state_table import InlineState, StateTable
 from flinkish.runtime.state.stored_columns import stored_rows
 from flinkish.runtime.state.timer_queue import StoredTimers, TimerQueue
-from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.runtime.stored_pickle import dumps, dumps_all, dumps_texts, loads
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.moved_state import moved_in
 
@@ -185,6 +187,12 @@ def test_data_is_stored_without_a_program(value: Any) -> None:
     read = there_and_back(value, NO_CLASSES)
     assert read == value
     assert type(read) is type(value)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.text(st.characters(exclude_categories=()), max_size=300)))
+def test_texts_under_the_void_namespace_are_written_as_pickle_writes_them(texts: list[str]) -> None:
+    assert dumps_texts(texts) == dumps_all([(None, text) for text in texts])
 
 
 @pytest.mark.parametrize(
