@@ -9,7 +9,7 @@ would lose something), so that a record holds what its type says whatever the fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.time import Instant
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ColumnReader = Callable[["pa.Array"], list[Any]]
+#: the values of the rows from start up to stop
+_PartReader = Callable[[int, int], list[Any]]
 
 
 class RecordReader:
@@ -58,15 +60,33 @@ class RecordReader:
         Raises:
             TypeMismatchError: a column cannot be read as the declared type.
         """
+        return next(self.parts(batch, [(0, batch.num_rows)]))
+
+    def parts(self, batch: pa.RecordBatch, ranges: Iterable[tuple[int, int]]) -> Iterator[list[Any]]:
+        """`read` for some ranges (start, stop) of rows, one after the other: what they have in common is read once,
+        and no more records are made than are asked for."""
         columns = [
-            _read_encoded(column) if _is_encoded(column, field) else read(self._cast(column, field))
+            self._part_reader(column, field, read)
             for column, field, read in zip(batch.columns, self._fields, self._readers, strict=True)
         ]
-        if self._single:
-            return columns[0]
-        records = list(zip(*columns, strict=True))
-        names = self._names
-        return records if names is None else [_create_row(names, record) for record in records]
+        for start, stop in ranges:
+            values = [column(start, stop) for column in columns]
+            if self._single:
+                yield values[0]
+                continue
+            records = list(zip(*values, strict=True))
+            names = self._names
+            yield records if names is None else [_create_row(names, record) for record in records]
+
+    def _part_reader(self, column: pa.Array, field: pa.Field, read: ColumnReader) -> _PartReader:
+        if _is_encoded(column, field):
+            return _encoded_reader(column)
+        column = self._cast(column, field)
+        if column.type.num_fields:
+            # a slice of a list or a map refers to all of its elements
+            values = read(column)
+            return lambda start, stop: values[start:stop]
+        return lambda start, stop: read(column.slice(start, stop - start))
 
     def _cast(self, column: pa.Array, field: pa.Field) -> pa.Array:
         if column.type == field.type:
@@ -92,12 +112,17 @@ def _is_encoded(column: pa.Array, field: pa.Field) -> bool:
     return bool(pa.types.is_dictionary(kind) and kind.value_type == field.type and pa.types.is_string(field.type))
 
 
-def _read_encoded(column: pa.DictionaryArray) -> list[Any]:
+def _encoded_reader(column: pa.DictionaryArray) -> _PartReader:
     """Equal texts are one object: cheaper to make, to pickle and to look up."""
-    texts = column.dictionary.to_pylist()
-    if column.null_count:
-        return [None if index is None else texts[index] for index in column.indices.to_pylist()]
-    return list(map(texts.__getitem__, column.indices.to_pylist()))
+    texts, indices = column.dictionary.to_pylist(), column.indices
+
+    def read(start: int, stop: int) -> list[Any]:
+        places = indices.slice(start, stop - start)
+        if places.null_count:
+            return [None if index is None else texts[index] for index in places.to_pylist()]
+        return list(map(texts.__getitem__, places.to_pylist()))
+
+    return read
 
 
 def field_types(type_info: TypeInformation) -> list[TypeInformation]:

@@ -106,13 +106,12 @@ class ParquetSplitReader(SplitReader):
         held: list[Any] = []
         reader = RecordReader(self._format.type_info, f"file {wanted.split.id}")
         for part, rows_at_a_time in self._parts(wanted):
-            records = reader.read(part)
-            held = held + records if held else records
             size = min(batch_size, rows_at_a_time)
-            whole = len(held) - len(held) % size
-            for begin in range(0, whole, size):
-                yield SplitRecords(held[begin : begin + size], None)
-            held = held[whole:]
+            for records in reader.parts(part, _ranges(part.num_rows, size, size - len(held))):
+                held = held + records if held else records
+                if len(held) == size:
+                    yield SplitRecords(held, None)
+                    held = []
         if held:
             yield SplitRecords(held, None)
         if wanted.ends:
@@ -190,6 +189,16 @@ def _text_columns(bulk_format: BulkFormat) -> list[str]:
     fields = bulk_format.type_info.to_arrow_fields()
     pairs = zip(bulk_format.columns, fields, strict=True)
     return [name for name, field in pairs if pa.types.is_string(field.type)]
+
+
+def _ranges(rows: int, size: int, first: int) -> Iterator[tuple[int, int]]:
+    """The ranges that so many rows are cut into, of which the first one is shorter.
+
+    >>> list(_ranges(7, 3, 1))
+    [(0, 1), (1, 4), (4, 7)]
+    """
+    stops = range(first, rows + size, size)
+    return ((max(0, stop - size), min(stop, rows)) for stop in stops)
 
 
 def _rows_at_a_time(facts: ParquetFacts) -> int:
