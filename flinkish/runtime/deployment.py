@@ -141,7 +141,7 @@ class SinkDescriptor:
 class JobSettings:
     """What every task needs of the configuration."""
 
-    source_batch_size: int = 10_000
+    source_batch_size: int = 1_000
     buffer_max_records: int = 20_000
     buffer_max_bytes: int = 16 * 1024 * 1024
     max_records_per_epoch: int = 4_000_000

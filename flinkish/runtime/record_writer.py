@@ -30,7 +30,7 @@ Emit = Callable[[int, int, bytes], None]
 
 #: About so many records are in a buffer, if the receiver has few subtasks. A receiver works on a buffer at a time: what
 #: it passes over again and again, from one operator to the next, should fit into the cache of a core.
-_RECORDS_IN_BUFFER = 2_500
+_RECORDS_IN_BUFFER = 1_250
 
 #: How many records are looked at before the first buffer of an epoch, to find out how large they are.
 _SAMPLE = 8

@@ -66,7 +66,7 @@ HEARTBEAT_INTERVAL: ConfigOption[Duration] = (
 SOURCE_BATCH_SIZE: ConfigOption[int] = (
     ConfigOptions.key("flinkish.source.batch-size")
     .int_type()
-    .default_value(2_000)
+    .default_value(1_000)
     .with_description("Records that pass through a chain of operators at a time.")
 )
 

@@ -44,10 +44,9 @@ class ReduceOperator(UserFunctionOperator):
         mutable = bool(values) and copier_of(values[0]) is not None
         for position, (key, value) in enumerate(zip(keys, values, strict=True)):
             if key in reduced:
-                value = reduce(reduced[key], value)
+                values[position] = value = reduce(reduced[key], value)
                 if value is None:
                     raise self.none_error(f"the reduce function (key {key!r})")
-                values[position] = value
             reduced[key] = value
             if mutable:
                 values[position] = detached(value)

@@ -135,7 +135,7 @@ class ListTable(StateTable):
             builder.clear(self.name, *stored.groups(self.name, *zip(*cleared)))
         if keys:
             encoded = stored.encoded(chunks)
-            self.encoded_bytes = max(self.encoded_bytes, sum(map(len, encoded)) // len(encoded))
+            self.encoded_bytes = max(self.encoded_bytes, encoded.nbytes // len(encoded))
             builder.put(
                 self.name,
                 *stored.groups(self.name, namespaces, keys),

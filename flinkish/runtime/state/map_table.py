@@ -237,7 +237,7 @@ class MapTable(StateTable):
         if put:
             namespaces, keys, user_keys, entries, accessed = zip(*put)
             encoded = stored.encoded([value for _, value in entries])
-            self.encoded_bytes = max(self.encoded_bytes, sum(map(len, encoded)) // len(encoded))
+            self.encoded_bytes = max(self.encoded_bytes, encoded.nbytes // len(encoded))
             builder.put(
                 self.name,
                 *stored.groups(self.name, namespaces, keys),

@@ -289,7 +289,7 @@ class StateTable:
                 gone.extend((namespace, key) for key in marked if key not in of_namespace)
         if keys:
             encoded = stored.encoded(values)
-            self.encoded_bytes = max(1, sum(map(len, encoded)) // len(encoded)) + 8
+            self.encoded_bytes = encoded.nbytes // len(encoded)
             builder.put(self.name, *stored.groups(self.name, namespaces, keys), encoded, times=times)
         if gone:
             namespaces, keys = [namespace for namespace, _ in gone], [key for _, key in gone]

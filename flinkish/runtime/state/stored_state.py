@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.files.references import FileSet
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
-from flinkish.runtime.stored_pickle import dumps_all, dumps_texts, loads_all
+from flinkish.runtime.stored_pickle import dumps_all, dumps_joined, dumps_texts, loads_all
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from flinkish.runtime.state.files.directory import StateDirectory
     from flinkish.runtime.state.files.hashes import Hashes
     from flinkish.runtime.state.files.rows import Rows, RowsBuilder
@@ -134,7 +136,7 @@ class StoredState:
             state,
             group_hashes(state, namespace, [key]),
             self.ids([namespace], [key]),
-            self.encoded([user_key]),
+            dumps_all([user_key], self._classes),
             entry_hashes([user_key]),
         )
         data = found.values[0]
@@ -193,9 +195,16 @@ class StoredState:
 
         return group_hashes_in(state, namespaces, keys), self.ids(namespaces, keys)
 
-    def encoded(self, values: Sequence[Any]) -> list[bytes]:
-        """Each value encoded."""
-        return dumps_all(values, self._classes)
+    def encoded(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
+        """Each value encoded, as a column."""
+        import numpy as np
+        import pyarrow as pa
+
+        data, ends = dumps_joined(values, self._classes)
+        offsets = np.zeros(len(ends) + 1, np.int64)
+        offsets[1:] = ends
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends), buffers)
 
     def decoded(self, stored: Sequence[bytes]) -> list[Any]:
         """The inverse of `encoded`."""

@@ -165,9 +165,9 @@ class RowsBuilder:
         state: str,
         hashes: Hashes,
         ids: Sequence[bytes],
-        values: Sequence[bytes],
+        values: Sequence[bytes] | pa.LargeBinaryArray,
         *,
-        entries: Sequence[bytes] | None = None,
+        entries: Sequence[bytes] | pa.LargeBinaryArray | None = None,
         entry_hashes: Array | None = None,
         orders: Sequence[int] | Array | None = None,
         times: Sequence[int | None] | Array | None = None,
@@ -184,7 +184,7 @@ class RowsBuilder:
         hashes: Hashes,
         ids: Sequence[bytes],
         *,
-        entries: Sequence[bytes] | None = None,
+        entries: Sequence[bytes] | pa.LargeBinaryArray | None = None,
         entry_hashes: Array | None = None,
     ) -> None:
         """Entries that are gone."""
@@ -200,10 +200,10 @@ class RowsBuilder:
         op: int,
         hashes: Hashes,
         ids: Sequence[bytes],
-        entries: Sequence[bytes] | None,
+        entries: Sequence[bytes] | pa.LargeBinaryArray | None,
         entry_hashes: Array | None,
         *,
-        values: Sequence[bytes] | None = None,
+        values: Sequence[bytes] | pa.LargeBinaryArray | None = None,
         orders: Any = None,
         times: Any = None,
     ) -> None:
