@@ -152,6 +152,18 @@ class StoredState:
         """Everything that is there, in batches. A group may go on in the next batch."""
         return self.state_files.scan(self.files) if self else iter(())
 
+    def groups_of(self, state: str) -> Iterator[tuple[Hashable, Any]]:
+        """(namespace, key) of all that a state has in files. A group may come several times."""
+        import numpy as np
+
+        for rows in self.batches():
+            if state in rows.names:
+                at = np.flatnonzero(rows.state == rows.names.index(state))
+                if len(at):
+                    # a group has one row for each entry of a map or chunk of a list
+                    ids = rows.id.take(at).unique().to_pylist()
+                    yield from map(tuple, self.decoded(ids))
+
     def write(self, rows: Rows, epoch: int) -> None:
         """Write what has changed, as a file."""
         self.files = self.state_files.add(self.files, rows, epoch)
