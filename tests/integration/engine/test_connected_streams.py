@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from flinkish.jobmanager.checkpoints import incremental, maintenance
 from flinkish.runtime.phases import Phase
 from flinkish.state import list_states, read_state
 from tests.integration.engine import connected_job
-from tests.integration.engine.checkpointed_job import rows_of, stop_with_both, wait_for_checkpoints
+from tests.integration.engine.checkpointed_job import of_status, rows_of, stop_with_both, wait_for_checkpoints
 from tests.integration.engine.collecting import environment
 from tests.integration.engine.connected_job import (
     PER_EPOCH,
@@ -83,8 +84,11 @@ def test_over_many_epochs_and_with_a_killed_worker_the_results_are_the_same(
 
 
 def test_through_a_savepoint_each_of_more_subtasks_has_a_copy_of_the_broadcast_state(
-    spark: SparkSession, tmp_path: Path, golden: dict[str, list[str]]
+    spark: SparkSession, tmp_path: Path, golden: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # checkpoints are incremental although there is little state
+    monkeypatch.setattr(incremental, "SMALL_STATE_ROWS", 0)
+    monkeypatch.setattr(maintenance, "_APPENDS", 2)
     env = environment(
         tmp_path / "first",
         flinkish__epoch__interval="300 ms",
@@ -94,8 +98,9 @@ def test_through_a_savepoint_each_of_more_subtasks_has_a_copy_of_the_broadcast_s
     )
     build(env, tmp_path, PER_EPOCH)
     client = env.execute_async("first")
-    wait_for_checkpoints(client, 2)
+    wait_for_checkpoints(client, 3)
     checkpoint, savepoint = stop_with_both(client)
+    assert [c.incremental for c in of_status(client, "COMPLETED")][1:3] == [True, True]
     assert rows_of(spark, checkpoint) == rows_of(spark, savepoint)
     assert results(tmp_path) != golden
 
