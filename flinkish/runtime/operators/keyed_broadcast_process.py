@@ -41,6 +41,10 @@ class KeyedBroadcastContext(BroadcastContext, KeyedBroadcastProcessFunction.Cont
     ) -> None:
         call = function.process if isinstance(function, KeyedStateFunction) else function
         backend = self._backend
+        _, known = backend.declared.get(state_descriptor.name, (None, None))
+        if known is not None and known.kind == state_descriptor.kind:
+            # what was asked for in open() says whether the state expires
+            state_descriptor = known
         state = backend.partitioned_state(state_descriptor)
         keys = backend.keys_of(state_descriptor.name)
         for start in range(0, len(keys), _KEYS_BATCH):

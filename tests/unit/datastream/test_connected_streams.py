@@ -139,6 +139,14 @@ def test_a_stream_can_be_connected_with_itself_and_with_a_union() -> None:
     assert last_sums(results_of(both.process(Sum()))) == {"a": 12, "b": 15}
 
 
+def test_streams_that_are_keyed_otherwise_unite_to_a_stream_of_their_values() -> None:
+    _, words, numbers = two(2)
+    united = words.key_by(first).union(words.key_by(second, Types.INT()), words)
+    assert sorted(results_of(united.connect(numbers).process(Untyped()))) == sorted(
+        [(1, word) for word in WORDS] * 3 + [(2, number) for number in NUMBERS]
+    )
+
+
 def test_side_outputs_of_connected_streams() -> None:
     tag = OutputTag("side", Types.INT())
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flinkish.common.time import Time
 from flinkish.common.typeinfo import Types
 from flinkish.core.broadcast_functions import (
     BroadcastProcessFunction,
@@ -18,7 +19,7 @@ from flinkish.core.broadcast_functions import (
 )
 from flinkish.core.functions import RuntimeContext
 from flinkish.core.output_tag import OutputTag
-from flinkish.core.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from flinkish.core.state import ListStateDescriptor, MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import StateAccessError
@@ -249,6 +250,45 @@ def test_the_broadcast_side_reaches_the_state_of_all_keys() -> None:
     with limits(restored=body, restored_operator_state=operator_state) as harness:
         harness.process_element(("reset", None), input_index=1)
         assert harness.take_values() == [[("a", 2), ("c", 4)]]
+
+
+def test_state_that_expires_goes_on_to_expire_when_the_broadcast_side_has_reached_it() -> None:
+    expiring = ValueStateDescriptor("total", Types.LONG())
+    expiring.enable_time_to_live(StateTtlConfig.new_builder(Time.milliseconds(100)).build())
+    seen: list[Any] = []
+
+    class Expires(Limits):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.total = runtime_context.get_state(expiring)
+
+        def process_broadcast_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.Context) -> Any:
+            # the descriptor says nothing of a time-to-live
+            ctx.apply_to_keyed_state(TOTAL, lambda key, state: seen.append((key, state.value())))
+
+    with limits(Expires()) as harness:
+        harness.process_element(("a", 1))
+        harness.set_processing_time(50)
+        harness.process_element(("b", 2))
+        harness.process_element(None, input_index=1)
+        harness.set_processing_time(120)
+        harness.process_element(None, input_index=1)
+    assert dict(seen[:2]) == {"a": 1, "b": 2} and dict(seen[2:]) == {"a": None, "b": 2}
+
+
+def test_keys_are_reached_in_an_order_that_does_not_depend_on_how_they_came() -> None:
+    orders = []
+    for keys in ("abcdef", "fedcba"):
+        seen: list[Any] = []
+
+        class Sees(Limits):
+            def process_broadcast_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.Context) -> Any:
+                ctx.apply_to_keyed_state(TOTAL, lambda key, state, seen=seen: seen.append(key))  # noqa: B023
+
+        with limits(Sees()) as harness:
+            harness.process_batch([(key, 1) for key in keys])
+            harness.process_element(None, input_index=1)
+        orders.append(seen)
+    assert orders[0] == orders[1] and sorted(orders[0]) == list("abcdef")
 
 
 def test_a_keyed_state_function_is_an_object_or_a_callable() -> None:

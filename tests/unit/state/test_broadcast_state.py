@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from flinkish.common.typeinfo import Types
 from flinkish.core.state import MapStateDescriptor
 from flinkish.errors import CorruptStateError
+from flinkish.runtime.program_classes import NO_CLASSES
 from flinkish.runtime.state.broadcast_state import BroadcastStates
 from flinkish.runtime.state.changelog import operator_changes
 from flinkish.runtime.state.declarations import DeclarationsOfTask
@@ -21,6 +23,8 @@ from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row
 from flinkish.runtime.state.state_rows import StateColumns, StateRow
 from flinkish.runtime.state.stored_values import ProgramState, ProgramStates, RowReader
 from flinkish.runtime.state.text_columns import SavepointColumns
+from flinkish.spark.worker import DeployedClasses
+from flinkish.state.native_rows import NativeToTexts
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.TUPLE([Types.INT(), Types.INT()]))
 PROGRAM = ProgramStates({"op": {"rules": ProgramState("broadcast", *RULES.entry_types())}})
@@ -120,3 +124,21 @@ def test_tasks_tell_which_broadcast_states_there_are_and_of_which_types() -> Non
         DeclaredState("op", "rules", "broadcast", "STRUCT<`f0`: INT, `f1`: INT>", "STRING", "BIGINT"),
         DeclaredState("op", "any", "broadcast", None, "STRING", "BIGINT"),
     )
+
+
+def test_rows_of_a_data_frame_become_entries_of_every_copy() -> None:
+    columns = {
+        "uid": ["op", "op"],
+        "state": ["rules", "rules"],
+        "kind": ["broadcast", "broadcast"],
+        "key": pa.array([None, None], pa.string()),
+        "map_key": ["a", "b"],
+        "value": [{"f0": 1, "f1": 2}, {"f0": 3, "f1": 4}],
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    types = {("op", "rules"): RULES.entry_types()[1]}
+    convert = NativeToTexts(tuple(columns), types, False, DeployedClasses.of(NO_CLASSES))
+    (texts,) = convert(iter([batch]))
+    rows = [SavepointRow(**row) for row in texts.to_pylist()]
+    assert {(row.kind, row.key, row.namespace) for row in rows} == {("broadcast", "null", "null")}
+    assert restored(rows, 2, edited=True) == [{"a": (1, 2), "b": (3, 4)}] * 2
