@@ -18,11 +18,13 @@ __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
+    "BroadcastState",
     "ListState",
     "ListStateDescriptor",
     "MapState",
     "MapStateDescriptor",
     "MergingState",
+    "ReadOnlyBroadcastState",
     "ReducingState",
     "ReducingStateDescriptor",
     "State",
@@ -155,6 +157,65 @@ class MapState(State, Generic[K, V]):
 
     def __iter__(self) -> Iterator[K]:
         return iter(self.keys())
+
+
+class ReadOnlyBroadcastState(State, Generic[K, V]):
+    """A map that each subtask has one copy of, whatever the key. Works like a dict that cannot be changed."""
+
+    @abstractmethod
+    def get(self, key: K) -> V | None:
+        """The value of a map key; None if there is none."""
+
+    @abstractmethod
+    def contains(self, key: K) -> bool:
+        """Whether the map has the key."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]:
+        """(key, value) pairs as of now."""
+
+    @abstractmethod
+    def keys(self) -> Iterable[K]:
+        """The map's keys as of now."""
+
+    @abstractmethod
+    def values(self) -> Iterable[V]:
+        """The map's values as of now."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether the map has no key."""
+
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+
+class BroadcastState(ReadOnlyBroadcastState[K, V], Generic[K, V]):
+    """The same, to be changed by ``process_broadcast_element``; elsewhere what changes it raises StateAccessError."""
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None:
+        """Set the value of a map key."""
+
+    @abstractmethod
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        """Set several."""
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Remove a map key; nothing happens if there is none."""
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
 
 
 class StateDescriptor(ABC):

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from flinkish.datastream.checkpoint_config import CheckpointConfig
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
-from flinkish.datastream.data_stream import DataStream, DataStreamSink, KeyedStream, WindowedStream
+from flinkish.datastream.data_stream import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    ConnectedStreams,
+    DataStream,
+    DataStreamSink,
+    KeyedStream,
+    WindowedStream,
+)
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from flinkish.datastream.functions import (
     AggregateFunction,
+    BroadcastProcessFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
@@ -39,8 +53,15 @@ from flinkish.datastream.window import (
 
 __all__ = [
     "AggregateFunction",
+    "BroadcastConnectedStream",
+    "BroadcastProcessFunction",
+    "BroadcastStream",
     "CheckpointConfig",
     "CheckpointingMode",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
+    "ConnectedStreams",
     "CountWindow",
     "DataStream",
     "DataStreamSink",
@@ -49,6 +70,8 @@ __all__ = [
     "FlatMapFunction",
     "GlobalWindow",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",
     "MapFunction",

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from flinkish.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
 from flinkish.datastream.streams.closeable_iterator import CloseableIterator
+from flinkish.datastream.streams.connected_streams import ConnectedStreams
 from flinkish.datastream.streams.data_stream import DataStream
 from flinkish.datastream.streams.data_stream_sink import DataStreamSink
 from flinkish.datastream.streams.keyed_stream import KeyedStream
 from flinkish.datastream.streams.windowed_stream import WindowedStream
 
-__all__ = ["CloseableIterator", "DataStream", "DataStreamSink", "KeyedStream", "WindowedStream"]
+__all__ = [
+    "BroadcastConnectedStream",
+    "BroadcastStream",
+    "CloseableIterator",
+    "ConnectedStreams",
+    "DataStream",
+    "DataStreamSink",
+    "KeyedStream",
+    "WindowedStream",
+]

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from flinkish.core.broadcast_functions import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedStateFunction,
+)
+from flinkish.core.co_functions import CoFlatMapFunction, CoMapFunction, CoProcessFunction, KeyedCoProcessFunction
 from flinkish.core.functions import (
     AggregateFunction,
     FilterFunction,
@@ -24,11 +31,19 @@ from flinkish.core.timer_service import TimerService
 
 __all__ = [
     "AggregateFunction",
+    "BaseBroadcastProcessFunction",
+    "BroadcastProcessFunction",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
+    "KeyedStateFunction",
     "KeyedStateStore",
     "MapFunction",
     "Partitioner",

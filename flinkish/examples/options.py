@@ -1,4 +1,4 @@
-"""The command line of the programs in ``jobs/``: where clicks come from, where results go, and how the job runs.
+"""The command line of the programs in ``jobs/``: where events come from, where results go, and how the job runs.
 
 Rule: without an option a program needs no server.
 """
@@ -23,19 +23,24 @@ EXAMPLE_SERVERS = "--bootstrap-servers HOST:9092 --topic clicks --jdbc-url postg
 class JobOptions:
     """What the command line says, with defaults filled in."""
 
+    #: of clicks
     source: Source
     database: JdbcConnectionOptions
     configuration: Configuration
     #: without any server
     embedded: bool
+    #: how many events a generator makes, of how many users
+    events: int
+    users: int
 
 
-def parse(program: str, description: str, argv: Sequence[str] | None = None) -> JobOptions:
+def parse(program: str, description: str, argv: Sequence[str] | None = None, *, kafka: bool = True) -> JobOptions:
     """The options of ``argv`` (default: of the process); ends the process with a usage message if they are wrong.
+    ``kafka`` False: of a job that reads generated events only.
 
     Example: ``parse("click_count", "Clicks per user.", ["--events", "1000"]).embedded`` is true.
     """
-    parser = _parser(description)
+    parser = _parser(description, kafka)
     given = parser.parse_args(argv)
     if (given.bootstrap_servers is None) != (given.topic is None):
         parser.error("--bootstrap-servers and --topic go together")
@@ -48,17 +53,28 @@ def parse(program: str, description: str, argv: Sequence[str] | None = None) -> 
             parser.error(f"--{name} must be at least 1")
     embedded = given.topic is None or given.jdbc_url is None
     job_dir = given.job_dir or (tempfile.mkdtemp(prefix=f"flinkish-{program}-") if embedded else None)
-    return JobOptions(_source(given), _database(given, program, job_dir), _configuration(given, job_dir), embedded)
+    return JobOptions(
+        _source(given),
+        _database(given, program, job_dir),
+        _configuration(given, job_dir),
+        embedded,
+        given.events,
+        given.users,
+    )
 
 
-def _parser(description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=description, epilog=f"With servers: {EXAMPLE_SERVERS}")
-    kafka = parser.add_argument_group("clicks from Kafka: JSON objects of user_id, logged_in, amount, ts, page")
-    kafka.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers")
-    kafka.add_argument("--topic", help="topic to read")
-    kafka.add_argument("--bounded", action="store_true", help="end with what is in the topic now")
-    generator = parser.add_argument_group("otherwise clicks from a generator")
-    generator.add_argument("--events", type=int, default=200_000, metavar="N", help="clicks (default: %(default)s)")
+def _parser(description: str, kafka: bool) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=description, epilog=f"With servers: {EXAMPLE_SERVERS}" if kafka else None
+    )
+    parser.set_defaults(bootstrap_servers=None, topic=None, bounded=False)
+    if kafka:
+        topic = parser.add_argument_group("clicks from Kafka: JSON objects of user_id, logged_in, amount, ts, page")
+        topic.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers")
+        topic.add_argument("--topic", help="topic to read")
+        topic.add_argument("--bounded", action="store_true", help="end with what is in the topic now")
+    generator = parser.add_argument_group("otherwise clicks from a generator" if kafka else "events from a generator")
+    generator.add_argument("--events", type=int, default=200_000, metavar="N", help="events (default: %(default)s)")
     generator.add_argument("--users", type=int, default=1_000, metavar="N", help="distinct users (%(default)s)")
     database = parser.add_argument_group("results")
     database.add_argument("--jdbc-url", metavar="URL", help="PostgreSQL: postgresql://HOST:PORT/DB")

@@ -59,8 +59,15 @@ def _where(frames: list[tuple[str, dict[str, Any]]], task: str, epoch: int) -> s
         operator = variables.get("self")
         context = getattr(operator, "context", None)
         if isinstance(operator, StreamOperator) and context is not None:
-            return f"task '{task}', operator '{context.name}' (uid {context.uid}){_key(operator)}, epoch {epoch}"
+            place = f"operator '{context.name}' (uid {context.uid}){_input(operator, variables)}{_key(operator)}"
+            return f"task '{task}', {place}, epoch {epoch}"
     return f"task '{task}', epoch {epoch}"
+
+
+def _input(operator: StreamOperator, variables: dict[str, Any]) -> str:
+    """Which of several inputs the operator was working on, counted from 1 as in the names of its function's methods."""
+    input_index = variables.get("input_index")
+    return f", input {input_index + 1}" if operator.inputs > 1 and isinstance(input_index, int) else ""
 
 
 def _key(operator: StreamOperator) -> str:

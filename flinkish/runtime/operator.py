@@ -89,6 +89,8 @@ class StreamOperator(ABC):
 
     context: OperatorContext
     output: Output
+    #: the number of its inputs; errors of an operator with several name the one that the record came from
+    inputs: int = 1
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         """First call: learn the surroundings. No user code yet."""

@@ -401,6 +401,7 @@ class StatefulTask(Task, TaskLife):
         after = share.header.with_changes(
             token=os.urandom(8),
             epoch=share.stamp.epoch,
+            parallelism=self.vertex.parallelism,
             watermark_ms=share.gate.valve.combined_ms,
             idle=share.gate.idle,
             finished=finished,
@@ -433,7 +434,7 @@ class StatefulTask(Task, TaskLife):
             return None, False
         if self.job.settings.changelog:
             for uid, state in operators.items():
-                self._changes.extend(operator_changes(uid, self.subtask, state))
+                self._changes.extend(operator_changes(uid, self.subtask, self.vertex.parallelism, state))
         body = TaskBody(
             None if keyed is None else keyed.snapshot(), encode_operator_states(operators, self.job.classes)
         )

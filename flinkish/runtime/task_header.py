@@ -34,6 +34,8 @@ class TaskHeader:
     subtask: int
     token: bytes = b""
     epoch: int = -1
+    #: of the vertex in that epoch
+    parallelism: int = 1
     watermark_ms: int = MIN_TIMESTAMP_MS
     idle: bool = False
     finished: bool = False

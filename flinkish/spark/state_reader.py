@@ -64,8 +64,8 @@ class BodyToRows:
                 directory = StateDirectory(state_directory(self.state, header.vertex, header.subtask))
                 for found in stored_columns(stored.keyed, directory, where, classes):
                     yield from _column_batches(header.uid, found, classes)
-                for uid, values in decode_operator_states(stored.operators, classes).items():
-                    for _, row in operator_state_rows(uid, header.subtask, values):
+                for uid, of_operator in decode_operator_states(stored.operators, classes).items():
+                    for row in operator_state_rows(header.subtask, header.parallelism, of_operator):
                         yield _row_batch(to_savepoint_row(uid, row, classes))
 
 

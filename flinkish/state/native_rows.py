@@ -13,6 +13,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import Row
 from flinkish.errors import FlinkishError, SavepointError
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row, to_text
+from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, MAP_KINDS
 from flinkish.runtime.state.stored_values import check_shape
 from flinkish.spark.worker import DeployedClasses, failures_marked
 
@@ -64,7 +65,7 @@ class NativeToTexts:
         if self.texts:
             return [self._text_row(row, kind, namespace)]
         key = python_value(row["key"], types["key"], as_key=True)
-        if key is None:
+        if key is None and kind != BROADCAST_STATE_KIND:
             raise SavepointError("its key is NULL", expected="a key")
         declared = self.states.get((row["uid"], row["state"]))
         return [
@@ -75,7 +76,7 @@ class NativeToTexts:
     @staticmethod
     def _text_row(row: dict[str, Any], kind: str, namespace: str) -> SavepointRow:
         value = row["value"]
-        if kind == "map" and row.get("map_key") is not None:
+        if kind in MAP_KINDS and row.get("map_key") is not None:
             value = f'{{"$tuple": [{row["map_key"]}, {value}]}}'
         return SavepointRow(row["uid"], row["state"], kind, row["key"], namespace, value)
 
@@ -89,11 +90,11 @@ def _values(
         return value if declared is None or value is None else declared.convert(value)
 
     value = python_value(row["value"], types["value"])
-    if kind == "map" and row.get("map_key") is not None:
+    if kind in MAP_KINDS and row.get("map_key") is not None:
         return [(python_value(row["map_key"], types["map_key"], as_key=True), typed(value))]
     if value is None:
         raise SavepointError("its value is NULL", expected="a value; leave out the row where there is none")
-    if kind == "map":
+    if kind in MAP_KINDS:
         if not isinstance(value, dict):
             raise SavepointError("it is of map state and has no map_key", expected="a map_key, or a map as value")
         return [(key, typed(item)) for key, item in value.items()]

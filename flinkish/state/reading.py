@@ -16,7 +16,7 @@ from flinkish.jobmanager.savepoints.state_table import count_states, is_edited, 
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.savepoint_rows import WATERMARK
-from flinkish.runtime.state.state_rows import TIMERS_PREFIX
+from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, OPERATOR_STATE_KIND, TIMERS_PREFIX
 from flinkish.spark.worker import DeployedClasses
 from flinkish.state.locating import session_of, snapshot_directory
 from flinkish.state.typed_rows import typed_rows
@@ -51,7 +51,9 @@ def read_state(
 
     Without ``state``: the rows as they are in the table, all columns text: uid, state, kind, key, namespace, value.
     With ``uid`` and ``state``: key, namespace and value by their types; of list state the value is an array, of map
-    state there are map_key and map_value. ``namespace``: text of the window, NULL where there is none.
+    state there are map_key and map_value. ``namespace``: text of the window, NULL where there is none. Of broadcast
+    state, which has the columns of map state, ``key`` is the subtask whose copy it is, ``namespace`` the number of
+    copies.
 
     Instances of classes are made of the classes of the running program. ``class_aliases``: dotted name of a class as
     it was stored -> the class, as in `StreamExecutionEnvironment.register_class_alias`; ``packages``: installed ones
@@ -94,7 +96,10 @@ def _declared(table: Any, manifest: Manifest, uid: str, state: str, where: str) 
             hint="flinkish.state.list_states(path) shows all",
         )
     if declared is None or (found and found[0]["kind"] != declared.kind):
-        key_type = next((known.key_type for known in manifest.states if known.uid == uid), None)
+        kinds = (OPERATOR_STATE_KIND, BROADCAST_STATE_KIND)
+        keyed = [known for known in manifest.states if known.uid == uid and known.kind not in kinds]
+        without_key = bool(found) and found[0]["kind"] in kinds
+        key_type = "BIGINT" if without_key else next((known.key_type for known in keyed), None)
         value_type = "BIGINT" if state.startswith(TIMERS_PREFIX) else None
         return DeclaredState(uid, state, found[0]["kind"], value_type, None, key_type)
     return declared

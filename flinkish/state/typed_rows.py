@@ -13,7 +13,7 @@ from flinkish.common.typeinfo.base import Mismatch
 from flinkish.errors import SavepointError
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row, to_text
-from flinkish.runtime.state.state_rows import StateRow
+from flinkish.runtime.state.state_rows import MAP_KINDS, StateRow
 from flinkish.spark.worker import DeployedClasses, failures_marked
 
 #: What a text is, by its look: (pattern, type). The first that fits.
@@ -24,9 +24,9 @@ def typed_rows(spark: Any, table: Any, state: DeclaredState, deployed: DeployedC
     """The typed DataFrame of a DataFrame of rows of one state."""
     key_type = state.key_type or _common_type(table, "key")
     value_type = state.value_type
-    if value_type is None and state.kind not in ("map", "list"):
+    if value_type is None and state.kind not in (*MAP_KINDS, "list"):
         value_type = _common_type(table, "value")
-    if state.kind == "map":
+    if state.kind in MAP_KINDS:
         values = f"map_key {state.map_key_type or 'STRING'}, map_value {value_type or 'STRING'}"
     elif state.kind == "list":
         values = f"value ARRAY<{value_type or 'STRING'}>"
@@ -107,7 +107,7 @@ class TextsToTyped:
             ) from None
 
     def _values(self, row: StateRow) -> tuple[Any, ...]:
-        if self.kind == "map":
+        if self.kind in MAP_KINDS:
             key, value = row.value
             return self._value("map_key", key), self._value("map_value", value, "value")
         if self.kind == "list" and "value" in self.texts:

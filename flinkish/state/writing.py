@@ -16,6 +16,7 @@ from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, Tab
 from flinkish.jobmanager.savepoints.state_table import COLUMNS, check_unique, written_contents
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.declared_state import DeclaredState
+from flinkish.runtime.state.state_rows import MAP_KINDS
 from flinkish.spark.failures import translate
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
 from flinkish.spark.worker import DeployedClasses
@@ -44,10 +45,10 @@ def write_savepoint(
     its path. A job then starts from it with ``-s PATH``.
 
     Args:
-        df: columns uid, state, key, value; optional: kind (value, list, map, reducing, aggregating; else ``map`` if
-            there is a map_key, ``value`` if not), map_key, namespace (text; NULL: none). Keys and values have the types
-            that the program uses: a string column holds strings, an array lists, a struct Rows with its field names (as
-            a key: tuples), a map column under kind ``map`` is a whole map state.
+        df: columns uid, state, key, value; optional: kind (value, list, map, reducing, aggregating, broadcast, whose
+            key is NULL; else ``map`` if there is a map_key, ``value`` if not), map_key, namespace (text; NULL: none).
+            Keys and values have the types that the program uses: a string column holds strings, an array lists, a
+            struct Rows with its field names (as a key: tuples), a map column under kind ``map`` is a whole map state.
         path: a new directory.
         states: types of values: a struct under a TUPLE becomes a tuple; values are checked.
         texts: key, map_key and value hold the texts of a savepoint's table instead (``"u42"`` with quotes).
@@ -127,6 +128,6 @@ def _declared(state: StateContents, states: StateTypes, frames: Sequence[Any]) -
     known = states.get((state.uid, state.state))
     value_type = None if known is None else spark_type(known)
     key_type = None
-    if len(frames) == 1 and known is None and state.kind not in ("map", "list"):
+    if len(frames) == 1 and known is None and state.kind not in (*MAP_KINDS, "list"):
         value_type = str(frames[0].schema["value"].dataType.simpleString()).upper()
     return DeclaredState(state.uid, state.state, state.kind, value_type, None, key_type)

@@ -1,17 +1,19 @@
-"""Runs one operator alone, as its task would (Flink's KeyedOneInputStreamOperatorTestHarness).
+"""Runs one operator alone, as its task would (Flink's test harnesses of operators with one input or two, keyed or not).
 
-`snapshot` gives the stored keyed state; a harness made with ``restored=`` begins with it.
+`snapshot` gives the stored keyed state, `snapshot_operator_state` what belongs to no key; a harness made with
+``restored=`` and ``restored_operator_state=`` begins with them.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
 from flinkish.runtime.metric_group import TaskMetricGroup
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactory, StreamOperator
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
-from flinkish.runtime.state.operator_state import OperatorState
+from flinkish.runtime.state.operator_state import OperatorState, StoredOperatorState
 
 
 class CollectingOutput:
@@ -47,19 +49,22 @@ class OperatorHarness:
     def __init__(
         self,
         factory: OperatorFactory,
-        key_selector: Callable[[Any], Any] | None = None,
-        *,
+        *key_selectors: Callable[[Any], Any] | None,
         side_tags: tuple[str, ...] = (),
         restored: bytes | None = None,
+        restored_operator_state: StoredOperatorState | None = None,
         job_parameters: dict[str, str] | None = None,
     ) -> None:
         self.output = CollectingOutput(side_tags)
         self.epoch = EpochInfo()
         self.metrics = TaskMetricGroup()
         self._body = restored
-        self.backend = None if key_selector is None else KeyedStateBackend("operator 'tested'", self.epoch)
+        selectors = tuple(selector for selector in key_selectors if selector is not None)
+        self.backend = None if not selectors else KeyedStateBackend("operator 'tested'", self.epoch)
         if self.backend is not None:
             self.backend.restore(restored)
+        self.operator_state = OperatorState()
+        self.operator_state.restore(restored_operator_state or {})
         self.operator: StreamOperator = factory.create()
         context = OperatorContext(
             uid="tested",
@@ -72,8 +77,8 @@ class OperatorHarness:
             epoch=self.epoch,
             metrics=self.metrics,
             keyed_state=self.backend,
-            operator_state=OperatorState(),
-            key_selectors=() if key_selector is None else (key_selector,),
+            operator_state=self.operator_state,
+            key_selectors=selectors,
             job_parameters=job_parameters or {},
         )
         self.operator.setup(context, self.output)
@@ -88,13 +93,13 @@ class OperatorHarness:
             self.operator.close()
         self.operator.dispose()
 
-    def process_element(self, value: Any, timestamp_ms: int | None = None) -> None:
-        """One record."""
-        self.process_batch([value], None if timestamp_ms is None else [timestamp_ms])
+    def process_element(self, value: Any, timestamp_ms: int | None = None, input_index: int = 0) -> None:
+        """One record, of the first input unless another one is named."""
+        self.process_batch([value], None if timestamp_ms is None else [timestamp_ms], input_index)
 
-    def process_batch(self, values: list[Any], timestamps: list[int] | None = None) -> None:
-        """Records between two watermarks."""
-        self.operator.process_batch(list(values), None if timestamps is None else list(timestamps))
+    def process_batch(self, values: list[Any], timestamps: list[int] | None = None, input_index: int = 0) -> None:
+        """Records of one input between two watermarks."""
+        self.operator.process_batch(list(values), None if timestamps is None else list(timestamps), input_index)
 
     def process_watermark(self, watermark_ms: int) -> None:
         """The watermark rises."""
@@ -112,6 +117,11 @@ class OperatorHarness:
         if self.backend is not None and self.backend.changed():
             self._body = self.backend.snapshot()
         return self._body
+
+    def snapshot_operator_state(self) -> StoredOperatorState:
+        """The barrier: what is stored of the state that belongs to no key."""
+        self.operator.snapshot_state()
+        return copy.deepcopy(self.operator_state.snapshot())
 
     def take(self) -> list[tuple[Any, ...]]:
         """All events since the last call."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation
 from flinkish.common.typeinfo.types import declared_type
@@ -48,7 +48,10 @@ from flinkish.runtime.partitioners import (
 from flinkish.runtime.side_outputs import Converter
 
 if TYPE_CHECKING:
+    from flinkish.core.state import MapStateDescriptor
+    from flinkish.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from flinkish.datastream.streams.closeable_iterator import CloseableIterator
+    from flinkish.datastream.streams.connected_streams import ConnectedStreams
     from flinkish.datastream.streams.data_stream_sink import DataStreamSink
     from flinkish.datastream.streams.keyed_stream import KeyedStream
 
@@ -145,6 +148,21 @@ class DataStream(OperatorStream):
         taps = [tap for stream in (self, *streams) for tap in stream._taps]
         return DataStream(self._env, taps, self._type)
 
+    @overload
+    def connect(self, ds: DataStream) -> ConnectedStreams: ...
+
+    @overload
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
+
+    def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
+        """This stream and another one of any type, for functions that see the records of both."""
+        from flinkish.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+        from flinkish.datastream.streams.connected_streams import ConnectedStreams
+
+        if isinstance(ds, BroadcastStream):
+            return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
+        return ConnectedStreams(self, ds)
+
     def key_by(self, key_selector: KeySelector | KeyFunction, key_type: TypeInformation | None = None) -> KeyedStream:
         """Partition the stream by a key: hashable, never NaN, and always the same for the same record."""
         from flinkish.datastream.streams.keyed_stream import KeyedStream
@@ -167,9 +185,29 @@ class DataStream(OperatorStream):
         """To the subtask of the same number. Raises ProgramError on submission unless both parallelisms are equal."""
         return self._partitioned(ForwardPartitioner())
 
-    def broadcast(self) -> DataStream:
-        """Every record to every subtask of the next operator."""
-        return self._partitioned(BroadcastPartitioner())
+    @overload
+    def broadcast(self) -> DataStream: ...
+
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> BroadcastStream: ...
+
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> DataStream | BroadcastStream:
+        """Every record to every subtask of the next operator; with descriptors of broadcast states, a stream that can
+        be connected with another one whose function keeps these states."""
+        from flinkish.datastream.streams.broadcast_stream import BroadcastStream
+
+        broadcast = self._partitioned(BroadcastPartitioner())
+        if broadcast_state_descriptor is None:
+            return broadcast
+        return BroadcastStream(broadcast, [broadcast_state_descriptor, *other_broadcast_state_descriptors])
 
     def partition_custom(
         self, partitioner: Partitioner | Callable[[Any, int], int], key_selector: KeySelector | KeyFunction

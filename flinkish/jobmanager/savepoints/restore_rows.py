@@ -15,9 +15,10 @@ from flinkish.jobmanager.savepoints.state_table import DIGEST, with_digest
 from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.key_groups import subtask_of_key
+from flinkish.runtime.state.restore import subtasks_of_row
 from flinkish.runtime.state.restored_rows import encode_columns
 from flinkish.runtime.state.savepoint_rows import WATERMARK
-from flinkish.runtime.state.state_rows import OPERATOR_STATE_KIND, StateColumns
+from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, OPERATOR_STATE_KIND, StateColumns
 from flinkish.runtime.state.stored_values import Migration, ProgramStates, RowReader, StoredState
 from flinkish.runtime.state.text_columns import SavepointColumns
 from flinkish.runtime.stored_pickle import dumps, loads
@@ -140,9 +141,10 @@ def states_of_batch(batch: pa.RecordBatch) -> Iterator[tuple[SavepointColumns, l
 def _by_subtask(vertex: VertexDescriptor, rows: StateColumns) -> dict[int, list[int]]:
     """Subtask -> the numbers of the rows that belong there."""
     numbers: dict[int, list[int]] = defaultdict(list)
-    if rows.kind == OPERATOR_STATE_KIND:
-        for number, subtask in enumerate(rows.keys):
-            numbers[int(subtask) % vertex.parallelism].append(number)
+    if rows.kind in (OPERATOR_STATE_KIND, BROADCAST_STATE_KIND):
+        for number, (key, namespace) in enumerate(zip(rows.keys, rows.namespaces, strict=True)):
+            for subtask in subtasks_of_row(rows.kind, key, namespace, vertex.parallelism):
+                numbers[subtask].append(number)
         return numbers
     for number, key in enumerate(rows.keys):
         numbers[subtask_of_key(key, vertex.parallelism, vertex.max_parallelism)].append(number)

@@ -17,7 +17,7 @@ from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents
 from flinkish.jobmanager.savepoints.table_log import check_log
 from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow
-from flinkish.runtime.state.state_rows import TIMERS_PREFIX
+from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX
 from flinkish.spark.changed_rows import with_changes
 from flinkish.spark.failures import translate
 from flinkish.spark.session import settings_in_force
@@ -35,6 +35,8 @@ _MAP_KEY = (
     r"concat(regexp_extract(value, '\\[\\s*(.)', 1), ' ', "
     r"coalesce(get_json_object(value, '$[\'$tuple\'][0]'), get_json_object(value, '$[0]')))"
 )
+
+_MAP_KINDS = ", ".join(f"'{kind}'" for kind in sorted(MAP_KINDS))
 
 _VERSION_FILE = re.compile(r"(\d{20})\.json")
 
@@ -163,7 +165,7 @@ def check_unique(table: Any, where: str) -> None:
         "state",
         "key",
         "coalesce(namespace, 'null') AS namespace",
-        f"CASE WHEN kind = 'map' THEN {_MAP_KEY} END AS entry",
+        f"CASE WHEN kind IN ({_MAP_KINDS}) THEN {_MAP_KEY} END AS entry",
     )
     doubled = rows.groupBy(*rows.columns).count().where("count > 1").take(1)
     if doubled:

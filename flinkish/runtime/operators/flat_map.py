@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any
 
 from flinkish.core.functions import FlatMapFunction
@@ -17,21 +16,7 @@ class FlatMapOperator(UserFunctionOperator):
     """Each result has the timestamp of its record. A result that is falsy stands for none."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        # lazy to the end: a generator is exhausted before the function sees the next record. Not `map`: it would take
-        # a StopIteration of the function for the end of the batch
-        call = self.per_record(values, input_index)
-        if timestamps is None:
-            self.collect([result for value in values for result in call(value) or ()], None)
-            return
-        results: list[Any] = []
-        times: list[int] = []
-        for value, timestamp in zip(values, timestamps):
-            iterable = call(value)
-            if iterable:
-                before = len(results)
-                results.extend(iterable)
-                times.extend(repeat(timestamp, len(results) - before))
-        self.collect(results, times)
+        self.collect(*self.flat_results(values, timestamps, input_index))
 
 
 @dataclass

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
-from flinkish.core.functions import KeyedProcessFunction
+from flinkish.core.functions import Function, KeyedProcessFunction
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.timer_service import TimerService
@@ -62,17 +62,18 @@ class KeyedOnTimerContext(KeyedProcessContext, KeyedProcessFunction.OnTimerConte
 class KeyedProcessOperator(UserFunctionOperator):
     """Each result has the timestamp of its record or event-time timer."""
 
-    function: KeyedProcessFunction
+    #: of any kind that has ``on_timer``
+    function: Any
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
         backend = self.keyed_state
         timer_service = KeyedTimerService(context.epoch, backend, TIMER_SERVICE)
-        self._process_context = KeyedProcessContext(timer_service, backend, context.epoch)
-        self._timer_context = KeyedOnTimerContext(timer_service, backend, context.epoch)
+        self._process_context: Any = KeyedProcessContext(timer_service, backend, context.epoch)
+        self._timer_context: Any = KeyedOnTimerContext(timer_service, backend, context.epoch)
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        process, ctx, backend = self.call, self._process_context, self.keyed_state
+        process, ctx, backend = self.calls[input_index], self._process_context, self.keyed_state
         keys = keys_of(self.context.key_selectors[input_index], values)
         backend.prefetch(keys)
         results: list[Any] = []
@@ -130,16 +131,16 @@ class KeyedProcessFactory(OperatorFactoryBase):
     uses_processing_time: bool = field(init=False, default=True)
 
     def __post_init__(self) -> None:
-        self.uses_processing_time = _may_use_processing_time(self.function)
+        self.uses_processing_time = may_use_processing_time(self.function, KeyedProcessFunction)
 
     def create(self) -> KeyedProcessOperator:
         return KeyedProcessOperator(self.function, "process_element", self.converter)
 
 
-def _may_use_processing_time(function: KeyedProcessFunction) -> bool:
+def may_use_processing_time(function: Function, kind: type[Any]) -> bool:
     """Epochs without data cost time, so they happen only for functions that may have processing-time timers: those
-    that react to timers, unless their code mentions event-time timers alone."""
-    if type(function).on_timer is KeyedProcessFunction.on_timer:
+    that react to timers in another way than their ``kind`` does, unless their code mentions event-time timers alone."""
+    if type(function).on_timer is kind.on_timer:  # type: ignore[attr-defined]
         return False
     names = mentioned_names(function)
     return "register_processing_time_timer" in names or "register_event_time_timer" not in names

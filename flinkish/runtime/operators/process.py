@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -39,21 +39,28 @@ class ProcessOperator(UserFunctionOperator):
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
-        self._process_context = ProcessContext(NonKeyedTimerService(context.epoch, self.where), context.epoch)
+        self._process_context: Any = ProcessContext(NonKeyedTimerService(context.epoch, self.where), context.epoch)
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        process, ctx = self.call, self._process_context
-        results: list[Any] = []
-        times: list[int] = []
-        stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
-        for value, timestamp in zip(values, stamps, strict=False):
-            ctx.current_timestamp = timestamp
-            iterable = process(value, ctx)
-            if iterable:
-                before = len(results)
-                results.extend(iterable)
-                times.extend(repeat(timestamp, len(results) - before))
-        emit(results, None if timestamps is None else times, self.output, self.converter)
+        results, times = results_of(self.calls[input_index], self._process_context, values, timestamps)
+        emit(results, times, self.output, self.converter)
+
+
+def results_of(
+    process: Callable[[Any, Any], Any], ctx: Any, values: list[Any], timestamps: list[int] | None
+) -> tuple[list[Any], list[int] | None]:
+    """The results of a function that is called without a current key, each with the timestamp of its record."""
+    results: list[Any] = []
+    times: list[int] = []
+    stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
+    for value, timestamp in zip(values, stamps, strict=False):
+        ctx.current_timestamp = timestamp
+        iterable = process(value, ctx)
+        if iterable:
+            before = len(results)
+            results.extend(iterable)
+            times.extend(repeat(timestamp, len(results) - before))
+    return results, None if timestamps is None else times
 
 
 @dataclass

@@ -8,6 +8,7 @@ user code that can hold state handles sees a record; only functions that were gi
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any
 
 from flinkish.core.functions import Function
@@ -20,11 +21,21 @@ from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
 
 class UserFunctionOperator(StreamOperator):
-    """``method`` is the name of the function's method that the operator calls for each record."""
+    """``method`` is the name of the function's method that the operator calls for each record; an operator with two
+    inputs calls ``method2`` for those of the second one."""
 
-    def __init__(self, function: Function | Callable[..., Any], method: str, converter: Converter | None) -> None:
+    def __init__(
+        self,
+        function: Function | Callable[..., Any],
+        method: str,
+        converter: Converter | None,
+        method2: str | None = None,
+    ) -> None:
         self.function = function
         self.call: Callable[..., Any] = _callable(function, method)
+        #: what to call for the records of each input
+        self.calls = (self.call,) if method2 is None else (self.call, _callable(function, method2))
+        self.inputs = len(self.calls)
         self.converter = converter
         self._must_close = False
 
@@ -67,9 +78,10 @@ class UserFunctionOperator(StreamOperator):
     def per_record(self, values: list[Any], input_index: int = 0) -> Callable[[Any], Any]:
         """What to call with each record of a batch, in their order: the user's function itself, or on a keyed stream,
         if the function can hold state handles, one that sets the current key before."""
+        call = self.calls[input_index]
         if not self.sees_state:
-            return self.call
-        call, backend = self.call, self.keyed_state
+            return call
+        backend = self.keyed_state
         keys = keys_of(self.context.key_selectors[input_index], values)
         backend.prefetch(keys)
         following = iter(keys)
@@ -79,6 +91,25 @@ class UserFunctionOperator(StreamOperator):
             return call(value)
 
         return with_key
+
+    def flat_results(
+        self, values: list[Any], timestamps: list[int] | None, input_index: int = 0
+    ) -> tuple[list[Any], list[int] | None]:
+        """The results of a function that returns an iterable, or nothing, for each record, each with the timestamp of
+        its record. Lazy to the end: a generator is exhausted before the function sees the next record. No `map`: that
+        would take a StopIteration of the function for the end of the batch."""
+        call = self.per_record(values, input_index)
+        if timestamps is None:
+            return [result for value in values for result in call(value) or ()], None
+        results: list[Any] = []
+        times: list[int] = []
+        for value, timestamp in zip(values, timestamps):
+            iterable = call(value)
+            if iterable:
+                before = len(results)
+                results.extend(iterable)
+                times.extend(repeat(timestamp, len(results) - before))
+        return results, times
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
         """Hand on results that are never tagged."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.typeinfo.spark_ddl import spark_type
 from flinkish.core.state import StateDescriptor
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
-from flinkish.runtime.state.state_rows import OPERATOR_STATE_KIND
+from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, OPERATOR_STATE_KIND
 
 
 def declared_state(
@@ -52,12 +52,17 @@ class DeclarationsOfTask:
         return found
 
     def _new_operator_states(self) -> list[DeclaredState]:
-        return [
+        found = [
             DeclaredState(uid, name, OPERATOR_STATE_KIND)
             for uid, state in self._states.items()
             for name in state.names()
             if self._is_new(uid, name)
         ]
+        for uid, state in self._states.items():
+            for name, descriptor in state.declared.items():
+                if self._is_new(uid, name):
+                    found.append(declared_state(uid, name, BROADCAST_STATE_KIND, descriptor, Types.LONG()))
+        return found
 
     def _is_new(self, uid: str, name: str) -> bool:
         if (uid, name) in self._told:

@@ -14,7 +14,7 @@ class DeclaredState:
 
     uid: str
     name: str
-    #: value, list, map, reducing, aggregating, operator
+    #: value, list, map, reducing, aggregating, operator, broadcast
     kind: str
     #: of the value, the list's elements or the map's values; of an aggregating state: its accumulator
     value_type: str | None = None

@@ -19,6 +19,7 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError, StateAccessError
 from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stable_hash import stable_hash
 from flinkish.runtime.state.changelog import Change, keyed_changes
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
@@ -359,6 +360,18 @@ class KeyedStateBackend:
     def declared(self) -> dict[str, tuple[str, StateDescriptor | None]]:
         """State name -> kind and, if user code has asked for the state, its descriptor. Names are never taken back."""
         return {name: (kind, self._descriptors.get(name)) for name, kind in self._kinds.items()}
+
+    def leave_key(self) -> None:
+        """There is no current key from now on: a handle that is used without one raises StateAccessError."""
+        self.current_key = NO_KEY
+        self.generation += 1
+
+    def keys_of(self, name: str) -> list[Any]:
+        """All keys of the subtask that have a value of a state, in an order that is the same wherever the values lie.
+        Not while somebody holds a dict of the state."""
+        table = self._tables.get(name)
+        keys: list[Any] = [] if table is None else table.keys(VOID_NAMESPACE)
+        return sorted(keys, key=stable_hash)
 
     def next_timer_ms(self) -> tuple[int | None, int | None]:
         """The earliest (event-time, processing-time) timer."""

@@ -1,27 +1,42 @@
-"""State that belongs to a subtask and to no key (Flink's operator state)."""
+"""State that belongs to a subtask and to no key (Flink's operator state).
+
+Two kinds: values, of which a subtask has its own, and broadcast states, which are maps that all subtasks have copies
+of. When the parallelism changes, a value goes to one subtask, and of a broadcast state each subtask gets one copy.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from flinkish.core.state import MapStateDescriptor
 from flinkish.errors import StoredClassError
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, OPERATOR_STATE_KIND
 from flinkish.runtime.stored_pickle import dumps, loads
 
 #: Version of the encoded form.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+
+#: Kind -> state name -> value, of one operator's subtask.
+StoredOperatorState = dict[str, dict[str, Any]]
 
 
 class OperatorState:
-    """Named values of one operator's subtask.
+    """Named values and broadcast states of one operator's subtask.
 
-    >>> s = OperatorState(); s.put("rules", {"a": 1}); s.get("rules")
-    {'a': 1}
+    >>> s = OperatorState(); s.put("count", 1); s.get("count")
+    1
+    >>> s.broadcast("rules")["a"] = 1; s.mark_broadcast("rules"); s.snapshot()
+    {'operator': {'count': 1}, 'broadcast': {'rules': {'a': 1}}}
     """
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
-        self._changed: set[str] = set()
+        self._broadcast: dict[str, dict[Any, Any]] = {}
+        #: (kind, name)
+        self._changed: set[tuple[str, str]] = set()
+        #: the broadcast states that the program has named
+        self.declared: dict[str, MapStateDescriptor] = {}
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value, or ``default``."""
@@ -30,39 +45,54 @@ class OperatorState:
     def put(self, name: str, value: Any) -> None:
         """Set the value; it is written at the next barrier."""
         self._values[name] = value
-        self._changed.add(name)
+        self._changed.add((OPERATOR_STATE_KIND, name))
 
     def remove(self, name: str) -> None:
         """Forget the value."""
         if self._values.pop(name, None) is not None:
-            self._changed.add(name)
+            self._changed.add((OPERATOR_STATE_KIND, name))
 
     def touch(self) -> None:
         """Say that a value was changed in place."""
-        self._changed.update(self._values)
+        self._changed.update((OPERATOR_STATE_KIND, name) for name in self._values)
+
+    def broadcast(self, name: str) -> dict[Any, Any]:
+        """The live map of a broadcast state; who changes it calls `mark_broadcast`."""
+        return self._broadcast.setdefault(name, {})
+
+    def mark_broadcast(self, name: str) -> None:
+        """Record that a broadcast state was changed; it is written at the next barrier."""
+        self._changed.add((BROADCAST_STATE_KIND, name))
 
     @property
     def changed(self) -> bool:
         """Whether there is something to write."""
         return bool(self._changed)
 
-    def changed_names(self) -> list[str]:
-        """What there is to write: names of values that were set, changed or removed."""
+    def changed_names(self) -> list[tuple[str, str]]:
+        """What there is to write: (kind, name) of what was set, changed or removed."""
         return sorted(self._changed)
 
     def names(self) -> list[str]:
         """Names of all values."""
         return sorted(self._values)
 
-    def restore(self, values: dict[str, Any]) -> None:
+    def restore(self, stored: StoredOperatorState) -> None:
         """Take in what an earlier barrier wrote."""
-        self._values = dict(values)
+        self._values = dict(stored.get(OPERATOR_STATE_KIND, {}))
+        self._broadcast = {name: dict(entries) for name, entries in stored.get(BROADCAST_STATE_KIND, {}).items()}
         self._changed = set()
 
-    def snapshot(self) -> dict[str, Any]:
-        """All values, as of now."""
+    def stored(self) -> StoredOperatorState:
+        """All that there is. The maps are the live ones."""
+        broadcast = {name: entries for name, entries in self._broadcast.items() if entries}
+        both = {OPERATOR_STATE_KIND: dict(self._values), BROADCAST_STATE_KIND: broadcast}
+        return {kind: values for kind, values in both.items() if values}
+
+    def snapshot(self) -> StoredOperatorState:
+        """All that there is, to be written now."""
         self._changed = set()
-        return dict(self._values)
+        return self.stored()
 
 
 def encode_operator_states(states: dict[str, OperatorState], classes: ProgramClasses = NO_CLASSES) -> bytes | None:
@@ -78,25 +108,26 @@ def encode_operator_states(states: dict[str, OperatorState], classes: ProgramCla
     try:
         return dumps(values, FORMAT_VERSION, classes)
     except StoredClassError:
-        for uid, named in values.items():
-            for name, value in named.items():
-                _check_stored(uid, name, value, classes)
+        for uid, kinds in values.items():
+            for kind, named in kinds.items():
+                for name, value in named.items():
+                    _check_stored(uid, kind, name, value, classes)
         raise
 
 
-def _check_stored(uid: str, name: str, value: Any, classes: ProgramClasses) -> None:
+def _check_stored(uid: str, kind: str, name: str, value: Any, classes: ProgramClasses) -> None:
     try:
         dumps(value, FORMAT_VERSION, classes)
     except StoredClassError as error:
         raise StoredClassError(
-            f"operator state {name!r}: {error.what}",
+            f"{kind} state {name!r}: {error.what}",
             where=f"operator uid {uid}",
             expected=error.expected,
             hint=error.hint,
         ) from error
 
 
-def decode_operator_states(body: bytes | None, classes: ProgramClasses = NO_CLASSES) -> dict[str, dict[str, Any]]:
+def decode_operator_states(body: bytes | None, classes: ProgramClasses = NO_CLASSES) -> dict[str, StoredOperatorState]:
     """The inverse of :func:`encode_operator_states`."""
     if not body:
         return {}

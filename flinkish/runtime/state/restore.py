@@ -5,7 +5,7 @@ Rows were re-hashed by their key, so parallelism and max parallelism may differ 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -13,8 +13,14 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.map_table import MapTable
-from flinkish.runtime.state.operator_state import OperatorState
-from flinkish.runtime.state.state_rows import OPERATOR_STATE_KIND, TIMERS_PREFIX, StateColumns, StateRow
+from flinkish.runtime.state.operator_state import OperatorState, StoredOperatorState
+from flinkish.runtime.state.state_rows import (
+    BROADCAST_STATE_KIND,
+    OPERATOR_STATE_KIND,
+    TIMERS_PREFIX,
+    StateColumns,
+    StateRow,
+)
 from flinkish.runtime.state.state_table import StateTable
 
 
@@ -40,6 +46,9 @@ class SavepointRows:
             if uid in self._states:
                 for value in columns.values:
                     self._states[uid].put(columns.state, value)
+        elif columns.kind == BROADCAST_STATE_KIND:
+            if uid in self._states:
+                self._take_in_broadcast(self._states[uid], columns)
         elif self._keyed is not None and uid == self._head_uid:
             self._take_in_keyed(self._keyed, columns)
             self._keyed.make_room()
@@ -48,6 +57,14 @@ class SavepointRows:
         """All rows were taken in. None of them is a change."""
         if self._keyed is not None:
             self._keyed.forget_changes()
+
+    def _take_in_broadcast(self, state: OperatorState, columns: StateColumns) -> None:
+        entries = state.broadcast(columns.state)
+        for key, value in columns.values:
+            if key in entries:
+                raise self._bad_rows(f"broadcast state {columns.state!r} has two rows for map key {key!r} in one copy")
+            entries[key] = value
+        state.mark_broadcast(columns.state)
 
     def _take_in_keyed(self, keyed: KeyedStateBackend, columns: StateColumns) -> None:
         if columns.state.startswith(TIMERS_PREFIX):
@@ -98,6 +115,18 @@ def take_in_keyed_rows(keyed: KeyedStateBackend, rows: Iterable[StateRow], where
     taken.end()
 
 
-def operator_state_rows(uid: str, subtask: int, values: dict[str, Any]) -> list[tuple[str, StateRow]]:
-    """The rows of one subtask's operator state."""
-    return [(uid, StateRow(name, OPERATOR_STATE_KIND, None, subtask, value)) for name, value in values.items()]
+def operator_state_rows(subtask: int, parallelism: int, stored: StoredOperatorState) -> Iterator[StateRow]:
+    """The rows of the state of one operator's subtask, of so many."""
+    for name, value in stored.get(OPERATOR_STATE_KIND, {}).items():
+        yield StateRow(name, OPERATOR_STATE_KIND, None, subtask, value)
+    for name, entries in stored.get(BROADCAST_STATE_KIND, {}).items():
+        for entry in entries.items():
+            yield StateRow(name, BROADCAST_STATE_KIND, parallelism, subtask, entry)
+
+
+def subtasks_of_row(kind: str, key: Any, namespace: Any, parallelism: int) -> Iterable[int]:
+    """The subtasks, of so many, that a row of operator state goes to. Of a broadcast state the first subtasks get the
+    copies of subtasks before, the others get them round robin, as in Flink."""
+    if kind == OPERATOR_STATE_KIND:
+        return (int(key) % parallelism,)
+    return range(parallelism) if key is None else range(key, parallelism, namespace)

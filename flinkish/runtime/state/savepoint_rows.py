@@ -20,7 +20,7 @@ from flinkish.common.types import Row
 from flinkish.errors import FlinkishError, SavepointError
 from flinkish.runtime.list_keys import frozen, thawed
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.state.state_rows import StateRow
+from flinkish.runtime.state.state_rows import MAP_KINDS, StateRow
 from flinkish.runtime.stored_pickle import dumps_data, loads_data
 
 #: State name and kind of rows that hold a watermark.
@@ -141,6 +141,6 @@ def from_savepoint_row(row: SavepointRow, classes: ProgramClasses = NO_CLASSES) 
     """The inverse of :func:`to_savepoint_row`."""
     where = f"savepoint row of uid {row.uid}, state {row.state}, key {row.key[:100]}"
     key, namespace, value = (from_text(text, where, classes) for text in (row.key, row.namespace, row.value))
-    if row.kind == "map" and isinstance(value, list):
+    if row.kind in MAP_KINDS and isinstance(value, list):
         value = tuple(value)
     return row.uid, StateRow(row.state, row.kind, namespace, frozen(key), value)

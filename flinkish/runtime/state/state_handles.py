@@ -57,7 +57,8 @@ class StateHandle:
                 f"state {self._name!r} was used while no record is processed",
                 where=backend.where,
                 expected="a current key",
-                hint="get the handle in open(), but read and write it only while a record or a timer is processed",
+                hint="get the handle in open(), but read and write it only while a record or a timer is processed; "
+                "broadcast elements have no key: ctx.apply_to_keyed_state(descriptor, function) reaches all keys",
             )
         self._table = backend.table(self._name, self._kind)
         self._values = self._table.namespace(self._namespace)

@@ -11,13 +11,20 @@ TIMERS_PREFIX = "__timers__/"
 #: Kind of rows that hold operator state; their key is the subtask that wrote them.
 OPERATOR_STATE_KIND = "operator"
 
+#: Kind of rows that hold an entry of a broadcast state. Their key is the subtask that wrote its copy, their namespace
+#: the number of subtasks that did; both None: the entry belongs into every copy.
+BROADCAST_STATE_KIND = "broadcast"
+
+#: Kinds of rows whose value is an entry of a map.
+MAP_KINDS = frozenset({"map", BROADCAST_STATE_KIND})
+
 
 class StateRow(NamedTuple):
     """One entry of keyed state.
 
     ``value`` is the value itself (value, reducing), the accumulator (aggregating), the list (list) or the pair
-    ``(map key, map value)`` (map). A timer has ``TIMERS_PREFIX`` + service as state name, the name of its TimeDomain
-    as kind and its timestamp as value.
+    ``(map key, map value)`` (map, broadcast). A timer has ``TIMERS_PREFIX`` + service as state name, the name of its
+    TimeDomain as kind and its timestamp as value.
     """
 
     state: str

@@ -154,6 +154,13 @@ class StateTable:
         """The live dict of a namespace; None if there is none (one that exists may be empty)."""
         return self._namespaces.get(namespace)
 
+    def keys(self, namespace: Hashable) -> list[Any]:
+        """All keys that have a value in a namespace, in memory or in files."""
+        found = set(self._namespaces.get(namespace, ())) | set(self._cold.get(namespace, ()))
+        newer = self._to_store().get(namespace, set())
+        found.update(key for of, key in self._stored.groups_of(self.name) if of == namespace and key not in newer)
+        return list(found)
+
     def items(self) -> Iterator[tuple[Hashable, dict[Any, Any]]]:
         """(namespace, its live dict) of what is in memory."""
         return ((namespace, values) for namespace, values in list(self._namespaces.items()) if values)

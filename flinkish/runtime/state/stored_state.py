@@ -157,19 +157,29 @@ class StoredState:
         """Everything that is there, in batches. A group may go on in the next batch."""
         return self.state_files.scan(self.files) if self else iter(())
 
-    def all_values(self, state: str) -> Iterator[tuple[list[tuple[Hashable, Any]], list[Any], list[int | None]]]:
-        """Everything that one state has, of a kind with one entry per key, in batches: the groups (namespace, key),
-        their values, and the time of the last access of each where one is kept."""
+    def _batches_of(self, state: str) -> Iterator[Rows]:
+        """The rows of one state."""
         import numpy as np
-
-        from flinkish.runtime.state.files.rows import NO_TIME
 
         for rows in self.batches():
             at = np.flatnonzero(rows.state == rows.state_of(state))
             if len(at):
-                rows = rows if len(at) == len(rows) else rows.take(at)
-                times = [None if time == NO_TIME else time for time in rows.time.tolist()]
-                yield self.decoded(rows.id.to_pylist()), self.decoded(rows.value.to_pylist()), times
+                yield rows if len(at) == len(rows) else rows.take(at)
+
+    def all_values(self, state: str) -> Iterator[tuple[list[tuple[Hashable, Any]], list[Any], list[int | None]]]:
+        """Everything that one state has, of a kind with one entry per key, in batches: the groups (namespace, key),
+        their values, and the time of the last access of each where one is kept."""
+        from flinkish.runtime.state.files.rows import NO_TIME
+
+        for rows in self._batches_of(state):
+            times = [None if time == NO_TIME else time for time in rows.time.tolist()]
+            yield self.decoded(rows.id.to_pylist()), self.decoded(rows.value.to_pylist()), times
+
+    def groups_of(self, state: str) -> Iterator[tuple[Hashable, Any]]:
+        """(namespace, key) of all that a state has in files. A group may come several times."""
+        for rows in self._batches_of(state):
+            # a group has one row for each entry of a map or chunk of a list
+            yield from map(tuple, self.decoded(rows.id.unique().to_pylist()))
 
     def write(self, rows: Rows, epoch: int) -> None:
         """Write what has changed, as a file."""

@@ -18,7 +18,14 @@ from flinkish.errors import FlinkishError, SavepointError, StoredClassError, Typ
 from flinkish.runtime.list_keys import frozen, thawed
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
-from flinkish.runtime.state.state_rows import OPERATOR_STATE_KIND, TIMERS_PREFIX, StateColumns, StateRow
+from flinkish.runtime.state.state_rows import (
+    BROADCAST_STATE_KIND,
+    MAP_KINDS,
+    OPERATOR_STATE_KIND,
+    TIMERS_PREFIX,
+    StateColumns,
+    StateRow,
+)
 from flinkish.runtime.state.text_columns import SavepointColumns, from_savepoint_columns
 
 #: Changes a stored value: old value -> new value.
@@ -26,7 +33,10 @@ Migration = Callable[[Any], Any]
 
 #: Kinds of state of which a row holds a value as it is.
 _ONE_VALUE = ("value", "reducing", "aggregating")
-KINDS = (*_ONE_VALUE, "list", "map", OPERATOR_STATE_KIND)
+KINDS = (*_ONE_VALUE, "list", "map", OPERATOR_STATE_KIND, BROADCAST_STATE_KIND)
+
+#: Kinds of state that belong to a subtask and to no key.
+_WITHOUT_KEY = (OPERATOR_STATE_KIND, BROADCAST_STATE_KIND)
 
 
 @dataclass(frozen=True)
@@ -140,7 +150,7 @@ class RowReader:
 
     def _checked(self, uid: str, row: StateRow) -> StateRow:
         check_shape(row)
-        if self._convert and row.kind != OPERATOR_STATE_KIND:
+        if self._convert and row.kind not in _WITHOUT_KEY:
             row = _with_key(row, self._program.key_types.get(uid))
         migration = self._migrations.get((uid, row.state))
         if migration is not None:
@@ -166,18 +176,31 @@ def check_shape(row: StateRow) -> None:
             raise SavepointError(f"{row.value!r} is no timestamp of a timer ({row.kind})")
     elif row.kind not in KINDS:
         raise SavepointError(f"{row.kind!r} is no kind of state", expected=", ".join(KINDS))
-    elif row.kind == "map" and not (type(row.value) is tuple and len(row.value) == 2):
+    elif row.kind in MAP_KINDS and not (type(row.value) is tuple and len(row.value) == 2):
         raise SavepointError(f"{row.value!r} is no entry of a map", expected='{"$tuple": [map key, value]}')
     elif row.kind == "list" and type(row.value) is not list:
         raise SavepointError(f"{row.value!r} is no list", expected="[...]")
     elif row.kind == OPERATOR_STATE_KIND and type(row.key) is not int:
         raise SavepointError(f"{row.key!r} is no number of a subtask")
+    elif row.kind == BROADCAST_STATE_KIND and not _is_copy(row):
+        raise SavepointError(
+            f"{row.key!r} of {row.namespace!r} is no copy of a broadcast state",
+            expected="as key the number of a subtask and as namespace the number of subtasks, or null for both",
+        )
     try:
         hash(row.key)
     except TypeError as error:
         raise SavepointError(
             f"{row.key!r} cannot be a key: {error}", expected='{"$tuple": [...]} for tuples'
         ) from error
+
+
+def _is_copy(row: StateRow) -> bool:
+    """Whether a row of broadcast state says which copy it belongs to."""
+    subtask, subtasks = row.key, row.namespace
+    if subtask is None and subtasks is None:
+        return True
+    return type(subtask) is int and type(subtasks) is int and 0 <= subtask < subtasks
 
 
 def _with_key(row: StateRow, declared: TypeInformation | None) -> StateRow:
@@ -187,7 +210,7 @@ def _with_key(row: StateRow, declared: TypeInformation | None) -> StateRow:
 
 def _migrated(row: StateRow, migration: Migration) -> Any:
     try:
-        if row.kind == "map":
+        if row.kind in MAP_KINDS:
             return row.value[0], migration(row.value[1])
         return migration(row.value)
     except Exception as error:
@@ -196,7 +219,7 @@ def _migrated(row: StateRow, migration: Migration) -> Any:
 
 def _as_declared(row: StateRow, state: ProgramState) -> Any:
     """The value as the declared type has it. TypeMismatchError when it has not."""
-    if row.kind == "map":
+    if row.kind in MAP_KINDS:
         key = _converted(row.value[0], state.map_key_type, state.type_changed)
         return key, _converted(row.value[1], state.value_type, state.type_changed)
     if row.kind == "list":

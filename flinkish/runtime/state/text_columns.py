@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from flinkish.runtime.list_keys import SEQUENCES, frozen, thawed
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.savepoint_rows import PLAIN, SavepointRow, decode_json, to_text
-from flinkish.runtime.state.state_rows import StateColumns
+from flinkish.runtime.state.state_rows import MAP_KINDS, StateColumns
 
 #: Stands between two texts that are parsed together. No text holds it, because it is made anew in each process.
 _BETWEEN = uuid.uuid4().hex
@@ -130,7 +130,7 @@ def from_savepoint_columns(saved: SavepointColumns, classes: ProgramClasses = NO
     # what an INSERT has left out
     parsed = dict(zip(distinct, from_texts(["null" if text is None else text for text in distinct], classes)))
     values = from_texts(saved.values, classes)
-    if saved.kind == "map":
+    if saved.kind in MAP_KINDS:
         values = [tuple(value) if isinstance(value, list) else value for value in values]
     keys = from_texts(saved.keys, classes)
     if not SEQUENCES.isdisjoint(map(type, keys)):

@@ -14,11 +14,19 @@ from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from flinkish.examples.clicks import FIRST_TS_MS, TS, click_watermarks, clicks_of, generated_clicks
 from flinkish.examples.options import parse
 from flinkish.examples.tables import run_sql
-from jobs import click_count, page_views
+from flinkish.examples.transactions import (
+    generated_rules,
+    generated_transactions,
+    rule_watermarks,
+    transaction_watermarks,
+)
+from jobs import click_count, fraud_alerts, page_views
 from tests.support.clicks import expected_counts, expected_views, sqlite_rows
 from tests.support.processes import wait_until
+from tests.support.transactions import expected_alerts
 
 EVENTS, USERS = 110_000, 200
+TRANSACTIONS = 40_000
 TIMEOUT_S = 120
 MARKERS = "SELECT COUNT(*) FROM sqlite_master WHERE name = 'flinkish_epochs'"
 
@@ -35,6 +43,11 @@ def start(job: Any, folder: Path, database: JdbcConnectionOptions, parallelism: 
     }.items():
         configuration.set_string(key, value)
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    if job is fraud_alerts:
+        transactions = env.from_source(generated_transactions(TRANSACTIONS, USERS), transaction_watermarks(), "in")
+        rules = env.from_source(generated_rules(TRANSACTIONS), rule_watermarks(), "rules").uid("rules")
+        fraud_alerts.build(transactions.uid("transactions"), rules, fraud_alerts.alerts_sink(database))
+        return env.execute_async(folder.name)
     clicks = env.from_source(generated_clicks(EVENTS, USERS), click_watermarks(), "clicks").uid("clicks")
     if job is click_count:
         click_count.build(env, clicks, click_count.counts_sink(database))
@@ -46,6 +59,10 @@ def start(job: Any, folder: Path, database: JdbcConnectionOptions, parallelism: 
 
 
 def check(job: Any, file: Path) -> None:
+    if job is fraud_alerts:
+        rows = sqlite_rows(file, "SELECT account, rule, ts FROM alerts ORDER BY account, rule, ts")
+        assert rows == [alert[:3] for alert in expected_alerts(TRANSACTIONS, USERS)]
+        return
     clicks = clicks_of(range(EVENTS), USERS)
     if job is click_count:
         assert dict(sqlite_rows(file, "SELECT user_id, clicks FROM click_counts")) == expected_counts(clicks)
@@ -57,13 +74,21 @@ def check(job: Any, file: Path) -> None:
     assert sqlite_rows(file, "SELECT SUM(clicks) FROM late_clicks") == [(EVENTS - len(in_time),)]
 
 
-@pytest.mark.parametrize("job", [pytest.param(click_count, marks=pytest.mark.slow), page_views])
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param(click_count, marks=pytest.mark.slow),
+        page_views,
+        pytest.param(fraud_alerts, marks=pytest.mark.slow),
+    ],
+)
 def test_through_a_savepoint_from_parallelism_1_to_3_the_result_is_the_same(
     spark: SparkSession, tmp_path: Path, job: Any
 ) -> None:
     file = tmp_path / "results.db"
     database = parse("jobs", "", ["--output", str(file)]).database
     run_sql(database, click_count.CREATE_TABLE, page_views.CREATE_VIEWS, page_views.CREATE_LATE)
+    run_sql(database, fraud_alerts.CREATE_TABLE)
 
     first = start(job, tmp_path / "first", database, 1, 4)
     wait_until(lambda: sqlite_rows(file, MARKERS) == [(1,)], TIMEOUT_S, "the first results")

@@ -9,14 +9,19 @@ import pytest
 NAMES = {
     "flinkish.datastream": "StreamExecutionEnvironment DataStream KeyedStream WindowedStream DataStreamSink "
     "MapFunction FlatMapFunction ReduceFunction FilterFunction ProcessFunction KeyedProcessFunction WindowFunction "
+    "ConnectedStreams BroadcastStream BroadcastConnectedStream CoMapFunction CoFlatMapFunction CoProcessFunction "
+    "KeyedCoProcessFunction BroadcastProcessFunction KeyedBroadcastProcessFunction "
     "ProcessWindowFunction AggregateFunction RuntimeContext TimerService CheckpointingMode CheckpointConfig "
     "ExternalizedCheckpointRetention RuntimeExecutionMode Window TimeWindow CountWindow GlobalWindow WindowAssigner "
     "TriggerResult Trigger TimeDomain KeySelector Partitioner SourceFunction SinkFunction OutputTag",
-    "flinkish.datastream.data_stream": "DataStream KeyedStream WindowedStream DataStreamSink CloseableIterator",
+    "flinkish.datastream.data_stream": "DataStream KeyedStream WindowedStream DataStreamSink CloseableIterator "
+    "ConnectedStreams BroadcastStream BroadcastConnectedStream",
     "flinkish.datastream.stream_execution_environment": "StreamExecutionEnvironment",
-    "flinkish.datastream.functions": "MapFunction KeyedProcessFunction RuntimeContext KeySelector Partitioner",
+    "flinkish.datastream.functions": "MapFunction KeyedProcessFunction RuntimeContext KeySelector Partitioner "
+    "CoMapFunction CoFlatMapFunction CoProcessFunction KeyedCoProcessFunction BaseBroadcastProcessFunction "
+    "BroadcastProcessFunction KeyedBroadcastProcessFunction KeyedStateFunction",
     "flinkish.datastream.state": "ValueStateDescriptor ListStateDescriptor MapStateDescriptor ReducingStateDescriptor "
-    "AggregatingStateDescriptor StateTtlConfig ValueState MapState",
+    "AggregatingStateDescriptor StateTtlConfig ValueState MapState ReadOnlyBroadcastState BroadcastState",
     "flinkish.datastream.window": "TumblingEventTimeWindows TumblingProcessingTimeWindows EventTimeTrigger "
     "ProcessingTimeTrigger CountTrigger PurgingTrigger TimeWindow Trigger TriggerResult WindowAssigner "
     "TimeWindowSerializer CountWindowSerializer GlobalWindowSerializer",

@@ -136,7 +136,7 @@ def test_keyed_and_operator_state_lie_beside_each_other_and_outlive_the_worker()
     stored = [TaskBody.decode(body) for (vertex, _), (_, body) in store.tasks.items() if vertex == keyed.id]
     counts = {row.key: row.value for body in stored for row in stored_rows(body.keyed)}
     assert counts == dict.fromkeys("abcdefgh", 5)
-    of_operators = [decode_operator_states(body.operators)["both-uid"] for body in stored]
+    of_operators = [decode_operator_states(body.operators)["both-uid"]["operator"] for body in stored]
     assert all(state["rules"] == ("r0",) for state in of_operators)
     assert sum(state["seen"] for state in of_operators) == len(RECORDS)
 

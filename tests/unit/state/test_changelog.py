@@ -186,15 +186,15 @@ def test_a_change_of_one_entry_of_a_map_leaves_the_others_and_one_of_the_map_lea
 
 def test_the_changes_of_operator_state_are_the_names_that_were_touched() -> None:
     state = OperatorState()
-    state.restore({"kept": 1, "gone": 2, "list": [1]})
+    state.restore({"operator": {"kept": 1, "gone": 2, "list": [1]}})
     state.put("new", 3)
     state.remove("gone")
-    changes = {change.state: change.values for change in operator_changes("op", 7, state)}
+    changes = {change.state: change.values for change in operator_changes("op", 7, 8, state)}
     assert changes == {"new": (3,), "gone": ()}
     state.touch()
-    assert {change.state for change in operator_changes("op", 7, state)} == {"kept", "list", "new", "gone"}
+    assert {change.state for change in operator_changes("op", 7, 8, state)} == {"kept", "list", "new", "gone"}
     state.snapshot()
-    assert not list(operator_changes("op", 7, state))
+    assert not list(operator_changes("op", 7, 8, state))
 
 
 _keys = st.recursive(

@@ -512,7 +512,9 @@ READERS: dict[str, Callable[[bytes, ProgramClasses], Any]] = {
 
 
 #: of readers whose format is not of version 2
-VERSIONS = dict.fromkeys(("body", "rows of a body", "header", "report of a task", "report of an epoch"), 3)
+VERSIONS = dict.fromkeys(
+    ("body", "rows of a body", "header", "operator state", "report of a task", "report of an epoch"), 3
+)
 
 
 def _text(data: bytes) -> str:

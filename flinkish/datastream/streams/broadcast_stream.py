@@ -1,0 +1,113 @@
+"""BroadcastStream: a stream that all subtasks of the next operator see, with the states that are made of it.
+
+Rule upheld here: only what is connected with a broadcast stream can use its states, through one function for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common.typeinfo.types import declared_type
+from flinkish.core.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from flinkish.core.state import MapStateDescriptor
+from flinkish.datastream.streams.connected_streams import check_connected
+from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, _kind
+from flinkish.datastream.streams.keyed_stream import KeyedStream
+from flinkish.errors import ProgramError
+from flinkish.graph.stream_graph import Tap
+from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.operators.broadcast_process import BroadcastProcessFactory
+from flinkish.runtime.operators.keyed_broadcast_process import KeyedBroadcastProcessFactory
+
+if TYPE_CHECKING:
+    from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+
+class BroadcastStream:
+    """What `DataStream.broadcast` gives when states are named. Its only use is `DataStream.connect`.
+
+    Example::
+
+        rules_state = MapStateDescriptor("rules", Types.STRING(), Types.INT())
+        transactions.key_by(lambda t: t.account).connect(rules.broadcast(rules_state)).process(Alerts())
+    """
+
+    def __init__(self, input_stream: DataStream, broadcast_state_descriptors: Sequence[MapStateDescriptor]) -> None:
+        self.input_stream = input_stream
+        self.broadcast_state_descriptors = list(broadcast_state_descriptors)
+        names: set[str] = set()
+        for descriptor in self.broadcast_state_descriptors:
+            if not isinstance(descriptor, MapStateDescriptor):
+                raise TypeError(f"broadcast_state_descriptor should be MapStateDescriptor, not {_kind(descriptor)}")
+            if descriptor.name in names:
+                raise ProgramError(
+                    f"two broadcast states are named {descriptor.name!r}",
+                    where="broadcast(...)",
+                    expected="a name of its own for each state",
+                )
+            if descriptor.ttl_config is not None:
+                raise ProgramError(
+                    f"broadcast state {descriptor.name!r} has a time-to-live",
+                    where="broadcast(...)",
+                    expected="a descriptor without it: in Flink, too, broadcast state does not expire",
+                    hint="keep the time in the value, and remove what is old in process_broadcast_element",
+                )
+            names.add(descriptor.name)
+
+    @property
+    def _env(self) -> StreamExecutionEnvironment:
+        return self.input_stream._env
+
+
+class BroadcastConnectedStream:
+    """A stream, keyed or not, connected with a broadcast stream."""
+
+    def __init__(
+        self,
+        non_broadcast_stream: DataStream,
+        broadcast_stream: BroadcastStream,
+        broadcast_state_descriptors: Sequence[MapStateDescriptor],
+    ) -> None:
+        check_connected(non_broadcast_stream, broadcast_stream.input_stream)
+        self.non_broadcast_stream = non_broadcast_stream
+        self.broadcast_stream = broadcast_stream
+        self.broadcast_state_descriptors = list(broadcast_state_descriptors)
+
+    def process(
+        self,
+        func: BroadcastProcessFunction[Any, Any, Any] | KeyedBroadcastProcessFunction[Any, Any, Any, Any],
+        output_type: DeclaredType = None,
+    ) -> DataStream:
+        """Any number of results for each record and broadcast element: a KeyedBroadcastProcessFunction on a keyed
+        stream, which also has state and timers of its keys, a BroadcastProcessFunction on any other."""
+        stream = self.non_broadcast_stream
+        keyed = isinstance(stream, KeyedStream)
+        if isinstance(func, BroadcastProcessFunction) and keyed:
+            raise TypeError(
+                "BroadcastProcessFunction should be applied to non-keyed DataStream: this one is keyed, it takes a "
+                "KeyedBroadcastProcessFunction"
+            )
+        if isinstance(func, KeyedBroadcastProcessFunction) and not keyed:
+            raise TypeError(
+                "KeyedBroadcastProcessFunction should be applied to keyed DataStream: call key_by() before connect(), "
+                "or use a BroadcastProcessFunction"
+            )
+        declared = declared_type(output_type)
+        descriptors = tuple(self.broadcast_state_descriptors)
+        name = "Keyed Co-Process-Broadcast" if keyed else "Co-Process-Broadcast"
+        converter = declared.batch_converter(f"results of '{name}'")
+        settings: dict[str, Any] = {}
+        factory: OperatorFactory
+        if isinstance(func, KeyedBroadcastProcessFunction) and isinstance(stream, KeyedStream):
+            factory = KeyedBroadcastProcessFactory(func, descriptors, converter)
+            settings = {"key_selectors": (stream._key_selector,), "key_type": stream._key_type}
+        elif isinstance(func, BroadcastProcessFunction):
+            factory = BroadcastProcessFactory(func, descriptors, converter)
+        else:
+            raise TypeError(
+                "The input must be a BroadcastProcessFunction or KeyedBroadcastProcessFunction, not " + _kind(func)
+            )
+        inputs = [stream._taps, self.broadcast_stream.input_stream._taps]
+        node = stream._env._add_node(name, factory, declared, inputs, **settings)
+        return DataStream(stream._env, [Tap(node)], declared, [node])

@@ -1,0 +1,135 @@
+"""ConnectedStreams: two streams, of different types perhaps, whose records one function sees.
+
+Rule upheld here: connected streams are keyed if both of them are, by keys of one type. If only one is keyed, the
+function runs without keys, and gets the records of the keyed one as PyFlink hands them to it: ``Row(key, value)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.typeinfo.types import declared_type
+from flinkish.core.co_functions import CoFlatMapFunction, CoMapFunction, CoProcessFunction, KeyedCoProcessFunction
+from flinkish.core.functions import KeySelector
+from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, _kind
+from flinkish.datastream.streams.key_function import KeyFunction
+from flinkish.datastream.streams.keyed_stream import KeyedStream, _can_use_state
+from flinkish.errors import ProgramError
+from flinkish.graph.stream_graph import Tap
+from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.operators.co_flat_map import CoFlatMapFactory
+from flinkish.runtime.operators.co_map import CoMapFactory
+from flinkish.runtime.operators.co_process import CoProcessFactory
+from flinkish.runtime.operators.keyed_co_process import KeyedCoProcessFactory
+from flinkish.runtime.side_outputs import Converter
+
+
+class ConnectedStreams:
+    """What `DataStream.connect` gives.
+
+    Example::
+
+        class Matches(KeyedCoProcessFunction):
+            def open(self, runtime_context):
+                self.order = runtime_context.get_state(ValueStateDescriptor("order", Types.STRING()))
+            def process_element1(self, order, ctx):
+                self.order.update(order.text)
+            def process_element2(self, payment, ctx):
+                yield self.order.value(), payment.amount
+
+        orders.connect(payments).key_by(lambda o: o.id, lambda p: p.order_id).process(Matches())
+    """
+
+    def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
+        check_connected(stream1, stream2)
+        self.stream1 = stream1
+        self.stream2 = stream2
+        self._keyed: tuple[KeyedStream, KeyedStream] | None = None
+        if isinstance(stream1, KeyedStream) and isinstance(stream2, KeyedStream):
+            _check_key_types(stream1._key_type, stream2._key_type)
+            self._keyed = stream1, stream2
+
+    def key_by(
+        self,
+        key_selector1: KeySelector | KeyFunction,
+        key_selector2: KeySelector | KeyFunction,
+        key_type: TypeInformation | None = None,
+    ) -> ConnectedStreams:
+        """Partition both streams by keys that are compared with each other, each with a selector of its own."""
+        return ConnectedStreams(
+            self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type)
+        )
+
+    def map(self, func: CoMapFunction, output_type: DeclaredType = None) -> DataStream:
+        """At most one result for each record. On keyed streams the function can use state of the record's key."""
+        if not isinstance(func, CoMapFunction):
+            raise TypeError(f"The input function must be a CoMapFunction, not {_kind(func)}!")
+        keyed = self._keyed is not None and _can_use_state(func)
+        return self._transform("Co-Map", lambda converter: CoMapFactory(func, keyed, converter), output_type)
+
+    def flat_map(self, func: CoFlatMapFunction, output_type: DeclaredType = None) -> DataStream:
+        """Any number of results for each record. On keyed streams the function can use state of the record's key."""
+        if not isinstance(func, CoFlatMapFunction):
+            raise TypeError(f"The input must be a CoFlatMapFunction, not {_kind(func)}!")
+        keyed = self._keyed is not None and _can_use_state(func)
+        return self._transform("Co-Flat Map", lambda converter: CoFlatMapFactory(func, keyed, converter), output_type)
+
+    def process(self, func: CoProcessFunction | KeyedCoProcessFunction, output_type: DeclaredType = None) -> DataStream:
+        """Any number of results for each record, with access to time and side outputs; on keyed streams also with state
+        and timers."""
+        if self._keyed and isinstance(func, (CoProcessFunction, KeyedCoProcessFunction)):
+            return self._transform(
+                "Keyed Co-Process", lambda converter: KeyedCoProcessFactory(func, converter), output_type
+            )
+        if isinstance(func, KeyedCoProcessFunction):
+            raise ProgramError(
+                "A KeyedCoProcessFunction can only be applied on keyed streams.",
+                where=" and ".join(
+                    f"input {number}, which is {'' if isinstance(stream, KeyedStream) else 'not '}keyed"
+                    for number, stream in enumerate((self.stream1, self.stream2), 1)
+                ),
+                expected="two keyed streams, or a CoProcessFunction",
+                hint="call connect(...).key_by(selector1, selector2) before process()",
+            )
+        if not isinstance(func, CoProcessFunction):
+            raise TypeError(f"The input must be a CoProcessFunction or KeyedCoProcessFunction, not {_kind(func)}!")
+        return self._transform("Co-Process", lambda converter: CoProcessFactory(func, converter), output_type)
+
+    def _transform(
+        self, name: str, make: Callable[[Converter | None], OperatorFactory], output_type: DeclaredType
+    ) -> DataStream:
+        declared = declared_type(output_type)
+        factory = make(declared.batch_converter(f"results of '{name}'"))
+        settings: dict[str, Any] = {}
+        if self._keyed is not None and factory.keyed:
+            settings["key_selectors"] = tuple(stream._key_selector for stream in self._keyed)
+            settings["key_type"] = self._keyed[0]._key_type
+        inputs = [stream._taps for stream in self._keyed or map(_as_handed_over, (self.stream1, self.stream2))]
+        node = self.stream1._env._add_node(name, factory, declared, inputs, **settings)
+        return DataStream(self.stream1._env, [Tap(node)], declared, [node])
+
+
+def _as_handed_over(stream: DataStream) -> DataStream:
+    """What a function without keys gets of a stream."""
+    return stream._rows() if isinstance(stream, KeyedStream) else stream
+
+
+def _check_key_types(first: TypeInformation, second: TypeInformation) -> None:
+    if first != second:
+        raise ProgramError(
+            f"Key types if input KeyedStreams don't match: {first!r} and {second!r}.",
+            where="connect of two keyed streams",
+            expected="keys of one type: only equal keys meet in one subtask",
+            hint="give both key_by calls the same key_type, or connect the streams first and call "
+            "key_by(selector1, selector2, key_type)",
+        )
+
+
+def check_connected(stream1: Any, stream2: Any) -> None:
+    """Raises TypeError when the second one is no stream, ProgramError when it belongs to another environment."""
+    if not isinstance(stream2, DataStream):
+        raise TypeError(f"connect takes a DataStream or a BroadcastStream, not {_kind(stream2)}")
+    if stream1._env is not stream2._env:
+        raise ProgramError("connect of streams of different environments", expected="streams of one environment")

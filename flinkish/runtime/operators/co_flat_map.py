@@ -1,0 +1,31 @@
+"""``flat_map`` on connected streams: any number of results for each record of either input. On keyed streams the
+function may use keyed state, which both inputs share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.core.co_functions import CoFlatMapFunction
+from flinkish.runtime.operator import OperatorFactoryBase
+from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
+from flinkish.runtime.side_outputs import Converter, emit
+
+
+class CoFlatMapOperator(UserFunctionOperator):
+    """Each result has the timestamp of its record. A result that is falsy stands for none."""
+
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        emit(*self.flat_results(values, timestamps, input_index), self.output, self.converter)
+
+
+@dataclass
+class CoFlatMapFactory(OperatorFactoryBase):
+    """``converter`` converts the results of a batch to the declared type of the main output."""
+
+    function: CoFlatMapFunction
+    keyed: bool = False
+    converter: Converter | None = None
+
+    def create(self) -> CoFlatMapOperator:
+        return CoFlatMapOperator(self.function, "flat_map1", self.converter, "flat_map2")

@@ -1,0 +1,38 @@
+"""``map`` on connected streams: at most one result for each record of either input. On keyed streams the function may
+use keyed state, which both inputs share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.core.co_functions import CoMapFunction
+from flinkish.runtime.operator import OperatorFactoryBase
+from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
+from flinkish.runtime.side_outputs import Converter, emit
+
+
+class CoMapOperator(UserFunctionOperator):
+    """Each result has the timestamp of its record. None stands for no result, as in PyFlink."""
+
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        results = list(map(self.per_record(values, input_index), values))
+        if len(results) != len(values):
+            raise self.stop_error(f"map{input_index + 1}()")
+        if any(result is None for result in results):
+            kept = [place for place, result in enumerate(results) if result is not None]
+            results = [results[place] for place in kept]
+            timestamps = None if timestamps is None else [timestamps[place] for place in kept]
+        emit(results, timestamps, self.output, self.converter)
+
+
+@dataclass
+class CoMapFactory(OperatorFactoryBase):
+    """``converter`` converts the results of a batch to the declared type of the main output."""
+
+    function: CoMapFunction
+    keyed: bool = False
+    converter: Converter | None = None
+
+    def create(self) -> CoMapOperator:
+        return CoMapOperator(self.function, "map1", self.converter, "map2")

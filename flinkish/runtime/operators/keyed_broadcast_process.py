@@ -1,0 +1,145 @@
+"""``process`` on a keyed stream that is connected with a broadcast stream: a KeyedBroadcastProcessFunction.
+
+Records and timers have a current key, broadcast elements have none: for these, keyed state can only be reached through
+``apply_to_keyed_state``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.core.broadcast_functions import KeyedBroadcastProcessFunction, KeyedStateFunction
+from flinkish.core.state import MapStateDescriptor, StateDescriptor
+from flinkish.core.time_domain import TimeDomain
+from flinkish.core.timer_service import TimerService
+from flinkish.errors import StateAccessError
+from flinkish.runtime.list_keys import thawed
+from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactoryBase, Output
+from flinkish.runtime.operators.broadcast_process import BROADCAST_INPUT, BroadcastContext
+from flinkish.runtime.operators.keyed_process import TIMER_SERVICE, KeyedProcessOperator, may_use_processing_time
+from flinkish.runtime.operators.process import results_of
+from flinkish.runtime.side_outputs import Converter, emit
+from flinkish.runtime.state.broadcast_state import BroadcastStates
+from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.timer_services import KeyedTimerService
+
+#: So many keys have their state fetched together by ``apply_to_keyed_state``.
+_KEYS_BATCH = 10_000
+
+
+class KeyedBroadcastContext(BroadcastContext, KeyedBroadcastProcessFunction.Context):
+    """One object for all broadcast elements."""
+
+    def __init__(self, states: BroadcastStates, epoch: EpochInfo, backend: KeyedStateBackend) -> None:
+        super().__init__(states, epoch)
+        self._backend = backend
+
+    def apply_to_keyed_state(
+        self, state_descriptor: StateDescriptor, function: KeyedStateFunction | Callable[[Any, Any], Any]
+    ) -> None:
+        call = function.process if isinstance(function, KeyedStateFunction) else function
+        backend = self._backend
+        _, known = backend.declared.get(state_descriptor.name, (None, None))
+        if known is not None and known.kind == state_descriptor.kind:
+            # what was asked for in open() says whether the state expires
+            state_descriptor = known
+        state = backend.partitioned_state(state_descriptor)
+        keys = backend.keys_of(state_descriptor.name)
+        for start in range(0, len(keys), _KEYS_BATCH):
+            some = keys[start : start + _KEYS_BATCH]
+            backend.prefetch(some)
+            for key in some:
+                backend.current_key = key
+                call(thawed(key), state)
+        backend.leave_key()
+
+
+class KeyedReadOnlyContext(BroadcastContext, KeyedBroadcastProcessFunction.ReadOnlyContext):
+    """One object for all records."""
+
+    def __init__(
+        self, states: BroadcastStates, epoch: EpochInfo, backend: KeyedStateBackend, timer_service: TimerService
+    ) -> None:
+        super().__init__(states, epoch)
+        self._backend = backend
+        self._timer_service = timer_service
+
+    def get_current_key(self) -> Any:
+        return thawed(self._backend.current_key)
+
+    def timer_service(self) -> TimerService:
+        return self._timer_service
+
+
+class KeyedBroadcastOnTimerContext(KeyedReadOnlyContext, KeyedBroadcastProcessFunction.OnTimerContext):
+    """One object for all timers."""
+
+    current_domain = TimeDomain.EVENT_TIME
+
+    def time_domain(self) -> TimeDomain:
+        return self.current_domain
+
+
+class KeyedBroadcastProcessOperator(KeyedProcessOperator):
+    """Each result has the timestamp of its record, broadcast element or event-time timer."""
+
+    def __init__(
+        self,
+        function: KeyedBroadcastProcessFunction[Any, Any, Any, Any],
+        converter: Converter | None,
+        descriptors: tuple[MapStateDescriptor, ...],
+    ) -> None:
+        super().__init__(function, "process_element", converter, "process_broadcast_element")
+        self._descriptors = descriptors
+
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        super().setup(context, output)
+        backend, epoch = self.keyed_state, context.epoch
+        timer_service = KeyedTimerService(epoch, backend, TIMER_SERVICE)
+        self._states = BroadcastStates(context.operator_state, self._descriptors, self.where)
+        self._broadcast_context = KeyedBroadcastContext(self._states, epoch, backend)
+        self._process_context = KeyedReadOnlyContext(self._states, epoch, backend, timer_service)
+        self._timer_context = KeyedBroadcastOnTimerContext(self._states, epoch, backend, timer_service)
+
+    def open(self) -> None:
+        super().open()
+        for descriptor in self._descriptors:
+            if descriptor.name in self.keyed_state.declared:
+                raise StateAccessError(
+                    f"state {descriptor.name!r} is declared as keyed state and as broadcast state",
+                    where=self.where,
+                    expected="one kind per state name",
+                    hint="give one of them another name",
+                )
+
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        if input_index != BROADCAST_INPUT:
+            super().process_batch(values, timestamps, input_index)
+            return
+        self.keyed_state.leave_key()
+        self._states.writable = True
+        results, times = results_of(self.calls[input_index], self._broadcast_context, values, timestamps)
+        self._states.writable = False
+        emit(results, times, self.output, self.converter)
+
+
+@dataclass
+class KeyedBroadcastProcessFactory(OperatorFactoryBase):
+    """``converter`` converts the results of a batch to the declared type of the main output."""
+
+    function: KeyedBroadcastProcessFunction[Any, Any, Any, Any]
+    descriptors: tuple[MapStateDescriptor, ...]
+    converter: Converter | None = None
+    keyed: bool = True
+    has_operator_state: bool = True
+    watermark_sensitive: bool = True
+
+    uses_processing_time: bool = field(init=False, default=True)
+
+    def __post_init__(self) -> None:
+        self.uses_processing_time = may_use_processing_time(self.function, KeyedBroadcastProcessFunction)
+
+    def create(self) -> KeyedBroadcastProcessOperator:
+        return KeyedBroadcastProcessOperator(self.function, self.converter, self.descriptors)

@@ -1,0 +1,30 @@
+"""``process`` on connected keyed streams: a KeyedCoProcessFunction (or a CoProcessFunction, which Java's Flink allows
+there, too) with time, side outputs, and state and timers that both inputs share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from flinkish.core.co_functions import CoProcessFunction, KeyedCoProcessFunction
+from flinkish.runtime.operator import OperatorFactoryBase
+from flinkish.runtime.operators.keyed_process import KeyedProcessOperator, may_use_processing_time
+from flinkish.runtime.side_outputs import Converter
+
+
+@dataclass
+class KeyedCoProcessFactory(OperatorFactoryBase):
+    """``converter`` converts the results of a batch to the declared type of the main output."""
+
+    function: KeyedCoProcessFunction | CoProcessFunction
+    converter: Converter | None = None
+    keyed: bool = True
+    watermark_sensitive: bool = True
+
+    uses_processing_time: bool = field(init=False, default=True)
+
+    def __post_init__(self) -> None:
+        kind = KeyedCoProcessFunction if isinstance(self.function, KeyedCoProcessFunction) else CoProcessFunction
+        self.uses_processing_time = may_use_processing_time(self.function, kind)
+
+    def create(self) -> KeyedProcessOperator:
+        return KeyedProcessOperator(self.function, "process_element1", self.converter, "process_element2")

@@ -1,0 +1,103 @@
+"""Broadcast state as user functions see it: handles over the maps of a subtask's operator state.
+
+Rule upheld here: only while a broadcast element is processed may anything be written. All subtasks see these elements
+in the same order, so that is what keeps their copies the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flinkish.core.state import BroadcastState, MapStateDescriptor
+from flinkish.errors import StateAccessError
+from flinkish.runtime.state.detach import detached
+from flinkish.runtime.state.operator_state import OperatorState
+
+
+class BroadcastStates:
+    """The broadcast states of one operator's subtask, by descriptor. ``where`` names the operator in errors."""
+
+    def __init__(self, state: OperatorState, descriptors: Sequence[MapStateDescriptor], where: str) -> None:
+        self.where = where
+        #: whether a broadcast element is being processed
+        self.writable = False
+        state.declared.update((descriptor.name, descriptor) for descriptor in descriptors)
+        self._state = state
+        self._handles = {descriptor.name: BroadcastHandle(self, state, descriptor.name) for descriptor in descriptors}
+
+    def get(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        """The handle of a state. StateAccessError when it was not named in ``broadcast(...)``, or with other types."""
+        if not isinstance(descriptor, MapStateDescriptor):
+            raise StateAccessError(
+                f"a {type(descriptor).__name__} was given", where=self.where, expected="a MapStateDescriptor"
+            )
+        registered = self._state.declared.get(descriptor.name)
+        if registered is None:
+            raise StateAccessError(
+                f"The requested state does not exist: broadcast state {descriptor.name!r}.",
+                where=self.where,
+                expected="one of " + ", ".join(map(repr, self._handles)),
+                hint="check for typos in the state descriptor, or add it to the call of broadcast(...)",
+            )
+        if registered.entry_types() != descriptor.entry_types():
+            raise StateAccessError(
+                f"broadcast state {descriptor.name!r} was asked for as {descriptor.type_info!r}",
+                where=self.where,
+                expected=f"{registered.type_info!r}, as in the call of broadcast(...)",
+                hint="use the same descriptor in both places",
+            )
+        return self._handles[descriptor.name]
+
+
+class BroadcastHandle(BroadcastState[Any, Any]):
+    """One broadcast state. Values are detached, as those of keyed state are."""
+
+    def __init__(self, states: BroadcastStates, state: OperatorState, name: str) -> None:
+        self._states = states
+        self._state = state
+        self._name = name
+
+    def _entries(self) -> dict[Any, Any]:
+        return self._state.broadcast(self._name)
+
+    def _to_change(self) -> dict[Any, Any]:
+        if not self._states.writable:
+            raise StateAccessError(
+                f"broadcast state {self._name!r} was changed while no broadcast element is processed",
+                where=self._states.where,
+                expected="put, put_all, remove and clear only in process_broadcast_element",
+                hint="the subtasks' copies would differ: keep what belongs to a key in keyed state, or broadcast it",
+            )
+        self._state.mark_broadcast(self._name)
+        return self._entries()
+
+    def get(self, key: Any) -> Any:
+        return detached(self._entries().get(key))
+
+    def contains(self, key: Any) -> bool:
+        return key in self._entries()
+
+    def items(self) -> list[tuple[Any, Any]]:
+        return [(key, detached(value)) for key, value in self._entries().items()]
+
+    def keys(self) -> list[Any]:
+        return list(self._entries())
+
+    def values(self) -> list[Any]:
+        return list(map(detached, self._entries().values()))
+
+    def is_empty(self) -> bool:
+        return not self._entries()
+
+    def put(self, key: Any, value: Any) -> None:
+        self._to_change()[key] = detached(value)
+
+    def put_all(self, dict_value: dict[Any, Any]) -> None:
+        self._to_change().update((key, detached(value)) for key, value in dict_value.items())
+
+    def remove(self, key: Any) -> None:
+        self._to_change().pop(key, None)
+
+    def clear(self) -> None:
+        self._to_change().clear()
