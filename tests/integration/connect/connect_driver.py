@@ -4,7 +4,8 @@ that run one after the other in one session.
 A job's options: ``folder`` (Spark's files), ``remote`` (as for ``SparkSession.builder.remote``), ``job_dir``,
 ``database`` (SQLite), ``source`` (``generated``, ``parquet`` or ``text``), ``files``, ``sink`` (``jdbc``, ``delta``,
 ``print``, ``collect``), ``table`` (Delta), ``count``, ``per_epoch``, ``break_at`` (the index of a click that user code
-fails on), ``fails_once`` (a file that says that it has), ``settings``.
+fails on), ``fails_once`` (a file that says that it has), ``users`` (so many more users, one record each),
+``asks`` (user code asks for a commit with each record), ``settings``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,8 @@ from flinkish.connectors.file_system.source import FileSource
 from flinkish.connectors.frame_sinks import DeltaSink
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
-from flinkish.datastream import DataStream, StreamExecutionEnvironment
+from flinkish.connectors.number_sequence import NumberSequenceSource
+from flinkish.datastream import DataStream, KeyedProcessFunction, StreamExecutionEnvironment
 from flinkish.errors import FlinkishError
 from tests.integration.connect import clicks
 
@@ -53,6 +56,14 @@ def source_of(options: dict[str, Any]) -> Any:
     return DataGeneratorSource(clicks.click, options["count"], records_per_epoch=options["per_epoch"], splits=2)
 
 
+class Asking(KeyedProcessFunction):
+    """Hands records on, and asks that each be committed at once."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        ctx.request_commit()
+        yield value
+
+
 def counts_of(env: StreamExecutionEnvironment, options: dict[str, Any]) -> DataStream:
     """Clicks of users that are logged in, counted per user."""
     break_at, fails_once = options.get("break_at"), options.get("fails_once")
@@ -67,6 +78,12 @@ def counts_of(env: StreamExecutionEnvironment, options: dict[str, Any]) -> DataS
     records = env.from_source(source_of(options), WatermarkStrategy.no_watermarks(), "clicks").uid("clicks")
     if options.get("source") == "text":
         records = records.map(json.loads).uid("parsed")
+    if options.get("asks"):
+        records = records.key_by(lambda record: record[0]).process(Asking()).uid("asking")
+    if options.get("users"):
+        more = NumberSequenceSource(1, options["users"])
+        others = env.from_source(more, WatermarkStrategy.no_watermarks(), "users").uid("users")
+        records = records.union(others.map(lambda number: (f"other-{number}", True, None)).uid("others"))
     return (
         records.filter(lambda record: record[1])
         .uid("logged-in")

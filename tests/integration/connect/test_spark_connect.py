@@ -155,6 +155,42 @@ def test_files_are_read_and_what_is_printed_or_collected_comes_back_to_the_progr
     assert sorted(line.split("> +I[", 1)[1].rstrip("]") for line in came_back["printed"]) == sorted(running)
 
 
+def test_user_code_that_asks_for_a_commit_does_not_wait_for_the_interval(tmp_path: Path, server: str) -> None:
+    database = new_database(tmp_path)
+    # by its interval it would take hours
+    settings = {"flinkish.epoch.interval": "1 h"}
+    job = {"database": str(database), "count": 40, "per_epoch": 10, "asks": True, "settings": settings}
+    with start(tmp_path, job, remote=server) as driver:
+        assert "connect: finished after" in driver.succeed(timeout_s=120)
+    assert counts_in(database) == expected(40)
+
+
+@pytest.mark.slow
+def test_a_job_starts_from_a_checkpoint_whose_last_changes_lie_in_a_table_of_their_own(tmp_path: Path) -> None:
+    database = new_database(tmp_path)
+    settings = {
+        "execution.checkpointing.interval": "1 s",
+        "execution.checkpointing.incremental": "true",
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+    }
+    users = 25_000
+    job = {"database": str(database), "count": 1_000_000, "per_epoch": 300, "users": users, "settings": settings}
+    job_dir = tmp_path / "job-0"
+    with start(tmp_path, job) as driver:
+        driver.wait_for(lambda: changes_of(job_dir), 240, "an incremental checkpoint")
+        driver.stop(timeout_s=120)
+    stopped_at = total(database) - users
+    count = next(count for count in range(stopped_at, 1_000_000) if sum(expected(count).values()) == stopped_at)
+
+    more = {"execution.state-recovery.path": changes_of(job_dir)[-1], **settings}
+    again = {**job, "count": count + 600, "job_dir": str(tmp_path / "other"), "settings": more}
+    with start(tmp_path, again) as driver:
+        assert "connect: finished after" in driver.succeed(timeout_s=240)
+    counts = counts_in(database)
+    assert {user: n for user, n in counts.items() if not user.startswith("other-")} == expected(count + 600)
+    assert sum(n for user, n in counts.items() if user.startswith("other-")) == users
+
+
 @pytest.mark.slow
 def test_restarts_checkpoints_savepoints_and_drain_are_those_of_other_sessions(tmp_path: Path) -> None:
     database = new_database(tmp_path)
@@ -213,6 +249,13 @@ def test_a_damaged_state_is_taken_from_the_last_checkpoint_and_nothing_is_lost_o
     assert str(lost) in output
     assert re.search(r"goes on from the checkpoint \S+/chk-\d+ of epoch \d+; nothing is repeated", output)
     assert counts_in(database) == expected(COUNT)
+
+
+def changes_of(job_dir: Path) -> list[str]:
+    """The completed checkpoints a part of which lies in the table of changes, the latest one last."""
+    manifests = sorted(job_dir.glob("checkpoints/chk-*/manifest.json"), key=lambda path: int(path.parent.name[4:]))
+    found = [(path, json.loads(path.read_text())) for path in manifests]
+    return [str(path.parent) for path, manifest in found if manifest.get("changes")]
 
 
 def whole_checkpoints(job_dir: Path) -> int:
