@@ -111,6 +111,8 @@ class Task:
                 directory,
                 job.settings.inline_state_bytes,
                 memory,
+                job.settings.changelog,
+                vertex.head.uid,
             )
             if vertex.keyed
             else None
@@ -219,8 +221,6 @@ class StatefulTask(Task, TaskLife):
         self.token: bytes | None = None
         #: of the running epoch, for the changelog
         self._changes: list[Change] = []
-        if self.keyed_state is not None:
-            self.keyed_state.recording, self.keyed_state.uid = job.settings.changelog, vertex.head.uid
         self._declarations = DeclarationsOfTask(vertex.head.uid, vertex.key_type, self.keyed_state, self.chain.states)
 
     @property

@@ -7,6 +7,7 @@ from operator import index
 from typing import NoReturn
 
 from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.timer_service import TimerService
 from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.operator import EpochInfo
@@ -70,14 +71,20 @@ class KeyedTimerService(TimerService):
 
     def _register(self, domain: TimeDomain, timestamp: int) -> None:
         backend = self._backend
+        if timestamp.__class__ is not int or not MIN_TIMESTAMP_MS <= timestamp <= MAX_WATERMARK_MS:
+            timestamp = self._checked(timestamp)
+        backend.timers(self._service).register(domain, timestamp, backend.current_key)
+
+    def _checked(self, timestamp: int) -> int:
         timestamp_ms = index(timestamp)
-        if not -(1 << 63) <= timestamp_ms < 1 << 63:
+        if not MIN_TIMESTAMP_MS <= timestamp_ms <= MAX_WATERMARK_MS:
+            backend = self._backend
             raise TypeMismatchError(
                 f"a timer was registered for {timestamp_ms}",
                 where=f"{backend.where}, key {backend.current_key!r}",
                 expected="a timestamp in ms of 64 bits, as Java's long",
             )
-        backend.timers(self._service).register(domain, timestamp_ms, backend.current_key)
+        return timestamp_ms
 
     def _delete(self, domain: TimeDomain, timestamp: int) -> None:
         backend = self._backend

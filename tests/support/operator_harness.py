@@ -60,7 +60,7 @@ class OperatorHarness:
         self.metrics = TaskMetricGroup()
         self._body = restored
         selectors = tuple(selector for selector in key_selectors if selector is not None)
-        self.backend = None if not selectors else KeyedStateBackend("operator 'tested'", self.epoch)
+        self.backend = None if not selectors else KeyedStateBackend("operator 'tested'", self.epoch, recording=True)
         if self.backend is not None:
             self.backend.restore(restored)
         self.operator_state = OperatorState()
@@ -131,3 +131,12 @@ class OperatorHarness:
     def take_values(self) -> list[Any]:
         """The values of all records since the last call."""
         return [event[1] for event in self.take() if event[0] == "record"]
+
+
+def changed_keys(backend: KeyedStateBackend) -> dict[str, set[tuple[Any, Any]]]:
+    """State name -> {(namespace, key)} changed since the last snapshot, for a backend that records changes; timers
+    under the name of their service."""
+    found = {name: table.changed_keys() for name, table in backend._tables.items()}
+    for service, queue in backend._timers.items():
+        found[service] = {(namespace, key) for _, _, namespace, key, _ in queue.changed_timers()}
+    return {name: keys for name, keys in found.items() if keys}

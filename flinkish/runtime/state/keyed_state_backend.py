@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Hashable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from flinkish.core.state import AggregatingStateDescriptor, ReducingStateDescriptor, State, StateDescriptor
@@ -53,12 +54,9 @@ if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
     from flinkish.runtime.state.files.references import FileReference
 
-__all__ = ["TIMERS_NAME", "VOID_NAMESPACE", "KeyedStateBackend"]
+__all__ = ["VOID_NAMESPACE", "KeyedStateBackend"]
 
 _LOG = logging.getLogger("flinkish.KeyedStateBackend")
-
-#: Name under which `changed_keys` reports the keys whose timers changed.
-TIMERS_NAME = "__timers__"
 
 #: About what a timer takes in files.
 _TIMER_BYTES = 48
@@ -85,6 +83,7 @@ class KeyedStateBackend:
         directory: where the files of the subtask lie; None: all state stays with the task.
         inline_bytes: state of about so many encoded bytes lies with the task, more of it in files.
         memory: what all state of the worker may take.
+        recording: whether `take_changes` will be asked for; ``uid``: of the operator, for the changes.
     """
 
     def __init__(
@@ -95,6 +94,8 @@ class KeyedStateBackend:
         directory: StateDirectory | None = None,
         inline_bytes: int = 256 * 1024,
         memory: ManagedMemory | None = None,
+        recording: bool = False,
+        uid: str = "",
     ) -> None:
         self.where = where
         self.epoch = epoch if epoch is not None else EpochInfo()
@@ -117,9 +118,8 @@ class KeyedStateBackend:
         #: of the states that user code has asked for
         self._descriptors: dict[str, StateDescriptor] = {}
         self._policies: dict[str, TtlPolicy] = {}
-        #: whether `take_changes` will be asked for; ``uid``: of the operator, for the changes
-        self.recording = False
-        self.uid = ""
+        self._recording = recording
+        self._uid = uid
         self._recorded: list[Change] = []
 
     # ------------------------------------------------------------------------------------------------ the stored form
@@ -147,8 +147,8 @@ class KeyedStateBackend:
     def snapshot(self) -> bytes | None:
         """All state encoded (None: there is none), and forget what was changed."""
         self._purge()
-        if self.recording:
-            self._recorded.extend(keyed_changes(self.uid, self._tables, self._timers))
+        if self._recording:
+            self._recorded.extend(keyed_changes(self._uid, self._tables, self._timers))
         data = None
         if self.stored.directory is None or self._bytes_to_store() <= 2 * self._inline_bytes:
             data = self._inline_body().encode(self._where(), self._classes)
@@ -302,7 +302,7 @@ class KeyedStateBackend:
         """The timers of one timer service."""
         queue = self._timers.get(service)
         if queue is None:
-            queue = self._timers[service] = TimerQueue(ServiceTimers(self.stored_timers, service))
+            queue = self._timers[service] = TimerQueue(ServiceTimers(self.stored_timers, service), self._recording)
         return queue
 
     def partitioned_state(self, descriptor: StateDescriptor, namespace: Hashable = VOID_NAMESPACE) -> State:
@@ -320,18 +320,22 @@ class KeyedStateBackend:
 
     def due(self, service: str, domain: TimeDomain, upto_ms: int) -> Iterator[tuple[int, Any, Hashable]]:
         """`TimerQueue.pop_due`, with the state of the timers' keys in memory."""
-        queue, left = self.timers(service), 0
-        pop = queue.pop_due(domain, upto_ms)
+        queue = self.timers(service)
+        due = queue.pop_due(domain, upto_ms)
+        return self._fetched(due, queue, domain, upto_ms) if self.stored else due
+
+    def _fetched(
+        self, due: Iterator[tuple[int, Any, Hashable]], queue: TimerQueue, domain: TimeDomain, upto_ms: int
+    ) -> Iterator[tuple[int, Any, Hashable]]:
         while True:
-            if not left and self.stored:
-                for namespace, keys in queue.due_keys(domain, upto_ms, _DUE_BATCH).items():
-                    self.prefetch(keys, namespace)
-                left = _DUE_BATCH
-            timer = next(pop, None)
-            if timer is None:
+            for namespace, keys in queue.due_keys(domain, upto_ms, _DUE_BATCH).items():
+                self.prefetch(keys, namespace)
+            left = _DUE_BATCH
+            for timer in islice(due, _DUE_BATCH):
+                left -= 1
+                yield timer
+            if left:
                 return
-            yield timer
-            left -= 1
 
     def take_fired(self) -> int:
         """How many timers have fired since the last call."""
@@ -381,12 +385,6 @@ class KeyedStateBackend:
     def changed(self) -> bool:
         """Whether anything was changed since `restore` or the last `snapshot`."""
         return any(table.changed for table in self._tables.values()) or any(q.changed for q in self._timers.values())
-
-    def changed_keys(self) -> dict[str, set[tuple[Hashable, Any]]]:
-        """State name -> {(namespace, key)} changed since the last `snapshot`; timers under the name ``__timers__``."""
-        changes = {name: keys for name, table in self._tables.items() if (keys := table.changed_keys())}
-        timers = set().union(*(queue.changed_keys() for queue in self._timers.values()))
-        return changes | {TIMERS_NAME: timers} if timers else changes
 
     # ------------------------------------------------------------------------------------------------ memory
 

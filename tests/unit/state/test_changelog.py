@@ -83,8 +83,9 @@ class Epochs:
 
     def __init__(self, directory: StateDirectory | None = None) -> None:
         self.epoch = EpochInfo()
-        self.backend = KeyedStateBackend("test", self.epoch, directory=directory, inline_bytes=150)
-        self.backend.recording, self.backend.uid = True, "op"
+        self.backend = KeyedStateBackend(
+            "test", self.epoch, directory=directory, inline_bytes=150, recording=True, uid="op"
+        )
         self.backend.restore(None)
 
     def act(self, action: tuple[Any, ...]) -> None:

@@ -16,6 +16,7 @@ from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.references import FileSet
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.managed_memory import ManagedMemory
+from tests.support.operator_harness import changed_keys
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 
@@ -64,12 +65,12 @@ def test_restoring_takes_the_place_of_what_was_there_and_handles_follow() -> Non
         state.update(99)
 
 
-def test_changes_of_timers_are_reported_under_a_name_of_their_own() -> None:
-    backend = KeyedStateBackend()
+def test_changes_of_timers_are_reported_by_service_if_they_are_asked_for() -> None:
+    backend = KeyedStateBackend(recording=True)
     backend.timers("t").register(TimeDomain.EVENT_TIME, 5, "k")
     backend.timers("u").register(TimeDomain.EVENT_TIME, 5, "l", "w")
     assert backend.changed()
-    assert backend.changed_keys() == {"__timers__": {(None, "k"), ("w", "l")}}
+    assert changed_keys(backend) == {"t": {(None, "k")}, "u": {("w", "l")}}
     backend.snapshot()
     assert not backend.changed()
 

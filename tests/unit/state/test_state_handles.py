@@ -22,6 +22,7 @@ from flinkish.core.state import (
 from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from tests.support.operator_harness import changed_keys
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 
@@ -203,7 +204,7 @@ def test_reading_changes_nothing_and_writing_is_reported_per_key() -> None:
     store.states["map"]["a"] = 1
     store.enter(2)
     store.states["list"].add(1)
-    assert store.backend.changed_keys() == {"value": {(None, 0)}, "map": {(None, 0)}, "list": {(None, 2)}}
+    assert changed_keys(store.backend) == {"value": {(None, 0)}, "map": {(None, 0)}, "list": {(None, 2)}}
 
 
 def test_a_map_can_be_changed_while_it_is_iterated() -> None:
