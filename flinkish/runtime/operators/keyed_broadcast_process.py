@@ -20,7 +20,7 @@ from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactor
 from flinkish.runtime.operators.broadcast_process import BROADCAST_INPUT, BroadcastContext
 from flinkish.runtime.operators.keyed_process import TIMER_SERVICE, KeyedProcessOperator, may_use_processing_time
 from flinkish.runtime.operators.process import results_of
-from flinkish.runtime.side_outputs import Converter, emit
+from flinkish.runtime.side_outputs import Converter
 from flinkish.runtime.state.broadcast_state import BroadcastStates
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.timer_services import KeyedTimerService
@@ -122,7 +122,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         self._states.writable = True
         results, times = results_of(self.calls[input_index], self._broadcast_context, values, timestamps)
         self._states.writable = False
-        emit(results, times, self.output, self.converter)
+        self.collect(results, times)
 
 
 @dataclass

@@ -367,7 +367,7 @@ class KeyedStateBackend:
         Not while somebody holds a dict of the state."""
         table = self._tables.get(name)
         keys: list[Any] = [] if table is None else table.keys(VOID_NAMESPACE)
-        return sorted(keys, key=stable_hash)
+        return sorted(keys, key=lambda key: (stable_hash(key), repr(key)))
 
     def next_timer_ms(self) -> tuple[int | None, int | None]:
         """The earliest (event-time, processing-time) timer."""
