@@ -7,7 +7,7 @@ is found by look-ups of many keys at once: who knows the keys of a batch asks fo
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import repeat
+from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
@@ -152,17 +152,20 @@ class StoredState:
         """Everything that is there, in batches. A group may go on in the next batch."""
         return self.state_files.scan(self.files) if self else iter(())
 
-    def groups_of(self, state: str) -> Iterator[tuple[Hashable, Any]]:
-        """(namespace, key) of all that a state has in files. A group may come several times."""
+    def groups_of(self, state: str) -> Iterator[tuple[int, Hashable, Any]]:
+        """(hash, namespace, key) of all that a state has in files, in the order of the hashes. A group may come several
+        times, one after the other."""
         import numpy as np
 
         for rows in self.batches():
             if state in rows.names:
                 at = np.flatnonzero(rows.state == rows.names.index(state))
-                if len(at):
-                    # a group has one row for each entry of a map or chunk of a list
-                    ids = rows.id.take(at).unique().to_pylist()
-                    yield from map(tuple, self.decoded(ids))
+                ids = [rows.id[place].as_py() for place in at.tolist()]
+                # a group has one row for each entry of a map or chunk of a list
+                groups = [group for group, _ in groupby(zip(rows.hash[at].tolist(), ids, strict=True))]
+                decoded = self.decoded([data for _, data in groups])
+                for (hash_, _), (namespace, key) in zip(groups, decoded, strict=True):
+                    yield hash_, namespace, key
 
     def write(self, rows: Rows, epoch: int) -> None:
         """Write what has changed, as a file."""
