@@ -37,6 +37,10 @@ class Output(Protocol):
     def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:
         """Hand on a batch to a side output; dropped when nobody listens to that tag."""
 
+    @property
+    def has_sides(self) -> bool:
+        """Whether anybody listens to any side output."""
+
     def has_side(self, tag_id: str) -> bool:
         """Whether anybody listens to that tag."""
 

@@ -57,6 +57,11 @@ class ChainOutput:
         if targets and values:
             _deliver(targets, values, timestamps)
 
+    @property
+    def has_sides(self) -> bool:
+        """Whether anybody listens to any side output."""
+        return bool(self._sides)
+
     def has_side(self, tag_id: str) -> bool:
         """Whether anybody listens to that tag."""
         return tag_id in self._sides

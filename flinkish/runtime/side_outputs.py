@@ -18,9 +18,10 @@ Converter = Callable[[list[Any]], list[Any]]
 
 def emit(results: list[Any], timestamps: list[int] | None, output: Output, converter: Converter | None = None) -> None:
     """Hand on results that may be tagged, with their parallel timestamps. Nothing is handed on when there is none."""
-    tagged = [i for i, result in enumerate(results) if type(result) is tuple and _is_tagged(result)]
-    if tagged:
-        results, timestamps = _emit_sides(results, timestamps, tagged, output)
+    if output.has_sides:
+        tagged = [i for i, result in enumerate(results) if type(result) is tuple and _is_tagged(result)]
+        if tagged:
+            results, timestamps = _emit_sides(results, timestamps, tagged, output)
     if results:
         output.collect(results if converter is None else converter(results), timestamps)
 

@@ -33,6 +33,10 @@ class CollectingOutput:
         for index, value in enumerate(values):
             self.sides[tag_id].append((value, None if timestamps is None else timestamps[index]))
 
+    @property
+    def has_sides(self) -> bool:
+        return bool(self.sides)
+
     def has_side(self, tag_id: str) -> bool:
         return tag_id in self.sides
 

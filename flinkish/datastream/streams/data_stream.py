@@ -205,9 +205,8 @@ class DataStream(OperatorStream):
         from flinkish.datastream.streams.broadcast_stream import BroadcastStream
 
         broadcast = self._partitioned(BroadcastPartitioner())
-        if broadcast_state_descriptor is None:
-            return broadcast
-        return BroadcastStream(broadcast, [broadcast_state_descriptor, *other_broadcast_state_descriptors])
+        descriptors: list[Any] = [broadcast_state_descriptor, *other_broadcast_state_descriptors]
+        return broadcast if descriptors == [None] else BroadcastStream(broadcast, descriptors)
 
     def partition_custom(
         self, partitioner: Partitioner | Callable[[Any, int], int], key_selector: KeySelector | KeyFunction

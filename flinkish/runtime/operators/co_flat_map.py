@@ -9,14 +9,14 @@ from typing import Any
 from flinkish.core.co_functions import CoFlatMapFunction
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
-from flinkish.runtime.side_outputs import Converter, emit
+from flinkish.runtime.side_outputs import Converter
 
 
 class CoFlatMapOperator(UserFunctionOperator):
     """Each result has the timestamp of its record. A result that is falsy stands for none."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        emit(*self.flat_results(values, timestamps, input_index), self.output, self.converter)
+        self.collect(*self.flat_results(values, timestamps, input_index))
 
 
 @dataclass

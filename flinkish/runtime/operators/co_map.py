@@ -9,7 +9,7 @@ from typing import Any
 from flinkish.core.co_functions import CoMapFunction
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
-from flinkish.runtime.side_outputs import Converter, emit
+from flinkish.runtime.side_outputs import Converter
 
 
 class CoMapOperator(UserFunctionOperator):
@@ -23,7 +23,7 @@ class CoMapOperator(UserFunctionOperator):
             kept = [place for place, result in enumerate(results) if result is not None]
             results = [results[place] for place in kept]
             timestamps = None if timestamps is None else [timestamps[place] for place in kept]
-        emit(results, timestamps, self.output, self.converter)
+        self.collect(results, timestamps)
 
 
 @dataclass

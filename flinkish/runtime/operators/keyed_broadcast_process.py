@@ -20,13 +20,10 @@ from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactor
 from flinkish.runtime.operators.broadcast_process import BROADCAST_INPUT, BroadcastContext
 from flinkish.runtime.operators.keyed_process import TIMER_SERVICE, KeyedProcessOperator, may_use_processing_time
 from flinkish.runtime.operators.process import results_of
-from flinkish.runtime.side_outputs import Converter, emit
+from flinkish.runtime.side_outputs import Converter
 from flinkish.runtime.state.broadcast_state import BroadcastStates
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.timer_services import KeyedTimerService
-
-#: So many keys have their state fetched together by ``apply_to_keyed_state``.
-_KEYS_BATCH = 10_000
 
 
 class KeyedBroadcastContext(BroadcastContext, KeyedBroadcastProcessFunction.Context):
@@ -46,11 +43,8 @@ class KeyedBroadcastContext(BroadcastContext, KeyedBroadcastProcessFunction.Cont
             # what was asked for in open() says whether the state expires
             state_descriptor = known
         state = backend.partitioned_state(state_descriptor)
-        keys = backend.keys_of(state_descriptor.name)
-        for start in range(0, len(keys), _KEYS_BATCH):
-            some = keys[start : start + _KEYS_BATCH]
-            backend.prefetch(some)
-            for key in some:
+        for keys in backend.key_batches(state_descriptor.name):
+            for key in keys:
                 backend.current_key = key
                 call(thawed(key), state)
         backend.leave_key()
@@ -122,7 +116,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         self._states.writable = True
         results, times = results_of(self.calls[input_index], self._broadcast_context, values, timestamps)
         self._states.writable = False
-        emit(results, times, self.output, self.converter)
+        self.collect(results, times)
 
 
 @dataclass

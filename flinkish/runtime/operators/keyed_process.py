@@ -19,7 +19,7 @@ from flinkish.runtime.code_scan import mentioned_names
 from flinkish.runtime.list_keys import FROZEN, keys_of, thawed
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
-from flinkish.runtime.side_outputs import Converter, emit
+from flinkish.runtime.side_outputs import Converter
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.timer_services import KeyedTimerService
 
@@ -87,20 +87,20 @@ class KeyedProcessOperator(UserFunctionOperator):
                 before = len(results)
                 results.extend(iterable)
                 times.extend(repeat(timestamp, len(results) - before))
-        emit(results, None if timestamps is None else times, self.output, self.converter)
+        self.collect(results, None if timestamps is None else times)
 
     def process_watermark(self, watermark_ms: int) -> None:
         due_ms, _ = self.keyed_state.next_timer_ms()
         if due_ms is not None and due_ms <= watermark_ms:
             results, times = self._fire(TimeDomain.EVENT_TIME, watermark_ms)
-            emit(results, times, self.output, self.converter)
+            self.collect(results, times)
         self.output.emit_watermark(watermark_ms)
 
     def advance_processing_time(self, time_ms: int) -> None:
         _, due_ms = self.keyed_state.next_timer_ms()
         if due_ms is not None and due_ms <= time_ms:
             results, _ = self._fire(TimeDomain.PROCESSING_TIME, time_ms)
-            emit(results, None, self.output, self.converter)
+            self.collect(results, None)
 
     def _fire(self, domain: TimeDomain, upto_ms: int) -> tuple[list[Any], list[int]]:
         """Call ``on_timer`` for all that is due; gives the results and the timestamps of their timers."""

@@ -12,7 +12,7 @@ from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.timer_service import TimerService
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
-from flinkish.runtime.side_outputs import Converter, emit
+from flinkish.runtime.side_outputs import Converter
 from flinkish.runtime.timer_services import NonKeyedTimerService
 
 
@@ -43,7 +43,7 @@ class ProcessOperator(UserFunctionOperator):
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         results, times = results_of(self.calls[input_index], self._process_context, values, timestamps)
-        emit(results, times, self.output, self.converter)
+        self.collect(results, times)
 
 
 def results_of(

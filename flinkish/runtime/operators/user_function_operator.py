@@ -16,7 +16,7 @@ from flinkish.errors import InternalError, ProgramError, TypeMismatchError
 from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import StreamOperator
 from flinkish.runtime.runtime_context import StreamingRuntimeContext
-from flinkish.runtime.side_outputs import Converter
+from flinkish.runtime.side_outputs import Converter, emit
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
 
@@ -112,9 +112,8 @@ class UserFunctionOperator(StreamOperator):
         return results, times
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """Hand on results that are never tagged."""
-        if values:
-            self.output.collect(values if self.converter is None else self.converter(values), timestamps)
+        """Hand on results, which may be tagged."""
+        emit(values, timestamps, self.output, self.converter)
 
     def stop_error(self, what: str) -> ProgramError:
         """The error for a function whose StopIteration would end the batch: what is behind it would be lost."""

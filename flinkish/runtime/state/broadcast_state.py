@@ -25,6 +25,8 @@ class BroadcastStates:
         state.declared.update((descriptor.name, descriptor) for descriptor in descriptors)
         self._state = state
         self._handles = {descriptor.name: BroadcastHandle(self, state, descriptor.name) for descriptor in descriptors}
+        #: by name the descriptor that was compared last: most functions ask with the same one for each record
+        self._compared: dict[str, MapStateDescriptor] = {}
 
     def get(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
         """The handle of a state. StateAccessError when it was not named in ``broadcast(...)``, or with other types."""
@@ -32,6 +34,12 @@ class BroadcastStates:
             raise StateAccessError(
                 f"a {type(descriptor).__name__} was given", where=self.where, expected="a MapStateDescriptor"
             )
+        if self._compared.get(descriptor.name) is not descriptor:
+            self._compare(descriptor)
+            self._compared[descriptor.name] = descriptor
+        return self._handles[descriptor.name]
+
+    def _compare(self, descriptor: MapStateDescriptor) -> None:
         registered = self._state.declared.get(descriptor.name)
         if registered is None:
             raise StateAccessError(
@@ -47,7 +55,6 @@ class BroadcastStates:
                 expected=f"{registered.type_info!r}, as in the call of broadcast(...)",
                 hint="use the same descriptor in both places",
             )
-        return self._handles[descriptor.name]
 
 
 class BroadcastHandle(BroadcastState[Any, Any]):

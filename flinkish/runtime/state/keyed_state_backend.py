@@ -20,7 +20,6 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError, StateAccessError
 from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.stable_hash import stable_hash
 from flinkish.runtime.state.changelog import Change, keyed_changes
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
@@ -370,12 +369,14 @@ class KeyedStateBackend:
         self.current_key = NO_KEY
         self.generation += 1
 
-    def keys_of(self, name: str) -> list[Any]:
-        """All keys of the subtask that have a value of a state, in an order that is the same wherever the values lie.
-        Not while somebody holds a dict of the state."""
+    def key_batches(self, name: str) -> Iterator[list[Any]]:
+        """All keys of the subtask that have a value of a state now, some at a time and with their state in memory, in
+        an order that is the same wherever the values lie. Not while somebody holds a dict of a table."""
         table = self._tables.get(name)
-        keys: list[Any] = [] if table is None else table.keys(VOID_NAMESPACE)
-        return sorted(keys, key=stable_hash)
+        keys = iter(()) if table is None else table.keys(VOID_NAMESPACE)
+        while batch := list(islice(keys, _DUE_BATCH)):
+            self.prefetch(batch)
+            yield batch
 
     def next_timer_ms(self) -> tuple[int | None, int | None]:
         """The earliest (event-time, processing-time) timer."""

@@ -20,7 +20,10 @@ Hot loops therefore fetch, take the dict and mark once per batch::
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Hashable, Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
@@ -154,12 +157,19 @@ class StateTable:
         """The live dict of a namespace; None if there is none (one that exists may be empty)."""
         return self._namespaces.get(namespace)
 
-    def keys(self, namespace: Hashable) -> list[Any]:
-        """All keys that have a value in a namespace, in memory or in files."""
-        found = set(self._namespaces.get(namespace, ())) | set(self._cold.get(namespace, ()))
+    def keys(self, namespace: Hashable) -> Iterator[Any]:
+        """All keys that have a value in a namespace now, in memory or in files, in the order of the hashes that state
+        has in files. What becomes of their state while they are iterated does not matter."""
+        from flinkish.runtime.state.files.hashes import group_hashes
+
         newer = self._to_store().get(namespace, set())
-        found.update(key for of, key in self._stored.groups_of(self.name) if of == namespace and key not in newer)
-        return list(found)
+        there = self.inline_keys(namespace, newer)
+        in_memory = sorted(zip(group_hashes(self.name, namespace, there).tolist(), there), key=itemgetter(0))
+        in_files = (
+            (hash_, key) for hash_, of, key in self._stored.groups_of(self.name) if of == namespace and key not in newer
+        )
+        for _, same in groupby(heapq.merge(in_memory, in_files, key=itemgetter(0)), itemgetter(0)):
+            yield from dict.fromkeys(key for _, key in same)
 
     def items(self) -> Iterator[tuple[Hashable, dict[Any, Any]]]:
         """(namespace, its live dict) of what is in memory."""

@@ -7,7 +7,7 @@ is found by look-ups of many keys at once: who knows the keys of a batch asks fo
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import repeat
+from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
@@ -175,11 +175,15 @@ class StoredState:
             times = [None if time == NO_TIME else time for time in rows.time.tolist()]
             yield self.decoded(rows.id.to_pylist()), self.decoded(rows.value.to_pylist()), times
 
-    def groups_of(self, state: str) -> Iterator[tuple[Hashable, Any]]:
-        """(namespace, key) of all that a state has in files. A group may come several times."""
+    def groups_of(self, state: str) -> Iterator[tuple[int, Hashable, Any]]:
+        """(hash, namespace, key) of all that a state has in files, in the order of the hashes. A group may come several
+        times, one after the other."""
         for rows in self._batches_of(state):
             # a group has one row for each entry of a map or chunk of a list
-            yield from map(tuple, self.decoded(rows.id.unique().to_pylist()))
+            groups = [group for group, _ in groupby(zip(rows.hash.tolist(), rows.id.to_pylist(), strict=True))]
+            decoded = self.decoded([data for _, data in groups])
+            for (hash_, _), (namespace, key) in zip(groups, decoded, strict=True):
+                yield hash_, namespace, key
 
     def write(self, rows: Rows, epoch: int) -> None:
         """Write what has changed, as a file."""

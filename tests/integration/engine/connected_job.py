@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,10 @@ from flinkish.datastream import (
 )
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from tests.integration.engine.collecting import by_field, environment
+from tests.support.processes import wait_until
 
 ACCOUNTS, RECORDS, RULE_COUNT, PER_EPOCH = 11, 300, 30, 30
+HOLD_S = 300
 Event = tuple[str, int, int]
 
 RULES = MapStateDescriptor("rules", Types.LONG(), Types.TUPLE([Types.LONG(), Types.LONG()]))
@@ -48,6 +50,25 @@ TOTAL = ValueStateDescriptor("total", Types.LONG())
 
 def order(index: int) -> Event:
     return f"u{index * 7 % ACCOUNTS}", index % 17, index * 100
+
+
+class HeldOrders:
+    """The orders; an epoch waits before its first one until the test lets it go on."""
+
+    def __init__(self, folder: Path, per_epoch: int) -> None:
+        self._folder = folder
+        self._per_epoch = per_epoch
+
+    def __call__(self, index: int) -> Event:
+        epoch, place = divmod(index, self._per_epoch)
+        if place == 0:
+            wait_until((self._folder / f"go-{epoch}").exists, HOLD_S, f"epoch {epoch} to be let go")
+        return order(index)
+
+    def let_go(self, *epochs: int) -> None:
+        """These epochs may go on."""
+        for epoch in epochs:
+            (self._folder / f"go-{epoch}").touch()
 
 
 def payment(index: int) -> Event:
@@ -152,7 +173,9 @@ class Consistent(BroadcastProcessFunction[Any, Any, Any]):
         ctx.get_broadcast_state(RULES).put(value[0], value[1:])
 
 
-def build(env: StreamExecutionEnvironment, folder: Path, per_epoch: int = RECORDS) -> None:
+def build(
+    env: StreamExecutionEnvironment, folder: Path, per_epoch: int = RECORDS, order_of: Callable[[int], Event] = order
+) -> None:
     """The program, which writes below the folder; an epoch takes in so many orders."""
 
     def source(name: str, function: Any, records: int, splits: int) -> DataStream:
@@ -164,7 +187,7 @@ def build(env: StreamExecutionEnvironment, folder: Path, per_epoch: int = RECORD
     def account(value: Event) -> str:
         return value[0]
 
-    orders = source("orders", order, RECORDS, 2)
+    orders = source("orders", order_of, RECORDS, 2)
     payments = source("payments", payment, RECORDS, 1)
     rules = source("rules", rule, RULE_COUNT, 1).broadcast(RULES)
     both = orders.connect(payments)

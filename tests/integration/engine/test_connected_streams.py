@@ -4,6 +4,7 @@ and in drivers that are killed, one program gives what it gives in one epoch of 
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ from flinkish.jobmanager.checkpoints import incremental, maintenance
 from flinkish.runtime.phases import Phase
 from flinkish.state import list_states, read_state
 from tests.integration.engine import connected_job
-from tests.integration.engine.checkpointed_job import of_status, rows_of, stop_with_both, wait_for_checkpoints
+from tests.integration.engine.checkpointed_job import of_status, rows_of, stop_with_both, wait_for_all_checkpoints
 from tests.integration.engine.collecting import environment
 from tests.integration.engine.connected_job import (
     PER_EPOCH,
     RECORDS,
     RULE_COUNT,
+    HeldOrders,
     build,
     order,
     payment,
@@ -91,14 +93,18 @@ def test_through_a_savepoint_each_of_more_subtasks_has_a_copy_of_the_broadcast_s
     monkeypatch.setattr(maintenance, "_APPENDS", 2)
     env = environment(
         tmp_path / "first",
-        flinkish__epoch__interval="300 ms",
         execution__checkpointing__interval="50 ms",
         execution__checkpointing__savepoint_dir=str(tmp_path / "savepoints"),
         execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
     )
-    build(env, tmp_path, PER_EPOCH)
+    orders = HeldOrders(tmp_path, PER_EPOCH)
+    build(env, tmp_path, PER_EPOCH, orders)
     client = env.execute_async("first")
-    wait_for_checkpoints(client, 3)
+    for epoch in range(3):
+        orders.let_go(epoch)
+        wait_for_all_checkpoints(client, epoch + 1, "COMPLETED")
+    # the epoch that runs when the job is stopped ends first
+    threading.Timer(1, orders.let_go, range(3, RECORDS // PER_EPOCH)).start()
     checkpoint, savepoint = stop_with_both(client)
     assert [c.incremental for c in of_status(client, "COMPLETED")][1:3] == [True, True]
     assert rows_of(spark, checkpoint) == rows_of(spark, savepoint)

@@ -13,6 +13,7 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from flinkish.examples.clicks import FIRST_TS_MS, TS, click_watermarks, clicks_of, generated_clicks
 from flinkish.examples.options import parse
+from flinkish.examples.orders import generated_orders, generated_payments, order_watermarks, payment_watermarks
 from flinkish.examples.tables import run_sql
 from flinkish.examples.transactions import (
     generated_rules,
@@ -20,8 +21,9 @@ from flinkish.examples.transactions import (
     rule_watermarks,
     transaction_watermarks,
 )
-from jobs import click_count, fraud_alerts, page_views
+from jobs import click_count, fraud_alerts, order_payments, page_views
 from tests.support.clicks import expected_counts, expected_views, sqlite_rows
+from tests.support.orders import expected_statuses, expected_strays
 from tests.support.processes import wait_until
 from tests.support.transactions import expected_alerts
 
@@ -48,6 +50,11 @@ def start(job: Any, folder: Path, database: JdbcConnectionOptions, parallelism: 
         rules = env.from_source(generated_rules(TRANSACTIONS), rule_watermarks(), "rules").uid("rules")
         fraud_alerts.build(transactions.uid("transactions"), rules, fraud_alerts.alerts_sink(database))
         return env.execute_async(folder.name)
+    if job is order_payments:
+        orders = env.from_source(generated_orders(TRANSACTIONS), order_watermarks(), "orders").uid("orders")
+        payments = env.from_source(generated_payments(TRANSACTIONS), payment_watermarks(), "payments").uid("payments")
+        order_payments.build(orders, payments, *order_payments.sinks(database))
+        return env.execute_async(folder.name)
     clicks = env.from_source(generated_clicks(EVENTS, USERS), click_watermarks(), "clicks").uid("clicks")
     if job is click_count:
         click_count.build(env, clicks, click_count.counts_sink(database))
@@ -59,6 +66,11 @@ def start(job: Any, folder: Path, database: JdbcConnectionOptions, parallelism: 
 
 
 def check(job: Any, file: Path) -> None:
+    if job is order_payments:
+        rows = sqlite_rows(file, "SELECT order_id, status, waited_ms FROM orders")
+        assert {order_id: tuple(rest) for order_id, *rest in rows} == expected_statuses(TRANSACTIONS)
+        assert dict(sqlite_rows(file, "SELECT * FROM stray_payments")) == expected_strays(TRANSACTIONS)
+        return
     if job is fraud_alerts:
         rows = sqlite_rows(file, "SELECT account, rule, ts FROM alerts ORDER BY account, rule, ts")
         assert rows == [alert[:3] for alert in expected_alerts(TRANSACTIONS, USERS)]
@@ -80,6 +92,7 @@ def check(job: Any, file: Path) -> None:
         pytest.param(click_count, marks=pytest.mark.slow),
         page_views,
         pytest.param(fraud_alerts, marks=pytest.mark.slow),
+        pytest.param(order_payments, marks=pytest.mark.slow),
     ],
 )
 def test_through_a_savepoint_from_parallelism_1_to_3_the_result_is_the_same(
@@ -88,7 +101,7 @@ def test_through_a_savepoint_from_parallelism_1_to_3_the_result_is_the_same(
     file = tmp_path / "results.db"
     database = parse("jobs", "", ["--output", str(file)]).database
     run_sql(database, click_count.CREATE_TABLE, page_views.CREATE_VIEWS, page_views.CREATE_LATE)
-    run_sql(database, fraud_alerts.CREATE_TABLE)
+    run_sql(database, fraud_alerts.CREATE_TABLE, order_payments.CREATE_ORDERS, order_payments.CREATE_PAYMENTS)
 
     first = start(job, tmp_path / "first", database, 1, 4)
     wait_until(lambda: sqlite_rows(file, MARKERS) == [(1,)], TIMEOUT_S, "the first results")

@@ -231,6 +231,7 @@ class Plain(MapFunction):
         (lambda w, n: w.connect(n).key_by(first, 1), "key_selector should be type of KeySelector or a callable"),
         (lambda w, n: w.connect([1]), "connect takes a DataStream or a BroadcastStream, not an instance of list"),
         (lambda w, n: w.broadcast("rules"), "broadcast_state_descriptor should be MapStateDescriptor, not an instan"),
+        (lambda w, n: w.broadcast(None, RULES), "should be MapStateDescriptor, not an instance of NoneType"),
         (lambda w, n: w.broadcast(RULES, ValueStateDescriptor("v", PAIR)), "should be MapStateDescriptor, not an inst"),
         (
             lambda w, n: w.connect(n.broadcast(RULES)).process(ApplyKeyed()),

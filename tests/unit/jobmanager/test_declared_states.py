@@ -11,7 +11,13 @@ import pytest
 
 from flinkish.common import Configuration
 from flinkish.common.typeinfo import Types
-from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
+from flinkish.datastream import (
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedProcessFunction,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+)
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -20,6 +26,7 @@ from flinkish.jobmanager.savepoints.state_catalog import StateCatalog, read_stat
 from flinkish.jobmanager.savepoints.uids import stateful_without_uid, warn_of_missing_uids
 from flinkish.runtime.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.state.declared_state import DeclaredState
+from flinkish.runtime.state.stored_values import ProgramState
 
 
 class Counter(KeyedProcessFunction):
@@ -99,3 +106,41 @@ def test_stateful_operators_without_a_uid_are_told_at_submit(caplog: pytest.LogC
     with caplog.at_level(logging.WARNING):
         warn_of_missing_uids(job)
     assert "uid(...)" in caplog.text and "KEYED PROCESS" in caplog.text
+
+
+def test_broadcast_states_are_known_with_their_types_and_without_a_call_of_user_code() -> None:
+    rules = MapStateDescriptor("rules", Types.STRING(), Types.INT())
+    any_map = MapStateDescriptor("any", Types.LONG(), Types.PICKLED_BYTE_ARRAY())
+
+    class Plain(BroadcastProcessFunction[Any, Any, Any]):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            raise ConnectionError("not to be opened")
+
+        def process_element(self, value: Any, ctx: BroadcastProcessFunction.ReadOnlyContext) -> None:
+            pass
+
+        def process_broadcast_element(self, value: Any, ctx: BroadcastProcessFunction.Context) -> None:
+            pass
+
+    class Keyed(KeyedBroadcastProcessFunction[Any, Any, Any, Any]):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            runtime_context.get_state(ValueStateDescriptor("n", Types.LONG()))
+
+        def process_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> None:
+            pass
+
+        def process_broadcast_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.Context) -> None:
+            pass
+
+    env = environment()
+    numbers = env.from_collection([1, 2], Types.LONG())
+    numbers.connect(numbers.broadcast(rules, any_map)).process(Plain()).uid("plain").print()
+    numbers.key_by(lambda n: n).connect(numbers.broadcast(rules)).process(Keyed()).uid("keyed").print()
+    program = states_of_program(job_of(env))
+    of_rules = ProgramState("broadcast", Types.STRING(), Types.INT())
+    assert program.states["plain"] == {
+        "rules": of_rules,
+        "any": ProgramState("broadcast", Types.LONG(), Types.PICKLED_BYTE_ARRAY()),
+    }
+    assert program.states["keyed"] == {"rules": of_rules, "n": ProgramState("value", None, Types.LONG())}
+    assert program.unknown == {}

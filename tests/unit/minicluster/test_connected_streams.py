@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flinkish.common.time import Duration
 from flinkish.common.typeinfo import Types
 from flinkish.datastream import (
     BroadcastProcessFunction,
@@ -260,3 +261,24 @@ def test_a_failed_epoch_leaves_broadcast_state_as_it_was() -> None:
     assert raised == 1
     last = [value[-1] for value in sink.values][-1]
     assert last == tuple(("r", i, i) for i in range(6))
+
+
+def test_a_silent_stream_of_rules_holds_event_time_back_until_it_is_idle_and_again_when_it_speaks() -> None:
+    env, sink = environment(2), MemorySink()
+    records = env.from_source(ListSource([("a", 1, 10 * i) for i in range(40)], endless=True), bounded(0), "records")
+    # the second rule comes in the 25th epoch, for a time that is not reached yet
+    rules = ListSource([("r", 5, 3)], [("r", 7, 10_000)], pauses=(0, 24), endless=True)
+    silent = env.from_source(rules, bounded(0).with_idleness(Duration.of_millis(100)), "rules")
+    records.key_by(key_of).connect(silent.broadcast(RULES)).process(Rated()).sink_to(sink)
+    clock = ManualClock(1_000)
+    cluster = MiniCluster(job_of(env), clock, StateStore(), 1)
+    seen = []
+    for _ in range(30):
+        cluster.run_epoch()
+        seen.append(len(sink.values))
+        clock.advance(10)
+    cluster.dispose()
+    assert seen[9] <= 1, "90 ms of silence are not enough"
+    assert seen[11] >= 10, "an idle stream of rules holds nothing back"
+    assert sink.values[:3] == [("a", 0, 1), ("a", 10, 6), ("a", 20, 11)]
+    assert seen[29] > seen[20] > seen[11]

@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 
 from flinkish.common import Time
 from flinkish.common.typeinfo import Types
-from flinkish.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
-from flinkish.datastream.state import ValueStateDescriptor
+from flinkish.datastream import (
+    CoMapFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    RuntimeContext,
+)
+from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
@@ -77,9 +83,32 @@ class Delayed(KeyedProcessFunction):
             yield ctx.get_current_key(), serial, since, timestamp
 
 
+class BothStamped(Stamped, CoMapFunction):
+    """Counts per key over two streams."""
+
+    map1 = Stamped.map
+    map2 = Stamped.map
+
+
+KNOWN = MapStateDescriptor("known", Types.LONG(), Types.STRING())
+
+
+class Known(KeyedBroadcastProcessFunction[Any, Any, Any, Any]):
+    """Emits each record 9 ms of event time later, with what was broadcast until then."""
+
+    def process_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> None:
+        ctx.timer_service().register_event_time_timer(value[2] + 9)
+
+    def process_broadcast_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.Context) -> None:
+        ctx.get_broadcast_state(KNOWN).put(value[1], value[0])
+
+    def on_timer(self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext) -> Iterable[Any]:
+        yield ctx.get_current_key(), timestamp, tuple(ctx.get_broadcast_state(KNOWN).items())
+
+
 def program() -> tuple[JobDescriptor, list[MemorySink]]:
     env = environment()
-    sinks = [MemorySink() for _ in range(6)]
+    sinks = [MemorySink() for _ in range(8)]
     stream = env.from_source(ListSource(RECORDS[::2], RECORDS[1::2]), bounded(60), "records")
     stream.filter(lambda r: r[1] % 2 == 0).sink_to(sinks[0])
     keyed = stream.key_by(lambda r: r[0])
@@ -91,6 +120,9 @@ def program() -> tuple[JobDescriptor, list[MemorySink]]:
     keyed.process(Delayed()).sink_to(sinks[3])
     keyed.map(Stamped()).rebalance().map(lambda r: r).sink_to(sinks[4])
     stream.shuffle().map(lambda r: r).rescale().map(lambda r: r).sink_to(sinks[5])
+    others = env.from_source(ListSource(RECORDS[::3]), bounded(60), "others")
+    keyed.connect(others.key_by(lambda r: r[0])).map(BothStamped()).sink_to(sinks[6])
+    keyed.connect(others.broadcast(KNOWN)).process(Known()).sink_to(sinks[7])
     return job_of(env), sinks
 
 

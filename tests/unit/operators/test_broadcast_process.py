@@ -389,3 +389,36 @@ def test_only_a_function_that_reacts_to_processing_time_timers_asks_for_epochs_w
 
     uses = [KeyedBroadcastProcessFactory(f, (RULES,)).uses_processing_time for f in (WithoutTimers(), Processing())]
     assert uses == [False, True]
+
+
+@pytest.mark.parametrize("keys", [[f"k{i}" for i in range(500)], list(range(500)), [("a", i) for i in range(500)]])
+def test_the_order_of_the_keys_is_the_same_in_memory_and_in_files(tmp_path: Path, keys: list[Any]) -> None:
+    orders = []
+    for directory in (None, StateDirectory(str(tmp_path))):
+        backend = KeyedStateBackend("", directory=directory, inline_bytes=1, memory=ManagedMemory(1))
+        table = backend.table("total", "value")
+        for part in (keys[:300], keys[200:400], keys[400:]):
+            table.namespace(None).update(dict.fromkeys(part, 1))
+            table.mark_all(None, part)
+            if part is not keys[400:] and directory is not None:
+                backend.snapshot()
+        table.fetch(None, keys[10:12])
+        for removed in keys[10:12]:
+            table.remove(None, removed)
+        orders.append([key for batch in backend.key_batches("total") for key in batch])
+    assert orders[0] == orders[1]
+    assert sorted(orders[0]) == sorted(keys[:10] + keys[12:])
+
+
+def test_a_map_or_list_of_many_rows_is_one_key(tmp_path: Path) -> None:
+    backend = KeyedStateBackend("", directory=StateDirectory(str(tmp_path)), inline_bytes=1)
+    maps = backend.partitioned_state(MapStateDescriptor("maps", ANY, ANY))
+    lists = backend.partitioned_state(ListStateDescriptor("lists", ANY))
+    for key in ("a", "b"):
+        backend.current_key = key
+        maps.put_all(dict.fromkeys(range(1_000), 1))  # type: ignore[attr-defined]
+        for _ in range(3):
+            lists.add(1)  # type: ignore[attr-defined]
+            backend.snapshot()
+    for name in ("maps", "lists"):
+        assert sorted(key for batch in backend.key_batches(name) for key in batch) == ["a", "b"]

@@ -10,6 +10,7 @@ import pytest
 
 from flinkish.common.typeinfo import Types
 from flinkish.core.functions import FilterFunction, FlatMapFunction, MapFunction, RuntimeContext
+from flinkish.core.output_tag import OutputTag
 from flinkish.core.state import ValueStateDescriptor
 from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.operators.filter import FilterFactory
@@ -223,3 +224,18 @@ def test_what_is_neither_callable_nor_a_function_of_that_kind_is_refused() -> No
         MapFactory(7).create()  # type: ignore[arg-type]
     with pytest.raises(TypeMismatchError, match=r"Repeat has no method map\(\)"):
         MapFactory(Repeat()).create()  # type: ignore[arg-type]
+
+
+def test_map_and_flat_map_emit_to_side_outputs_that_somebody_listens_to() -> None:
+    tag, other = OutputTag("side"), OutputTag("nobody listens")
+    with OperatorHarness(MapFactory(lambda v: (tag, v) if v > 1 else (other, v)), side_tags=("side",)) as harness:
+        harness.process_batch([1, 2, 3], [10, 20, 30])
+        assert harness.take() == [("record", (other, 1), 10)]
+        assert harness.output.sides == {"side": [(2, 20), (3, 30)]}
+    with OperatorHarness(FlatMapFactory(lambda v: [v, (tag, -v)]), side_tags=("side",)) as harness:
+        harness.process_batch([1, 2], [10, 20])
+        assert harness.take() == [("record", 1, 10), ("record", 2, 20)]
+        assert harness.output.sides == {"side": [(-1, 10), (-2, 20)]}
+    with OperatorHarness(MapFactory(lambda v: (tag, v))) as harness:
+        harness.process_batch([1])
+        assert harness.take_values() == [(tag, 1)]
