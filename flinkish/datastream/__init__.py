@@ -30,6 +30,7 @@ from flinkish.datastream.time_domain import TimeDomain
 from flinkish.datastream.window import (
     CountWindow,
     GlobalWindow,
+    MergingWindowAssigner,
     TimeWindow,
     Trigger,
     TriggerResult,
@@ -52,6 +53,7 @@ __all__ = [
     "KeyedProcessFunction",
     "KeyedStream",
     "MapFunction",
+    "MergingWindowAssigner",
     "OutputTag",
     "Partitioner",
     "ProcessFunction",

@@ -6,6 +6,6 @@ from flinkish.datastream.streams.closeable_iterator import CloseableIterator
 from flinkish.datastream.streams.data_stream import DataStream
 from flinkish.datastream.streams.data_stream_sink import DataStreamSink
 from flinkish.datastream.streams.keyed_stream import KeyedStream
-from flinkish.datastream.streams.windowed_stream import WindowedStream
+from flinkish.datastream.streams.windowed_stream import AllWindowedStream, WindowedStream
 
-__all__ = ["CloseableIterator", "DataStream", "DataStreamSink", "KeyedStream", "WindowedStream"]
+__all__ = ["AllWindowedStream", "CloseableIterator", "DataStream", "DataStreamSink", "KeyedStream", "WindowedStream"]

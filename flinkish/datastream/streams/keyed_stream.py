@@ -24,6 +24,7 @@ from flinkish.core.functions import (
 )
 from flinkish.core.sink import Sink
 from flinkish.core.window.assigner import WindowAssigner
+from flinkish.core.window.count_sliding import count_windows
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, _check_function
 from flinkish.datastream.streams.key_function import KeyFunction
 from flinkish.graph.stream_graph import StreamNode
@@ -116,6 +117,13 @@ class KeyedStream(DataStream):
         from flinkish.datastream.streams.windowed_stream import WindowedStream
 
         return WindowedStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+        """Group the records of each key into windows of ``size`` records, side by side, or beginning at every
+        ``slide``-th record. A window fires when it is full, and is thrown away."""
+        from flinkish.datastream.streams.windowed_stream import WindowedStream
+
+        return WindowedStream(self, count_windows(size, slide))
 
     def key_by(self, key_selector: KeySelector | KeyFunction, key_type: TypeInformation | None = None) -> KeyedStream:
         """Partition the original stream by another key."""

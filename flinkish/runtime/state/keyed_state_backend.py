@@ -336,6 +336,15 @@ class KeyedStateBackend:
         """Have the state of these keys in memory, all of it at once: to be called with the keys of a batch, before user
         code is called for them."""
         self.make_room()
+        self.fetch(keys, namespace)
+
+    @property
+    def in_files(self) -> bool:
+        """Whether anything lies in files."""
+        return bool(self.stored)
+
+    def fetch(self, keys: Collection[Any], namespace: Hashable) -> None:
+        """`prefetch` without making room: what was fetched for other namespaces since the last `prefetch` stays."""
         if not self.stored:
             return
         for name, kind in self._kinds.items():

@@ -12,7 +12,7 @@ from flinkish.core.functions import AggregateFunction, ProcessWindowFunction
 from flinkish.core.time_limits import MAX_WATERMARK_MS
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
 from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
-from flinkish.runtime.operators.window.tumbling_event_time_operator import TumblingEventTimeOperator
+from flinkish.runtime.operators.window.aligned_event_time_operator import AlignedEventTimeOperator
 from flinkish.runtime.operators.window.window_operator import WindowOperator
 from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
 from flinkish.runtime.operators.window.window_scope import CONTENTS, TIMERS
@@ -102,7 +102,7 @@ def test_the_operator_does_what_the_model_does_also_across_a_restart(
     model = TumblingModel(parameters["size"], parameters["offset"], parameters["lateness"])
     model.run(events)
 
-    driver = WindowDriver(make_factory(name, parameters), TumblingEventTimeOperator if fast else WindowOperator)
+    driver = WindowDriver(make_factory(name, parameters), AlignedEventTimeOperator if fast else WindowOperator)
     driver.run(events[:restart_at])
     driver.restart()
     driver.run(events[restart_at:])
@@ -130,7 +130,7 @@ def test_the_fast_way_leaves_the_same_trace_as_the_general_one(
     events, parameters = stream
     factory = make_factory(name, parameters, late_tag_id=None)
     kind = factory.window_logic.contents().kind
-    fast, general = WindowDriver(factory, TumblingEventTimeOperator), WindowDriver(factory, WindowOperator)
+    fast, general = WindowDriver(factory, AlignedEventTimeOperator), WindowDriver(factory, WindowOperator)
     for start in range(0, len(events), 5):
         fast.run(events[start : start + 5])
         general.run(events[start : start + 5])
@@ -157,6 +157,6 @@ def test_the_factory_takes_the_fast_way_where_it_is_right_and_nowhere_else() -> 
     def made(trigger: EventTimeTrigger, logic: WindowLogic) -> type[WindowOperator]:
         return type(WindowOperatorFactory(TumblingEventTimeWindows(10), trigger, logic).create())
 
-    assert made(EventTimeTrigger(), LOGICS["reduce"]) is TumblingEventTimeOperator
+    assert made(EventTimeTrigger(), LOGICS["reduce"]) is AlignedEventTimeOperator
     assert made(Mine(), LOGICS["reduce"]) is WindowOperator
     assert made(EventTimeTrigger(), WindowLogic(WithState())) is WindowOperator

@@ -1,15 +1,16 @@
-"""The fast way for tumbling event-time windows under the default trigger: batches instead of elements.
+"""The fast way for tumbling and sliding event-time windows under the default trigger: batches instead of elements.
 
 The rule: state, timers and output, with their order, are exactly those of the general operator (a property test
 compares the two). What makes it possible: no watermark rises within a batch, so all elements of one window share one
 answer to "is it late?", and EventTimeTrigger does nothing for an element of a window that has not fired yet but
-register one timer. Elements of windows that have fired (refired within the allowed lateness, or late) take the general
+register one timer. Windows that have fired (refired within the allowed lateness, or late) take elements in the general
 way, in their order; nothing else can emit while a batch is processed.
 """
 
 from __future__ import annotations
 
-from itertools import compress, groupby
+from collections.abc import Iterator
+from itertools import groupby
 from operator import itemgetter, length_hint
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from flinkish.core.functions import Function
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
+from flinkish.core.window.sliding_event_time import SlidingEventTimeWindows
 from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
 from flinkish.core.window.window import TimeWindow
 from flinkish.runtime.list_keys import keys_of
@@ -28,14 +30,16 @@ if TYPE_CHECKING:
 _timestamp_and_namespace = itemgetter(0, 2)
 
 
-class TumblingEventTimeOperator(WindowOperator):
-    """See the module."""
+class AlignedEventTimeOperator(WindowOperator):
+    """See the module. Tumbling windows are sliding ones whose slide is their size."""
 
     def __init__(self, factory: WindowOperatorFactory) -> None:
         super().__init__(factory)
-        assert isinstance(factory.assigner, TumblingEventTimeWindows)
-        self._size_ms = factory.assigner.size_ms
-        self._offset_ms = factory.assigner.offset_ms
+        assigner = factory.assigner
+        assert isinstance(assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows))
+        self._size_ms = assigner.size_ms
+        self._slide_ms = assigner.slide_ms if isinstance(assigner, SlidingEventTimeWindows) else assigner.size_ms
+        self._offset_ms = assigner.offset_ms
 
     @staticmethod
     def handles(factory: WindowOperatorFactory) -> bool:
@@ -43,62 +47,58 @@ class TumblingEventTimeOperator(WindowOperator):
         cannot hold state handles, since it does not set the current key for each element."""
         fold = factory.window_logic.fold
         return (
-            type(factory.assigner) is TumblingEventTimeWindows
+            type(factory.assigner) in (TumblingEventTimeWindows, SlidingEventTimeWindows)
             and type(factory.trigger) is EventTimeTrigger
+            and factory.evictor is None
             and not (isinstance(fold, Function) and type(fold).open is not Function.open)
         )
-
-    def _start_ms(self, timestamp_ms: int) -> int:
-        return timestamp_ms - (timestamp_ms - self._offset_ms) % self._size_ms
 
     # --- elements -----------------------------------------------------------------------------------------------
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        earliest_ms = min(timestamps) if timestamps else MIN_TIMESTAMP_MS
-        if not timestamps or earliest_ms <= MIN_TIMESTAMP_MS:
+        if not timestamps or min(timestamps) <= MIN_TIMESTAMP_MS:
             super().process_batch(values, timestamps, input_index)  # to raise the assigner's error
             return
         self.enter_group(self.context.epoch.watermark_ms)
         keys = keys_of(self.key_selector, values)
-        # the window that holds the next millisecond after the watermark is the first that has not fired
-        unfired_ms = self._start_ms(self.scope.watermark_ms + 1)
-        if earliest_ms < unfired_ms:
-            for value, timestamp_ms, key in zip(values, timestamps, keys, strict=True):
-                if timestamp_ms < unfired_ms:
-                    self.process_element(value, timestamp_ms, key)
-            self.results.flush()
-            unfired = [timestamp_ms >= unfired_ms for timestamp_ms in timestamps]
-            keys, values = list(compress(keys, unfired)), list(compress(values, unfired))
-            timestamps = list(compress(timestamps, unfired))
-        if timestamps:
-            self._add_to_unfired_windows(keys, values, timestamps)
+        unfired: dict[int, tuple[list[Any], list[Any]]] = {}
+        for starts, begin, end in self._stretches(timestamps):
+            fired = [start for start in starts if start + self._size_ms - 1 <= self.scope.watermark_ms]
+            if fired or not starts:  # where the slide is greater than the size, an element may be in no window
+                windows = [TimeWindow(start, start + self._size_ms) for start in fired]
+                skipped = len(fired) == len(starts)
+                for position in range(begin, end):
+                    self.process_element(values[position], timestamps[position], keys[position], windows, skipped)
+            for start in starts[: len(starts) - len(fired)]:
+                if end - begin == len(values):
+                    unfired[start] = (keys, values)
+                    continue
+                window = unfired.setdefault(start, ([], []))
+                window[0].extend(keys[begin:end])
+                window[1].extend(values[begin:end])
+        self.results.flush()
+        for start, (window_keys, window_values) in unfired.items():
+            self._fold(start, window_keys, window_values)
 
-    def _add_to_unfired_windows(self, keys: list[Any], values: list[Any], timestamps: list[int]) -> None:
-        start_ms = self._start_ms(min(timestamps))
-        if max(timestamps) < start_ms + self._size_ms:
-            self._fold(start_ms, keys, values)
-            return
-        for start_ms, (window_keys, window_values) in self._by_window(keys, values, timestamps).items():
-            self._fold(start_ms, window_keys, window_values)
+    def _stretches(self, timestamps: list[int]) -> Iterator[tuple[range, int, int]]:
+        """(the starts of its windows, the last one first; begin; end) of neighbouring elements in the same windows."""
+        begin, (first_ms, end_ms) = 0, self._pane(timestamps[0])
+        if min(timestamps) < first_ms or max(timestamps) >= end_ms:
+            for position, timestamp_ms in enumerate(timestamps):
+                if not first_ms <= timestamp_ms < end_ms:
+                    yield self._starts(timestamps[begin]), begin, position
+                    begin, (first_ms, end_ms) = position, self._pane(timestamp_ms)
+        yield self._starts(timestamps[begin]), begin, len(timestamps)
 
-    def _by_window(
-        self, keys: list[Any], values: list[Any], timestamps: list[int]
-    ) -> dict[int, tuple[list[Any], list[Any]]]:
-        size_ms = self._size_ms
-        windows: dict[int, tuple[list[Any], list[Any]]] = {}
-        start_ms = end_ms = 0  # no timestamp is in this empty window
-        for timestamp_ms, key, value in zip(timestamps, keys, values, strict=True):
-            # neighbours mostly share a window: a comparison is cheaper than a division and a lookup
-            if not start_ms <= timestamp_ms < end_ms:
-                start_ms = self._start_ms(timestamp_ms)
-                end_ms = start_ms + size_ms
-                window = windows.get(start_ms)
-                if window is None:
-                    window = windows[start_ms] = ([], [])
-                add_key, add_value = window[0].append, window[1].append
-            add_key(key)
-            add_value(value)
-        return windows
+    def _starts(self, timestamp_ms: int) -> range:
+        last_ms = timestamp_ms - (timestamp_ms - self._offset_ms) % self._slide_ms
+        return range(last_ms, timestamp_ms - self._size_ms, -self._slide_ms)
+
+    def _pane(self, timestamp_ms: int) -> tuple[int, int]:
+        """The stretch of time around a timestamp (end exclusive) in which no window begins or ends."""
+        start_ms = timestamp_ms - (timestamp_ms - self._offset_ms) % self._slide_ms
+        end_ms = timestamp_ms - (timestamp_ms - self._offset_ms - self._size_ms) % self._slide_ms
+        return max(start_ms, end_ms), min(start_ms, end_ms) + self._slide_ms
 
     def _fold(self, start_ms: int, keys: list[Any], values: list[Any]) -> None:
         """Add elements to a window that has not fired."""
