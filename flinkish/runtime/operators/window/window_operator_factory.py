@@ -40,6 +40,7 @@ class WindowOperatorFactory:
     keyed: bool = field(default=True, init=False)
     has_operator_state: bool = field(default=False, init=False)
     watermark_sensitive: bool = field(init=False)
+    merges_windows: bool = field(init=False)
     uses_processing_time: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,6 +50,7 @@ class WindowOperatorFactory:
             )
         traits = traits_of(self.trigger)
         self.watermark_sensitive = traits.sees_watermarks
+        self.merges_windows = isinstance(self.assigner, MergingWindowAssigner) and self.assigner.is_event_time()
         self.uses_processing_time = traits.uses_processing_time or self.assigner.needs_processing_time()
 
     def create(self) -> WindowOperator:
