@@ -51,9 +51,9 @@ class MergingWindowOperator(WindowOperator):
         super().setup(context, output)
         self.merge_context = ScopedOnMergeContext(self.scope)
 
-    @property
-    def _open_windows(self) -> StateTable:
-        return self.scope.backend.table(OPEN_WINDOWS, "value")
+    def enter_group(self, watermark_ms: int) -> None:
+        super().enter_group(watermark_ms)
+        self._open_windows: StateTable = self.scope.backend.table(OPEN_WINDOWS, "value")
 
     # --- elements -----------------------------------------------------------------------------------------------
 
