@@ -122,7 +122,7 @@ class Numbers(ProcessWindowFunction[Any, Any, Any, Any]):
 def windows(seed: int, records: int, **more: Any) -> tuple[JobDescriptor, list[MemorySink]]:
     """Windows of every kind."""
     chance = random.Random(seed)
-    values = [(f"user-{chance.randrange(12)}", chance.randrange(1000), serial) for serial in range(records)]
+    values = [(f"user-{chance.randrange(12)}", chance.randrange(1000), serial) for serial in range(records // 2)]
     env = environment()
     sinks = [MemorySink() for _ in range(5)]
     keyed = env.from_source(ListSource(values[::2], values[1::2]), bounded(4), "records").key_by(lambda r: r[0])

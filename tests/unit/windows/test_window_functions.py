@@ -92,6 +92,26 @@ def test_a_result_of_none_is_not_emitted(make: Any) -> None:
     assert driver.is_empty()
 
 
+def test_a_process_function_also_sends_to_side_outputs_by_its_context_even_while_it_clears() -> None:
+    seen = OutputTag("seen")
+
+    class Send(ProcessWindowFunction[Any, Any, Any, Any]):
+        def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
+            context.output(seen, ("fired", key))
+            context.output(OutputTag("nobody listens"), key)
+            yield key
+
+        def clear(self, context: Any) -> None:
+            context.output(seen, ("cleared", context.window().start))
+
+    factory = WindowOperatorFactory(TEN, EventTimeTrigger(), WindowLogic(None, Send()))
+    driver = WindowDriver(factory, side_tags=("seen", "nobody listens"))
+    driver.add(("a", 1, 0))
+    driver.watermark(9)
+    assert driver.results == [("a", 9)]
+    assert driver.harness.output.sides["seen"] == [(("fired", "a"), 9), (("cleared", 0), 9)]
+
+
 def test_results_are_narrowed_to_the_output_type_but_not_the_late_elements() -> None:
     converter = Types.TUPLE([Types.STRING(), Types.SHORT()]).batch_converter()
     driver = WindowDriver(WindowOperatorFactory(TEN, EventTimeTrigger(), SUM, 0, LATE, converter))
