@@ -5,7 +5,20 @@ from __future__ import annotations
 from flinkish.datastream.streams.closeable_iterator import CloseableIterator
 from flinkish.datastream.streams.data_stream import DataStream
 from flinkish.datastream.streams.data_stream_sink import DataStreamSink
+from flinkish.datastream.streams.interval_join import IntervalJoin, IntervalJoined
+from flinkish.datastream.streams.joined_streams import CoGroupedStreams, JoinedStreams
 from flinkish.datastream.streams.keyed_stream import KeyedStream
 from flinkish.datastream.streams.windowed_stream import AllWindowedStream, WindowedStream
 
-__all__ = ["AllWindowedStream", "CloseableIterator", "DataStream", "DataStreamSink", "KeyedStream", "WindowedStream"]
+__all__ = [
+    "AllWindowedStream",
+    "CloseableIterator",
+    "CoGroupedStreams",
+    "DataStream",
+    "DataStreamSink",
+    "IntervalJoin",
+    "IntervalJoined",
+    "JoinedStreams",
+    "KeyedStream",
+    "WindowedStream",
+]

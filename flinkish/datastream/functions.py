@@ -20,6 +20,7 @@ from flinkish.core.functions import (
     RuntimeContext,
     WindowFunction,
 )
+from flinkish.core.join_functions import CoGroupFunction, FlatJoinFunction, JoinFunction, ProcessJoinFunction
 from flinkish.core.sink import Sink as SinkFunction
 from flinkish.core.source import Source as SourceFunction
 from flinkish.core.timer_service import TimerService
@@ -27,9 +28,12 @@ from flinkish.core.timer_service import TimerService
 __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
+    "CoGroupFunction",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
+    "JoinFunction",
     "KeySelector",
     "KeyedProcessFunction",
     "KeyedStateStore",
@@ -37,6 +41,7 @@ __all__ = [
     "Partitioner",
     "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",

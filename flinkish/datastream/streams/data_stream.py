@@ -52,6 +52,7 @@ from flinkish.runtime.side_outputs import Converter
 if TYPE_CHECKING:
     from flinkish.datastream.streams.closeable_iterator import CloseableIterator
     from flinkish.datastream.streams.data_stream_sink import DataStreamSink
+    from flinkish.datastream.streams.joined_streams import CoGroupedStreams, JoinedStreams
     from flinkish.datastream.streams.keyed_stream import KeyedStream
     from flinkish.datastream.streams.windowed_stream import AllWindowedStream
 
@@ -132,6 +133,18 @@ class DataStream(OperatorStream):
         from flinkish.datastream.streams.windowed_stream import AllWindowedStream
 
         return AllWindowedStream(self, count_windows(size, slide))
+
+    def join(self, other_stream: DataStream) -> JoinedStreams:
+        """Join the records with those of another stream that have the same key, in windows."""
+        from flinkish.datastream.streams.joined_streams import JoinedStreams
+
+        return JoinedStreams(self, other_stream)
+
+    def co_group(self, other_stream: DataStream) -> CoGroupedStreams:
+        """Group the records with those of another stream that have the same key, in windows."""
+        from flinkish.datastream.streams.joined_streams import CoGroupedStreams
+
+        return CoGroupedStreams(self, other_stream)
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """What the operator before emitted with this tag. A tag that nobody reads stays in the main stream."""

@@ -45,6 +45,7 @@ from flinkish.runtime.operators.rolling_aggregations import (
 if TYPE_CHECKING:
     from flinkish.datastream.streams.closeable_iterator import CloseableIterator
     from flinkish.datastream.streams.data_stream_sink import DataStreamSink
+    from flinkish.datastream.streams.interval_join import IntervalJoin
     from flinkish.datastream.streams.windowed_stream import WindowedStream
 
 
@@ -124,6 +125,12 @@ class KeyedStream(DataStream):
         from flinkish.datastream.streams.windowed_stream import WindowedStream
 
         return WindowedStream(self, count_windows(size, slide))
+
+    def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
+        """Join the records with those of another keyed stream whose timestamps are close to them."""
+        from flinkish.datastream.streams.interval_join import IntervalJoin
+
+        return IntervalJoin(self, other_stream)
 
     def key_by(self, key_selector: KeySelector | KeyFunction, key_type: TypeInformation | None = None) -> KeyedStream:
         """Partition the original stream by another key."""
