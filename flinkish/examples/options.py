@@ -1,4 +1,4 @@
-"""The command line of the programs in ``jobs/``: where clicks come from, where results go, and how the job runs.
+"""The command line of the programs in ``jobs/``: where records come from, where results go, and how the job runs.
 
 Rule: without an option a program needs no server.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from flinkish.common import Configuration
@@ -30,12 +30,20 @@ class JobOptions:
     embedded: bool
 
 
-def parse(program: str, description: str, argv: Sequence[str] | None = None) -> JobOptions:
+def parse(
+    program: str,
+    description: str,
+    argv: Sequence[str] | None = None,
+    generator: Callable[[int, int], Source] | None = None,
+) -> JobOptions:
     """The options of ``argv`` (default: of the process); ends the process with a usage message if they are wrong.
+
+    ``generator``: (number of events, number of users) -> the source of a program whose records are no clicks; it does
+    not read from Kafka.
 
     Example: ``parse("click_count", "Clicks per user.", ["--events", "1000"]).embedded`` is true.
     """
-    parser = _parser(description)
+    parser = _parser(description, clicks=generator is None)
     given = parser.parse_args(argv)
     if (given.bootstrap_servers is None) != (given.topic is None):
         parser.error("--bootstrap-servers and --topic go together")
@@ -48,17 +56,24 @@ def parse(program: str, description: str, argv: Sequence[str] | None = None) -> 
             parser.error(f"--{name} must be at least 1")
     embedded = given.topic is None or given.jdbc_url is None
     job_dir = given.job_dir or (tempfile.mkdtemp(prefix=f"flinkish-{program}-") if embedded else None)
-    return JobOptions(_source(given), _database(given, program, job_dir), _configuration(given, job_dir), embedded)
+    return JobOptions(
+        _source(given, generator), _database(given, program, job_dir), _configuration(given, job_dir), embedded
+    )
 
 
-def _parser(description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=description, epilog=f"With servers: {EXAMPLE_SERVERS}")
-    kafka = parser.add_argument_group("clicks from Kafka: JSON objects of user_id, logged_in, amount, ts, page")
-    kafka.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers")
-    kafka.add_argument("--topic", help="topic to read")
-    kafka.add_argument("--bounded", action="store_true", help="end with what is in the topic now")
-    generator = parser.add_argument_group("otherwise clicks from a generator")
-    generator.add_argument("--events", type=int, default=200_000, metavar="N", help="clicks (default: %(default)s)")
+def _parser(description: str, clicks: bool) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=description, epilog=f"With servers: {EXAMPLE_SERVERS}" if clicks else None
+    )
+    if clicks:
+        kafka = parser.add_argument_group("clicks from Kafka: JSON objects of user_id, logged_in, amount, ts, page")
+        kafka.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers")
+        kafka.add_argument("--topic", help="topic to read")
+        kafka.add_argument("--bounded", action="store_true", help="end with what is in the topic now")
+    else:
+        parser.set_defaults(bootstrap_servers=None, topic=None, bounded=False)
+    generator = parser.add_argument_group("otherwise clicks from a generator" if clicks else "the generator")
+    generator.add_argument("--events", type=int, default=200_000, metavar="N", help="events (default: %(default)s)")
     generator.add_argument("--users", type=int, default=1_000, metavar="N", help="distinct users (%(default)s)")
     database = parser.add_argument_group("results")
     database.add_argument("--jdbc-url", metavar="URL", help="PostgreSQL: postgresql://HOST:PORT/DB")
@@ -72,7 +87,9 @@ def _parser(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _source(given: argparse.Namespace) -> Source:
+def _source(given: argparse.Namespace, generator: Callable[[int, int], Source] | None) -> Source:
+    if generator is not None:
+        return generator(given.events, given.users)
     if given.topic is None:
         return generated_clicks(given.events, given.users)
     return kafka_clicks(given.bootstrap_servers, given.topic, given.bounded)
