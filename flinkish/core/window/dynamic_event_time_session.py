@@ -40,6 +40,10 @@ class DynamicEventTimeSessionWindows(SessionWindows):
             raise missing_timestamp(self)
         return [TimeWindow(timestamp, timestamp + dynamic_gap(self._extractor, element))]
 
+    def ends_ms(self, values: list[Any], timestamps: list[int]) -> list[int]:
+        """The ends (exclusive) of the windows of many elements, for the engine."""
+        return [timestamp_ms + dynamic_gap(self._extractor, value) for timestamp_ms, value in zip(timestamps, values)]
+
     def get_default_trigger(self, env: Any) -> EventTimeTrigger:
         return EventTimeTrigger.create()
 

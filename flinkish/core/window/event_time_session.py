@@ -45,6 +45,10 @@ class EventTimeSessionWindows(SessionWindows):
             raise missing_timestamp(self)
         return [TimeWindow(timestamp, timestamp + self._gap_ms)]
 
+    def ends_ms(self, values: list[Any], timestamps: list[int]) -> list[int]:
+        """The ends (exclusive) of the windows of many elements, for the engine."""
+        return [timestamp_ms + self._gap_ms for timestamp_ms in timestamps]
+
     def get_default_trigger(self, env: Any) -> EventTimeTrigger:
         return EventTimeTrigger.create()
 

@@ -12,6 +12,7 @@ from flinkish.core.window.trigger import Trigger, traits_of
 from flinkish.errors import ProgramError
 from flinkish.runtime.operators.window.aligned_event_time_operator import AlignedEventTimeOperator
 from flinkish.runtime.operators.window.merging_window_operator import MergingWindowOperator
+from flinkish.runtime.operators.window.session_event_time_operator import SessionEventTimeOperator
 from flinkish.runtime.operators.window.window_operator import WindowOperator
 from flinkish.runtime.side_outputs import Converter
 from flinkish.runtime.windowing.window_logic import WindowLogic
@@ -55,6 +56,8 @@ class WindowOperatorFactory:
 
     def create(self) -> WindowOperator:
         """A fresh operator."""
+        if SessionEventTimeOperator.handles(self):
+            return SessionEventTimeOperator(self)
         if isinstance(self.assigner, MergingWindowAssigner):
             return MergingWindowOperator(self)
         if AlignedEventTimeOperator.handles(self):
