@@ -7,6 +7,7 @@ from typing import Any, cast
 from flinkish.common.time import Time
 from flinkish.common.typeinfo import Types
 from flinkish.core.state import ReducingState, ReducingStateDescriptor
+from flinkish.core.time_limits import MAX_WATERMARK_MS
 from flinkish.core.window.trigger import Trigger, TriggerResult, TriggerTraits, checked_interval
 from flinkish.core.window.window import TimeWindow
 
@@ -73,7 +74,10 @@ class ContinuousEventTimeTrigger(Trigger[Any, TimeWindow]):
         self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext, fire_timestamp_state: ReducingState[int]
     ) -> None:
         """Fire an interval after ``time``, but not behind the end of the window."""
-        next_fire_ms = min(time + self._interval, window.max_timestamp())
+        last_ms = window.max_timestamp()
+        # behind the end of the input a window without an end (GlobalWindows) fires once more, not for ever
+        ended = ctx.get_current_watermark() == last_ms == MAX_WATERMARK_MS
+        next_fire_ms = last_ms if ended else min(time + self._interval, last_ms)
         fire_timestamp_state.add(next_fire_ms)
         ctx.register_event_time_timer(next_fire_ms)
 

@@ -12,6 +12,7 @@ from flinkish.common.time import Time
 from flinkish.core.time_limits import MAX_WATERMARK_MS
 from flinkish.core.window.continuous_event_time_trigger import ContinuousEventTimeTrigger
 from flinkish.core.window.continuous_processing_time_trigger import ContinuousProcessingTimeTrigger
+from flinkish.core.window.global_windows import GlobalWindows
 from flinkish.core.window.trigger import traits_of
 from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
 from flinkish.core.window.tumbling_processing_time import TumblingProcessingTimeWindows
@@ -91,6 +92,16 @@ def test_event_time_against_a_plain_model(interval: int, lateness: int, steps: l
         fired.setdefault(window.start, []).append(elements)
     assert fired == expected
     assert driver.is_empty() or lateness == MAX_WATERMARK_MS
+
+
+def test_a_global_window_fires_once_more_at_the_end_of_the_input_and_not_for_ever() -> None:
+    driver = WindowDriver(WindowOperatorFactory(GlobalWindows(), ContinuousEventTimeTrigger(10), ELEMENTS))
+    driver.add(("a", 1, 3))
+    driver.watermark(25)
+    driver.add(("a", 2, 27))
+    driver.watermark(MAX_WATERMARK_MS)
+    # at 10 and 20, at 30, and at the end
+    assert [value[2] for value, _ in driver.results] == [[1], [1], [1, 2], [1, 2]]
 
 
 def test_processing_time_fires_at_each_multiple_of_the_interval_and_at_the_end() -> None:
