@@ -11,7 +11,7 @@ A backend knows which (state name, namespace, key) an epoch has changed: increme
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from flinkish.core.state import AggregatingStateDescriptor, ReducingStateDescriptor, State, StateDescriptor
@@ -313,14 +313,21 @@ class KeyedStateBackend:
             self._made_times(name, kind)
         return self._expiring_state(descriptor, namespace, policy)
 
-    def due(self, service: str, domain: TimeDomain, upto_ms: int) -> Iterator[tuple[int, Any, Hashable]]:
-        """`TimerQueue.pop_due`, with the state of the timers' keys in memory."""
+    def due(
+        self,
+        service: str,
+        domain: TimeDomain,
+        upto_ms: int,
+        fetch: Callable[[dict[Hashable, list[Any]]], None] | None = None,
+    ) -> Iterator[tuple[int, Any, Hashable]]:
+        """`TimerQueue.pop_due`, with the state of the timers' keys in memory. ``fetch``: what has it there, if not that
+        of the timers' namespaces alone."""
         queue, left = self.timers(service), 0
         pop = queue.pop_due(domain, upto_ms)
         while True:
             if not left and self.stored:
-                for namespace, keys in queue.due_keys(domain, upto_ms, _DUE_BATCH).items():
-                    self.prefetch(keys, namespace)
+                self.make_room()
+                (fetch or self.fetch_all)(queue.due_keys(domain, upto_ms, _DUE_BATCH))
                 left = _DUE_BATCH
             timer = next(pop, None)
             if timer is None:
@@ -336,21 +343,21 @@ class KeyedStateBackend:
         """Have the state of these keys in memory, all of it at once: to be called with the keys of a batch, before user
         code is called for them."""
         self.make_room()
-        self.fetch(keys, namespace)
+        self.fetch_all({namespace: keys})
 
     @property
     def in_files(self) -> bool:
         """Whether anything lies in files."""
         return bool(self.stored)
 
-    def fetch(self, keys: Collection[Any], namespace: Hashable) -> None:
-        """`prefetch` without making room: what was fetched for other namespaces since the last `prefetch` stays."""
+    def fetch_all(self, by_namespace: Mapping[Hashable, Collection[Any]]) -> None:
+        """`prefetch` for the keys of many namespaces, without making room: what was fetched since then stays."""
         if not self.stored:
             return
         for name, kind in self._kinds.items():
             table = self.table(name, kind)
             if table.timed is None:
-                table.fetch(namespace, keys)
+                table.fetch_all(by_namespace)
 
     def make_room(self) -> None:
         """Write changes to files, and let go of what lies there, if memory holds too much. Only between batches."""

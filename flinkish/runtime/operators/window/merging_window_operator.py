@@ -8,7 +8,7 @@ window that it belongs to now.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS
@@ -58,7 +58,18 @@ class MergingWindowOperator(WindowOperator):
     # --- elements -----------------------------------------------------------------------------------------------
 
     def fetch_windows(self, keys: list[Any], windows: list[Collection[Window]]) -> None:
-        """Contents lie in the state windows of the open windows: a new window has none."""
+        pairs = zip(keys, windows, strict=True)
+        new = [(key, namespace_of(window)) for key, of_element in pairs for window in of_element]
+        self.fetch_open(keys, new)
+
+    def fetch_due(self, by_namespace: dict[Hashable, list[Any]]) -> None:
+        keys = [key for of_window in by_namespace.values() for key in of_window]
+        self._open_windows.fetch(VOID_NAMESPACE, keys)
+        self.fetch_open(keys, ())
+
+    def fetch_open(self, keys: Iterable[Any], new: Iterable[tuple[Any, Hashable]]) -> None:
+        """Have the state of the open windows of keys in memory, whose contents lie in their state windows, and of new
+        ones: (key, namespace)."""
         by_namespace: dict[Hashable, list[Any]] = {}
         open_windows = self._open_windows.namespace(VOID_NAMESPACE)
         for key in dict.fromkeys(keys):
@@ -66,8 +77,9 @@ class MergingWindowOperator(WindowOperator):
                 by_namespace.setdefault(window, []).append(key)
                 if state_window != window:
                     by_namespace.setdefault(state_window, []).append(key)
-        for namespace, of_window in by_namespace.items():
-            self.scope.backend.fetch(of_window, namespace)
+        for key, window in new:
+            by_namespace.setdefault(window, []).append(key)
+        self.scope.backend.fetch_all(by_namespace)
 
     def process_element(
         self, value: Any, timestamp_ms: int, key: Any, windows: Collection[Window], skipped: bool = True

@@ -75,6 +75,8 @@ class SessionEventTimeOperator(MergingWindowOperator):
         keys = keys_of(self.key_selector, values)
         backend = self.scope.backend
         backend.prefetch(keys)
+        if backend.in_files:
+            self.fetch_open(keys, zip(keys, zip(timestamps, ends, strict=True), strict=True))
         add, gone = self.contents.add, list[tuple[Any, tuple[int, int]]]()
         sessions: dict[Any, list[_Session]] = {}
         for place, (key, value, start_ms, end_ms) in enumerate(zip(keys, values, timestamps, ends, strict=True)):
@@ -101,8 +103,6 @@ class SessionEventTimeOperator(MergingWindowOperator):
     def _opened_before(self, key: Any) -> list[_Session]:
         opened = self._open_windows.namespace(VOID_NAMESPACE).get(key, ())
         table = self.scope.table
-        for _, state in opened:
-            table.fetch(state, (key,))
         return [
             _Session(start_ms, end_ms, state, table.namespace(state), _UNCHANGED)
             for (start_ms, end_ms), state in opened

@@ -8,7 +8,7 @@ windows are late goes to the side output for late data or is counted in ``numLat
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flinkish.core.functions import Function
@@ -122,8 +122,11 @@ class WindowOperator(StreamOperator):
         for key, of_element in zip(keys, windows, strict=True):
             for window in of_element:
                 by_namespace.setdefault(namespace_of(window), []).append(key)
-        for namespace, of_window in by_namespace.items():
-            self.scope.backend.fetch(of_window, namespace)
+        self.scope.backend.fetch_all(by_namespace)
+
+    def fetch_due(self, by_namespace: dict[Hashable, list[Any]]) -> None:
+        """Have the state in memory that timers of these namespaces and keys need."""
+        self.scope.backend.fetch_all(by_namespace)
 
     def process_element(
         self, value: Any, timestamp_ms: int, key: Any, windows: Collection[Window], skipped: bool = True
@@ -174,7 +177,7 @@ class WindowOperator(StreamOperator):
             return
         self.enter_group(self.context.epoch.watermark_ms)
         self.scope.processing_time_ms = time_ms
-        for timer_ms, key, namespace in self.scope.backend.due(TIMERS, TimeDomain.PROCESSING_TIME, time_ms):
+        for timer_ms, key, namespace in self._due(TimeDomain.PROCESSING_TIME, time_ms):
             if self.enter_timer(key, namespace):
                 self.obey(self.trigger.on_processing_time(timer_ms, self.scope.window, self.trigger_context))
                 self._clean_up_if_due(timer_ms, TimeDomain.PROCESSING_TIME)
@@ -182,10 +185,13 @@ class WindowOperator(StreamOperator):
 
     def fire_event_timers(self, watermark_ms: int) -> None:
         """Fire what is due, one timer at a time: a trigger may register or delete others."""
-        for timer_ms, key, namespace in self.scope.backend.due(TIMERS, TimeDomain.EVENT_TIME, watermark_ms):
+        for timer_ms, key, namespace in self._due(TimeDomain.EVENT_TIME, watermark_ms):
             if self.enter_timer(key, namespace):
                 self.obey(self.trigger.on_event_time(timer_ms, self.scope.window, self.trigger_context))
                 self._clean_up_if_due(timer_ms, TimeDomain.EVENT_TIME)
+
+    def _due(self, domain: TimeDomain, upto_ms: int) -> Iterator[tuple[int, Any, Hashable]]:
+        return self.scope.backend.due(TIMERS, domain, upto_ms, self.fetch_due)
 
     def enter_timer(self, key: Any, namespace: Hashable) -> bool:
         """Go to the key and window of a timer; False: that window is over."""
