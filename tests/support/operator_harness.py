@@ -10,6 +10,7 @@ from typing import Any
 
 from flinkish.runtime.metric_group import TaskMetricGroup
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactory, StreamOperator
+from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
 
@@ -42,7 +43,10 @@ class CollectingOutput:
 
 
 class OperatorHarness:
-    """One operator, opened. Use as a context manager: it is closed at the end, disposed of after an error."""
+    """One operator, opened. Use as a context manager: it is closed at the end, disposed of after an error.
+
+    ``directory``: where all keyed state lies in files between two snapshots; None: it is in the snapshots.
+    """
 
     def __init__(
         self,
@@ -52,12 +56,17 @@ class OperatorHarness:
         side_tags: tuple[str, ...] = (),
         restored: bytes | None = None,
         job_parameters: dict[str, str] | None = None,
+        directory: StateDirectory | None = None,
     ) -> None:
         self.output = CollectingOutput(side_tags)
         self.epoch = EpochInfo()
         self.metrics = TaskMetricGroup()
         self._body = restored
-        self.backend = None if key_selector is None else KeyedStateBackend("operator 'tested'", self.epoch)
+        self.backend = (
+            None
+            if key_selector is None
+            else KeyedStateBackend("operator 'tested'", self.epoch, directory=directory, inline_bytes=0)
+        )
         if self.backend is not None:
             self.backend.restore(restored)
         self.operator: StreamOperator = factory.create()
