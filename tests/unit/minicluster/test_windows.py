@@ -10,8 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkish.common.time import Time
-from flinkish.core.window.event_time_session import EventTimeSessionWindows
-from flinkish.datastream import ProcessWindowFunction, TimeWindow
+from flinkish.common.watermark_strategy import WatermarkStrategy
+from flinkish.datastream import ProcessWindowFunction, TimeWindow, WindowFunction
+from flinkish.datastream.window import (
+    EventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+    SlidingProcessingTimeWindows,
+)
+from flinkish.runtime.clock import ManualClock
 
 from .programs import ListSource, MemorySink, bounded, environment, job_of, run
 
@@ -47,3 +53,36 @@ def test_the_size_of_epochs_does_not_matter_to_sessions_not_even_to_those_that_t
     records = [(chance.choice("abc"), serial, time) for serial, time in enumerate(times)]
     whole = sessions(records, delay_ms, 1_000, 1)
     assert whole == sessions(records, delay_ms, 1, 1) == sessions(records, delay_ms, 5, 2)
+
+
+def test_windows_of_processing_time_end_in_epochs_without_data() -> None:
+    env = environment(1)
+    # the second split has nothing for twenty epochs; an epoch takes a millisecond
+    records = env.from_source(
+        ListSource([("a", 1), ("b", 2)], [("a", 3)], pauses=(0, 20)), WatermarkStrategy.no_watermarks(), "records"
+    )
+    keyed = records.key_by(lambda r: r[0])
+    sinks = [MemorySink(), MemorySink()]
+    sessions = keyed.window(ProcessingTimeSessionWindows.with_gap(Time.milliseconds(6)))
+    sessions.apply(Values()).sink_to(sinks[0])
+    sliding = keyed.window(SlidingProcessingTimeWindows.of(Time.milliseconds(8), Time.milliseconds(4)))
+    sliding.apply(Values()).sink_to(sinks[1])
+    clock = ManualClock(100)
+    committed: list[tuple[int, int]] = []
+
+    def on_epoch() -> None:
+        clock.advance(1)
+        committed.append((len(sinks[0].values), len(sinks[1].values)))
+
+    run(job_of(env), 1, clock=clock, on_epoch=on_epoch)
+    # a session that is open at the end of the input is dropped, as in Flink
+    assert sorted(sinks[0].values) == [("a", [1]), ("b", [2])]
+    assert sorted(sinks[1].values) == [("a", [1]), ("a", [1]), ("b", [2]), ("b", [2])]
+    assert committed[0] == (0, 0) and committed[12] == (2, 4)
+
+
+class Values(WindowFunction[Any, Any, Any, TimeWindow]):
+    """(key, values)."""
+
+    def apply(self, key: Any, window: TimeWindow, inputs: Iterable[Any]) -> Iterator[Any]:
+        yield key, [value for _, value in inputs]
