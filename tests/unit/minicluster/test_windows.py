@@ -15,9 +15,12 @@ from flinkish.datastream import ProcessWindowFunction, TimeWindow, WindowFunctio
 from flinkish.datastream.window import (
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
+    SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
+    WindowAssigner,
 )
 from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
 
 from .programs import ListSource, MemorySink, bounded, environment, job_of, run
 
@@ -42,7 +45,7 @@ def sessions(records: list[Any], delay_ms: int, per_epoch: int, parallelism: int
     return sorted(sink.values)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.integers(0, 10**6), st.integers(0, 4), st.integers(1, 3))
 def test_the_size_of_epochs_does_not_matter_to_sessions_not_even_to_those_that_touch(
     seed: int, delay_ms: int, grain_ms: int
@@ -86,3 +89,15 @@ class Values(WindowFunction[Any, Any, Any, TimeWindow]):
 
     def apply(self, key: Any, window: TimeWindow, inputs: Iterable[Any]) -> Iterator[Any]:
         yield key, [value for _, value in inputs]
+
+
+def test_only_windows_that_merge_cost_watermarks_before_records_right_ahead_of_them() -> None:
+    def stamps(assigner: WindowAssigner[Any, Any]) -> list[bool]:
+        env = environment()
+        source = env.from_source(ListSource([("a", 1, 0)]), bounded(), "records")
+        source.map(lambda r: r).key_by(lambda r: r[0]).window(assigner).apply(Values()).sink_to(MemorySink())
+        factories = [operator.factory for vertex in job_of(env).vertices for operator in vertex.operators]
+        return [factory.before_next for factory in factories if isinstance(factory, TimestampsAndWatermarksFactory)]
+
+    assert stamps(EventTimeSessionWindows(5)) == [True]
+    assert stamps(SlidingEventTimeWindows(10, 5)) == stamps(ProcessingTimeSessionWindows(5)) == [False]

@@ -30,6 +30,25 @@ if TYPE_CHECKING:
 _timestamp_and_namespace = itemgetter(0, 2)
 
 
+#: Keys and values, side by side.
+_Elements = tuple[list[Any], list[Any]]
+
+
+class _Pane:
+    """A stretch of time (end exclusive) in which no window begins or ends: its elements are in the same windows."""
+
+    __slots__ = ("end_ms", "fired", "first_ms", "in_no_other", "unfired")
+
+    def __init__(self, first_ms: int, end_ms: int) -> None:
+        self.first_ms = first_ms
+        self.end_ms = end_ms
+        #: windows that have fired, the last one first, and whether there are no others
+        self.fired: list[TimeWindow] = []
+        self.in_no_other = False
+        #: the elements of this batch in the windows that have not
+        self.unfired: list[_Elements] = []
+
+
 class AlignedEventTimeOperator(WindowOperator):
     """See the module. Tumbling windows are sliding ones whose slide is their size."""
 
@@ -61,44 +80,53 @@ class AlignedEventTimeOperator(WindowOperator):
             return
         self.enter_group(self.context.epoch.watermark_ms)
         keys = keys_of(self.key_selector, values)
-        unfired: dict[int, tuple[list[Any], list[Any]]] = {}
-        for starts, begin, end in self._stretches(timestamps):
-            fired = [start for start in starts if start + self._size_ms - 1 <= self.scope.watermark_ms]
-            if fired or not starts:  # where the slide is greater than the size, an element may be in no window
-                windows = [TimeWindow(start, start + self._size_ms) for start in fired]
-                skipped = len(fired) == len(starts)
+        unfired: dict[int, _Elements] = {}
+        for pane, begin, end in self._stretches(timestamps, unfired):
+            if (
+                pane.fired or pane.in_no_other
+            ):  # where the slide is greater than the size, there may be no window at all
                 for position in range(begin, end):
-                    self.process_element(values[position], timestamps[position], keys[position], windows, skipped)
-            for start in starts[: len(starts) - len(fired)]:
-                if end - begin == len(values):
-                    unfired[start] = (keys, values)
-                    continue
-                window = unfired.setdefault(start, ([], []))
-                window[0].extend(keys[begin:end])
-                window[1].extend(values[begin:end])
+                    element = values[position], timestamps[position], keys[position]
+                    self.process_element(*element, pane.fired, pane.in_no_other)
+            for window_keys, window_values in pane.unfired:
+                if end - begin == 1:
+                    window_keys.append(keys[begin])
+                    window_values.append(values[begin])
+                else:
+                    window_keys += keys[begin:end]
+                    window_values += values[begin:end]
         self.results.flush()
         for start, (window_keys, window_values) in unfired.items():
             self._fold(start, window_keys, window_values)
 
-    def _stretches(self, timestamps: list[int]) -> Iterator[tuple[range, int, int]]:
-        """(the starts of its windows, the last one first; begin; end) of neighbouring elements in the same windows."""
-        begin, (first_ms, end_ms) = 0, self._pane(timestamps[0])
+    def _stretches(self, timestamps: list[int], unfired: dict[int, _Elements]) -> Iterator[tuple[_Pane, int, int]]:
+        """(pane, begin, end) of neighbouring elements in the same pane. ``unfired``: takes the windows of the panes."""
+        panes: dict[int, _Pane] = {}
+        begin, pane = 0, self._pane(timestamps[0], panes, unfired)
+        first_ms, end_ms = pane.first_ms, pane.end_ms
         if min(timestamps) < first_ms or max(timestamps) >= end_ms:
             for position, timestamp_ms in enumerate(timestamps):
                 if not first_ms <= timestamp_ms < end_ms:
-                    yield self._starts(timestamps[begin]), begin, position
-                    begin, (first_ms, end_ms) = position, self._pane(timestamp_ms)
-        yield self._starts(timestamps[begin]), begin, len(timestamps)
+                    yield pane, begin, position
+                    begin, pane = position, self._pane(timestamp_ms, panes, unfired)
+                    first_ms, end_ms = pane.first_ms, pane.end_ms
+        yield pane, begin, len(timestamps)
 
-    def _starts(self, timestamp_ms: int) -> range:
-        last_ms = timestamp_ms - (timestamp_ms - self._offset_ms) % self._slide_ms
-        return range(last_ms, timestamp_ms - self._size_ms, -self._slide_ms)
-
-    def _pane(self, timestamp_ms: int) -> tuple[int, int]:
-        """The stretch of time around a timestamp (end exclusive) in which no window begins or ends."""
+    def _pane(self, timestamp_ms: int, panes: dict[int, _Pane], unfired: dict[int, _Elements]) -> _Pane:
+        """The pane that a timestamp falls into."""
         start_ms = timestamp_ms - (timestamp_ms - self._offset_ms) % self._slide_ms
         end_ms = timestamp_ms - (timestamp_ms - self._offset_ms - self._size_ms) % self._slide_ms
-        return max(start_ms, end_ms), min(start_ms, end_ms) + self._slide_ms
+        first_ms = max(start_ms, end_ms)
+        pane = panes.get(first_ms)
+        if pane is None:
+            pane = panes[first_ms] = _Pane(first_ms, min(start_ms, end_ms) + self._slide_ms)
+            for start in range(start_ms, timestamp_ms - self._size_ms, -self._slide_ms):
+                if start + self._size_ms - 1 <= self.scope.watermark_ms:
+                    pane.fired.append(TimeWindow(start, start + self._size_ms))
+                else:
+                    pane.unfired.append(unfired.setdefault(start, ([], [])))
+            pane.in_no_other = not pane.unfired
+        return pane
 
     def _fold(self, start_ms: int, keys: list[Any], values: list[Any]) -> None:
         """Add elements to a window that has not fired."""

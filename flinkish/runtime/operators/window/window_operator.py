@@ -96,7 +96,7 @@ class WindowOperator(StreamOperator):
         keys = keys_of(self.key_selector, values)
         timestamps = timestamps or [MIN_TIMESTAMP_MS] * len(values)
         self.scope.backend.prefetch(keys)
-        windows = [self._assign(*element) for element in zip(values, timestamps, keys, strict=True)]
+        windows = self._assign_all(values, timestamps, keys)
         if self.scope.backend.in_files:
             self.fetch_windows(keys, windows)
         for value, timestamp_ms, key, of_element in zip(values, timestamps, keys, windows, strict=True):
@@ -107,13 +107,19 @@ class WindowOperator(StreamOperator):
         """Work at this watermark."""
         self.scope.enter_group(watermark_ms, self.context.epoch.processing_time_ms)
 
-    def _assign(self, value: Any, timestamp_ms: int, key: Any) -> Collection[Window]:
-        self.scope.backend.current_key = key
-        windows = self.assigner.assign_windows(value, timestamp_ms, self.assigner_context)
-        if not isinstance(windows, Collection):
-            raise ProgramError(
-                f"{self.assigner!r} gave the windows {windows!r} for {value!r:.200}", expected="a list of windows"
-            )
+    def _assign_all(self, values: list[Any], timestamps: list[int], keys: list[Any]) -> list[Collection[Window]]:
+        """The windows of each element."""
+        assign, backend, context = self.assigner.assign_windows, self.scope.backend, self.assigner_context
+        windows: list[Collection[Window]] = []
+        for value, timestamp_ms, key in zip(values, timestamps, keys, strict=True):
+            backend.current_key = key
+            of_element = assign(value, timestamp_ms, context)
+            if of_element.__class__ is not list and not isinstance(of_element, Collection):
+                raise ProgramError(
+                    f"{self.assigner!r} gave the windows {of_element!r} for {value!r:.200}",
+                    expected="a list of windows",
+                )
+            windows.append(of_element)
         return windows
 
     def fetch_windows(self, keys: list[Any], windows: list[Collection[Window]]) -> None:
