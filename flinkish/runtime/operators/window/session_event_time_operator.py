@@ -98,6 +98,37 @@ class SessionEventTimeOperator(MergingWindowOperator):
             self.scope.table.mark_grown(session.state, (key,))
         self._settle(sessions, gone)
 
+    def fire_event_timers(self, watermark_ms: int) -> None:
+        table = self._open_windows
+        for timer_ms, key, namespace in self._due(TimeDomain.EVENT_TIME, watermark_ms):
+            table.fetch(VOID_NAMESPACE, (key,))
+            opened = table.namespace(VOID_NAMESPACE).get(key, ())
+            for window, state in opened:
+                if window == namespace:
+                    self._fire(timer_ms, key, window, state)
+                    if timer_ms == self.time.cleanup_ms(self.scope.window):
+                        self._close(key, window, state, opened)
+                    break
+
+    def _fire(self, timer_ms: int, key: Any, window: tuple[int, int], state: tuple[int, int]) -> None:
+        self.scope.enter(key, TimeWindow(*window), window)
+        self.scope.table.fetch(state, (key,))
+        stored = self.scope.table.existing(state)
+        if timer_ms == window[1] - 1 and stored and key in stored:
+            self.evaluate(stored[key])
+
+    def _close(self, key: Any, window: tuple[int, int], state: tuple[int, int], opened: tuple[Any, ...]) -> None:
+        """A session that has fired is over; the trigger keeps nothing."""
+        self.scope.table.remove(state, key)
+        if self.evaluator is not None:
+            self.evaluator.clear()
+        table = self._open_windows
+        if len(opened) == 1:
+            table.remove(VOID_NAMESPACE, key)
+        else:
+            table.namespace(VOID_NAMESPACE)[key] = tuple(pair for pair in opened if pair[0] != window)
+            table.mark(VOID_NAMESPACE, key)
+
     # --- sessions of a batch ------------------------------------------------------------------------------------
 
     def _opened_before(self, key: Any) -> list[_Session]:
