@@ -125,12 +125,12 @@ def show(database: JdbcConnectionOptions) -> None:
 
 def main() -> None:
     """Run the job and show its results."""
-    options = parse("fraud-alerts", "Alerts for accounts that spend too much too fast.", kafka=False)
+    options = parse(
+        "fraud-alerts", "Alerts for accounts that spend too much too fast.", generator=generated_transactions
+    )
     run_sql(options.database, CREATE_TABLE)
     env = StreamExecutionEnvironment.get_execution_environment(options.configuration)
-    transactions = env.from_source(
-        generated_transactions(options.events, options.users), transaction_watermarks(), "transactions"
-    ).uid("transactions")
+    transactions = env.from_source(options.source, transaction_watermarks(), "transactions").uid("transactions")
     rules = env.from_source(generated_rules(options.events), rule_watermarks(), "rules").uid("rules")
     build(transactions, rules, alerts_sink(options.database))
     env.execute("fraud-alerts")

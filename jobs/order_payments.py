@@ -116,10 +116,14 @@ def show(database: JdbcConnectionOptions) -> None:
 
 def main() -> None:
     """Run the job and show its results."""
-    options = parse("order-payments", "Matches orders with their payments.", kafka=False)
+    options = parse(
+        "order-payments",
+        "Matches orders with their payments.",
+        generator=lambda events, users: generated_orders(events),
+    )
     run_sql(options.database, CREATE_ORDERS, CREATE_PAYMENTS)
     env = StreamExecutionEnvironment.get_execution_environment(options.configuration)
-    orders = env.from_source(generated_orders(options.events), order_watermarks(), "orders").uid("orders")
+    orders = env.from_source(options.source, order_watermarks(), "orders").uid("orders")
     payments = env.from_source(generated_payments(options.events), payment_watermarks(), "payments").uid("payments")
     build(orders, payments, *sinks(options.database))
     env.execute("order-payments")

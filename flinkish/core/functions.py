@@ -15,6 +15,7 @@ from flinkish.core.window.window import W, Window
 
 if TYPE_CHECKING:
     from flinkish.core.metrics import MetricGroup
+    from flinkish.core.output_tag import OutputTag
     from flinkish.core.state import (
         AggregatingState,
         AggregatingStateDescriptor,
@@ -287,9 +288,51 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
         def global_state(self) -> KeyedStateStore:
             """State of this key over all windows."""
 
+        @abstractmethod
+        def output(self, output_tag: OutputTag, value: Any) -> None:
+            """Emit to a side output, as Java's ``Context.output`` does; ``yield tag, value`` does the same."""
+
     @abstractmethod
     def process(self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
         """The results."""
 
     def clear(self, context: ProcessWindowFunction.Context[W]) -> None:  # noqa: B027 - optional for users
+        """The window is being purged: delete what ``window_state`` holds."""
+
+
+class AllWindowFunction(Function, Generic[IN, OUT, W]):
+    """Evaluated over the elements of one window of a stream without keys."""
+
+    @abstractmethod
+    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
+        """The results."""
+
+
+class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
+    """Evaluated over the elements of one window of a stream without keys, with access to state."""
+
+    class Context(ABC, Generic[W2]):
+        """The window being evaluated. Only valid during the call."""
+
+        @abstractmethod
+        def window(self) -> W2:
+            """The window."""
+
+        @abstractmethod
+        def window_state(self) -> KeyedStateStore:
+            """State of this window; to be cleared in ``clear``."""
+
+        @abstractmethod
+        def global_state(self) -> KeyedStateStore:
+            """State of all windows."""
+
+        @abstractmethod
+        def output(self, output_tag: OutputTag, value: Any) -> None:
+            """Emit to a side output, as Java's ``Context.output`` does; ``yield tag, value`` does the same."""
+
+    @abstractmethod
+    def process(self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
+        """The results."""
+
+    def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:  # noqa: B027 - optional for users
         """The window is being purged: delete what ``window_state`` holds."""

@@ -44,6 +44,7 @@ from flinkish.datastream.time_domain import TimeDomain
 from flinkish.datastream.window import (
     CountWindow,
     GlobalWindow,
+    MergingWindowAssigner,
     TimeWindow,
     Trigger,
     TriggerResult,
@@ -75,6 +76,7 @@ __all__ = [
     "KeyedProcessFunction",
     "KeyedStream",
     "MapFunction",
+    "MergingWindowAssigner",
     "OutputTag",
     "Partitioner",
     "ProcessFunction",

@@ -7,16 +7,23 @@ from flinkish.datastream.streams.closeable_iterator import CloseableIterator
 from flinkish.datastream.streams.connected_streams import ConnectedStreams
 from flinkish.datastream.streams.data_stream import DataStream
 from flinkish.datastream.streams.data_stream_sink import DataStreamSink
+from flinkish.datastream.streams.interval_join import IntervalJoin, IntervalJoined
+from flinkish.datastream.streams.joined_streams import CoGroupedStreams, JoinedStreams
 from flinkish.datastream.streams.keyed_stream import KeyedStream
-from flinkish.datastream.streams.windowed_stream import WindowedStream
+from flinkish.datastream.streams.windowed_stream import AllWindowedStream, WindowedStream
 
 __all__ = [
+    "AllWindowedStream",
     "BroadcastConnectedStream",
     "BroadcastStream",
     "CloseableIterator",
+    "CoGroupedStreams",
     "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
+    "IntervalJoin",
+    "IntervalJoined",
+    "JoinedStreams",
     "KeyedStream",
     "WindowedStream",
 ]

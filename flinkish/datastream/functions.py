@@ -11,6 +11,7 @@ from flinkish.core.broadcast_functions import (
 from flinkish.core.co_functions import CoFlatMapFunction, CoMapFunction, CoProcessFunction, KeyedCoProcessFunction
 from flinkish.core.functions import (
     AggregateFunction,
+    AllWindowFunction,
     FilterFunction,
     FlatMapFunction,
     Function,
@@ -19,26 +20,32 @@ from flinkish.core.functions import (
     KeySelector,
     MapFunction,
     Partitioner,
+    ProcessAllWindowFunction,
     ProcessFunction,
     ProcessWindowFunction,
     ReduceFunction,
     RuntimeContext,
     WindowFunction,
 )
+from flinkish.core.join_functions import CoGroupFunction, FlatJoinFunction, JoinFunction, ProcessJoinFunction
 from flinkish.core.sink import Sink as SinkFunction
 from flinkish.core.source import Source as SourceFunction
 from flinkish.core.timer_service import TimerService
 
 __all__ = [
     "AggregateFunction",
+    "AllWindowFunction",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
     "CoFlatMapFunction",
+    "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
+    "JoinFunction",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -47,7 +54,9 @@ __all__ = [
     "KeyedStateStore",
     "MapFunction",
     "Partitioner",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",

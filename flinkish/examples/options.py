@@ -1,4 +1,4 @@
-"""The command line of the programs in ``jobs/``: where events come from, where results go, and how the job runs.
+"""The command line of the programs in ``jobs/``: where records come from, where results go, and how the job runs.
 
 Rule: without an option a program needs no server.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from flinkish.common import Configuration
@@ -23,24 +23,29 @@ EXAMPLE_SERVERS = "--bootstrap-servers HOST:9092 --topic clicks --jdbc-url postg
 class JobOptions:
     """What the command line says, with defaults filled in."""
 
-    #: of clicks
     source: Source
     database: JdbcConnectionOptions
     configuration: Configuration
     #: without any server
     embedded: bool
-    #: how many events a generator makes, of how many users
+    #: how many events a generator makes
     events: int
-    users: int
 
 
-def parse(program: str, description: str, argv: Sequence[str] | None = None, *, kafka: bool = True) -> JobOptions:
+def parse(
+    program: str,
+    description: str,
+    argv: Sequence[str] | None = None,
+    generator: Callable[[int, int], Source] | None = None,
+) -> JobOptions:
     """The options of ``argv`` (default: of the process); ends the process with a usage message if they are wrong.
-    ``kafka`` False: of a job that reads generated events only.
+
+    ``generator``: (number of events, number of users) -> the source of a program whose records are no clicks; it does
+    not read from Kafka.
 
     Example: ``parse("click_count", "Clicks per user.", ["--events", "1000"]).embedded`` is true.
     """
-    parser = _parser(description, kafka)
+    parser = _parser(description, clicks=generator is None)
     given = parser.parse_args(argv)
     if (given.bootstrap_servers is None) != (given.topic is None):
         parser.error("--bootstrap-servers and --topic go together")
@@ -54,26 +59,26 @@ def parse(program: str, description: str, argv: Sequence[str] | None = None, *, 
     embedded = given.topic is None or given.jdbc_url is None
     job_dir = given.job_dir or (tempfile.mkdtemp(prefix=f"flinkish-{program}-") if embedded else None)
     return JobOptions(
-        _source(given),
+        _source(given, generator),
         _database(given, program, job_dir),
         _configuration(given, job_dir),
         embedded,
         given.events,
-        given.users,
     )
 
 
-def _parser(description: str, kafka: bool) -> argparse.ArgumentParser:
+def _parser(description: str, clicks: bool) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        description=description, epilog=f"With servers: {EXAMPLE_SERVERS}" if kafka else None
+        description=description, epilog=f"With servers: {EXAMPLE_SERVERS}" if clicks else None
     )
-    parser.set_defaults(bootstrap_servers=None, topic=None, bounded=False)
-    if kafka:
-        topic = parser.add_argument_group("clicks from Kafka: JSON objects of user_id, logged_in, amount, ts, page")
-        topic.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers")
-        topic.add_argument("--topic", help="topic to read")
-        topic.add_argument("--bounded", action="store_true", help="end with what is in the topic now")
-    generator = parser.add_argument_group("otherwise clicks from a generator" if kafka else "events from a generator")
+    if clicks:
+        kafka = parser.add_argument_group("clicks from Kafka: JSON objects of user_id, logged_in, amount, ts, page")
+        kafka.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers")
+        kafka.add_argument("--topic", help="topic to read")
+        kafka.add_argument("--bounded", action="store_true", help="end with what is in the topic now")
+    else:
+        parser.set_defaults(bootstrap_servers=None, topic=None, bounded=False)
+    generator = parser.add_argument_group("otherwise clicks from a generator" if clicks else "the generator")
     generator.add_argument("--events", type=int, default=200_000, metavar="N", help="events (default: %(default)s)")
     generator.add_argument("--users", type=int, default=1_000, metavar="N", help="distinct users (%(default)s)")
     database = parser.add_argument_group("results")
@@ -88,7 +93,9 @@ def _parser(description: str, kafka: bool) -> argparse.ArgumentParser:
     return parser
 
 
-def _source(given: argparse.Namespace) -> Source:
+def _source(given: argparse.Namespace, generator: Callable[[int, int], Source] | None) -> Source:
+    if generator is not None:
+        return generator(given.events, given.users)
     if given.topic is None:
         return generated_clicks(given.events, given.users)
     return kafka_clicks(given.bootstrap_servers, given.topic, given.bounded)

@@ -70,6 +70,7 @@ class JobGraphGenerator:
             self._in[edge.target.id].append(edge)
             self._out[edge.source.id].append(edge)
         self._sensitive = self._upstream_of(lambda factory: factory.watermark_sensitive)
+        self._before_merges = self._upstream_of(lambda factory: factory.merges_windows)
         self._clocked = self._clocked_nodes()
         self._chains = self._make_chains()
         self._heads = {node.id: chain[0] for chain in self._chains for node in chain}
@@ -196,8 +197,9 @@ class JobGraphGenerator:
     def _factory(self, node: StreamNode) -> OperatorFactory:
         """Watermark generators stamp finely only where user code behind them can see single watermarks."""
         factory = node.factory
-        if isinstance(factory, TimestampsAndWatermarksFactory) and node.id in self._sensitive:
-            return replace(factory, interval_ms=self._settings.auto_watermark_interval_ms or None)
+        if isinstance(factory, TimestampsAndWatermarksFactory):
+            interval_ms = self._settings.auto_watermark_interval_ms or None if node.id in self._sensitive else None
+            return replace(factory, interval_ms=interval_ms, before_next=node.id in self._before_merges)
         return factory
 
     def _edge(self, edge: StreamEdge) -> EdgeDescriptor:

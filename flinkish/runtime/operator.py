@@ -164,6 +164,11 @@ class OperatorFactory(Protocol):
         """True when user code can see single watermarks or register event-time timers: sources then stamp finely."""
 
     @property
+    def merges_windows(self) -> bool:
+        """True when a record right ahead of the watermark is treated otherwise once the watermark has come: a window
+        that touches another one merges with it as long as that one is open. Sources then stamp before such records."""
+
+    @property
     def uses_processing_time(self) -> bool:
         """True when processing time must go on without data (processing-time timers)."""
 
@@ -177,4 +182,5 @@ class OperatorFactoryBase:
     keyed: bool = False
     has_operator_state: bool = False
     watermark_sensitive: bool = False
+    merges_windows: bool = False
     uses_processing_time: bool = False

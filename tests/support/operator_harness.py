@@ -12,6 +12,7 @@ from typing import Any
 
 from flinkish.runtime.metric_group import TaskMetricGroup
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactory, StreamOperator
+from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState, StoredOperatorState
 
@@ -48,7 +49,10 @@ class CollectingOutput:
 
 
 class OperatorHarness:
-    """One operator, opened. Use as a context manager: it is closed at the end, disposed of after an error."""
+    """One operator, opened. Use as a context manager: it is closed at the end, disposed of after an error.
+
+    ``directory``: where all keyed state lies in files between two snapshots; None: it is in the snapshots.
+    """
 
     def __init__(
         self,
@@ -58,13 +62,18 @@ class OperatorHarness:
         restored: bytes | None = None,
         restored_operator_state: StoredOperatorState | None = None,
         job_parameters: dict[str, str] | None = None,
+        directory: StateDirectory | None = None,
     ) -> None:
         self.output = CollectingOutput(side_tags)
         self.epoch = EpochInfo()
         self.metrics = TaskMetricGroup()
         self._body = restored
         selectors = tuple(selector for selector in key_selectors if selector is not None)
-        self.backend = None if not selectors else KeyedStateBackend("operator 'tested'", self.epoch, recording=True)
+        self.backend = (
+            KeyedStateBackend("operator 'tested'", self.epoch, directory=directory, inline_bytes=0, recording=True)
+            if selectors
+            else None
+        )
         if self.backend is not None:
             self.backend.restore(restored)
         self.operator_state = OperatorState()

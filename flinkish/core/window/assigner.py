@@ -82,3 +82,19 @@ def check_tumbling(name: str, size_ms: int, offset_ms: int) -> None:
             f"{name} with a size of {size_ms} ms and an offset of {offset_ms} ms",
             expected="size > 0 and abs(offset) < size",
         )
+
+
+def check_sliding(name: str, size_ms: int, slide_ms: int, offset_ms: int) -> None:
+    """Raise unless ``abs(offset) < slide`` and ``size > 0``, the rule of Flink's sliding windows."""
+    if size_ms <= 0 or abs(offset_ms) >= slide_ms:
+        raise ProgramError(
+            f"{name} with a size of {size_ms} ms, a slide of {slide_ms} ms and an offset of {offset_ms} ms",
+            expected="size > 0 and abs(offset) < slide",
+        )
+
+
+def checked_count(what: str, count: int) -> int:
+    """A number of elements. Raises ProgramError unless it is a whole number of more than 0."""
+    if not isinstance(count, int) or count <= 0:
+        raise ProgramError(f"{what} is {count!r}", expected="a whole number of more than 0")
+    return count

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkish.core.window.window import W
+from flinkish.errors import ProgramError
 
 if TYPE_CHECKING:
     from flinkish.core.metrics import MetricGroup
@@ -141,3 +142,10 @@ class Trigger(ABC, Generic[T, W]):
 def traits_of(trigger: Trigger[Any, Any]) -> TriggerTraits:
     """The traits that the trigger's own class states. Inherited ones do not count: a subclass may do anything."""
     return trigger.traits() if "traits" in type(trigger).__dict__ else UNKNOWN_TRAITS
+
+
+def checked_interval(name: str, interval_ms: int) -> int:
+    """A length of time. Raises ProgramError unless it is more than 0 ms."""
+    if interval_ms <= 0:
+        raise ProgramError(f"{name} with {interval_ms} ms", expected="a time of more than 0 ms")
+    return interval_ms

@@ -6,10 +6,14 @@ Semantics: Flink's ``TimeWindow``, ``GlobalWindow`` and PyFlink's ``CountWindow`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from functools import total_ordering
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS
+
+if TYPE_CHECKING:
+    from flinkish.core.window.merging_assigner import MergingWindowAssigner
 
 W = TypeVar("W", bound="Window")
 
@@ -61,6 +65,22 @@ class TimeWindow(Window):
         (-10, 5)
         """
         return timestamp - (timestamp - offset) % window_size
+
+    @staticmethod
+    def merge_windows(windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]) -> None:
+        """Merge the windows that overlap or touch, directly or by others between them."""
+        merged: list[TimeWindow] = []
+        result: TimeWindow | None = None
+        for window in sorted(set(windows)):
+            if result is not None and result.intersects(window):
+                merged.append(window)
+                result = result.cover(window)
+                continue
+            if result is not None and len(merged) > 1:
+                callback.merge(merged, result)
+            merged, result = [window], window
+        if result is not None and len(merged) > 1:
+            callback.merge(merged, result)
 
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, TimeWindow) and self.start == other.start and self.end == other.end

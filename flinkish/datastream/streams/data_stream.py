@@ -23,6 +23,8 @@ from flinkish.core.functions import (
 )
 from flinkish.core.output_tag import OutputTag
 from flinkish.core.sink import Sink
+from flinkish.core.window.assigner import WindowAssigner
+from flinkish.core.window.count_sliding import count_windows
 from flinkish.datastream.streams.key_function import KeyFunction, key_function, partition_function
 from flinkish.datastream.streams.operator_stream import OperatorStream
 from flinkish.errors import ProgramError
@@ -53,7 +55,9 @@ if TYPE_CHECKING:
     from flinkish.datastream.streams.closeable_iterator import CloseableIterator
     from flinkish.datastream.streams.connected_streams import ConnectedStreams
     from flinkish.datastream.streams.data_stream_sink import DataStreamSink
+    from flinkish.datastream.streams.joined_streams import CoGroupedStreams, JoinedStreams
     from flinkish.datastream.streams.keyed_stream import KeyedStream
+    from flinkish.datastream.streams.windowed_stream import AllWindowedStream
 
 DeclaredType = TypeInformation | Sequence[TypeInformation] | None
 
@@ -120,6 +124,30 @@ class DataStream(OperatorStream):
         parallelism = self._taps[0].node.parallelism if len(self._taps) == 1 else None
         node = self._add_node("Timestamps/Watermarks", factory, self._type, parallelism=parallelism)
         return DataStream(self._env, [Tap(node)], self._type, [node])
+
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
+        """Group all records, whatever their key, into windows, in one subtask."""
+        from flinkish.datastream.streams.windowed_stream import AllWindowedStream
+
+        return AllWindowedStream(self, window_assigner)
+
+    def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
+        """Group all records into windows of ``size`` records, as ``KeyedStream.count_window`` does."""
+        from flinkish.datastream.streams.windowed_stream import AllWindowedStream
+
+        return AllWindowedStream(self, count_windows(size, slide))
+
+    def join(self, other_stream: DataStream) -> JoinedStreams:
+        """Join the records with those of another stream that have the same key, in windows."""
+        from flinkish.datastream.streams.joined_streams import JoinedStreams
+
+        return JoinedStreams(self, other_stream)
+
+    def co_group(self, other_stream: DataStream) -> CoGroupedStreams:
+        """Group the records with those of another stream that have the same key, in windows."""
+        from flinkish.datastream.streams.joined_streams import CoGroupedStreams
+
+        return CoGroupedStreams(self, other_stream)
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """What the operator before emitted with this tag. A tag that nobody reads stays in the main stream."""

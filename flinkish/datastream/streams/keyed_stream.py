@@ -24,6 +24,7 @@ from flinkish.core.functions import (
 )
 from flinkish.core.sink import Sink
 from flinkish.core.window.assigner import WindowAssigner
+from flinkish.core.window.count_sliding import count_windows
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, _check_function
 from flinkish.datastream.streams.key_function import KeyFunction
 from flinkish.graph.stream_graph import StreamNode
@@ -44,6 +45,7 @@ from flinkish.runtime.operators.rolling_aggregations import (
 if TYPE_CHECKING:
     from flinkish.datastream.streams.closeable_iterator import CloseableIterator
     from flinkish.datastream.streams.data_stream_sink import DataStreamSink
+    from flinkish.datastream.streams.interval_join import IntervalJoin
     from flinkish.datastream.streams.windowed_stream import WindowedStream
 
 
@@ -116,6 +118,19 @@ class KeyedStream(DataStream):
         from flinkish.datastream.streams.windowed_stream import WindowedStream
 
         return WindowedStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+        """Group the records of each key into windows of ``size`` records, side by side, or beginning at every
+        ``slide``-th record. A window fires when it is full, and is thrown away."""
+        from flinkish.datastream.streams.windowed_stream import WindowedStream
+
+        return WindowedStream(self, count_windows(size, slide))
+
+    def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
+        """Join the records with those of another keyed stream whose timestamps are close to them."""
+        from flinkish.datastream.streams.interval_join import IntervalJoin
+
+        return IntervalJoin(self, other_stream)
 
     def key_by(self, key_selector: KeySelector | KeyFunction, key_type: TypeInformation | None = None) -> KeyedStream:
         """Partition the original stream by another key."""

@@ -1,17 +1,29 @@
-"""WindowedStream: a keyed stream grouped into windows; its methods add the one window operator."""
+"""WindowedStream and AllWindowedStream: a stream grouped into windows; their methods add the one window operator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.typeinfo.types import declared_type
-from flinkish.core.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
+from flinkish.core.functions import (
+    AggregateFunction,
+    AllWindowFunction,
+    Function,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    ReduceFunction,
+    WindowFunction,
+)
 from flinkish.core.output_tag import OutputTag
 from flinkish.core.window.assigner import WindowAssigner
+from flinkish.core.window.evictor import Evictor
+from flinkish.core.window.merging_assigner import MergingWindowAssigner
 from flinkish.core.window.trigger import Trigger
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, _check_function, _kind
+from flinkish.errors import ProgramError
+from flinkish.runtime.operators.rolling_aggregations import AccumulateType, RollingAggregation
 from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
 from flinkish.runtime.windowing.window_logic import WindowLogic
 
@@ -19,16 +31,15 @@ if TYPE_CHECKING:
     from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
     from flinkish.datastream.streams.keyed_stream import KeyedStream
 
-AnyWindowFunction = WindowFunction[Any, Any, Any, Any] | ProcessWindowFunction[Any, Any, Any, Any]
+S = TypeVar("S", bound="_Windowed")
 
 
-class WindowedStream:
-    """What ``KeyedStream.window`` gives.
+class _Windowed:
+    """What both have in common: settings of the windows, and ways to evaluate them."""
 
-    Example: count and sum per page and minute::
-
-        ds.key_by(lambda e: e.page).window(TumblingEventTimeWindows.of(Time.minutes(1))).aggregate(CountAndSum())
-    """
+    #: the classes of window functions
+    _function: ClassVar[type[Function]]
+    _process_function: ClassVar[type[Function]]
 
     def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
         if not isinstance(window_assigner, WindowAssigner):
@@ -36,6 +47,7 @@ class WindowedStream:
         self._keyed_stream = keyed_stream
         self._assigner = window_assigner
         self._trigger: Trigger[Any, Any] | None = None
+        self._evictor: Evictor[Any] | None = None
         self._allowed_lateness_ms = 0
         self._late_tag: OutputTag | None = None
 
@@ -47,71 +59,103 @@ class WindowedStream:
         """The type of the records in the windows."""
         return self._keyed_stream.get_type()
 
-    def trigger(self, trigger: Trigger[Any, Any]) -> WindowedStream:
-        """When windows are evaluated; without it by the assigner's own trigger."""
+    # --- settings -----------------------------------------------------------------------------------------------
+
+    def trigger(self: S, trigger: Trigger[Any, Any]) -> S:
+        """When windows are evaluated; without it by the assigner's own trigger.
+
+        Raises:
+            ProgramError: the windows merge, and the trigger cannot.
+        """
         if not isinstance(trigger, Trigger):
             raise TypeError(f"the trigger is {_kind(trigger)}; expected a Trigger")
+        if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
+            raise ProgramError(
+                "A merging window assigner cannot be used with a trigger that does not support merging",
+                where=f"{self._assigner} with {_kind(trigger)}",
+                expected="a trigger whose can_merge() returns True",
+            )
         self._trigger = trigger
         return self
 
-    def allowed_lateness(self, time_ms: int) -> WindowedStream:
+    def evictor(self: S, evictor: Evictor[Any]) -> S:
+        """What removes elements from a window before or after it is evaluated. All elements are kept until then."""
+        if not isinstance(evictor, Evictor):
+            raise TypeError(f"the evictor is {_kind(evictor)}; expected an Evictor")
+        self._evictor = evictor
+        return self
+
+    def allowed_lateness(self: S, time_ms: int) -> S:
         """How long after its end (ms of event time) a window still takes late records and is evaluated again."""
         self._allowed_lateness_ms = time_ms
         return self
 
-    def side_output_late_data(self, output_tag: OutputTag) -> WindowedStream:
+    def side_output_late_data(self: S, output_tag: OutputTag) -> S:
         """Where records go that come too late for any window; without it they are counted and dropped."""
         if not isinstance(output_tag, OutputTag):
             raise TypeError(f"the output tag is {_kind(output_tag)}; expected an OutputTag")
         self._late_tag = output_tag
         return self
 
-    def reduce(
-        self,
-        reduce_function: ReduceFunction | Callable[[Any, Any], Any],
-        window_function: AnyWindowFunction | None = None,
-        output_type: DeclaredType = None,
-    ) -> DataStream:
-        """Reduce the records of a window as they come. Without ``window_function`` the result has the input's type
-        unless ``output_type`` says otherwise; with it the function gets the one reduced value."""
+    # --- aggregations of one field ------------------------------------------------------------------------------
+
+    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+        """The first record of each window with the sum at that position (or field name)."""
+        return self._aggregate(RollingAggregation(AccumulateType.SUM, position_to_sum))
+
+    def min(self, position_to_min: int | str = 0) -> DataStream:
+        """The first record of each window with the smallest value at that position (or field name)."""
+        return self._aggregate(RollingAggregation(AccumulateType.MIN, position_to_min))
+
+    def max(self, position_to_max: int | str = 0) -> DataStream:
+        """The first record of each window with the greatest value at that position (or field name)."""
+        return self._aggregate(RollingAggregation(AccumulateType.MAX, position_to_max))
+
+    def min_by(self, position_to_min_by: int | str = 0, first: bool = True) -> DataStream:
+        """The record with the smallest value at that position (or field name); of several the first or the last."""
+        return self._aggregate(RollingAggregation(AccumulateType.MIN_BY, position_to_min_by, first))
+
+    def max_by(self, position_to_max_by: int | str = 0, first: bool = True) -> DataStream:
+        """The record with the greatest value at that position (or field name); of several the first or the last."""
+        return self._aggregate(RollingAggregation(AccumulateType.MAX_BY, position_to_max_by, first))
+
+    # --- the inside ---------------------------------------------------------------------------------------------
+
+    def _aggregate(self, function: RollingAggregation) -> DataStream:
+        return self._evaluate(WindowLogic(function), self.get_input_type(), function)
+
+    def _reduce(self, reduce_function: Any, window_function: Any, output_type: DeclaredType) -> DataStream:
         _check_function(reduce_function, ReduceFunction)
         if window_function is None and output_type is None:
             output_type = self.get_input_type()
-        logic = WindowLogic(reduce_function, _checked(window_function))
+        logic = WindowLogic(reduce_function, self._checked(window_function))
         return self._evaluate(logic, output_type, reduce_function, window_function)
 
-    def aggregate(
-        self,
-        aggregate_function: AggregateFunction,
-        window_function: AnyWindowFunction | None = None,
-        accumulator_type: DeclaredType = None,
-        output_type: DeclaredType = None,
+    def _accumulate(
+        self, aggregate_function: Any, window_function: Any, accumulator_type: DeclaredType, output_type: DeclaredType
     ) -> DataStream:
-        """Aggregate the records of a window as they come. ``accumulator_type`` must be a type if it is given, and has
-        no other effect: accumulators are kept as the Python objects that they are."""
         if not isinstance(aggregate_function, AggregateFunction):
             raise TypeError(f"the aggregate function is {_kind(aggregate_function)}; expected an AggregateFunction")
         declared_type(accumulator_type)
-        logic = WindowLogic(aggregate_function, _checked(window_function))
+        logic = WindowLogic(aggregate_function, self._checked(window_function))
         return self._evaluate(logic, output_type, aggregate_function, window_function)
 
-    def apply(
-        self, window_function: WindowFunction[Any, Any, Any, Any], output_type: DeclaredType = None
-    ) -> DataStream:
-        """Evaluate a function over all records of a window, which are kept until then."""
-        if not isinstance(window_function, WindowFunction):
-            raise TypeError(f"window_function should be a WindowFunction, not {_kind(window_function)}")
+    def _apply(self, window_function: Any, output_type: DeclaredType) -> DataStream:
+        if not isinstance(window_function, self._function):
+            raise TypeError(f"window_function should be a {self._function.__name__}, not {_kind(window_function)}")
         return self._evaluate(WindowLogic(None, window_function), output_type, window_function)
 
-    def process(
-        self,
-        process_window_function: ProcessWindowFunction[Any, Any, Any, Any],
-        output_type: DeclaredType = None,
-    ) -> DataStream:
-        """Evaluate a function with state and time over all records of a window, which are kept until then."""
-        if not isinstance(process_window_function, ProcessWindowFunction):
-            raise TypeError(f"the function should be a ProcessWindowFunction, not {_kind(process_window_function)}")
-        return self._evaluate(WindowLogic(None, process_window_function), output_type, process_window_function)
+    def _process(self, function: Any, output_type: DeclaredType) -> DataStream:
+        if not isinstance(function, self._process_function):
+            raise TypeError(f"the function should be a {self._process_function.__name__}, not {_kind(function)}")
+        return self._evaluate(WindowLogic(None, function), output_type, function)
+
+    def _checked(self, window_function: Any) -> Any:
+        if window_function is not None and not isinstance(window_function, (self._function, self._process_function)):
+            raise TypeError(
+                f"window_function should be a {self._function.__name__} or {self._process_function.__name__}"
+            )
+        return window_function
 
     def _evaluate(self, logic: WindowLogic, output_type: DeclaredType, *functions: Any) -> DataStream:
         trigger = self._trigger or self._assigner.get_default_trigger(self.get_execution_environment())
@@ -124,13 +168,108 @@ class WindowedStream:
             self._allowed_lateness_ms,
             None if self._late_tag is None else self._late_tag.tag_id,
             declared.batch_converter(f"results of '{name}'"),
+            self._evictor,
         )
-        names = ", ".join(type(function).__name__ for function in functions if function is not None)
-        description = f"Window({self._assigner}, {type(trigger).__name__}, {names})"
+        parts = [str(self._assigner), type(trigger).__name__]
+        parts += [type(part).__name__ for part in (self._evictor, *functions) if part is not None]
+        description = f"Window({', '.join(parts)})"
         return self._keyed_stream._add_operator(name, factory, declared).set_description(description)
 
 
-def _checked(window_function: Any) -> Any:
-    if window_function is not None and not isinstance(window_function, (WindowFunction, ProcessWindowFunction)):
-        raise TypeError("window_function should be a WindowFunction or ProcessWindowFunction")
-    return window_function
+class WindowedStream(_Windowed):
+    """What ``KeyedStream.window`` and ``KeyedStream.count_window`` give.
+
+    Example: count and sum per page and minute::
+
+        ds.key_by(lambda e: e.page).window(TumblingEventTimeWindows.of(Time.minutes(1))).aggregate(CountAndSum())
+    """
+
+    _function = WindowFunction
+    _process_function = ProcessWindowFunction
+
+    def reduce(
+        self,
+        reduce_function: ReduceFunction | Callable[[Any, Any], Any],
+        window_function: WindowFunction[Any, Any, Any, Any] | ProcessWindowFunction[Any, Any, Any, Any] | None = None,
+        output_type: DeclaredType = None,
+    ) -> DataStream:
+        """Reduce the records of a window as they come. Without ``window_function`` the result has the input's type
+        unless ``output_type`` says otherwise; with it the function gets the one reduced value."""
+        return self._reduce(reduce_function, window_function, output_type)
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction,
+        window_function: WindowFunction[Any, Any, Any, Any] | ProcessWindowFunction[Any, Any, Any, Any] | None = None,
+        accumulator_type: DeclaredType = None,
+        output_type: DeclaredType = None,
+    ) -> DataStream:
+        """Aggregate the records of a window as they come. ``accumulator_type`` must be a type if it is given, and has
+        no other effect: accumulators are kept as the Python objects that they are."""
+        return self._accumulate(aggregate_function, window_function, accumulator_type, output_type)
+
+    def apply(
+        self, window_function: WindowFunction[Any, Any, Any, Any], output_type: DeclaredType = None
+    ) -> DataStream:
+        """Evaluate a function over all records of a window, which are kept until then."""
+        return self._apply(window_function, output_type)
+
+    def process(
+        self,
+        process_window_function: ProcessWindowFunction[Any, Any, Any, Any],
+        output_type: DeclaredType = None,
+    ) -> DataStream:
+        """Evaluate a function with state and time over all records of a window, which are kept until then."""
+        return self._process(process_window_function, output_type)
+
+
+class AllWindowedStream(_Windowed):
+    """What ``DataStream.window_all`` and ``DataStream.count_window_all`` give: windows over all records, whatever their
+    key, in one subtask.
+
+    Example: the number of records per minute::
+
+        ds.window_all(TumblingEventTimeWindows.of(Time.minutes(1))).aggregate(Count())
+    """
+
+    _function = AllWindowFunction
+    _process_function = ProcessAllWindowFunction
+
+    def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
+        super().__init__(data_stream.key_by(_one_key, Types.INT()), window_assigner)
+
+    def reduce(
+        self,
+        reduce_function: ReduceFunction | Callable[[Any, Any], Any],
+        window_function: AllWindowFunction[Any, Any, Any] | ProcessAllWindowFunction[Any, Any, Any] | None = None,
+        output_type: DeclaredType = None,
+    ) -> DataStream:
+        """Reduce the records of a window as they come, as on a WindowedStream."""
+        return self._reduce(reduce_function, window_function, output_type)
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction,
+        window_function: AllWindowFunction[Any, Any, Any] | ProcessAllWindowFunction[Any, Any, Any] | None = None,
+        accumulator_type: DeclaredType = None,
+        output_type: DeclaredType = None,
+    ) -> DataStream:
+        """Aggregate the records of a window as they come, as on a WindowedStream."""
+        return self._accumulate(aggregate_function, window_function, accumulator_type, output_type)
+
+    def apply(self, window_function: AllWindowFunction[Any, Any, Any], output_type: DeclaredType = None) -> DataStream:
+        """Evaluate a function over all records of a window, which are kept until then."""
+        return self._apply(window_function, output_type)
+
+    def process(
+        self, process_window_function: ProcessAllWindowFunction[Any, Any, Any], output_type: DeclaredType = None
+    ) -> DataStream:
+        """Evaluate a function with state over all records of a window, which are kept until then."""
+        return self._process(process_window_function, output_type)
+
+    def _evaluate(self, logic: WindowLogic, output_type: DeclaredType, *functions: Any) -> DataStream:
+        return super()._evaluate(logic, output_type, *functions).force_non_parallel()
+
+
+def _one_key(value: Any) -> int:
+    return 0

@@ -49,7 +49,8 @@ _COMBINE: dict[AccumulateType, Callable[[Any, Any], Any]] = {
 
 
 class RollingAggregation(ReduceFunction):
-    """A reduce function for one position (an index or a field name).
+    """A reduce function for one position (an index or a field name). ``first``: of several records with the extreme
+    value ``min_by`` and ``max_by`` give the first one, else the last.
 
     >>> RollingAggregation(AccumulateType.SUM, 1).reduce(("a", 1, "first"), ("a", 2, "second"))
     ('a', 3, 'first')
@@ -60,7 +61,7 @@ class RollingAggregation(ReduceFunction):
         TypeError: the position is neither an int nor a str.
     """
 
-    def __init__(self, accumulate_type: AccumulateType, position: int | str = 0) -> None:
+    def __init__(self, accumulate_type: AccumulateType, position: int | str = 0, first: bool = True) -> None:
         if not isinstance(position, (int, str)):
             raise TypeError(
                 "The field position must be of int or str type to locate the value to calculate for min, max, min_by, "
@@ -68,6 +69,7 @@ class RollingAggregation(ReduceFunction):
             )
         self._type = accumulate_type
         self._position = position
+        self._first = first
         self._reduce: Callable[[Any, Any], Any] | None = None
         self._record_type: type | None = None
 
@@ -84,12 +86,24 @@ class RollingAggregation(ReduceFunction):
     def _make(self, record: Any) -> Callable[[Any, Any], Any]:
         position = self._resolve(record)
         single = not isinstance(record, (tuple, list, Row))
-        if self._type is AccumulateType.MIN_BY:
-            return _smaller if single else lambda a, b: b if b[position] < a[position] else a
-        if self._type is AccumulateType.MAX_BY:
-            return _greater if single else lambda a, b: b if b[position] > a[position] else a
+        if self._type in (AccumulateType.MIN_BY, AccumulateType.MAX_BY):
+            return self._extreme(position, single)
         combine = _COMBINE[self._type]
         return combine if single else _replacing(type(record), position, combine)
+
+    def _extreme(self, position: Any, single: bool) -> Callable[[Any, Any], Any]:
+        """(a, b) -> the one with the smaller or greater value."""
+        if self._type is AccumulateType.MIN_BY:
+            if single:
+                return _smaller
+            if self._first:
+                return lambda a, b: b if b[position] < a[position] else a
+            return lambda a, b: a if a[position] < b[position] else b
+        if single:
+            return _greater
+        if self._first:
+            return lambda a, b: b if b[position] > a[position] else a
+        return lambda a, b: a if a[position] > b[position] else b
 
     def _resolve(self, record: Any) -> Any:
         """The index of the field; a Row with names also takes a name."""

@@ -3,7 +3,8 @@
 Flink emits the generator's watermark every 200 ms of wall time. Here it depends on the records alone, so that a replay
 and a backfill give what the live stream gave. A watermark is emitted
 
-* before a record that lies behind it: lateness is exact, whatever the size of batches and epochs;
+* before a record that lies behind it: lateness is exact, whatever the size of batches and epochs. In jobs with windows
+  that merge also before a record right ahead of it: it would still merge with a window that the watermark ends;
 * whenever it enters the next ``interval_ms`` of event time, in jobs whose user code can see single watermarks;
 * at the end of each batch.
 
@@ -26,15 +27,18 @@ ExtractTimestamp = Callable[[Any, int], int]
 
 
 class TimestampsAndWatermarksOperator(StreamOperator):
-    """``out_of_orderness_ms`` None: timestamps only, no watermarks."""
+    """``out_of_orderness_ms`` None: timestamps only, no watermarks. ``before_next``: also before a record that is one
+    millisecond ahead of it."""
 
     def __init__(
         self,
         extract_timestamp: ExtractTimestamp | None,
         out_of_orderness_ms: int | None,
         interval_ms: int | None,
+        before_next: bool = False,
     ) -> None:
         self._extract = extract_timestamp
+        self._before_next = before_next
         self._delay_ms = None if out_of_orderness_ms is None else out_of_orderness_ms + 1
         self._interval_ms = interval_ms
         self._max_by_split: dict[str, int] = {}
@@ -108,7 +112,8 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         """Positions before which a watermark must be emitted."""
         delay = self._delay_ms or 0
         highest = list(accumulate(timestamps, max, initial=self._max_ms))
-        behind = [i for i, timestamp in enumerate(timestamps) if timestamp <= highest[i] - delay]
+        ahead_ms = 1 if self._before_next else 0
+        behind = [i for i, timestamp in enumerate(timestamps) if timestamp <= highest[i] - delay + ahead_ms]
         if not behind and self._interval_ms is None:
             return []
         cuts = set()
@@ -157,12 +162,14 @@ class TimestampsAndWatermarksOperator(StreamOperator):
 
 @dataclass(frozen=True)
 class TimestampsAndWatermarksFactory(OperatorFactoryBase):
-    """From a WatermarkStrategy. ``interval_ms`` None: no stamps at event-time intervals."""
+    """From a WatermarkStrategy. ``interval_ms`` None: no stamps at event-time intervals. ``before_next``: as the
+    operator's."""
 
     extract_timestamp: ExtractTimestamp | None
     out_of_orderness_ms: int | None
     idle_timeout_ms: int | None = None
     interval_ms: int | None = None
+    before_next: bool = False
 
     @property
     def uses_processing_time(self) -> bool:  # type: ignore[override]
@@ -171,4 +178,6 @@ class TimestampsAndWatermarksFactory(OperatorFactoryBase):
 
     def create(self) -> TimestampsAndWatermarksOperator:
         """A fresh operator."""
-        return TimestampsAndWatermarksOperator(self.extract_timestamp, self.out_of_orderness_ms, self.interval_ms)
+        return TimestampsAndWatermarksOperator(
+            self.extract_timestamp, self.out_of_orderness_ms, self.interval_ms, self.before_next
+        )

@@ -11,42 +11,29 @@ A backend knows which (state name, namespace, key) an epoch has changed: increme
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from flinkish.core.state import AggregatingStateDescriptor, ReducingStateDescriptor, State, StateDescriptor
+from flinkish.core.state import State, StateDescriptor
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError, StateAccessError
 from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.changelog import Change, keyed_changes
+from flinkish.runtime.state.described_handles import expiring_handle_of, handle_of
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 from flinkish.runtime.state.list_table import ListTable
 from flinkish.runtime.state.managed_memory import ManagedMemory
 from flinkish.runtime.state.map_table import MapTable
-from flinkish.runtime.state.state_handles import (
-    NO_KEY,
-    AggregatingHandle,
-    ListHandle,
-    MapHandle,
-    ReducingHandle,
-    ValueHandle,
-)
+from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.stored_state import StoredState
 from flinkish.runtime.state.timer_queue import TimerQueue
 from flinkish.runtime.state.timers_in_files import ServiceTimers, TimersInFiles
-from flinkish.runtime.state.ttl import (
-    TTL_PREFIX,
-    TtlAggregatingState,
-    TtlListState,
-    TtlMapState,
-    TtlPolicy,
-    TtlReducingState,
-    TtlValueState,
-)
+from flinkish.runtime.state.ttl import TTL_PREFIX, TtlPolicy
 from flinkish.runtime.state.ttl_purge import purge_expired
 
 if TYPE_CHECKING:
@@ -311,24 +298,37 @@ class KeyedStateBackend:
         self._descriptors[name] = descriptor
         if descriptor.ttl_config is None:
             self._policies.pop(name, None)
-            return cast(State, self._plain_state(descriptor, namespace))
+            return cast(State, handle_of(self, descriptor, namespace))
         policy = self._policies[name] = TtlPolicy.of(descriptor.ttl_config, self._processing_time_ms)
         if name in self._tables:
             self._made_times(name, kind)
-        return self._expiring_state(descriptor, namespace, policy)
+        return expiring_handle_of(self, descriptor, namespace, policy)
 
-    def due(self, service: str, domain: TimeDomain, upto_ms: int) -> Iterator[tuple[int, Any, Hashable]]:
-        """`TimerQueue.pop_due`, with the state of the timers' keys in memory."""
+    def due(
+        self,
+        service: str,
+        domain: TimeDomain,
+        upto_ms: int,
+        fetch: Callable[[dict[Hashable, list[Any]]], None] | None = None,
+    ) -> Iterator[tuple[int, Any, Hashable]]:
+        """`TimerQueue.pop_due`, with the state of the timers' keys in memory. ``fetch``: what has it there, if not that
+        of the timers' namespaces alone."""
         queue = self.timers(service)
         due = queue.pop_due(domain, upto_ms)
-        return self._fetched(due, queue, domain, upto_ms) if self.stored else due
+        if not self.stored:
+            return due
+        next_keys = partial(queue.due_keys, domain, upto_ms, _DUE_BATCH)
+        return self._fetched(due, next_keys, fetch or self.fetch_all)
 
     def _fetched(
-        self, due: Iterator[tuple[int, Any, Hashable]], queue: TimerQueue, domain: TimeDomain, upto_ms: int
+        self,
+        due: Iterator[tuple[int, Any, Hashable]],
+        next_keys: Callable[[], dict[Hashable, list[Any]]],
+        fetch: Callable[[dict[Hashable, list[Any]]], None],
     ) -> Iterator[tuple[int, Any, Hashable]]:
         while True:
-            for namespace, keys in queue.due_keys(domain, upto_ms, _DUE_BATCH).items():
-                self.prefetch(keys, namespace)
+            self.make_room()
+            fetch(next_keys())
             left = _DUE_BATCH
             for timer in islice(due, _DUE_BATCH):
                 left -= 1
@@ -344,12 +344,21 @@ class KeyedStateBackend:
         """Have the state of these keys in memory, all of it at once: to be called with the keys of a batch, before user
         code is called for them."""
         self.make_room()
+        self.fetch_all({namespace: keys})
+
+    @property
+    def in_files(self) -> bool:
+        """Whether anything lies in files."""
+        return bool(self.stored)
+
+    def fetch_all(self, by_namespace: Mapping[Hashable, Collection[Any]]) -> None:
+        """`prefetch` for the keys of many namespaces, without making room: what was fetched since then stays."""
         if not self.stored:
             return
         for name, kind in self._kinds.items():
             table = self.table(name, kind)
             if table.timed is None:
-                table.fetch(namespace, keys)
+                table.fetch_all(by_namespace)
 
     def make_room(self) -> None:
         """Write changes to files, and let go of what lies there, if memory holds too much. Only between batches."""
@@ -447,32 +456,6 @@ class KeyedStateBackend:
             expected="one kind per state name",
             hint="give the new state a name of its own",
         )
-
-    def _plain_state(self, descriptor: StateDescriptor, namespace: Hashable) -> Any:
-        name = descriptor.name
-        if isinstance(descriptor, ReducingStateDescriptor):
-            return ReducingHandle(self, name, namespace, descriptor.get_reduce_function().reduce)
-        if isinstance(descriptor, AggregatingStateDescriptor):
-            return AggregatingHandle(self, name, namespace, descriptor.get_agg_function())
-        if descriptor.kind == "list":
-            return ListHandle(self, name, namespace)
-        if descriptor.kind == "map":
-            return MapHandle(self, name, namespace)
-        return ValueHandle(self, name, namespace, descriptor)
-
-    def _expiring_state(self, descriptor: StateDescriptor, namespace: Hashable, policy: TtlPolicy) -> State:
-        state = self._plain_state(descriptor, namespace)
-        times = TTL_PREFIX + descriptor.name
-        if descriptor.kind == "list":
-            return TtlListState(state, ListHandle(self, times, namespace), policy)
-        if descriptor.kind == "map":
-            return TtlMapState(state, MapHandle(self, times, namespace), policy)
-        time_state = ValueHandle(self, times, namespace)
-        if descriptor.kind == "reducing":
-            return TtlReducingState(state, time_state, policy)
-        if descriptor.kind == "aggregating":
-            return TtlAggregatingState(state, time_state, policy)
-        return TtlValueState(state, time_state, policy)
 
 
 def _earliest(queues: Any, domain: TimeDomain) -> int | None:

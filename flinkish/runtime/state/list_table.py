@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any
 
-from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.state.state_table import StateTable, spread
 from flinkish.runtime.state.stored_state import StoredState
 
 if TYPE_CHECKING:
@@ -29,24 +29,32 @@ class ListTable(StateTable):
             self._read_beginnings(namespace, self._ends.get(namespace, {}).keys() & set(keys))
         super().fetch(namespace, keys)
 
-    def _load(self, namespace: Hashable, values: dict[Any, Any], keys: list[Any]) -> None:
-        absent = self._absent.setdefault(namespace, set())
-        for key, (elements, times) in zip(keys, self._stored.lists(self.name, namespace, keys)):
-            if not elements:
-                absent.add(key)
-                continue
-            values[key] = elements
-            self._in_files.setdefault(namespace, {})[key] = len(elements)
-            if isinstance(self.times, ListTable) and any(time is not None for time in times):
-                self.times.namespace(namespace)[key] = times
-                self.times._in_files.setdefault(namespace, {})[key] = len(times)
+    def fetch_all(self, by_namespace: Mapping[Hashable, Iterable[Any]]) -> None:
+        if self._ends and self.timed is None:
+            for namespace, keys in by_namespace.items():
+                self._read_beginnings(namespace, self._ends.get(namespace, {}).keys() & set(keys))
+        super().fetch_all(by_namespace)
+
+    def _load(self, missing: dict[Hashable, list[Any]]) -> None:
+        found = iter(self._stored.lists(self.name, *spread(missing)))
+        for namespace, keys in missing.items():
+            values, absent = self.namespace(namespace), self._absent.setdefault(namespace, set())
+            for key, (elements, times) in zip(keys, found):
+                if not elements:
+                    absent.add(key)
+                    continue
+                values[key] = elements
+                self._in_files.setdefault(namespace, {})[key] = len(elements)
+                if isinstance(self.times, ListTable) and any(time is not None for time in times):
+                    self.times.namespace(namespace)[key] = times
+                    self.times._in_files.setdefault(namespace, {})[key] = len(times)
 
     def _read_beginnings(self, namespace: Hashable, keys: Iterable[Any]) -> None:
         """Put the lists together of which only the ends are in memory."""
         keys = list(keys)
         if not keys:
             return
-        self._load(namespace, self.namespace(namespace), keys)
+        self._load({namespace: keys})
         for table in (self, self.times):
             if isinstance(table, ListTable):
                 ends = table._ends.get(namespace, {})

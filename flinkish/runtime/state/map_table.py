@@ -60,8 +60,12 @@ class MapTable(StateTable):
 
     # ------------------------------------------------------------------------------------------------ reading
 
-    def _load(self, namespace: Hashable, values: dict[Any, Any], keys: list[Any]) -> None:
-        absent = self._absent.setdefault(namespace, set())
+    def _load(self, missing: dict[Hashable, list[Any]]) -> None:
+        for namespace, keys in missing.items():
+            self._load_maps(namespace, keys)
+
+    def _load_maps(self, namespace: Hashable, keys: list[Any]) -> None:
+        values, absent = self.namespace(namespace), self._absent.setdefault(namespace, set())
         counts = self._stored.group_rows(self.name, namespace, keys)
         few = []
         for key, count in zip(keys, counts):

@@ -21,7 +21,7 @@ Hot loops therefore fetch, take the dict and mark once per batch::
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -91,13 +91,30 @@ class StateTable:
         """Have the values of these keys in the dict of the namespace, as far as there are any."""
         if self.timed is not None:
             self.timed.fetch(namespace, keys)
-            return
-        if self._complete or not self._stored:
-            return
+        elif not self._complete and self._stored:
+            missing = self._missing(namespace, keys)
+            if missing:
+                self._load({namespace: missing})
+
+    def fetch_all(self, by_namespace: Mapping[Hashable, Iterable[Any]]) -> None:
+        """``fetch`` for keys of many namespaces, with one look into the files."""
+        if self.timed is not None:
+            self.timed.fetch_all(by_namespace)
+        elif not self._complete and self._stored:
+            missing = {
+                namespace: found
+                for namespace, keys in by_namespace.items()
+                if (found := self._missing(namespace, keys))
+            }
+            if missing:
+                self._load(missing)
+
+    def _missing(self, namespace: Hashable, keys: Iterable[Any]) -> list[Any]:
+        """Those of the keys whose values must be read from files."""
         values = self.namespace(namespace)
         missing = set(keys).difference(values)
         if not missing:
-            return
+            return []
         for known in (self._changed, self._unwritten, self._absent):
             if namespace in known:
                 missing -= known[namespace]
@@ -106,24 +123,28 @@ class StateTable:
             for key in missing.intersection(cold):
                 values[key] = cold.pop(key)
             missing.difference_update(values)
-        if missing:
-            self._load(namespace, values, list(missing))
+        return list(missing)
 
-    def _load(self, namespace: Hashable, values: dict[Any, Any], keys: list[Any]) -> None:
-        self._looked_up += len(keys)
+    def _load(self, missing: dict[Hashable, list[Any]]) -> None:
+        """Read the values of keys by namespace."""
+        self._looked_up += sum(map(len, missing.values()))
         if self._looked_up * _LOOKED_UP_PART > self._stored.files.rows and self._may_load_all():
             self._load_all()
             return
-        found, times = self._stored.values(self.name, namespace, keys)
-        absent = self._absent.setdefault(namespace, set())
-        for key, value in zip(keys, found):
-            if value is MISSING:
-                absent.add(key)
-            else:
-                values[key] = value
-        if self.times is not None:
-            of_keys = self.times.namespace(namespace)
-            of_keys.update((key, time) for key, time in zip(keys, times) if time is not None)
+        all_found, all_times = self._stored.values(self.name, *spread(missing))
+        begin = 0
+        for namespace, keys in missing.items():
+            found, times = all_found[begin : begin + len(keys)], all_times[begin : begin + len(keys)]
+            begin += len(keys)
+            values, absent = self.namespace(namespace), self._absent.setdefault(namespace, set())
+            for key, value in zip(keys, found):
+                if value is MISSING:
+                    absent.add(key)
+                else:
+                    values[key] = value
+            if self.times is not None:
+                of_keys = self.times.namespace(namespace)
+                of_keys.update((key, time) for key, time in zip(keys, times) if time is not None)
 
     def _may_load_all(self) -> bool:
         """Whether all that lies in files fits into memory."""
@@ -377,3 +398,11 @@ class StateTable:
         empty = [ns for ns, values in self._namespaces.items() if not values and ns is not VOID_NAMESPACE]
         for namespace in empty:
             del self._namespaces[namespace]
+
+
+def spread(by_namespace: dict[Hashable, list[Any]]) -> tuple[list[Hashable], list[Any]]:
+    """(the namespace of each key, or one for all, keys)."""
+    if len(by_namespace) == 1:
+        return list(by_namespace), next(iter(by_namespace.values()))
+    namespaces = [namespace for namespace, keys in by_namespace.items() for _ in keys]
+    return namespaces, [key for keys in by_namespace.values() for key in keys]

@@ -76,25 +76,30 @@ class StoredState:
 
     # ------------------------------------------------------------------------------------------------ looking up
 
-    def values(self, state: str, namespace: Hashable, keys: Sequence[Any]) -> tuple[list[Any], list[int | None]]:
-        """The value of each key (MISSING: there is none), and the time of its last access where one is kept."""
-        from flinkish.runtime.state.files.hashes import group_hashes
+    def values(
+        self, state: str, namespaces: Sequence[Hashable], keys: Sequence[Any]
+    ) -> tuple[list[Any], list[int | None]]:
+        """The value of each key (MISSING: there is none), and the time of its last access where one is kept.
+        ``namespaces``: one for all keys, or one for each."""
+        from flinkish.runtime.state.files.hashes import group_hashes_in
         from flinkish.runtime.state.files.rows import NO_TIME
 
-        hashes = group_hashes(state, namespace, keys)
-        found = self.state_files.lookup(self.files, state, hashes, self.ids([namespace] * len(keys), keys))
+        hashes = group_hashes_in(state, namespaces, keys)
+        found = self.state_files.lookup(self.files, state, hashes, self._ids(namespaces, keys))
         stored = [data for data in found.values if data is not None]
         decoded = iter(self.decoded(stored))
         values = [MISSING if data is None else next(decoded) for data in found.values]
         times = [None if time == NO_TIME else time for time in found.times.tolist()]
         return values, times
 
-    def lists(self, state: str, namespace: Hashable, keys: Sequence[Any]) -> list[tuple[list[Any], list[int | None]]]:
-        """The elements of each key's list, and the time of the last access of each."""
-        from flinkish.runtime.state.files.hashes import group_hashes
+    def lists(
+        self, state: str, namespaces: Sequence[Hashable], keys: Sequence[Any]
+    ) -> list[tuple[list[Any], list[int | None]]]:
+        """The elements of each key's list, and the time of the last access of each. ``namespaces``: as of `values`."""
+        from flinkish.runtime.state.files.hashes import group_hashes_in
 
-        hashes = group_hashes(state, namespace, keys)
-        groups = self.state_files.groups(self.files, state, hashes, self.ids([namespace] * len(keys), keys))
+        hashes = group_hashes_in(state, namespaces, keys)
+        groups = self.state_files.groups(self.files, state, hashes, self._ids(namespaces, keys))
         chunks = iter(self.decoded([data for group in groups for data in group.values]))
         result = []
         for group in groups:
@@ -106,6 +111,9 @@ class StoredState:
                 times.extend(repeat(time, len(chunk)))
             result.append((elements, times))
         return result
+
+    def _ids(self, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> list[bytes]:
+        return self.ids(namespaces if len(namespaces) == len(keys) else [namespaces[0]] * len(keys), keys)
 
     def maps(self, state: str, namespace: Hashable, keys: Sequence[Any]) -> list[StoredMap]:
         """All entries of each key's map, in the order in which they were put first."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import Any
 
+from flinkish.core.functions import AggregateFunction
 from flinkish.runtime.state.detach import detached
 
 Stored = dict[Any, Any]
@@ -35,6 +37,14 @@ class WindowContents(ABC):
     @abstractmethod
     def read(self, stored_value: Any) -> Any:
         """The contents: a list, the reduced value or the result of the aggregation. None: nothing to emit."""
+
+    @abstractmethod
+    def merge(self, stored_value: Any, other: Any) -> Any:
+        """The stored value of two windows that become one. Both may be changed."""
+
+    @abstractmethod
+    def of(self, elements: list[Any]) -> Any:
+        """What `read` would give of a window with these elements, which may be none."""
 
     def read_all(self, stored_values: list[Any]) -> list[Any]:
         """`read` for each."""
@@ -69,6 +79,12 @@ class ListContents(WindowContents):
     def read(self, stored_value: Any) -> Any:
         return list(stored_value)
 
+    def merge(self, stored_value: Any, other: Any) -> Any:
+        return [*stored_value, *other]
+
+    def of(self, elements: list[Any]) -> Any:
+        return elements
+
     def as_elements(self, contents: Any) -> list[Any]:
         return contents  # type: ignore[no-any-return]
 
@@ -98,18 +114,23 @@ class ReducingContents(WindowContents):
     def read(self, stored_value: Any) -> Any:
         return detached(stored_value)
 
+    def merge(self, stored_value: Any, other: Any) -> Any:
+        return self._reduce(stored_value, other)
+
+    def of(self, elements: list[Any]) -> Any:
+        return detached(reduce(self._reduce, elements[1:], detached(elements[0]))) if elements else None
+
 
 class AggregatingContents(WindowContents):
     """Keeps an accumulator: ``add(value, accumulator)`` gives the next one, ``get_result`` what it stands for."""
 
     kind = "aggregating"
 
-    def __init__(
-        self, create: Callable[[], Any], add: Callable[[Any, Any], Any], get_result: Callable[[Any], Any]
-    ) -> None:
-        self._create = create
-        self._add = add
-        self._get_result = get_result
+    def __init__(self, function: AggregateFunction) -> None:
+        self._create = function.create_accumulator
+        self._add = function.add
+        self._get_result = function.get_result
+        self._merge = function.merge
 
     def add(self, stored: Stored, key: Any, value: Any) -> None:
         stored[key] = self._add(value, stored[key] if key in stored else self._create())
@@ -127,3 +148,12 @@ class AggregatingContents(WindowContents):
 
     def read(self, stored_value: Any) -> Any:
         return detached(self._get_result(stored_value))
+
+    def merge(self, stored_value: Any, other: Any) -> Any:
+        return self._merge(stored_value, other)
+
+    def of(self, elements: list[Any]) -> Any:
+        accumulator = self._create()
+        for element in elements:
+            accumulator = self._add(element, accumulator)
+        return self._get_result(accumulator)

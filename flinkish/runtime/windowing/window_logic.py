@@ -28,7 +28,7 @@ class WindowLogic:
     """
 
     fold: ReduceFunction | AggregateFunction | Callable[[Any, Any], Any] | None = None
-    #: a WindowFunction, a ProcessWindowFunction or None (see `window_evaluator`)
+    #: a window function of any kind, or None (see `window_evaluator`)
     window_function: Any = None
 
     def __post_init__(self) -> None:
@@ -41,7 +41,7 @@ class WindowLogic:
         if fold is None:
             return ListContents()
         if isinstance(fold, AggregateFunction):
-            return AggregatingContents(fold.create_accumulator, fold.add, fold.get_result)
+            return AggregatingContents(fold)
         return ReducingContents(fold.reduce if isinstance(fold, ReduceFunction) else fold)
 
     def functions(self) -> list[Function]:

@@ -9,22 +9,25 @@ import pytest
 NAMES = {
     "flinkish.datastream": "StreamExecutionEnvironment DataStream KeyedStream WindowedStream DataStreamSink "
     "MapFunction FlatMapFunction ReduceFunction FilterFunction ProcessFunction KeyedProcessFunction WindowFunction "
-    "ConnectedStreams BroadcastStream BroadcastConnectedStream CoMapFunction CoFlatMapFunction CoProcessFunction "
-    "KeyedCoProcessFunction BroadcastProcessFunction KeyedBroadcastProcessFunction "
     "ProcessWindowFunction AggregateFunction RuntimeContext TimerService CheckpointingMode CheckpointConfig "
     "ExternalizedCheckpointRetention RuntimeExecutionMode Window TimeWindow CountWindow GlobalWindow WindowAssigner "
-    "TriggerResult Trigger TimeDomain KeySelector Partitioner SourceFunction SinkFunction OutputTag",
-    "flinkish.datastream.data_stream": "DataStream KeyedStream WindowedStream DataStreamSink CloseableIterator "
-    "ConnectedStreams BroadcastStream BroadcastConnectedStream",
+    "MergingWindowAssigner TriggerResult Trigger TimeDomain KeySelector Partitioner SourceFunction SinkFunction "
+    "OutputTag",
+    "flinkish.datastream.data_stream": "DataStream KeyedStream WindowedStream AllWindowedStream DataStreamSink "
+    "CloseableIterator",
     "flinkish.datastream.stream_execution_environment": "StreamExecutionEnvironment",
     "flinkish.datastream.functions": "MapFunction KeyedProcessFunction RuntimeContext KeySelector Partitioner "
-    "CoMapFunction CoFlatMapFunction CoProcessFunction KeyedCoProcessFunction BaseBroadcastProcessFunction "
-    "BroadcastProcessFunction KeyedBroadcastProcessFunction KeyedStateFunction",
+    "AllWindowFunction ProcessAllWindowFunction",
     "flinkish.datastream.state": "ValueStateDescriptor ListStateDescriptor MapStateDescriptor ReducingStateDescriptor "
-    "AggregatingStateDescriptor StateTtlConfig ValueState MapState ReadOnlyBroadcastState BroadcastState",
-    "flinkish.datastream.window": "TumblingEventTimeWindows TumblingProcessingTimeWindows EventTimeTrigger "
-    "ProcessingTimeTrigger CountTrigger PurgingTrigger TimeWindow Trigger TriggerResult WindowAssigner "
-    "TimeWindowSerializer CountWindowSerializer GlobalWindowSerializer",
+    "AggregatingStateDescriptor StateTtlConfig ValueState MapState",
+    "flinkish.datastream.window": "Window TimeWindow CountWindow GlobalWindow WindowAssigner MergingWindowAssigner "
+    "TumblingProcessingTimeWindows TumblingEventTimeWindows SlidingProcessingTimeWindows SlidingEventTimeWindows "
+    "ProcessingTimeSessionWindows EventTimeSessionWindows DynamicProcessingTimeSessionWindows "
+    "DynamicEventTimeSessionWindows GlobalWindows CountTumblingWindowAssigner CountSlidingWindowAssigner "
+    "TriggerResult Trigger EventTimeTrigger ProcessingTimeTrigger ContinuousEventTimeTrigger "
+    "ContinuousProcessingTimeTrigger NeverTrigger PurgingTrigger CountTrigger TimeWindowSerializer "
+    "CountWindowSerializer GlobalWindowSerializer SessionWindowTimeGapExtractor "
+    "Evictor CountEvictor TimeEvictor DeltaEvictor TimestampedValue",
     "flinkish.datastream.output_tag": "OutputTag",
     "flinkish.datastream.time_domain": "TimeDomain",
     "flinkish.datastream.timerservice": "TimerService",

@@ -27,7 +27,7 @@ ALERTS = "SELECT account, rule, ts, total FROM alerts ORDER BY account, rule, ts
 @pytest.mark.parametrize("settings", [{}, {"flinkish.epoch.max-records-per-source": "1700"}])
 def test_alerts_are_those_of_a_plain_loop(tmp_path: Path, settings: dict[str, str]) -> None:
     file = tmp_path / "alerts.db"
-    database = parse("fraud-alerts", "", ["--output", str(file)], kafka=False).database
+    database = parse("fraud-alerts", "", ["--output", str(file)]).database
     run_sql(database, fraud_alerts.CREATE_TABLE)
     configuration = Configuration()
     for key, value in {"execution.target": "minicluster", "parallelism.default": "2", **settings}.items():
@@ -48,5 +48,5 @@ def test_alerts_are_those_of_a_plain_loop(tmp_path: Path, settings: dict[str, st
 
 def test_options_that_the_job_does_not_have_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parse("fraud-alerts", "", ["--topic", "transactions"], kafka=False)
+        parse("fraud-alerts", "", ["--topic", "transactions"], generated_transactions)
     assert "unrecognized arguments: --topic transactions" in capsys.readouterr().err

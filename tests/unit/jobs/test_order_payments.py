@@ -21,7 +21,7 @@ ORDERS = 2_500
 @pytest.mark.parametrize("settings", [{}, {"flinkish.epoch.max-records-per-source": "300"}])
 def test_each_order_and_each_stray_payment_is_told_once(tmp_path: Path, settings: dict[str, str]) -> None:
     file = tmp_path / "orders.db"
-    database = parse("order-payments", "", ["--output", str(file)], kafka=False).database
+    database = parse("order-payments", "", ["--output", str(file)]).database
     run_sql(database, order_payments.CREATE_ORDERS, order_payments.CREATE_PAYMENTS)
     configuration = Configuration()
     for key, value in {"execution.target": "minicluster", "parallelism.default": "2", **settings}.items():

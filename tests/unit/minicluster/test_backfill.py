@@ -16,7 +16,7 @@ from flinkish.datastream import KeyedProcessFunction, OutputTag, RuntimeContext,
 from flinkish.datastream.functions import ProcessWindowFunction
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
-from tests.support.window_model import Element, TumblingModel, Watermark
+from tests.support.window_model import AlignedModel, Element, Watermark
 
 from .programs import ListSource, MemorySink, bounded, environment, job_of, run
 
@@ -47,9 +47,9 @@ def windows(env: StreamExecutionEnvironment, source: ListSource, delay_ms: int, 
     return job_of(env, **kwargs), fired, late
 
 
-def model_of(values: Records, delay_ms: int, lateness_ms: int) -> TumblingModel:
+def model_of(values: Records, delay_ms: int, lateness_ms: int) -> AlignedModel:
     """A watermark rises behind every record, as Flink's punctuated generators let it."""
-    model = TumblingModel(20, 0, lateness_ms)
+    model = AlignedModel(20, 20, 0, lateness_ms)
     events: list[Any] = []
     highest = -1
     for record in values:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,22 @@ from hypothesis import strategies as st
 
 from flinkish.common.time import Time
 from flinkish.common.typeinfo import Types
-from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
-from flinkish.datastream import KeyedProcessFunction, RuntimeContext
+from flinkish.datastream import KeyedProcessFunction, ProcessWindowFunction, RuntimeContext
 from flinkish.datastream.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     StateTtlConfig,
     ValueStateDescriptor,
+)
+from flinkish.datastream.window import (
+    ContinuousEventTimeTrigger,
+    CountEvictor,
+    CountTrigger,
+    EventTimeSessionWindows,
+    GlobalWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
 )
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
@@ -103,6 +111,35 @@ def program(seed: int, records: int, **more: Any) -> tuple[JobDescriptor, list[M
     return job_of(env, **more), sinks
 
 
+class Numbers(ProcessWindowFunction[Any, Any, Any, Any]):
+    """(key, the numbers in the window, how many windows of the key have fired)."""
+
+    def process(self, key: Any, context: ProcessWindowFunction.Context[Any], elements: Iterable[Any]) -> Iterator[Any]:
+        fired = context.global_state().get_state(ValueStateDescriptor("fired", ANY))
+        fired.update((fired.value() or 0) + 1)
+        yield key, [number for _, number, _ in elements], fired.value()
+
+
+def windows(seed: int, records: int, **more: Any) -> tuple[JobDescriptor, list[MemorySink]]:
+    """Windows of every kind."""
+    chance = random.Random(seed)
+    values = [(f"user-{chance.randrange(12)}", chance.randrange(1000), serial) for serial in range(records // 2)]
+    env = environment()
+    sinks = [MemorySink() for _ in range(5)]
+    keyed = env.from_source(ListSource(values[::2], values[1::2]), bounded(4), "records").key_by(lambda r: r[0])
+    sliding = keyed.window(SlidingEventTimeWindows.of(Time.milliseconds(9), Time.milliseconds(4)))
+    sliding.max_by(1).uid("sliding").sink_to(sinks[0])
+    early = keyed.window(SlidingEventTimeWindows.of(Time.milliseconds(20), Time.milliseconds(10)))
+    early = early.trigger(ContinuousEventTimeTrigger.of(Time.milliseconds(3)))
+    early.process(Numbers()).uid("early").sink_to(sinks[1])
+    sessions = keyed.window(EventTimeSessionWindows.with_gap(Time.milliseconds(14))).allowed_lateness(20)
+    sessions.process(Numbers()).uid("sessions").sink_to(sinks[2])
+    keyed.count_window(3, 2).process(Numbers()).uid("counts").sink_to(sinks[3])
+    evicted = keyed.window(GlobalWindows.create()).trigger(CountTrigger.of(2)).evictor(CountEvictor.of(3))
+    evicted.process(Numbers()).uid("evicted").sink_to(sinks[4])
+    return job_of(env, **more), sinks
+
+
 def state_of(job: JobDescriptor, store: StateStore) -> list[str]:
     """All entries of keyed state."""
     found = []
@@ -151,6 +188,7 @@ def _no_hook() -> Iterator[None]:
     set_hook(None)
 
 
+@pytest.mark.parametrize("program", [program, windows])
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.integers(0, 10**6),
@@ -161,6 +199,7 @@ def _no_hook() -> Iterator[None]:
 )
 def test_output_and_state_are_the_same_with_state_in_files_whatever_fails(
     tmp_path_factory: pytest.TempPathFactory,
+    program: Callable[..., tuple[JobDescriptor, list[MemorySink]]],
     seed: int,
     per_epoch: int,
     records: int,

@@ -1,8 +1,9 @@
-"""The window operator, its fast way and the model must say the same of any input."""
+"""The window operator, its fast way and the model must say the same of any input, in tumbling and sliding windows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -10,16 +11,18 @@ from hypothesis import strategies as st
 
 from flinkish.core.functions import AggregateFunction, ProcessWindowFunction
 from flinkish.core.time_limits import MAX_WATERMARK_MS
+from flinkish.core.window.count_evictor import CountEvictor
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
+from flinkish.core.window.sliding_event_time import SlidingEventTimeWindows
 from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
-from flinkish.runtime.operators.window.tumbling_event_time_operator import TumblingEventTimeOperator
+from flinkish.runtime.operators.window.aligned_event_time_operator import AlignedEventTimeOperator
 from flinkish.runtime.operators.window.window_operator import WindowOperator
 from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
 from flinkish.runtime.operators.window.window_scope import CONTENTS, TIMERS
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.windowing.window_logic import WindowLogic
 from tests.support.operator_harness import changed_keys
-from tests.support.window_model import Element, Fired, TumblingModel, Watermark
+from tests.support.window_model import AlignedModel, Element, Fired, Watermark
 from tests.unit.windows.window_driver import WindowDriver
 
 Events = list[Element | Watermark]
@@ -78,9 +81,12 @@ def expected(name: str, fired: Fired) -> tuple[Any, int]:
 def streams(draw: st.DrawFn) -> tuple[Events, dict[str, int]]:
     """Elements out of order, watermarks anywhere (also far ahead of the data), and the windows' parameters."""
     size = draw(st.integers(1, 20))
+    # also slides that do not divide the size, and gaps between windows
+    slide = draw(st.sampled_from([size, size, max(1, size // 2), max(1, size // 3), size + 3]))
     parameters = {
         "size": size,
-        "offset": draw(st.integers(-size + 1, size - 1)),
+        "slide": slide,
+        "offset": draw(st.integers(-slide + 1, slide - 1)),
         "lateness": draw(st.sampled_from([0, 0, 1, 7, 2 * size, MAX_WATERMARK_MS])),
     }
     times = st.integers(-30, 60)
@@ -90,7 +96,9 @@ def streams(draw: st.DrawFn) -> tuple[Events, dict[str, int]]:
 
 
 def make_factory(name: str, parameters: dict[str, int], late_tag_id: str | None = "late") -> WindowOperatorFactory:
-    assigner = TumblingEventTimeWindows(parameters["size"], parameters["offset"])
+    size, slide, offset = parameters["size"], parameters["slide"], parameters["offset"]
+    assigner: Any = TumblingEventTimeWindows(size, offset) if slide == size else None
+    assigner = assigner or SlidingEventTimeWindows(size, slide, offset)
     return WindowOperatorFactory(assigner, EventTimeTrigger(), LOGICS[name], parameters["lateness"], late_tag_id)
 
 
@@ -100,10 +108,10 @@ def test_the_operator_does_what_the_model_does_also_across_a_restart(
 ) -> None:
     events, parameters = stream
     events = [*events, Watermark(MAX_WATERMARK_MS)]
-    model = TumblingModel(parameters["size"], parameters["offset"], parameters["lateness"])
+    model = AlignedModel(**parameters)
     model.run(events)
 
-    driver = WindowDriver(make_factory(name, parameters), TumblingEventTimeOperator if fast else WindowOperator)
+    driver = WindowDriver(make_factory(name, parameters), AlignedEventTimeOperator if fast else WindowOperator)
     driver.run(events[:restart_at])
     driver.restart()
     driver.run(events[restart_at:])
@@ -131,7 +139,7 @@ def test_the_fast_way_leaves_the_same_trace_as_the_general_one(
     events, parameters = stream
     factory = make_factory(name, parameters, late_tag_id=None)
     kind = factory.window_logic.contents().kind
-    fast, general = WindowDriver(factory, TumblingEventTimeOperator), WindowDriver(factory, WindowOperator)
+    fast, general = WindowDriver(factory, AlignedEventTimeOperator), WindowDriver(factory, WindowOperator)
     for start in range(0, len(events), 5):
         fast.run(events[start : start + 5])
         general.run(events[start : start + 5])
@@ -155,9 +163,13 @@ def test_the_factory_takes_the_fast_way_where_it_is_right_and_nowhere_else() -> 
         def open(self, runtime_context: Any) -> None:
             pass
 
-    def made(trigger: EventTimeTrigger, logic: WindowLogic) -> type[WindowOperator]:
-        return type(WindowOperatorFactory(TumblingEventTimeWindows(10), trigger, logic).create())
+    def made(trigger: EventTimeTrigger, logic: WindowLogic, evictor: Any = None) -> type[WindowOperator]:
+        factory = WindowOperatorFactory(TumblingEventTimeWindows(10), trigger, logic, evictor=evictor)
+        sliding = replace(factory, assigner=SlidingEventTimeWindows(10, 3))
+        assert type(sliding.create()) is type(factory.create())
+        return type(factory.create())
 
-    assert made(EventTimeTrigger(), LOGICS["reduce"]) is TumblingEventTimeOperator
+    assert made(EventTimeTrigger(), LOGICS["reduce"]) is AlignedEventTimeOperator
     assert made(Mine(), LOGICS["reduce"]) is WindowOperator
     assert made(EventTimeTrigger(), WindowLogic(WithState())) is WindowOperator
+    assert made(EventTimeTrigger(), LOGICS["reduce"], CountEvictor.of(1)) is WindowOperator

@@ -1,4 +1,4 @@
-"""Tumbling windows: which window an element belongs to."""
+"""Assigners: which windows an element belongs to."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ from flinkish.common.time import Time
 from flinkish.core.functions import RuntimeContext
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.window.assigner import WindowAssigner
+from flinkish.core.window.event_time_session import EventTimeSessionWindows
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
+from flinkish.core.window.global_windows import GlobalWindows
+from flinkish.core.window.never_trigger import NeverTrigger
+from flinkish.core.window.processing_time_session import ProcessingTimeSessionWindows
 from flinkish.core.window.processing_time_trigger import ProcessingTimeTrigger
+from flinkish.core.window.session_gap import SessionWindowTimeGapExtractor
+from flinkish.core.window.sliding_event_time import SlidingEventTimeWindows
+from flinkish.core.window.sliding_processing_time import SlidingProcessingTimeWindows
 from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
 from flinkish.core.window.tumbling_processing_time import TumblingProcessingTimeWindows
-from flinkish.core.window.window import TimeWindow
+from flinkish.core.window.window import GlobalWindow, TimeWindow
 from flinkish.errors import ProgramError
 
 
@@ -57,11 +64,83 @@ def test_an_impossible_size_or_offset_is_refused_when_the_assigner_is_made(kind:
         kind.of(Time.milliseconds(size), Time.milliseconds(offset))
 
 
-def test_an_element_without_timestamp_in_event_time_is_an_error_that_names_the_missing_call() -> None:
+def test_sliding_windows_come_the_last_one_first_and_hold_the_element() -> None:
+    assigner = SlidingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(4), Time.milliseconds(1))
+    assert assigner.assign_windows("x", 9, AtTime(0)) == [TimeWindow(9, 19), TimeWindow(5, 15), TimeWindow(1, 11)]
+    assert assigner.assign_windows("x", 11, AtTime(0)) == [TimeWindow(9, 19), TimeWindow(5, 15)]
+    assert assigner.assign_windows("x", -1, AtTime(0)) == [TimeWindow(-3, 7), TimeWindow(-7, 3)]
+    by_clock = SlidingProcessingTimeWindows.of(Time.milliseconds(10), Time.milliseconds(4), Time.milliseconds(1))
+    assert by_clock.assign_windows("x", MIN_TIMESTAMP_MS, AtTime(11)) == [TimeWindow(9, 19), TimeWindow(5, 15)]
+
+
+def test_between_sliding_windows_with_gaps_an_element_belongs_to_none() -> None:
+    assigner = SlidingEventTimeWindows.of(Time.milliseconds(2), Time.milliseconds(5))
+    assert assigner.assign_windows("x", 6, AtTime(0)) == [TimeWindow(5, 7)]
+    assert assigner.assign_windows("x", 7, AtTime(0)) == []
+
+
+@pytest.mark.parametrize("kind", [SlidingEventTimeWindows, SlidingProcessingTimeWindows])
+@pytest.mark.parametrize(("size", "slide", "offset"), [(0, 1, 0), (10, 0, 0), (10, 5, 5), (10, 5, -5)])
+def test_an_impossible_slide_is_refused_when_the_assigner_is_made(
+    kind: Any, size: int, slide: int, offset: int
+) -> None:
+    with pytest.raises(ProgramError, match=r"expected size > 0 and abs\(offset\) < slide"):
+        kind.of(Time.milliseconds(size), Time.milliseconds(slide), Time.milliseconds(offset))
+
+
+class Gap(SessionWindowTimeGapExtractor):
+    """Elements are gaps."""
+
+    def extract(self, element: Any) -> int:
+        return element  # type: ignore[no-any-return]
+
+
+def test_a_session_begins_with_its_element_and_ends_a_gap_later() -> None:
+    assert EventTimeSessionWindows.with_gap(Time.milliseconds(5)).assign_windows("x", 7, AtTime(0)) == [
+        TimeWindow(7, 12)
+    ]
+    assert EventTimeSessionWindows.with_dynamic_gap(Gap()).assign_windows(3, 7, AtTime(0)) == [TimeWindow(7, 10)]
+    by_clock = ProcessingTimeSessionWindows.with_gap(Time.milliseconds(5))
+    assert by_clock.assign_windows("x", MIN_TIMESTAMP_MS, AtTime(7)) == [TimeWindow(7, 12)]
+    assert ProcessingTimeSessionWindows.with_dynamic_gap(Gap()).assign_windows(3, 0, AtTime(7)) == [TimeWindow(7, 10)]
+
+
+@pytest.mark.parametrize("kind", [EventTimeSessionWindows, ProcessingTimeSessionWindows])
+def test_a_gap_of_nothing_is_refused(kind: Any) -> None:
+    with pytest.raises(ProgramError, match="expected a gap of more than 0 ms"):
+        kind.with_gap(Time.milliseconds(0))
+    for gap in (0, -1, 1.5, None):
+        with pytest.raises(ProgramError, match=f"Gap gave the gap {gap!r} for {gap!r}; expected a gap of more than 0"):
+            kind.with_dynamic_gap(Gap()).assign_windows(gap, 0, AtTime(0))
+    with pytest.raises(TypeError, match="expected a SessionWindowTimeGapExtractor"):
+        kind.with_dynamic_gap(5)
+
+
+def test_there_is_one_global_window_and_nothing_fires_it() -> None:
+    assert GlobalWindows.create().assign_windows("x", MIN_TIMESTAMP_MS, AtTime(0)) == [GlobalWindow.get()]
+    assert type(GlobalWindows.create().get_default_trigger(None)) is NeverTrigger
+    assert not GlobalWindows.create().needs_processing_time()
+
+
+@pytest.mark.parametrize(
+    "assigner",
+    [
+        TumblingEventTimeWindows.of(Time.seconds(1)),
+        SlidingEventTimeWindows.of(Time.seconds(2), Time.seconds(1)),
+        EventTimeSessionWindows.with_gap(Time.seconds(1)),
+        EventTimeSessionWindows.with_dynamic_gap(Gap()),
+    ],
+)
+def test_an_element_without_timestamp_in_event_time_is_an_error_that_names_the_missing_call(assigner: Any) -> None:
     with pytest.raises(ProgramError, match=r"Long.MIN_VALUE.*did you forget to call assign_timestamps_and_watermarks"):
-        TumblingEventTimeWindows.of(Time.seconds(1)).assign_windows("x", MIN_TIMESTAMP_MS, AtTime(0))
+        assigner.assign_windows("x", MIN_TIMESTAMP_MS, AtTime(0))
 
 
 def test_each_assigner_brings_the_trigger_of_its_time() -> None:
-    assert type(TumblingEventTimeWindows.of(Time.seconds(1)).get_default_trigger(None)) is EventTimeTrigger
-    assert type(TumblingProcessingTimeWindows.of(Time.seconds(1)).get_default_trigger(None)) is ProcessingTimeTrigger
+    for kind in (TumblingEventTimeWindows(9), SlidingEventTimeWindows(9, 3), EventTimeSessionWindows(9)):
+        assert type(kind.get_default_trigger(None)) is EventTimeTrigger
+        assert kind.is_event_time()
+    by_clock = (TumblingProcessingTimeWindows(9), SlidingProcessingTimeWindows(9, 3), ProcessingTimeSessionWindows(9))
+    for assigner in by_clock:
+        assert type(assigner.get_default_trigger(None)) is ProcessingTimeTrigger
+        assert not assigner.is_event_time() and assigner.needs_processing_time()

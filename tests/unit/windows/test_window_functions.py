@@ -13,7 +13,7 @@ from flinkish.core.output_tag import OutputTag
 from flinkish.core.state import ValueStateDescriptor
 from flinkish.core.time_limits import MAX_WATERMARK_MS
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
-from flinkish.runtime.operators.window.tumbling_event_time_operator import TumblingEventTimeOperator
+from flinkish.runtime.operators.window.aligned_event_time_operator import AlignedEventTimeOperator
 from flinkish.runtime.operators.window.window_operator import WindowOperator
 from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
 from flinkish.runtime.windowing.window_logic import WindowLogic
@@ -73,7 +73,7 @@ def test_a_window_function_may_return_nothing_and_send_to_side_outputs() -> None
     assert driver.harness.output.sides["odd"] == [(1, 9), (3, 9)]
 
 
-@pytest.mark.parametrize("make", [TumblingEventTimeOperator, WindowOperator])
+@pytest.mark.parametrize("make", [AlignedEventTimeOperator, WindowOperator])
 def test_what_user_code_does_to_a_result_does_not_reach_the_state(make: Any) -> None:
     driver = WindowDriver(WindowOperatorFactory(TEN, EventTimeTrigger(), WindowLogic(lambda a, b: a + b), 5), make)
     driver.harness.process_batch([["a", 1], ["a", 2]], [1, 2])
@@ -83,13 +83,33 @@ def test_what_user_code_does_to_a_result_does_not_reach_the_state(make: Any) -> 
     assert driver.results[1] == (["a", 1, "a", 2, "a", 3], 9)
 
 
-@pytest.mark.parametrize("make", [TumblingEventTimeOperator, WindowOperator])
+@pytest.mark.parametrize("make", [AlignedEventTimeOperator, WindowOperator])
 def test_a_result_of_none_is_not_emitted(make: Any) -> None:
     driver = WindowDriver(WindowOperatorFactory(TEN, EventTimeTrigger(), WindowLogic(lambda a, b: None)), make)
     driver.add(("a", 1, 1), ("a", 2, 2), ("b", 3, 3))
     driver.watermark(9)
     assert driver.results == [(("b", 3), 9)]
     assert driver.is_empty()
+
+
+def test_a_process_function_also_sends_to_side_outputs_by_its_context_even_while_it_clears() -> None:
+    seen = OutputTag("seen")
+
+    class Send(ProcessWindowFunction[Any, Any, Any, Any]):
+        def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
+            context.output(seen, ("fired", key))
+            context.output(OutputTag("nobody listens"), key)
+            yield key
+
+        def clear(self, context: Any) -> None:
+            context.output(seen, ("cleared", context.window().start))
+
+    factory = WindowOperatorFactory(TEN, EventTimeTrigger(), WindowLogic(None, Send()))
+    driver = WindowDriver(factory, side_tags=("seen", "nobody listens"))
+    driver.add(("a", 1, 0))
+    driver.watermark(9)
+    assert driver.results == [("a", 9)]
+    assert driver.harness.output.sides["seen"] == [(("fired", "a"), 9), (("cleared", 0), 9)]
 
 
 def test_results_are_narrowed_to_the_output_type_but_not_the_late_elements() -> None:

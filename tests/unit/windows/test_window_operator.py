@@ -15,7 +15,7 @@ from flinkish.core.window.purging_trigger import PurgingTrigger
 from flinkish.core.window.tumbling_processing_time import TumblingProcessingTimeWindows
 from flinkish.core.window.window import TimeWindow
 from flinkish.errors import ProgramError
-from flinkish.runtime.operators.window.tumbling_event_time_operator import TumblingEventTimeOperator
+from flinkish.runtime.operators.window.aligned_event_time_operator import AlignedEventTimeOperator
 from flinkish.runtime.operators.window.window_operator import WindowOperator
 from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
 from flinkish.runtime.windowing.window_logic import WindowLogic
@@ -23,7 +23,7 @@ from tests.unit.windows.building_blocks import SUM, TEN, AllInOne, Elements, Two
 from tests.unit.windows.window_driver import LATE, WindowDriver
 
 
-@pytest.mark.parametrize("make", [TumblingEventTimeOperator, WindowOperator])
+@pytest.mark.parametrize("make", [AlignedEventTimeOperator, WindowOperator])
 def test_within_the_allowed_lateness_each_late_element_fires_the_window_again(make: Any) -> None:
     driver = WindowDriver(WindowOperatorFactory(TEN, EventTimeTrigger(), SUM, 5, LATE), make)
     driver.add(("a", 1, 3), ("b", 7, 4))
@@ -38,7 +38,7 @@ def test_within_the_allowed_lateness_each_late_element_fires_the_window_again(ma
     assert driver.is_empty()
 
 
-@pytest.mark.parametrize("make", [TumblingEventTimeOperator, WindowOperator])
+@pytest.mark.parametrize("make", [AlignedEventTimeOperator, WindowOperator])
 def test_late_elements_without_a_side_output_are_counted(make: Any) -> None:
     driver = WindowDriver(WindowOperatorFactory(TEN, EventTimeTrigger(), SUM), make)
     driver.watermark(25)
@@ -120,7 +120,7 @@ def test_functions_are_opened_once_and_closed_once_also_after_a_failed_open() ->
     assert calls == expected
 
 
-@pytest.mark.parametrize("make", [TumblingEventTimeOperator, WindowOperator])
+@pytest.mark.parametrize("make", [AlignedEventTimeOperator, WindowOperator])
 @pytest.mark.parametrize("timestamps", [None, [5, -(2**63)]])
 def test_an_element_without_timestamp_is_refused_with_the_way_out(make: Any, timestamps: Any) -> None:
     driver = WindowDriver(WindowOperatorFactory(TEN, EventTimeTrigger(), SUM), make)
@@ -128,7 +128,7 @@ def test_an_element_without_timestamp_is_refused_with_the_way_out(make: Any, tim
         driver.harness.process_batch([("a", 1), ("b", 2)], timestamps)
 
 
-@pytest.mark.parametrize("make", [TumblingEventTimeOperator, WindowOperator])
+@pytest.mark.parametrize("make", [AlignedEventTimeOperator, WindowOperator])
 def test_when_user_code_fails_the_current_key_is_that_of_the_failing_element(make: Any) -> None:
     driver = WindowDriver(WindowOperatorFactory(TEN, EventTimeTrigger(), SUM), make)
     with pytest.raises(TypeError):

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
+from operator import add
+from typing import Any
+
 from flinkish.core.metrics import MetricGroup
-from flinkish.core.state import State, StateDescriptor
+from flinkish.core.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    ReducingStateDescriptor,
+    State,
+    StateDescriptor,
+)
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.window.trigger import Trigger
+from flinkish.errors import StateAccessError
 from flinkish.runtime.operators.window.window_scope import WindowScope
+from flinkish.runtime.state.merge_namespaces import merge_namespaces
 
 
 class ScopedTriggerContext(Trigger.TriggerContext):
@@ -38,3 +50,33 @@ class ScopedTriggerContext(Trigger.TriggerContext):
 
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> State:
         return self._scope.backend.partitioned_state(state_descriptor, self._scope.namespace)
+
+
+class ScopedOnMergeContext(ScopedTriggerContext, Trigger.OnMergeContext):
+    """The scope's window is the result of a merge."""
+
+    #: namespaces of the windows that became the scope's window, without that one itself
+    merged: Sequence[Hashable] = ()
+
+    def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
+        scope, name, kind = self._scope, state_descriptor.name, state_descriptor.kind
+        merge = _merge_of(state_descriptor)
+        if merge is None or state_descriptor.ttl_config is not None:
+            raise StateAccessError(
+                f"on_merge merges the {kind} state {name!r}"
+                + (" which expires" if state_descriptor.ttl_config is not None else ""),
+                where=scope.backend.where,
+                expected="list, reducing or aggregating state without a time-to-live",
+            )
+        merge_namespaces(scope.backend.table(name, kind), scope.key, scope.namespace, self.merged, merge)
+
+
+def _merge_of(descriptor: StateDescriptor) -> Callable[[Any, Any], Any] | None:
+    """How two values of a state become one; None: they cannot."""
+    if isinstance(descriptor, ListStateDescriptor):
+        return add
+    if isinstance(descriptor, ReducingStateDescriptor):
+        return descriptor.get_reduce_function().reduce
+    if isinstance(descriptor, AggregatingStateDescriptor):
+        return descriptor.get_agg_function().merge
+    return None

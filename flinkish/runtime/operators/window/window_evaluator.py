@@ -6,16 +6,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
-from flinkish.core.functions import Function, ProcessWindowFunction, WindowFunction
+from flinkish.core.functions import (
+    AllWindowFunction,
+    Function,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
 from flinkish.core.window.window import Window
 from flinkish.errors import ProgramError
 from flinkish.runtime.list_keys import thawed
 from flinkish.runtime.operators.window.process_window_context import ScopedProcessWindowContext
-from flinkish.runtime.operators.window.window_scope import WindowScope
 
 
 class WindowEvaluator(ABC):
-    """The window function of one operator, called for the scope's key and window."""
+    """The window function of one operator, called for the scope's key and window. ``context``: of that scope."""
 
     @abstractmethod
     def evaluate(self, key: Any, window: Window, elements: list[Any]) -> Iterable[Any] | None:
@@ -28,20 +33,32 @@ class WindowEvaluator(ABC):
 class ApplyEvaluator(WindowEvaluator):
     """Calls a WindowFunction."""
 
-    def __init__(self, function: WindowFunction[Any, Any, Any, Any], scope: WindowScope) -> None:
+    def __init__(self, function: WindowFunction[Any, Any, Any, Any], context: ScopedProcessWindowContext) -> None:
         self._apply = function.apply
 
     def evaluate(self, key: Any, window: Window, elements: list[Any]) -> Iterable[Any] | None:
         return self._apply(thawed(key), window, elements)
 
 
+class ApplyAllEvaluator(WindowEvaluator):
+    """Calls an AllWindowFunction."""
+
+    def __init__(self, function: AllWindowFunction[Any, Any, Any], context: ScopedProcessWindowContext) -> None:
+        self._apply = function.apply
+
+    def evaluate(self, key: Any, window: Window, elements: list[Any]) -> Iterable[Any] | None:
+        return self._apply(window, elements)
+
+
 class ProcessEvaluator(WindowEvaluator):
     """Calls a ProcessWindowFunction."""
 
-    def __init__(self, function: ProcessWindowFunction[Any, Any, Any, Any], scope: WindowScope) -> None:
+    def __init__(
+        self, function: ProcessWindowFunction[Any, Any, Any, Any], context: ScopedProcessWindowContext
+    ) -> None:
         self._process = function.process
         self._clear = function.clear
-        self._context = ScopedProcessWindowContext(scope)
+        self._context = context
 
     def evaluate(self, key: Any, window: Window, elements: list[Any]) -> Iterable[Any] | None:
         return self._process(thawed(key), self._context, elements)
@@ -50,17 +67,34 @@ class ProcessEvaluator(WindowEvaluator):
         self._clear(self._context)
 
 
+class ProcessAllEvaluator(WindowEvaluator):
+    """Calls a ProcessAllWindowFunction."""
+
+    def __init__(self, function: ProcessAllWindowFunction[Any, Any, Any], context: ScopedProcessWindowContext) -> None:
+        self._process = function.process
+        self._clear = function.clear
+        self._context = context
+
+    def evaluate(self, key: Any, window: Window, elements: list[Any]) -> Iterable[Any] | None:
+        return self._process(self._context, elements)
+
+    def clear(self) -> None:
+        self._clear(self._context)
+
+
 _EVALUATORS: tuple[tuple[type[Function], type[Any]], ...] = (
     (WindowFunction, ApplyEvaluator),
+    (AllWindowFunction, ApplyAllEvaluator),
     (ProcessWindowFunction, ProcessEvaluator),
+    (ProcessAllWindowFunction, ProcessAllEvaluator),
 )
 
 
-def make_evaluator(function: Any, scope: WindowScope) -> WindowEvaluator | None:
+def make_evaluator(function: Any, context: ScopedProcessWindowContext) -> WindowEvaluator | None:
     """The evaluator for a window function; None for None."""
     if function is None:
         return None
     for kind, evaluator in _EVALUATORS:
         if isinstance(function, kind):
-            return evaluator(function, scope)  # type: ignore[no-any-return]
+            return evaluator(function, context)  # type: ignore[no-any-return]
     raise ProgramError(f"{function!r} is no window function", expected="a WindowFunction or a ProcessWindowFunction")

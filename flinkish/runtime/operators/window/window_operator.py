@@ -1,4 +1,4 @@
-"""The general window operator: any assigner that does not merge, any trigger, any window function.
+"""The general window operator: any assigner that does not merge, any trigger, evictor and window function.
 
 Semantics, step by step: Flink's ``WindowOperator``. For each element and each of its windows that is not late: add the
 element to the window's contents, ask the trigger, fire and purge as it says, register the clean-up timer. Timers ask
@@ -8,25 +8,28 @@ windows are late goes to the side output for late data or is counted in ``numLat
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from itertools import repeat
+from collections.abc import Collection, Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flinkish.core.functions import Function
 from flinkish.core.metrics import Counter
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.window.evictor import TimestampedValue
 from flinkish.core.window.trigger import TriggerResult
 from flinkish.core.window.window import Window
 from flinkish.errors import InternalError, ProgramError
 from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
 from flinkish.runtime.operators.window.assigner_context import ScopedAssignerContext
+from flinkish.runtime.operators.window.evictor_context import ScopedEvictorContext
+from flinkish.runtime.operators.window.process_window_context import ScopedProcessWindowContext
 from flinkish.runtime.operators.window.trigger_context import ScopedTriggerContext
 from flinkish.runtime.operators.window.window_evaluator import WindowEvaluator, make_evaluator
 from flinkish.runtime.operators.window.window_output import WindowOutput
 from flinkish.runtime.operators.window.window_scope import TIMERS, WindowScope
 from flinkish.runtime.runtime_context import StreamingRuntimeContext
+from flinkish.runtime.windowing.window_contents import ListContents, WindowContents
 from flinkish.runtime.windowing.window_namespace import namespace_of, window_of
 from flinkish.runtime.windowing.window_time import WindowTime
 
@@ -40,12 +43,18 @@ class WindowOperator(StreamOperator):
     scope: WindowScope
     results: WindowOutput
     late_records_dropped: Counter
+    #: whether windows may become one
+    merging = False
 
     def __init__(self, factory: WindowOperatorFactory) -> None:
         self.factory = factory
         self.assigner = factory.assigner
         self.trigger = factory.trigger
-        self.contents = factory.window_logic.contents()
+        self.evictor = factory.evictor
+        #: what becomes of the elements that an evictor leaves
+        self.fold = factory.window_logic.contents()
+        # with an evictor a window keeps (element, timestamp) of all its elements
+        self.contents: WindowContents = self.fold if self.evictor is None else ListContents()
         self.time = WindowTime(self.assigner.is_event_time(), factory.allowed_lateness_ms)
         self.cleanup_domain = TimeDomain.EVENT_TIME if self.assigner.is_event_time() else TimeDomain.PROCESSING_TIME
         self.evaluator: WindowEvaluator | None = None
@@ -62,8 +71,9 @@ class WindowOperator(StreamOperator):
         self.results = WindowOutput(output, self.factory.converter, function is not None, self.factory.late_tag_id)
         self.late_records_dropped = context.metrics.counter("numLateRecordsDropped")
         self.key_selector = context.key_selectors[0]
-        self.evaluator = make_evaluator(function, self.scope)
+        self.evaluator = make_evaluator(function, ScopedProcessWindowContext(self.scope, self.results, self.merging))
         self.trigger_context = ScopedTriggerContext(self.scope)
+        self.evictor_context = ScopedEvictorContext(self.scope)
 
     def open(self) -> None:
         runtime_context = StreamingRuntimeContext(self.context)
@@ -84,39 +94,78 @@ class WindowOperator(StreamOperator):
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         self.enter_group(self.context.epoch.watermark_ms)
         keys = keys_of(self.key_selector, values)
+        timestamps = timestamps or [MIN_TIMESTAMP_MS] * len(values)
         self.scope.backend.prefetch(keys)
-        for value, timestamp_ms, key in zip(values, timestamps or repeat(MIN_TIMESTAMP_MS), keys, strict=False):
-            self.process_element(value, timestamp_ms, key)
+        windows = self._assign_all(values, timestamps, keys)
+        if self.scope.backend.in_files:
+            self.fetch_windows(keys, windows)
+        for value, timestamp_ms, key, of_element in zip(values, timestamps, keys, windows, strict=True):
+            self.process_element(value, timestamp_ms, key, of_element)
         self.results.flush()
 
     def enter_group(self, watermark_ms: int) -> None:
         """Work at this watermark."""
         self.scope.enter_group(watermark_ms, self.context.epoch.processing_time_ms)
 
-    def process_element(self, value: Any, timestamp_ms: int, key: Any) -> None:
-        """Put one element into its windows."""
+    def _assign_all(self, values: list[Any], timestamps: list[int], keys: list[Any]) -> list[Collection[Window]]:
+        """The windows of each element."""
+        assign, backend, context = self.assigner.assign_windows, self.scope.backend, self.assigner_context
+        windows: list[Collection[Window]] = []
+        for value, timestamp_ms, key in zip(values, timestamps, keys, strict=True):
+            backend.current_key = key
+            of_element = assign(value, timestamp_ms, context)
+            if of_element.__class__ is not list and not isinstance(of_element, Collection):
+                raise ProgramError(
+                    f"{self.assigner!r} gave the windows {of_element!r} for {value!r:.200}",
+                    expected="a list of windows",
+                )
+            windows.append(of_element)
+        return windows
+
+    def fetch_windows(self, keys: list[Any], windows: list[Collection[Window]]) -> None:
+        """Have the state of all windows of a batch in memory, that of each window at once."""
+        by_namespace: dict[Hashable, list[Any]] = {}
+        for key, of_element in zip(keys, windows, strict=True):
+            for window in of_element:
+                by_namespace.setdefault(namespace_of(window), []).append(key)
+        self.scope.backend.fetch_all(by_namespace)
+
+    def fetch_due(self, by_namespace: dict[Hashable, list[Any]]) -> None:
+        """Have the state in memory that timers of these namespaces and keys need."""
+        self.scope.backend.fetch_all(by_namespace)
+
+    def process_element(
+        self, value: Any, timestamp_ms: int, key: Any, windows: Collection[Window], skipped: bool = True
+    ) -> None:
+        """Put one element into its windows. ``skipped``: no other window has taken it."""
         scope = self.scope
         scope.backend.current_key = key
-        late = True
-        for window in self.assigner.assign_windows(value, timestamp_ms, self.assigner_context):
+        for window in windows:
             if not self.time.is_window_late(window, scope.watermark_ms):
-                late = False
-                self._add_to_window(value, timestamp_ms, key, window)
-        if late and self.time.is_element_late(timestamp_ms, scope.watermark_ms):
+                skipped = False
+                scope.enter(key, window, namespace_of(window))
+                self.add_to_window(value, timestamp_ms)
+        if skipped:
+            self.skip(value, timestamp_ms)
+
+    def skip(self, value: Any, timestamp_ms: int) -> None:
+        """No window has taken the element."""
+        if self.time.is_element_late(timestamp_ms, self.scope.watermark_ms):
             if not self.results.emit_late(value, timestamp_ms):
                 self.late_records_dropped.inc()
 
-    def _add_to_window(self, value: Any, timestamp_ms: int, key: Any, window: Window) -> None:
+    def add_to_window(self, value: Any, timestamp_ms: int) -> None:
+        """Add an element to the scope's window, and do what the trigger says."""
         scope = self.scope
-        namespace = namespace_of(window)
-        scope.enter(key, window, namespace)
+        namespace, key = scope.contents_namespace, scope.key
         scope.table.fetch(namespace, (key,))
-        self.contents.add(scope.table.namespace(namespace), key, value)
+        stored = value if self.evictor is None else (value, timestamp_ms)
+        self.contents.add(scope.table.namespace(namespace), key, stored)
         scope.table.mark_grown(namespace, (key,))
-        self._obey(self.trigger.on_element(value, timestamp_ms, window, self.trigger_context))
-        cleanup_ms = self.time.cleanup_ms(window)
+        self.obey(self.trigger.on_element(value, timestamp_ms, scope.window, self.trigger_context))
+        cleanup_ms = self.time.cleanup_ms(scope.window)
         if cleanup_ms < MAX_WATERMARK_MS:
-            scope.timers.register(self.cleanup_domain, cleanup_ms, key, namespace)
+            scope.timers.register(self.cleanup_domain, cleanup_ms, key, scope.namespace)
 
     # --- time ---------------------------------------------------------------------------------------------------
 
@@ -134,34 +183,41 @@ class WindowOperator(StreamOperator):
             return
         self.enter_group(self.context.epoch.watermark_ms)
         self.scope.processing_time_ms = time_ms
-        for timer_ms, key, namespace in self.scope.backend.due(TIMERS, TimeDomain.PROCESSING_TIME, time_ms):
-            self._enter_timer(key, namespace)
-            self._obey(self.trigger.on_processing_time(timer_ms, self.scope.window, self.trigger_context))
-            self._clean_up_if_due(timer_ms, TimeDomain.PROCESSING_TIME)
+        for timer_ms, key, namespace in self._due(TimeDomain.PROCESSING_TIME, time_ms):
+            if self.enter_timer(key, namespace):
+                self.obey(self.trigger.on_processing_time(timer_ms, self.scope.window, self.trigger_context))
+                self._clean_up_if_due(timer_ms, TimeDomain.PROCESSING_TIME)
         self.results.flush()
 
     def fire_event_timers(self, watermark_ms: int) -> None:
         """Fire what is due, one timer at a time: a trigger may register or delete others."""
-        for timer_ms, key, namespace in self.scope.backend.due(TIMERS, TimeDomain.EVENT_TIME, watermark_ms):
-            self._enter_timer(key, namespace)
-            self._obey(self.trigger.on_event_time(timer_ms, self.scope.window, self.trigger_context))
-            self._clean_up_if_due(timer_ms, TimeDomain.EVENT_TIME)
+        for timer_ms, key, namespace in self._due(TimeDomain.EVENT_TIME, watermark_ms):
+            if self.enter_timer(key, namespace):
+                self.obey(self.trigger.on_event_time(timer_ms, self.scope.window, self.trigger_context))
+                self._clean_up_if_due(timer_ms, TimeDomain.EVENT_TIME)
 
-    def _enter_timer(self, key: Any, namespace: Hashable) -> None:
+    def _due(self, domain: TimeDomain, upto_ms: int) -> Iterator[tuple[int, Any, Hashable]]:
+        return self.scope.backend.due(TIMERS, domain, upto_ms, self.fetch_due)
+
+    def enter_timer(self, key: Any, namespace: Hashable) -> bool:
+        """Go to the key and window of a timer; False: that window is over."""
         self.scope.enter(key, window_of(namespace), namespace)
+        return True
 
     def _clean_up_if_due(self, timer_ms: int, domain: TimeDomain) -> None:
-        scope = self.scope
-        if domain is self.cleanup_domain and timer_ms == self.time.cleanup_ms(scope.window):
-            scope.table.fetch(scope.namespace, (scope.key,))
-            scope.table.remove(scope.namespace, scope.key)
-            self.trigger.clear(scope.window, self.trigger_context)
-            if self.evaluator is not None:
-                self.evaluator.clear()
+        if domain is self.cleanup_domain and timer_ms == self.time.cleanup_ms(self.scope.window):
+            self.clean_up()
+
+    def clean_up(self) -> None:
+        """The scope's window is over: remove all that is kept for it and the scope's key."""
+        self._purge()
+        self.trigger.clear(self.scope.window, self.trigger_context)
+        if self.evaluator is not None:
+            self.evaluator.clear()
 
     # --- firing -------------------------------------------------------------------------------------------------
 
-    def _obey(self, result: TriggerResult) -> None:
+    def obey(self, result: TriggerResult) -> None:
         """Do with the scope's key and window what the trigger said."""
         if result is TriggerResult.CONTINUE:
             return
@@ -169,17 +225,40 @@ class WindowOperator(StreamOperator):
             raise ProgramError(f"{self.trigger!r} returned {result!r}", expected="a TriggerResult")
         scope = self.scope
         if result.is_fire():
-            scope.table.fetch(scope.namespace, (scope.key,))
-            stored = scope.table.existing(scope.namespace)
+            scope.table.fetch(scope.contents_namespace, (scope.key,))
+            stored = scope.table.existing(scope.contents_namespace)
             if stored and scope.key in stored:
                 self.evaluate(stored[scope.key])
         if result.is_purge():
-            scope.table.fetch(scope.namespace, (scope.key,))
-            scope.table.remove(scope.namespace, scope.key)
+            self._purge()
+
+    def _purge(self) -> None:
+        scope = self.scope
+        scope.table.fetch(scope.contents_namespace, (scope.key,))
+        scope.table.remove(scope.contents_namespace, scope.key)
 
     def evaluate(self, stored_value: Any) -> None:
         """Emit what the stored value of the scope's key and window stands for."""
-        contents = self.contents.read(stored_value)
+        if self.evictor is None:
+            self._emit(self.contents.read(stored_value))
+        else:
+            self._evict_and_emit(stored_value)
+
+    def _evict_and_emit(self, stored: list[tuple[Any, int]]) -> None:
+        """Evaluate what the evictor leaves. Flink's order: evict, evaluate, evict, and keep the rest."""
+        assert self.evictor is not None
+        scope = self.scope
+        elements = [TimestampedValue(*element) for element in stored]
+        self.evictor.evict_before(elements, len(elements), scope.window, self.evictor_context)
+        self._emit(self.fold.of([element.value for element in elements]))
+        self.evictor.evict_after(elements, len(elements), scope.window, self.evictor_context)
+        if not elements:
+            scope.table.remove(scope.contents_namespace, scope.key)
+        elif len(elements) < len(stored):
+            scope.table.namespace(scope.contents_namespace)[scope.key] = [tuple(element) for element in elements]
+            scope.table.mark(scope.contents_namespace, scope.key)
+
+    def _emit(self, contents: Any) -> None:
         if contents is None:  # Flink's rule: a window without contents emits nothing
             return
         scope = self.scope
@@ -187,5 +266,5 @@ class WindowOperator(StreamOperator):
         if self.evaluator is None:
             self.results.emit([contents], timestamp_ms)
         else:
-            elements = self.contents.as_elements(contents)
+            elements = self.fold.as_elements(contents)
             self.results.emit(self.evaluator.evaluate(scope.key, scope.window, elements), timestamp_ms)

@@ -6,9 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.core.window.assigner import WindowAssigner
+from flinkish.core.window.evictor import Evictor
+from flinkish.core.window.merging_assigner import MergingWindowAssigner
 from flinkish.core.window.trigger import Trigger, traits_of
 from flinkish.errors import ProgramError
-from flinkish.runtime.operators.window.tumbling_event_time_operator import TumblingEventTimeOperator
+from flinkish.runtime.operators.window.aligned_event_time_operator import AlignedEventTimeOperator
+from flinkish.runtime.operators.window.merging_window_operator import MergingWindowOperator
+from flinkish.runtime.operators.window.session_event_time_operator import SessionEventTimeOperator
 from flinkish.runtime.operators.window.window_operator import WindowOperator
 from flinkish.runtime.side_outputs import Converter
 from flinkish.runtime.windowing.window_logic import WindowLogic
@@ -31,10 +35,13 @@ class WindowOperatorFactory:
     late_tag_id: str | None = None
     #: narrows results to the output type
     converter: Converter | None = None
+    #: what removes elements from windows that fire
+    evictor: Evictor[Any] | None = None
 
     keyed: bool = field(default=True, init=False)
     has_operator_state: bool = field(default=False, init=False)
     watermark_sensitive: bool = field(init=False)
+    merges_windows: bool = field(init=False)
     uses_processing_time: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -44,10 +51,15 @@ class WindowOperatorFactory:
             )
         traits = traits_of(self.trigger)
         self.watermark_sensitive = traits.sees_watermarks
+        self.merges_windows = isinstance(self.assigner, MergingWindowAssigner) and self.assigner.is_event_time()
         self.uses_processing_time = traits.uses_processing_time or self.assigner.needs_processing_time()
 
     def create(self) -> WindowOperator:
         """A fresh operator."""
-        if TumblingEventTimeOperator.handles(self):
-            return TumblingEventTimeOperator(self)
+        if SessionEventTimeOperator.handles(self):
+            return SessionEventTimeOperator(self)
+        if isinstance(self.assigner, MergingWindowAssigner):
+            return MergingWindowOperator(self)
+        if AlignedEventTimeOperator.handles(self):
+            return AlignedEventTimeOperator(self)
         return WindowOperator(self)

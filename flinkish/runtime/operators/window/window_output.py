@@ -30,8 +30,8 @@ class WindowOutput:
         self._late_tag_id = late_tag_id
         self._values: list[Any] = []
         self._timestamps: list[int] = []
-        self._late_values: list[Any] = []
-        self._late_timestamps: list[int] = []
+        #: side output -> values and their timestamps
+        self._sides: dict[str, tuple[list[Any], list[int]]] = {}
 
     def emit(self, results: Iterable[Any] | None, timestamp_ms: int) -> None:
         """Results of one timestamp, lazy or not; None is none."""
@@ -44,22 +44,27 @@ class WindowOutput:
         if len(values) >= _FLUSH_SIZE:
             self._flush_results()
 
+    def emit_side(self, tag_id: str, value: Any, timestamp_ms: int) -> None:
+        """A value for a side output; nobody gets it if nobody listens to that one."""
+        values, timestamps = self._sides.setdefault(tag_id, ([], []))
+        values.append(value)
+        timestamps.append(timestamp_ms)
+
     def emit_late(self, value: Any, timestamp_ms: int) -> bool:
         """An element that is too late for all its windows; False if there is no side output for such."""
         if self._late_tag_id is None:
             return False
-        self._late_values.append(value)
-        self._late_timestamps.append(timestamp_ms)
+        self.emit_side(self._late_tag_id, value, timestamp_ms)
         return True
 
     def flush(self) -> None:
         """Hand on everything."""
         if self._values:
             self._flush_results()
-        if self._late_values and self._late_tag_id is not None:
-            values, self._late_values = self._late_values, []
-            timestamps, self._late_timestamps = self._late_timestamps, []
-            self._output.collect_side(self._late_tag_id, values, timestamps)
+        if self._sides:
+            sides, self._sides = self._sides, {}
+            for tag_id, (values, timestamps) in sides.items():
+                self._output.collect_side(tag_id, values, timestamps)
 
     def _flush_results(self) -> None:
         values, self._values = self._values, []

@@ -29,7 +29,10 @@ class WindowScope:
     #: of the current call
     key: Any
     window: Window
+    #: of the trigger's state, the timers and the state per window
     namespace: Hashable
+    #: of the window's contents; another one after a merge (`MergingWindowSet`)
+    contents_namespace: Hashable
 
     def __init__(self, context: OperatorContext, backend: KeyedStateBackend, contents_kind: str) -> None:
         self.context = context
@@ -49,4 +52,4 @@ class WindowScope:
         """Go to a key and window: before any user code is called for them."""
         self.key = self.backend.current_key = key
         self.window = window
-        self.namespace = namespace
+        self.namespace = self.contents_namespace = namespace

@@ -40,7 +40,8 @@ def group_hashes(state: str, namespace: Hashable, keys: Sequence[Any]) -> Hashes
 
 
 def group_hashes_in(state: str, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> Hashes:
-    """The same where each key has a namespace of its own; gives the same hashes as `group_hashes`."""
+    """The same where each key has a namespace of its own, or there is one for all; gives the same hashes as
+    `group_hashes`."""
     return mix((_raw_hashes(keys) ^ _scope(state, namespaces)) * _MULTIPLIER)
 
 

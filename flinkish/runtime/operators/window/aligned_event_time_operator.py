@@ -1,15 +1,16 @@
-"""The fast way for tumbling event-time windows under the default trigger: batches instead of elements.
+"""The fast way for tumbling and sliding event-time windows under the default trigger: batches instead of elements.
 
 The rule: state, timers and output, with their order, are exactly those of the general operator (a property test
 compares the two). What makes it possible: no watermark rises within a batch, so all elements of one window share one
 answer to "is it late?", and EventTimeTrigger does nothing for an element of a window that has not fired yet but
-register one timer. Elements of windows that have fired (refired within the allowed lateness, or late) take the general
+register one timer. Windows that have fired (refired within the allowed lateness, or late) take elements in the general
 way, in their order; nothing else can emit while a batch is processed.
 """
 
 from __future__ import annotations
 
-from itertools import compress, groupby
+from collections.abc import Iterator
+from itertools import groupby
 from operator import itemgetter, length_hint
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from flinkish.core.functions import Function
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
+from flinkish.core.window.sliding_event_time import SlidingEventTimeWindows
 from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
 from flinkish.core.window.window import TimeWindow
 from flinkish.runtime.list_keys import keys_of
@@ -28,14 +30,35 @@ if TYPE_CHECKING:
 _timestamp_and_namespace = itemgetter(0, 2)
 
 
-class TumblingEventTimeOperator(WindowOperator):
-    """See the module."""
+#: Keys and values, side by side.
+_Elements = tuple[list[Any], list[Any]]
+
+
+class _Pane:
+    """A stretch of time (end exclusive) in which no window begins or ends: its elements are in the same windows."""
+
+    __slots__ = ("end_ms", "fired", "first_ms", "in_no_other", "unfired")
+
+    def __init__(self, first_ms: int, end_ms: int) -> None:
+        self.first_ms = first_ms
+        self.end_ms = end_ms
+        #: windows that have fired, the last one first, and whether there are no others
+        self.fired: list[TimeWindow] = []
+        self.in_no_other = False
+        #: the elements of this batch in the windows that have not
+        self.unfired: list[_Elements] = []
+
+
+class AlignedEventTimeOperator(WindowOperator):
+    """See the module. Tumbling windows are sliding ones whose slide is their size."""
 
     def __init__(self, factory: WindowOperatorFactory) -> None:
         super().__init__(factory)
-        assert isinstance(factory.assigner, TumblingEventTimeWindows)
-        self._size_ms = factory.assigner.size_ms
-        self._offset_ms = factory.assigner.offset_ms
+        assigner = factory.assigner
+        assert isinstance(assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows))
+        self._size_ms = assigner.size_ms
+        self._slide_ms = assigner.slide_ms if isinstance(assigner, SlidingEventTimeWindows) else assigner.size_ms
+        self._offset_ms = assigner.offset_ms
 
     @staticmethod
     def handles(factory: WindowOperatorFactory) -> bool:
@@ -43,62 +66,67 @@ class TumblingEventTimeOperator(WindowOperator):
         cannot hold state handles, since it does not set the current key for each element."""
         fold = factory.window_logic.fold
         return (
-            type(factory.assigner) is TumblingEventTimeWindows
+            type(factory.assigner) in (TumblingEventTimeWindows, SlidingEventTimeWindows)
             and type(factory.trigger) is EventTimeTrigger
+            and factory.evictor is None
             and not (isinstance(fold, Function) and type(fold).open is not Function.open)
         )
-
-    def _start_ms(self, timestamp_ms: int) -> int:
-        return timestamp_ms - (timestamp_ms - self._offset_ms) % self._size_ms
 
     # --- elements -----------------------------------------------------------------------------------------------
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        earliest_ms = min(timestamps) if timestamps else MIN_TIMESTAMP_MS
-        if not timestamps or earliest_ms <= MIN_TIMESTAMP_MS:
+        if not timestamps or min(timestamps) <= MIN_TIMESTAMP_MS:
             super().process_batch(values, timestamps, input_index)  # to raise the assigner's error
             return
         self.enter_group(self.context.epoch.watermark_ms)
         keys = keys_of(self.key_selector, values)
-        # the window that holds the next millisecond after the watermark is the first that has not fired
-        unfired_ms = self._start_ms(self.scope.watermark_ms + 1)
-        if earliest_ms < unfired_ms:
-            for value, timestamp_ms, key in zip(values, timestamps, keys, strict=True):
-                if timestamp_ms < unfired_ms:
-                    self.process_element(value, timestamp_ms, key)
-            self.results.flush()
-            unfired = [timestamp_ms >= unfired_ms for timestamp_ms in timestamps]
-            keys, values = list(compress(keys, unfired)), list(compress(values, unfired))
-            timestamps = list(compress(timestamps, unfired))
-        if timestamps:
-            self._add_to_unfired_windows(keys, values, timestamps)
+        unfired: dict[int, _Elements] = {}
+        for pane, begin, end in self._stretches(timestamps, unfired):
+            if (
+                pane.fired or pane.in_no_other
+            ):  # where the slide is greater than the size, there may be no window at all
+                for position in range(begin, end):
+                    element = values[position], timestamps[position], keys[position]
+                    self.process_element(*element, pane.fired, pane.in_no_other)
+            for window_keys, window_values in pane.unfired:
+                if end - begin == 1:
+                    window_keys.append(keys[begin])
+                    window_values.append(values[begin])
+                else:
+                    window_keys += keys[begin:end]
+                    window_values += values[begin:end]
+        self.results.flush()
+        for start, (window_keys, window_values) in unfired.items():
+            self._fold(start, window_keys, window_values)
 
-    def _add_to_unfired_windows(self, keys: list[Any], values: list[Any], timestamps: list[int]) -> None:
-        start_ms = self._start_ms(min(timestamps))
-        if max(timestamps) < start_ms + self._size_ms:
-            self._fold(start_ms, keys, values)
-            return
-        for start_ms, (window_keys, window_values) in self._by_window(keys, values, timestamps).items():
-            self._fold(start_ms, window_keys, window_values)
+    def _stretches(self, timestamps: list[int], unfired: dict[int, _Elements]) -> Iterator[tuple[_Pane, int, int]]:
+        """(pane, begin, end) of neighbouring elements in the same pane. ``unfired``: takes the windows of the panes."""
+        panes: dict[int, _Pane] = {}
+        begin, pane = 0, self._pane(timestamps[0], panes, unfired)
+        first_ms, end_ms = pane.first_ms, pane.end_ms
+        if min(timestamps) < first_ms or max(timestamps) >= end_ms:
+            for position, timestamp_ms in enumerate(timestamps):
+                if not first_ms <= timestamp_ms < end_ms:
+                    yield pane, begin, position
+                    begin, pane = position, self._pane(timestamp_ms, panes, unfired)
+                    first_ms, end_ms = pane.first_ms, pane.end_ms
+        yield pane, begin, len(timestamps)
 
-    def _by_window(
-        self, keys: list[Any], values: list[Any], timestamps: list[int]
-    ) -> dict[int, tuple[list[Any], list[Any]]]:
-        size_ms = self._size_ms
-        windows: dict[int, tuple[list[Any], list[Any]]] = {}
-        start_ms = end_ms = 0  # no timestamp is in this empty window
-        for timestamp_ms, key, value in zip(timestamps, keys, values, strict=True):
-            # neighbours mostly share a window: a comparison is cheaper than a division and a lookup
-            if not start_ms <= timestamp_ms < end_ms:
-                start_ms = self._start_ms(timestamp_ms)
-                end_ms = start_ms + size_ms
-                window = windows.get(start_ms)
-                if window is None:
-                    window = windows[start_ms] = ([], [])
-                add_key, add_value = window[0].append, window[1].append
-            add_key(key)
-            add_value(value)
-        return windows
+    def _pane(self, timestamp_ms: int, panes: dict[int, _Pane], unfired: dict[int, _Elements]) -> _Pane:
+        """The pane that a timestamp falls into."""
+        start_ms = timestamp_ms - (timestamp_ms - self._offset_ms) % self._slide_ms
+        end_ms = timestamp_ms - (timestamp_ms - self._offset_ms - self._size_ms) % self._slide_ms
+        first_ms = max(start_ms, end_ms)
+        pane = panes.get(first_ms)
+        if pane is None:
+            pane = panes[first_ms] = _Pane(first_ms, min(start_ms, end_ms) + self._slide_ms)
+            for start in range(start_ms, timestamp_ms - self._size_ms, -self._slide_ms):
+                if start + self._size_ms - 1 <= self.scope.watermark_ms:
+                    pane.fired.append(TimeWindow(start, start + self._size_ms))
+                else:
+                    pane.unfired.append(unfired.setdefault(start, ([], [])))
+            pane.in_no_other = not pane.unfired
+        return pane
 
     def _fold(self, start_ms: int, keys: list[Any], values: list[Any]) -> None:
         """Add elements to a window that has not fired."""

@@ -1,0 +1,64 @@
+"""What all session windows share: the gap, fixed or by element. Semantics: Flink's session windows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+from flinkish.core.window.merging_assigner import MergingWindowAssigner
+from flinkish.core.window.serializers import TimeWindowSerializer
+from flinkish.core.window.window import TimeWindow
+from flinkish.errors import ProgramError
+
+
+class SessionWindowTimeGapExtractor(ABC):
+    """Says for each element how long its session stays open behind it.
+
+    Example: elements are (user, gap in seconds)::
+
+        class Gap(SessionWindowTimeGapExtractor):
+            def extract(self, element):
+                return element[1] * 1000
+    """
+
+    @abstractmethod
+    def extract(self, element: Any) -> int:
+        """The gap in ms, more than 0."""
+
+
+class SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
+    """Base: windows that overlap or touch become one."""
+
+    def merge_windows(
+        self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]
+    ) -> None:
+        TimeWindow.merge_windows(windows, callback)
+
+    def get_window_serializer(self) -> TimeWindowSerializer:
+        return TimeWindowSerializer()
+
+
+def checked_gap(name: str, gap_ms: int) -> int:
+    """The fixed gap of an assigner. Raises ProgramError unless it is more than 0."""
+    if gap_ms <= 0:
+        raise ProgramError(f"{name} with a gap of {gap_ms} ms", expected="a gap of more than 0 ms")
+    return gap_ms
+
+
+def checked_extractor(extractor: Any) -> SessionWindowTimeGapExtractor:
+    """The extractor of an assigner. Raises TypeError for what has no method ``extract``."""
+    if not callable(getattr(extractor, "extract", None)):
+        raise TypeError(f"the gap extractor is {extractor!r}; expected a SessionWindowTimeGapExtractor")
+    return extractor  # type: ignore[no-any-return]
+
+
+def dynamic_gap(extractor: SessionWindowTimeGapExtractor, element: Any) -> int:
+    """The gap of an element. Raises ProgramError unless it is an int of more than 0."""
+    gap_ms = extractor.extract(element)
+    if not isinstance(gap_ms, int) or gap_ms <= 0:
+        raise ProgramError(
+            f"{type(extractor).__name__} gave the gap {gap_ms!r} for {element!r:.200}",
+            expected="a gap of more than 0 ms, as an int",
+        )
+    return gap_ms

@@ -1,0 +1,53 @@
+"""Windows of a fixed size that begin at regular distances, by processing time. Semantics: Flink's
+``SlidingProcessingTimeWindows``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from flinkish.common.time import Time
+from flinkish.core.window.assigner import WindowAssigner, check_sliding
+from flinkish.core.window.processing_time_trigger import ProcessingTimeTrigger
+from flinkish.core.window.serializers import TimeWindowSerializer
+from flinkish.core.window.window import TimeWindow
+
+
+class SlidingProcessingTimeWindows(WindowAssigner[Any, TimeWindow]):
+    """A window of ``size`` begins every ``slide`` ms, at ``offset`` (mod slide); an element belongs to those that hold
+    its epoch's processing time."""
+
+    def __init__(self, size: int, slide: int, offset: int = 0) -> None:
+        check_sliding("SlidingProcessingTimeWindows", size, slide, offset)
+        self._size = size
+        self._slide = slide
+        self._offset = offset
+
+    @staticmethod
+    def of(size: Time, slide: Time, offset: Time | None = None) -> SlidingProcessingTimeWindows:
+        """Windows of ``size`` that begin every ``slide``, shifted by ``offset``.
+
+        Raises:
+            ProgramError: unless ``abs(offset) < slide`` and ``size > 0``.
+        """
+        offset_ms = 0 if offset is None else offset.to_milliseconds()
+        return SlidingProcessingTimeWindows(size.to_milliseconds(), slide.to_milliseconds(), offset_ms)
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        now_ms = context.get_current_processing_time()
+        last = TimeWindow.get_window_start_with_offset(now_ms, self._offset, self._slide)
+        return [TimeWindow(start, start + self._size) for start in range(last, now_ms - self._size, -self._slide)]
+
+    def get_default_trigger(self, env: Any) -> ProcessingTimeTrigger:
+        return ProcessingTimeTrigger.create()
+
+    def get_window_serializer(self) -> TimeWindowSerializer:
+        return TimeWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"SlidingProcessingTimeWindows({self._size}, {self._slide}, {self._offset})"

@@ -1,0 +1,117 @@
+"""``interval_join`` of two keyed streams: builders that end in one operator over their union.
+
+Semantics: Flink's ``KeyedStream.IntervalJoin`` and ``IntervalJoined``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.common.time import Time
+from flinkish.common.typeinfo.types import declared_type
+from flinkish.core.join_functions import ProcessJoinFunction
+from flinkish.core.output_tag import OutputTag
+from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, _kind
+from flinkish.datastream.streams.joined_streams import by_common_key
+from flinkish.datastream.streams.keyed_stream import KeyedStream
+from flinkish.errors import ProgramError
+from flinkish.runtime.operators.interval_join import IntervalJoinFactory
+
+
+class IntervalJoin:
+    """What ``KeyedStream.interval_join`` gives: `between` comes next.
+
+    Example: payments up to ten minutes behind their order::
+
+        orders.key_by(lambda o: o[0]).interval_join(payments.key_by(lambda p: p[0])).between(
+            Time.minutes(0), Time.minutes(10)
+        ).process(Together())
+    """
+
+    def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
+        if not isinstance(right, KeyedStream):
+            raise TypeError(f"the other stream of an interval join is {_kind(right)}; expected a KeyedStream")
+        self._left = left
+        self._right = right
+
+    def in_event_time(self) -> IntervalJoin:
+        """Join by timestamps, which is the only way."""
+        return self
+
+    def in_processing_time(self) -> IntervalJoin:
+        """Raises ProgramError, as in Flink."""
+        raise ProgramError(
+            "Time-bounded stream joins are only supported in event time", expected="streams with timestamps"
+        )
+
+    def between(self, lower_bound: Time, upper_bound: Time) -> IntervalJoined:
+        """A right record meets a left one if it lies at least ``lower_bound`` and at most ``upper_bound`` behind it;
+        both may be negative."""
+        return IntervalJoined(self._left, self._right, lower_bound.to_milliseconds(), upper_bound.to_milliseconds())
+
+
+class IntervalJoined:
+    """Two keyed streams with the bounds of their join."""
+
+    def __init__(self, left: KeyedStream, right: KeyedStream, lower_ms: int, upper_ms: int) -> None:
+        self._left = left
+        self._right = right
+        self._bounds_ms = (lower_ms, upper_ms)
+        self._exclusive = [False, False]
+        self._late_tags: list[OutputTag | None] = [None, None]
+
+    def lower_bound_exclusive(self) -> IntervalJoined:
+        """A record right at the lower bound does not meet the other one."""
+        self._exclusive[0] = True
+        return self
+
+    def upper_bound_exclusive(self) -> IntervalJoined:
+        """A record right at the upper bound does not meet the other one."""
+        self._exclusive[1] = True
+        return self
+
+    def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoined:
+        """Where late records of the left stream go; without it they are counted and dropped."""
+        return self._late(0, output_tag)
+
+    def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoined:
+        """Where late records of the right stream go; without it they are counted and dropped."""
+        return self._late(1, output_tag)
+
+    def process(self, process_join_function: ProcessJoinFunction, output_type: DeclaredType = None) -> DataStream:
+        """Call a function for each pair.
+
+        Raises:
+            ProgramError: no time lies between the bounds.
+        """
+        if not isinstance(process_join_function, ProcessJoinFunction):
+            raise TypeError(f"the function is {_kind(process_join_function)}; expected a ProcessJoinFunction")
+        lower_ms = self._bounds_ms[0] + self._exclusive[0]
+        upper_ms = self._bounds_ms[1] - self._exclusive[1]
+        if lower_ms > upper_ms:
+            raise ProgramError(
+                f"an interval join between {self._bounds_ms[0]} ms and {self._bounds_ms[1]} ms",
+                where=f"lower bound exclusive: {self._exclusive[0]}, upper bound exclusive: {self._exclusive[1]}",
+                expected="lower bound <= upper bound",
+            )
+        left, right = self._left, self._right
+        both = by_common_key(left, right, left._key_selector, right._key_selector, left._key_type)
+        declared = declared_type(output_type)
+        factory = IntervalJoinFactory(
+            process_join_function,
+            lower_ms,
+            upper_ms,
+            (_tag_id(self._late_tags[0]), _tag_id(self._late_tags[1])),
+            declared.batch_converter("results of 'Interval Join'"),
+        )
+        return both._add_operator("Interval Join", factory, declared)
+
+    def _late(self, side: int, output_tag: Any) -> IntervalJoined:
+        if not isinstance(output_tag, OutputTag):
+            raise TypeError(f"the output tag is {_kind(output_tag)}; expected an OutputTag")
+        self._late_tags[side] = output_tag
+        return self
+
+
+def _tag_id(output_tag: OutputTag | None) -> str | None:
+    return None if output_tag is None else output_tag.tag_id

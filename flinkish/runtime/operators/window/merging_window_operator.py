@@ -1,0 +1,173 @@
+"""The window operator for windows that merge: sessions, and merging assigners of users.
+
+Semantics, step by step: Flink's ``WindowOperator`` with its ``MergingWindowSet``. The window of a new element is added
+to the open windows of its key, which may merge some of them: the trigger merges its state, its state and timers of the
+windows that are gone are deleted, and their contents are added to those of the result. Then the element goes to the
+window that it belongs to now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from flinkish.core.time_limits import MAX_WATERMARK_MS
+from flinkish.core.window.merging_assigner import MergingWindowAssigner
+from flinkish.core.window.window import Window
+from flinkish.errors import ProgramError
+from flinkish.runtime.operator import OperatorContext, Output
+from flinkish.runtime.operators.window.trigger_context import ScopedOnMergeContext
+from flinkish.runtime.operators.window.window_operator import WindowOperator
+from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
+from flinkish.runtime.state.merge_namespaces import merge_namespaces
+from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.windowing.merging_window_set import MergingWindowSet
+from flinkish.runtime.windowing.window_namespace import namespace_of, window_of
+
+if TYPE_CHECKING:
+    from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
+
+#: Name of the state with the open windows of a key: a tuple of (window, state window), each as a namespace.
+OPEN_WINDOWS = "__merging_windows__"
+
+
+class MergingWindowOperator(WindowOperator):
+    """See the module."""
+
+    merging = True
+    assigner: MergingWindowAssigner[Any, Any]
+
+    def __init__(self, factory: WindowOperatorFactory) -> None:
+        super().__init__(factory)
+        assert isinstance(factory.assigner, MergingWindowAssigner)
+        if not self.trigger.can_merge():
+            raise ProgramError(
+                f"{self.assigner} with {self.trigger}, which cannot merge",
+                expected="a trigger whose can_merge() is True",
+                hint="a merging window assigner cannot be used with a trigger that does not support merging",
+            )
+
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        super().setup(context, output)
+        self.merge_context = ScopedOnMergeContext(self.scope)
+
+    def enter_group(self, watermark_ms: int) -> None:
+        super().enter_group(watermark_ms)
+        self._open_windows: StateTable = self.scope.backend.table(OPEN_WINDOWS, "value")
+
+    # --- elements -----------------------------------------------------------------------------------------------
+
+    def fetch_windows(self, keys: list[Any], windows: list[Collection[Window]]) -> None:
+        pairs = zip(keys, windows, strict=True)
+        new = [(key, namespace_of(window)) for key, of_element in pairs for window in of_element]
+        self.fetch_open(keys, new)
+
+    def fetch_due(self, by_namespace: dict[Hashable, list[Any]]) -> None:
+        keys = [key for of_window in by_namespace.values() for key in of_window]
+        self._open_windows.fetch(VOID_NAMESPACE, keys)
+        self.fetch_open(keys, ())
+
+    def fetch_open(self, keys: Iterable[Any], new: Iterable[tuple[Any, Hashable]]) -> None:
+        """Have the state of the open windows of keys in memory, whose contents lie in their state windows, and of new
+        ones: (key, namespace)."""
+        by_namespace: dict[Hashable, list[Any]] = {}
+        open_windows = self._open_windows.namespace(VOID_NAMESPACE)
+        for key in dict.fromkeys(keys):
+            for window, state_window in open_windows.get(key, ()):
+                by_namespace.setdefault(window, []).append(key)
+                if state_window != window:
+                    by_namespace.setdefault(state_window, []).append(key)
+        for key, window in new:
+            by_namespace.setdefault(window, []).append(key)
+        self.scope.backend.fetch_all(by_namespace)
+
+    def process_element(
+        self, value: Any, timestamp_ms: int, key: Any, windows: Collection[Window], skipped: bool = True
+    ) -> None:
+        scope = self.scope
+        scope.backend.current_key = key
+        open_windows = self._read(key)
+        for window in windows:
+            scope.key = key
+            actual = open_windows.add(window, self._merge)
+            if self.time.is_window_late(actual, scope.watermark_ms):
+                open_windows.retire(actual)
+                continue
+            skipped = False
+            self._enter(open_windows, key, actual)
+            self.add_to_window(value, timestamp_ms)
+        self._write(key, open_windows)
+        if skipped:
+            self.skip(value, timestamp_ms)
+
+    def _merge(
+        self, result: Window, merged: list[Window], state_window: Window, merged_state_windows: list[Window]
+    ) -> None:
+        """Windows of the scope's key become ``result``, which may be one of them."""
+        scope, key = self.scope, self.scope.key
+        self._check_end(result)
+        gone = [window for window in merged if window != result]
+        self.merge_context.merged = [namespace_of(window) for window in gone]
+        scope.enter(key, result, namespace_of(result))
+        self.trigger.on_merge(result, self.merge_context)
+        for window in gone:
+            scope.enter(key, window, namespace_of(window))
+            self.trigger.clear(window, self.trigger_context)
+            cleanup_ms = self.time.cleanup_ms(window)
+            if cleanup_ms < MAX_WATERMARK_MS:
+                scope.timers.delete(self.cleanup_domain, cleanup_ms, key, scope.namespace)
+        sources = [namespace_of(window) for window in merged_state_windows]
+        merge_namespaces(scope.table, key, namespace_of(state_window), sources, self.contents.merge)
+
+    def _check_end(self, result: Window) -> None:
+        scope = self.scope
+        if self.assigner.is_event_time():
+            over = self.time.is_window_late(result, scope.watermark_ms)
+        else:
+            over = result.max_timestamp() <= scope.processing_time_ms
+        if over:
+            raise ProgramError(
+                f"{self.assigner} has merged windows into {result}, which is over already (the watermark is "
+                f"{scope.watermark_ms}, processing time {scope.processing_time_ms})",
+                where=f"operator '{scope.context.name}' (uid {scope.context.uid})",
+                expected="a merge that ends no earlier than the windows in it",
+            )
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    def enter_timer(self, key: Any, namespace: Hashable) -> bool:
+        self._open_windows.fetch(VOID_NAMESPACE, (key,))
+        return self._enter(self._read(key), key, window_of(namespace))
+
+    def clean_up(self) -> None:
+        super().clean_up()
+        open_windows = self._read(self.scope.key)
+        open_windows.retire(self.scope.window)
+        self._write(self.scope.key, open_windows)
+
+    # --- open windows -------------------------------------------------------------------------------------------
+
+    def _enter(self, open_windows: MergingWindowSet, key: Any, window: Window) -> bool:
+        """Go to a window and to its contents; False: it is not open."""
+        state_window = open_windows.state_window(window)
+        if state_window is None:
+            return False
+        self.scope.enter(key, window, namespace_of(window))
+        self.scope.contents_namespace = namespace_of(state_window)
+        return True
+
+    def _read(self, key: Any) -> MergingWindowSet:
+        """The open windows of a key, which were fetched."""
+        stored = self._open_windows.namespace(VOID_NAMESPACE).get(key, ())
+        pairs = [(window_of(window), window_of(state_window)) for window, state_window in stored]
+        return MergingWindowSet(self.assigner, pairs)
+
+    def _write(self, key: Any, open_windows: MergingWindowSet) -> None:
+        table = self._open_windows
+        values = table.namespace(VOID_NAMESPACE)
+        pairs = tuple((namespace_of(window), namespace_of(state)) for window, state in open_windows.pairs())
+        if not pairs:
+            table.remove(VOID_NAMESPACE, key)
+        elif values.get(key) != pairs:
+            values[key] = pairs
+            table.mark(VOID_NAMESPACE, key)

@@ -1,0 +1,186 @@
+"""The fast way for sessions of event time under the default trigger: the open sessions of a key are looked up once per
+batch, and timers are registered for what they have become at its end.
+
+The rule: contents, open windows, timers and output, with their order, are those of the general operator (a property
+test compares the two). What makes it possible: no watermark rises within a batch, and EventTimeTrigger does nothing for
+a window whose end lies ahead of the watermark but register one timer, which is deleted when the window merges. A batch
+with an element whose own window is over already (it is late, or refires a session) takes the general way as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flinkish.core.functions import Function
+from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.window.dynamic_event_time_session import DynamicEventTimeSessionWindows
+from flinkish.core.window.event_time_session import EventTimeSessionWindows
+from flinkish.core.window.event_time_trigger import EventTimeTrigger
+from flinkish.core.window.window import TimeWindow
+from flinkish.runtime.list_keys import keys_of
+from flinkish.runtime.operators.window.merging_window_operator import MergingWindowOperator
+from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
+from flinkish.runtime.state.merge_namespaces import merge_namespaces
+
+if TYPE_CHECKING:
+    from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
+
+_UNCHANGED = -1
+
+
+class _Session:
+    """An open session within a batch."""
+
+    __slots__ = ("before", "end_ms", "since", "start_ms", "state", "stored")
+
+    def __init__(self, start_ms: int, end_ms: int, state: tuple[int, int], stored: dict[Any, Any], since: int) -> None:
+        self.start_ms = start_ms
+        self.end_ms = end_ms
+        #: the namespace of its contents, and the values there
+        self.state = state
+        self.stored = stored
+        #: the place in the batch of the element that gave it this start and end
+        self.since = since
+        #: its window before the batch
+        self.before: tuple[int, int] | None = (start_ms, end_ms) if since == _UNCHANGED else None
+
+
+class SessionEventTimeOperator(MergingWindowOperator):
+    """See the module."""
+
+    assigner: EventTimeSessionWindows | DynamicEventTimeSessionWindows
+
+    @staticmethod
+    def handles(factory: WindowOperatorFactory) -> bool:
+        """Whether the fast way is right: for exactly these classes, not for subclasses of users, and for folds that
+        cannot hold state handles."""
+        fold = factory.window_logic.fold
+        return (
+            type(factory.assigner) in (EventTimeSessionWindows, DynamicEventTimeSessionWindows)
+            and type(factory.trigger) is EventTimeTrigger
+            and factory.evictor is None
+            and not (isinstance(fold, Function) and type(fold).open is not Function.open)
+        )
+
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        if not timestamps or min(timestamps) <= MIN_TIMESTAMP_MS:
+            super().process_batch(values, timestamps, input_index)  # to raise the assigner's error
+            return
+        ends = self.assigner.ends_ms(values, timestamps)
+        if min(ends) - 1 <= self.context.epoch.watermark_ms:
+            super().process_batch(values, timestamps, input_index)
+            return
+        self.enter_group(self.context.epoch.watermark_ms)
+        keys = keys_of(self.key_selector, values)
+        backend = self.scope.backend
+        backend.prefetch(keys)
+        if backend.in_files:
+            self.fetch_open(keys, zip(keys, zip(timestamps, ends, strict=True), strict=True))
+        add, gone = self.contents.add, list[tuple[Any, tuple[int, int]]]()
+        sessions: dict[Any, list[_Session]] = {}
+        for place, (key, value, start_ms, end_ms) in enumerate(zip(keys, values, timestamps, ends, strict=True)):
+            backend.current_key = key
+            of_key = sessions.get(key)
+            if of_key is None:
+                of_key = sessions[key] = self._opened_before(key)
+            joined = [session for session in of_key if session.start_ms <= end_ms and start_ms <= session.end_ms]
+            if not joined:
+                session = self._new(key, start_ms, end_ms, place)
+                of_key.append(session)
+            else:
+                session = joined[0] if len(joined) == 1 else self._merged(key, joined, of_key, gone)
+                if start_ms < session.start_ms or end_ms > session.end_ms or len(joined) > 1:
+                    session.start_ms = min(start_ms, session.start_ms)
+                    session.end_ms = max(end_ms, joined[-1].end_ms)
+                    session.since = place
+            add(session.stored, key, value)
+            self.scope.table.mark_grown(session.state, (key,))
+        self._settle(sessions, gone)
+
+    def fire_event_timers(self, watermark_ms: int) -> None:
+        table = self._open_windows
+        for timer_ms, key, namespace in self._due(TimeDomain.EVENT_TIME, watermark_ms):
+            table.fetch(VOID_NAMESPACE, (key,))
+            opened = table.namespace(VOID_NAMESPACE).get(key, ())
+            for window, state in opened:
+                if window == namespace:
+                    self._fire(timer_ms, key, window, state)
+                    if timer_ms == self.time.cleanup_ms(self.scope.window):
+                        self._close(key, window, state, opened)
+                    break
+
+    def _fire(self, timer_ms: int, key: Any, window: tuple[int, int], state: tuple[int, int]) -> None:
+        self.scope.enter(key, TimeWindow(*window), window)
+        self.scope.table.fetch(state, (key,))
+        stored = self.scope.table.existing(state)
+        if timer_ms == window[1] - 1 and stored and key in stored:
+            self.evaluate(stored[key])
+
+    def _close(self, key: Any, window: tuple[int, int], state: tuple[int, int], opened: tuple[Any, ...]) -> None:
+        """A session that has fired is over; the trigger keeps nothing."""
+        self.scope.table.remove(state, key)
+        if self.evaluator is not None:
+            self.evaluator.clear()
+        table = self._open_windows
+        if len(opened) == 1:
+            table.remove(VOID_NAMESPACE, key)
+        else:
+            table.namespace(VOID_NAMESPACE)[key] = tuple(pair for pair in opened if pair[0] != window)
+            table.mark(VOID_NAMESPACE, key)
+
+    # --- sessions of a batch ------------------------------------------------------------------------------------
+
+    def _opened_before(self, key: Any) -> list[_Session]:
+        opened = self._open_windows.namespace(VOID_NAMESPACE).get(key, ())
+        table = self.scope.table
+        return [
+            _Session(start_ms, end_ms, state, table.namespace(state), _UNCHANGED)
+            for (start_ms, end_ms), state in opened
+        ]
+
+    def _new(self, key: Any, start_ms: int, end_ms: int, place: int) -> _Session:
+        state = (start_ms, end_ms)
+        self.scope.table.fetch(state, (key,))
+        return _Session(start_ms, end_ms, state, self.scope.table.namespace(state), place)
+
+    def _merged(
+        self, key: Any, joined: list[_Session], of_key: list[_Session], gone: list[tuple[Any, tuple[int, int]]]
+    ) -> _Session:
+        """Sessions that an element joins go on as the first of them."""
+        joined.sort(key=lambda session: session.start_ms)
+        first, *others = joined
+        for session in others:
+            of_key.remove(session)
+            if session.before is not None:
+                gone.append((key, session.before))
+        sources = [session.state for session in others]
+        merge_namespaces(self.scope.table, key, first.state, sources, self.contents.merge)
+        return first
+
+    def _settle(self, sessions: dict[Any, list[_Session]], gone: list[tuple[Any, tuple[int, int]]]) -> None:
+        """Store what is open now, with its timers, in the order in which they came to be."""
+        open_windows, changed_keys = self._open_windows.namespace(VOID_NAMESPACE), []
+        changed: list[tuple[int, Any, _Session]] = []
+        for key, of_key in sessions.items():
+            of_batch = [(session.since, key, session) for session in of_key if session.since != _UNCHANGED]
+            if of_batch:
+                changed += of_batch
+                changed_keys.append(key)
+                open_windows[key] = tuple(((session.start_ms, session.end_ms), session.state) for session in of_key)
+        self._open_windows.mark_all(VOID_NAMESPACE, changed_keys)
+        gone += [(key, session.before) for _, key, session in changed if session.before is not None]
+        timers = self.scope.timers
+        for key, window in gone:
+            for timer_ms in self._timers_of(window):
+                timers.delete(TimeDomain.EVENT_TIME, timer_ms, key, window)
+        changed.sort(key=lambda change: change[0])
+        for _, key, session in changed:
+            window = (session.start_ms, session.end_ms)
+            for timer_ms in self._timers_of(window):
+                timers.register(TimeDomain.EVENT_TIME, timer_ms, key, window)
+
+    def _timers_of(self, window: tuple[int, int]) -> tuple[int, ...]:
+        """When it fires, and when it is cleaned up."""
+        fire_ms, cleanup_ms = window[1] - 1, self.time.cleanup_ms(TimeWindow(*window))
+        return (fire_ms, cleanup_ms) if fire_ms < cleanup_ms < MAX_WATERMARK_MS else (fire_ms,)

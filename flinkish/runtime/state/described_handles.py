@@ -1,0 +1,59 @@
+"""Which handle user code gets for the state that a descriptor names."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from flinkish.core.state import AggregatingStateDescriptor, ReducingStateDescriptor, State, StateDescriptor
+from flinkish.runtime.state.state_handles import (
+    AggregatingHandle,
+    ListHandle,
+    MapHandle,
+    ReducingHandle,
+    ValueHandle,
+)
+from flinkish.runtime.state.ttl import (
+    TTL_PREFIX,
+    TtlAggregatingState,
+    TtlListState,
+    TtlMapState,
+    TtlPolicy,
+    TtlReducingState,
+    TtlValueState,
+)
+
+if TYPE_CHECKING:
+    from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+
+
+def handle_of(backend: KeyedStateBackend, descriptor: StateDescriptor, namespace: Hashable) -> Any:
+    """What user code gets for a state that does not expire."""
+    name = descriptor.name
+    if isinstance(descriptor, ReducingStateDescriptor):
+        return ReducingHandle(backend, name, namespace, descriptor.get_reduce_function().reduce)
+    if isinstance(descriptor, AggregatingStateDescriptor):
+        return AggregatingHandle(backend, name, namespace, descriptor.get_agg_function())
+    if descriptor.kind == "list":
+        return ListHandle(backend, name, namespace)
+    if descriptor.kind == "map":
+        return MapHandle(backend, name, namespace)
+    return ValueHandle(backend, name, namespace, descriptor)
+
+
+def expiring_handle_of(
+    backend: KeyedStateBackend, descriptor: StateDescriptor, namespace: Hashable, policy: TtlPolicy
+) -> State:
+    """What user code gets for a state that expires: the values, beside the times of their last access."""
+    state = handle_of(backend, descriptor, namespace)
+    times = TTL_PREFIX + descriptor.name
+    if descriptor.kind == "list":
+        return TtlListState(state, ListHandle(backend, times, namespace), policy)
+    if descriptor.kind == "map":
+        return TtlMapState(state, MapHandle(backend, times, namespace), policy)
+    time_state = ValueHandle(backend, times, namespace)
+    if descriptor.kind == "reducing":
+        return TtlReducingState(state, time_state, policy)
+    if descriptor.kind == "aggregating":
+        return TtlAggregatingState(state, time_state, policy)
+    return TtlValueState(state, time_state, policy)

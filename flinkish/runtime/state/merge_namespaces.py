@@ -1,0 +1,34 @@
+"""Merge the state of several namespaces of a key into one (Flink's ``InternalMergingState.mergeNamespaces``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.state.stored_state import MISSING
+
+
+def merge_namespaces(
+    table: StateTable,
+    key: Any,
+    target: Hashable,
+    sources: Iterable[Hashable],
+    merge: Callable[[Any, Any], Any],
+) -> None:
+    """Move the values of the key from the sources, which are other namespaces, to the target. ``merge`` is given two
+    values, the one of the target or of the earlier source first."""
+    merged: Any = MISSING
+    for source in sources:
+        table.fetch(source, (key,))
+        values = table.existing(source)
+        if values and key in values:
+            value = values[key]
+            table.remove(source, key)
+            merged = value if merged is MISSING else merge(merged, value)
+    if merged is MISSING:
+        return
+    table.fetch(target, (key,))
+    into = table.namespace(target)
+    into[key] = merge(into[key], merged) if key in into else merged
+    table.mark(target, key)
