@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from flinkish.common.time import Time
 from flinkish.common.typeinfo import Types
 from flinkish.datastream import KeyedProcessFunction, ProcessWindowFunction, RuntimeContext
+from flinkish.datastream.functions import ProcessJoinFunction
 from flinkish.datastream.state import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -120,12 +121,19 @@ class Numbers(ProcessWindowFunction[Any, Any, Any, Any]):
         yield key, [number for _, number, _ in elements], fired.value()
 
 
+class Pair(ProcessJoinFunction):
+    """Both numbers."""
+
+    def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context) -> Iterator[Any]:
+        yield left[0], left[1], right[1]
+
+
 def windows(seed: int, records: int, **more: Any) -> tuple[JobDescriptor, list[MemorySink]]:
-    """Windows of every kind."""
+    """Windows of every kind, and an interval join."""
     chance = random.Random(seed)
     values = [(f"user-{chance.randrange(12)}", chance.randrange(1000), serial) for serial in range(records // 2)]
     env = environment()
-    sinks = [MemorySink() for _ in range(5)]
+    sinks = [MemorySink() for _ in range(6)]
     keyed = env.from_source(ListSource(values[::2], values[1::2]), bounded(4), "records").key_by(lambda r: r[0])
     sliding = keyed.window(SlidingEventTimeWindows.of(Time.milliseconds(9), Time.milliseconds(4)))
     sliding.max_by(1).uid("sliding").sink_to(sinks[0])
@@ -137,6 +145,8 @@ def windows(seed: int, records: int, **more: Any) -> tuple[JobDescriptor, list[M
     keyed.count_window(3, 2).process(Numbers()).uid("counts").sink_to(sinks[3])
     evicted = keyed.window(GlobalWindows.create()).trigger(CountTrigger.of(2)).evictor(CountEvictor.of(3))
     evicted.process(Numbers()).uid("evicted").sink_to(sinks[4])
+    near = keyed.interval_join(keyed).between(Time.milliseconds(1), Time.milliseconds(15))
+    near.process(Pair()).uid("near").sink_to(sinks[5])
     return job_of(env, **more), sinks
 
 

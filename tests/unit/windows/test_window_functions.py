@@ -112,6 +112,25 @@ def test_a_process_function_also_sends_to_side_outputs_by_its_context_even_while
     assert driver.harness.output.sides["seen"] == [(("fired", "a"), 9), (("cleared", 0), 9)]
 
 
+def test_a_watermark_that_fires_many_windows_keeps_few_results_in_memory() -> None:
+    seen, held = OutputTag("seen"), [0]
+
+    class Send(ProcessWindowFunction[Any, Any, Any, Any]):
+        def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
+            context.output(seen, key)
+            held.append(len(driver.harness.output.sides["seen"]))
+            yield key
+
+    driver = WindowDriver(
+        WindowOperatorFactory(TEN, EventTimeTrigger(), WindowLogic(None, Send())), side_tags=("seen",)
+    )
+    driver.add(*[(number, 1, 0) for number in range(25_000)])
+    driver.watermark(9)
+    assert sorted(set(held)) == [0, 10_000, 20_000]
+    assert [value for value, _ in driver.harness.output.sides["seen"]] == list(range(25_000))
+    assert [value for value, _ in driver.results] == list(range(25_000))
+
+
 def test_results_are_narrowed_to_the_output_type_but_not_the_late_elements() -> None:
     converter = Types.TUPLE([Types.STRING(), Types.SHORT()]).batch_converter()
     driver = WindowDriver(WindowOperatorFactory(TEN, EventTimeTrigger(), SUM, 0, LATE, converter))

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _timestamp_and_namespace = itemgetter(0, 2)
 
-
 #: Keys and values, side by side.
 _Elements = tuple[list[Any], list[Any]]
 
@@ -82,9 +81,8 @@ class AlignedEventTimeOperator(WindowOperator):
         keys = keys_of(self.key_selector, values)
         unfired: dict[int, _Elements] = {}
         for pane, begin, end in self._stretches(timestamps, unfired):
-            if (
-                pane.fired or pane.in_no_other
-            ):  # where the slide is greater than the size, there may be no window at all
+            # where the slide is greater than the size, an element may be in no window at all
+            if pane.fired or pane.in_no_other:
                 for position in range(begin, end):
                     element = values[position], timestamps[position], keys[position]
                     self.process_element(*element, pane.fired, pane.in_no_other)

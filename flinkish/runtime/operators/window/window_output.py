@@ -49,6 +49,8 @@ class WindowOutput:
         values, timestamps = self._sides.setdefault(tag_id, ([], []))
         values.append(value)
         timestamps.append(timestamp_ms)
+        if len(values) >= _FLUSH_SIZE:
+            self._output.collect_side(tag_id, *self._sides.pop(tag_id))
 
     def emit_late(self, value: Any, timestamp_ms: int) -> bool:
         """An element that is too late for all its windows; False if there is no side output for such."""
