@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from flinkish.datastream.checkpoint_config import CheckpointConfig
+from flinkish.datastream.checkpoint_storage import (
+    CheckpointStorage,
+    CustomCheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.data_stream import DataStream, DataStreamSink, KeyedStream, WindowedStream
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
@@ -25,6 +31,14 @@ from flinkish.datastream.functions import (
     WindowFunction,
 )
 from flinkish.datastream.output_tag import OutputTag
+from flinkish.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
+from flinkish.datastream.state_backend import (
+    CustomStateBackend,
+    EmbeddedRocksDBStateBackend,
+    HashMapStateBackend,
+    PredefinedOptions,
+    StateBackend,
+)
 from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
 from flinkish.datastream.time_domain import TimeDomain
 from flinkish.datastream.window import (
@@ -40,27 +54,38 @@ from flinkish.datastream.window import (
 __all__ = [
     "AggregateFunction",
     "CheckpointConfig",
+    "CheckpointStorage",
     "CheckpointingMode",
     "CountWindow",
+    "CustomCheckpointStorage",
+    "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
+    "EmbeddedRocksDBStateBackend",
     "ExternalizedCheckpointRetention",
+    "FileSystemCheckpointStorage",
     "FilterFunction",
     "FlatMapFunction",
     "GlobalWindow",
+    "HashMapStateBackend",
+    "JobManagerCheckpointStorage",
     "KeySelector",
     "KeyedProcessFunction",
     "KeyedStream",
     "MapFunction",
+    "MemorySize",
     "OutputTag",
     "Partitioner",
+    "PredefinedOptions",
     "ProcessFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
     "RuntimeExecutionMode",
     "SinkFunction",
+    "SlotSharingGroup",
     "SourceFunction",
+    "StateBackend",
     "StreamExecutionEnvironment",
     "TimeDomain",
     "TimeWindow",

@@ -6,6 +6,7 @@ program gives; every setter writes into it, and keys that nobody knows are refus
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,9 @@ from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.connectors.collection import CollectionSource
 from flinkish.core.source import Source
 from flinkish.datastream.environment_settings import EnvironmentSettings
+from flinkish.datastream.no_effect import warn_without_effect
 from flinkish.datastream.program import Program
+from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, watermarks_factory
 from flinkish.graph.explain import explain
 from flinkish.graph.plan_json import plan_json
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
     from flinkish.jobmanager.client import RunClient
 
 __all__ = ["StreamExecutionEnvironment"]
+
+_LOG = logging.getLogger("flinkish.JobManager")
 
 DEFAULT_JOB_NAME = "Flink Streaming Job"
 
@@ -130,6 +135,13 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
         return self.add_source(SparkSource(df), name)
 
+    def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
+        """The lines of a file, or of the files of a directory, as in PyFlink 1.x."""
+        from flinkish.connectors.file_system.source import FileSource
+
+        source = FileSource.text(file_path, charset=charset_name)
+        return self.from_source(source, WatermarkStrategy.no_watermarks(), "Read Text File Source")
+
     # --- execution ----------------------------------------------------------------------------------------------
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
@@ -177,6 +189,18 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             path.strip() for path in (self._configuration.get(python_options.FILES) or "").split(",") if path.strip()
         ]
 
+    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
+        """Say which resources a group should have. Plans show them; Spark gives resources by executor."""
+        if not isinstance(slot_sharing_group, SlotSharingGroup):
+            raise TypeError(f"the slot sharing group is {slot_sharing_group!r}; expected a SlotSharingGroup")
+        resources = slot_sharing_group._resources()
+        if resources:
+            warn_without_effect(
+                "the resources of a slot sharing group", "Spark gives resources by executor: see spark.executor.*"
+            )
+        self._program.slot_sharing_groups[slot_sharing_group.get_name()] = resources
+        return self
+
     def register_state_migration(self, uid: str, state_name: str, function: Callable[[Any], Any]) -> None:
         """Change each value of a state while it is restored from a savepoint, e.g. when its type has changed. Not in
         PyFlink.
@@ -223,6 +247,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         from flinkish.jobmanager import submit
 
         configure_loggers(self._configuration.to_dict())
+        self._warn_of_settings_without_effect()
         graph = self._checked_graph()
         self._program.clear()
         return submit(
@@ -232,6 +257,11 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             chaining=self.is_chaining_enabled(),
             python_files=self._python_files,
         )
+
+    def _warn_of_settings_without_effect(self) -> None:
+        found = self._configuration.without_effect()
+        if found:
+            _LOG.warning("settings without effect: %s", "; ".join(f"{key}: {why}" for key, why in found.items()))
 
     def _add_source(self, source: Source, name: str, type_info: DeclaredType, **settings: Any) -> StreamNode:
         if not isinstance(source, Source):

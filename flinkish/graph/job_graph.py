@@ -54,6 +54,10 @@ def partitioner_of(edge: StreamEdge, graph: StreamGraph) -> Partitioner:
     return edge.partitioner
 
 
+def _same_max_parallelism(graph: StreamGraph, source: StreamNode, target: StreamNode) -> bool:
+    return graph.max_parallelism_of(source) == graph.max_parallelism_of(target)
+
+
 class JobGraphGenerator:
     """Makes the job graph of one program."""
 
@@ -126,6 +130,7 @@ class JobGraphGenerator:
             and target.chaining is ChainingStrategy.ALWAYS
             and source.chaining is not ChainingStrategy.NEVER
             and isinstance(partitioner_of(edge, graph), ForwardPartitioner)
+            and (graph.chain_different_max_parallelism or _same_max_parallelism(graph, source, target))
             and (source.slot_sharing_group or "default") == (target.slot_sharing_group or "default")
         )
 
