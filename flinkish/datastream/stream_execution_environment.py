@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flinkish import error_display
+from flinkish.common import dependencies
 from flinkish.common.config_file import load_yaml
 from flinkish.common.configuration import Configuration
 from flinkish.common.job_client import JobClient
@@ -29,6 +30,7 @@ from flinkish.datastream.no_effect import warn_without_effect
 from flinkish.datastream.program import Program
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, watermarks_factory
+from flinkish.errors import ProgramError
 from flinkish.graph.explain import explain
 from flinkish.graph.plan_json import plan_json
 from flinkish.graph.stream_graph import StreamGraph, StreamNode, Tap
@@ -176,18 +178,46 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         """Forget the program. Jobs that it has started go on."""
         self._program.clear()
 
-    def add_python_file(self, file_path: str) -> None:
-        """Ship a Python file, a package's directory or an archive to the workers, on their Python path."""
-        files = self._python_files
-        if file_path not in files:
-            self._configuration.set(python_options.FILES, ",".join([*files, file_path]))
+    # --- files of the workers -----------------------------------------------------------------------------------
 
-    @property
-    def _python_files(self) -> list[str]:
-        """What ``add_python_file`` and ``python.files`` name."""
-        return [
-            path.strip() for path in (self._configuration.get(python_options.FILES) or "").split(",") if path.strip()
-        ]
+    def add_python_file(self, file_path: str) -> None:
+        """Ship a Python file, a zipped package, or a directory to the workers, whose modules can then be imported."""
+        dependencies.add_python_file(self._configuration, file_path)
+
+    def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
+        """Install the packages of a requirements.txt for the workers.
+
+        They are installed once, in the driver, and shipped, so that all workers have the same versions. With
+        ``requirements_cache_dir``, a folder with the packages, nothing is downloaded.
+        """
+        dependencies.set_python_requirements(self._configuration, requirements_file_path, requirements_cache_dir)
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """Ship an archive (zip, tar) or a directory, which functions find unpacked under a relative path: below
+        ``target_dir``, or the name of the archive. Functions of such a job run in a directory of their own."""
+        dependencies.add_python_archive(self._configuration, archive_path, target_dir)
+
+    def set_python_executable(self, python_exec: str) -> None:
+        """The interpreter of the workers, a path on each node. Only before the Spark session of the program begins."""
+        self._configuration.set(python_options.EXECUTABLE, python_exec)
+
+    def add_jars(self, *jars_path: str) -> None:
+        """Ship jars to Spark."""
+        self._configuration.set(core.JARS, [*self._configuration.get(core.JARS), *jars_path])
+
+    def add_classpaths(self, *classpaths: str) -> None:
+        """URLs of jars, with their protocol."""
+        without = [url for url in classpaths if "://" not in url and not url.startswith("file:")]
+        if without:
+            raise ProgramError(
+                f"the class path {without[0]!r}", expected="a URL with a protocol, such as file:///a.jar"
+            )
+        self._configuration.set(core.CLASSPATHS, [*self._configuration.get(core.CLASSPATHS), *classpaths])
+
+    def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
+        """Ship a file or a directory, which functions find with
+        ``runtime_context.get_distributed_cache().get_file(name)``."""
+        dependencies.add_cached_file(self._configuration, dependencies.CachedFile(name, file_path, executable))
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
         """Say which resources a group should have. Plans show them; Spark gives resources by executor."""
@@ -255,7 +285,6 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             Configuration(self._configuration),
             job_name or self._configuration.get(core.NAME) or DEFAULT_JOB_NAME,
             chaining=self.is_chaining_enabled(),
-            python_files=self._python_files,
         )
 
     def _warn_of_settings_without_effect(self) -> None:

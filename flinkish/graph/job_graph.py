@@ -35,6 +35,7 @@ from flinkish.runtime.partitioners import (
     RebalancePartitioner,
 )
 from flinkish.runtime.program_classes import ProgramClasses
+from flinkish.runtime.shipped_files import ShippedFiles
 
 
 def partitioner_of(edge: StreamEdge, graph: StreamGraph) -> Partitioner:
@@ -92,6 +93,10 @@ class JobGraphGenerator:
             self._settings,
             classes=self._classes,
         )
+
+    def with_shipped_files(self, shipped: ShippedFiles) -> None:
+        """What the workers find beside the program, from the next job graph on."""
+        self._settings = replace(self._settings, shipped=shipped)
 
     def sources(self) -> dict[int, Source]:
         """Vertex -> the source as the program has it (what travels to workers may be only its decoder)."""

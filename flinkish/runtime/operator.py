@@ -80,6 +80,8 @@ class OperatorContext:
     #: one key selector per input of a keyed vertex, else ()
     key_selectors: tuple[Callable[[Any], Any], ...] = ()
     job_parameters: dict[str, str] = field(default_factory=dict)
+    #: name of each cached file -> where it lies on this node
+    cached_files: dict[str, str] = field(default_factory=dict)
     #: the JSON-able configuration of the job
     configuration: dict[str, str] = field(default_factory=dict)
 

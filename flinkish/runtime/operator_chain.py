@@ -183,6 +183,7 @@ class OperatorChain:
             operator_state=self.states[descriptor.uid],
             key_selectors=self.vertex.key_selectors if index == 0 else (),
             job_parameters=settings.job_parameters,
+            cached_files=settings.cached_files,
             configuration=settings.configuration,
         )
 
