@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flinkish.datastream.async_data_stream import AsyncDataStream
 from flinkish.datastream.checkpoint_config import CheckpointConfig
 from flinkish.datastream.checkpoint_storage import (
     CheckpointStorage,
@@ -15,6 +16,9 @@ from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from flinkish.datastream.functions import (
     AggregateFunction,
+    AsyncFunction,
+    AsyncRetryPredicate,
+    AsyncRetryStrategy,
     FilterFunction,
     FlatMapFunction,
     KeyedProcessFunction,
@@ -53,6 +57,10 @@ from flinkish.datastream.window import (
 
 __all__ = [
     "AggregateFunction",
+    "AsyncDataStream",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "CheckpointConfig",
     "CheckpointStorage",
     "CheckpointingMode",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flinkish.core.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from flinkish.core.functions import (
     AggregateFunction,
     FilterFunction,
@@ -24,6 +25,9 @@ from flinkish.core.timer_service import TimerService
 
 __all__ = [
     "AggregateFunction",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "FilterFunction",
     "FlatMapFunction",
     "Function",

@@ -79,6 +79,12 @@ def _job_parameters(configuration: Configuration) -> dict[str, str]:
     return dict(parameters)
 
 
+def _cached_files(configuration: Configuration) -> dict[str, str]:
+    """As the program names them; `Deployment` puts where they are in the worker in their place."""
+    files = dependencies_of(configuration).cached_files
+    return {file.name: file.path.removeprefix("file://") for file in files}
+
+
 def driver_settings(configuration: Configuration) -> DriverSettings:
     """What the driver needs."""
     job_dir = configuration.get(flinkish.JOB_DIR)

@@ -113,6 +113,9 @@ class StreamOperator(ABC):
     def restore(self, saved: Any) -> None:  # noqa: B027
         """What `save` gave in the last epoch, or None."""
 
+    def end_split(self) -> None:  # noqa: B027
+        """Source tasks only: what comes next was read from another split. Hand on what is held back."""
+
     def begin_split(self, split: str) -> None:  # noqa: B027
         """Source tasks only: the next batches come from this split."""
 

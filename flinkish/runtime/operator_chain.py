@@ -239,6 +239,8 @@ class OperatorChain:
 
     def begin_split(self, split: str) -> None:
         """Source tasks: what comes next was read from this split, which has its own watermarks."""
+        for operator in self.operators:
+            operator.end_split()
         self._split_watermarks[self._split] = [output.watermark_ms for output in self.outputs]
         self._split = split
         before = self._split_watermarks.get(split)
