@@ -124,13 +124,14 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     from flinkish.jobmanager.requests import RequestDesk
     from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
     from flinkish.jobmanager.savepoints.uids import warn_of_missing_uids
+    from flinkish.jobmanager.task_logs import TaskLogs
 
     settings, directory = run.settings, run.directory
     if not temporary and settings.history_enabled:
         run.history = delta_history(run.spark, job, directory, settings)
     place, driver = (None if temporary else directory.path), this_driver(directory.token)
     run.record = JobRecord(run, job, json_plan, place, driver, lambda: run.attempt.job.attempt)
-    run.observers += [run.record, progress_for(settings.progress, job)]
+    run.observers += [run.record, TaskLogs(job), progress_for(settings.progress, job)]
     attach_checkpoints(run)
     run.observers.append(StateCatalog(directory))
     warn_of_missing_uids(job)

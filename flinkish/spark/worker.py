@@ -27,9 +27,10 @@ from flinkish.runtime.failure import decode_error, encode_error
 from flinkish.runtime.pickling import use_fallback
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, qualify
 from flinkish.runtime.shipped_files import NO_FILES, ShippedFiles, at_home
+from flinkish.runtime.task_log import forward_to_driver
 from flinkish.runtime.task_manager import MAX_JOBS, TaskManager, task_manager
 from flinkish.spark.addressing import AddressBook
-from flinkish.spark.task_place import current_place, executor_id
+from flinkish.spark.task_place import DRIVER, current_place, executor_id
 
 _MARK = re.compile(r"<flinkish-error>([A-Za-z0-9+/=]+)</flinkish-error>")
 
@@ -170,6 +171,7 @@ def _prepare_worker() -> None:
     from pyspark import cloudpickle
 
     use_fallback(cloudpickle.dumps)
+    forward_to_driver(also_here=executor_id(os.getpid()) != DRIVER)
 
 
 #: job -> Spark task that has begun last
