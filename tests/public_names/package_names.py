@@ -16,6 +16,7 @@ OWN_MODULES = [
     "flinkish.datastream.connectors.delta",
     "flinkish.datastream.connectors.spark",
     "flinkish.state",
+    "flinkish.table",
 ]
 
 
