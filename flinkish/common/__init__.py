@@ -31,6 +31,8 @@ from flinkish.common.watermark_strategy import AssignerWithPeriodicWatermarksWra
 #: Names that PyFlink's ``pyflink.common`` has from its formats: looked up when a program asks for them, since the
 #: formats are built upon this package.
 _OF_FORMATS = {
+    "AvroRowDeserializationSchema": "avro",
+    "AvroRowSerializationSchema": "avro",
     "CsvRowDeserializationSchema": "csv",
     "CsvRowSerializationSchema": "csv",
     "JsonRowDeserializationSchema": "json",
