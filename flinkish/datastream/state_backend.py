@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 
 from flinkish.common.java_objects import no_java_object
-from flinkish.datastream.no_effect import warn_without_effect
+from flinkish.common.no_effect import warn_without_effect
 
 __all__ = [
     "CustomStateBackend",

@@ -15,9 +15,11 @@ from flinkish import error_display
 from flinkish.common import dependencies
 from flinkish.common.config_file import load_yaml
 from flinkish.common.configuration import Configuration
+from flinkish.common.io import InputFormat
 from flinkish.common.job_client import JobClient
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.logger_levels import configure_loggers
+from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.options import core
 from flinkish.common.options import python as python_options
 from flinkish.common.typeinfo import TypeInformation
@@ -26,7 +28,6 @@ from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.connectors.collection import CollectionSource
 from flinkish.core.source import Source
 from flinkish.datastream.environment_settings import EnvironmentSettings
-from flinkish.datastream.no_effect import warn_without_effect
 from flinkish.datastream.program import Program
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, watermarks_factory
@@ -136,6 +137,13 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         from flinkish.connectors.spark_source import SparkSource
 
         return self.add_source(SparkSource(df), name)
+
+    def create_input(self, input_format: InputFormat, type_info: DeclaredType = None) -> DataStream:
+        """The records of an input format, such as `AvroInputFormat`."""
+        if not isinstance(input_format, InputFormat):
+            raise TypeError(f"the input format is {input_format!r}; expected an InputFormat")
+        source = input_format._source()
+        return self.from_source(source, WatermarkStrategy.no_watermarks(), "Input Format Source", type_info)
 
     def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
         """The lines of a file, or of the files of a directory, as in PyFlink 1.x."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -219,6 +219,22 @@ class _AvroFileWriter(BulkWriter):
     def finish(self) -> bytes:
         self._file.flush()
         return self._stream.getvalue()
+
+
+def read_file(file: Any, schema: AvroSchema) -> Iterator[Any]:
+    """The records of an open file, as dictionaries of this schema. MalformedRecordError if it is no such file."""
+    fastavro = _fastavro()
+    try:
+        yield from fastavro.reader(file, reader_schema=schema._schema)
+    except OSError:
+        raise
+    except Exception as error:
+        # fastavro raises whatever it stumbles on
+        raise MalformedRecordError(
+            f"the Avro file cannot be read: {type(error).__name__}: {error}",
+            expected=f"Avro's files of records that fit the schema {abbreviated(str(schema))}",
+            hint="mend the file, or keep it out of the source's paths",
+        ) from None
 
 
 def _misfit(value: Any, schema: AvroSchema, error: Exception, where: str) -> TypeMismatchError:

@@ -13,11 +13,14 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
+from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.serialization import Encoder
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.file_system.paths import file_system_of
 from flinkish.connectors.file_system.sink_options import (
     BucketAssigner,
+    FileCompactor,
+    FileCompactStrategy,
     OnCheckpointRollingPolicy,
     OutputFileConfig,
     RollingPolicy,
@@ -101,6 +104,17 @@ class FileSink(WriterSink):
             """Accepted; see :class:`RollingPolicy`."""
             return self
 
+        def enable_compact(self: B, strategy: FileCompactStrategy, compactor: FileCompactor) -> B:
+            """Changes nothing, and says so: each file is final when its epoch ends."""
+            warn_without_effect(
+                "enable_compact", "each file is final when its epoch ends; longer epochs give fewer files"
+            )
+            return self
+
+        def disable_compact(self: B) -> B:
+            """As it is in any case."""
+            return self
+
         def build(self) -> FileSink:
             return FileSink(self._base_path, self._content, self._file_config, self._bucket_assigner)
 
@@ -115,6 +129,14 @@ class FileSink(WriterSink):
             if not isinstance(rolling_policy, OnCheckpointRollingPolicy):
                 raise TypeError(f"the rolling policy is {rolling_policy!r}; expected an OnCheckpointRollingPolicy")
             return self
+
+
+class StreamingFileSink(FileSink):
+    """The older name of :class:`FileSink`, for ``add_sink``."""
+
+    BaseBuilder = FileSink.BaseBuilder
+    DefaultRowFormatBuilder = FileSink.RowFormatBuilder
+    DefaultBulkFormatBuilder = FileSink.BulkFormatBuilder
 
 
 class _RowWriter(SinkWriter):

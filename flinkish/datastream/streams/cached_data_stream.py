@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from flinkish.datastream.no_effect import warn_without_effect
+from flinkish.common.no_effect import warn_without_effect
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.data_stream import DataStream
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from flinkish.datastream.no_effect import warn_without_effect
+from flinkish.common.no_effect import warn_without_effect
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import MAX_PARALLELISM_LIMIT, ChainingStrategy, StreamNode

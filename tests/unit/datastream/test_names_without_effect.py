@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Duration, RowKind, Types
+from flinkish.common import Duration, Encoder, RowKind, Types, no_effect
 from flinkish.datastream import (
     CheckpointingMode,
     CustomCheckpointStorage,
@@ -19,9 +19,9 @@ from flinkish.datastream import (
     PredefinedOptions,
     SlotSharingGroup,
     StreamExecutionEnvironment,
-    no_effect,
     utils,
 )
+from flinkish.datastream.connectors.file_system import FileCompactor, FileCompactStrategy, FileSink
 from flinkish.errors import ProgramError
 from tests.support.programs import new_environment, results_of
 
@@ -84,6 +84,9 @@ CALLS: dict[str, Callable[[Environment], Any]] = {
     "invalidate": lambda env: env.from_collection([1]).cache().invalidate(),
     "the resources of a slot sharing group": lambda env: env.register_slot_sharing_group(
         SlotSharingGroup.builder("io").set_cpu_cores(1).set_task_heap_memory_mb(100).build()
+    ),
+    "enable_compact": lambda env: FileSink.for_row_format("/out", Encoder.simple_string_encoder()).enable_compact(
+        FileCompactStrategy.builder().set_size_threshold(1).build(), FileCompactor.concat_file_compactor()
     ),
     "set_db_storage_paths": lambda env: EmbeddedRocksDBStateBackend().set_db_storage_paths("/tmp"),
     "set_predefined_options": lambda env: EmbeddedRocksDBStateBackend().set_predefined_options(

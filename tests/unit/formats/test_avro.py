@@ -16,9 +16,9 @@ import pytest
 
 from flinkish.common import AvroRowDeserializationSchema, AvroRowSerializationSchema, Row, Types
 from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink
-from flinkish.datastream.formats.avro import AvroBulkWriters, AvroSchema, GenericRecordAvroTypeInfo
+from flinkish.datastream.formats.avro import AvroBulkWriters, AvroInputFormat, AvroSchema, GenericRecordAvroTypeInfo
 from flinkish.errors import MalformedRecordError, ProgramError, TypeMismatchError
-from tests.support.programs import new_environment
+from tests.support.programs import new_environment, results_of
 
 SCHEMA = json.dumps(
     {
@@ -125,6 +125,27 @@ def test_files_of_generic_records_hold_their_schema(tmp_path: Path) -> None:
             assert reader.writer_schema is not None
     assert sorted(record["id"] for record in found) == [0, 1, 2, 3, 4]
     assert {record["id"] for record in found if record["ok"]} == {3, 4}
+    read = new_environment(2).create_input(AvroInputFormat(str(tmp_path), schema))
+    assert read.get_type() == kind
+    assert sorted(results_of(read), key=lambda record: record["id"]) == sorted(found, key=lambda record: record["id"])
+
+
+def test_a_file_of_another_schema_is_read_as_avro_says(tmp_path: Path) -> None:
+    old = {"type": "record", "name": "P", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "int"}]}
+    new = {**old, "fields": [{"name": "b", "type": "long"}, {"name": "c", "type": "string", "default": "none"}]}
+    with (tmp_path / "old.avro").open("wb") as file:
+        fastavro.writer(file, old, [{"a": n, "b": 2 * n} for n in range(2_500)])
+    stream = new_environment(flinkish__source__batch_size="1000").create_input(
+        AvroInputFormat(str(tmp_path), AvroSchema.parse_string(json.dumps(new)))
+    )
+    assert results_of(stream) == [{"b": 2 * n, "c": "none"} for n in range(2_500)]
+
+
+def test_a_file_that_is_not_avros_names_itself(tmp_path: Path) -> None:
+    (tmp_path / "text.avro").write_text("no records at all")
+    stream = new_environment().create_input(AvroInputFormat(str(tmp_path), AvroSchema.parse_string(SCHEMA)))
+    with pytest.raises(MalformedRecordError, match=r"the Avro file cannot be read.*text\.avro"):
+        results_of(stream)
 
 
 def test_schemas_come_from_files_and_are_compared(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from flinkish.connectors.file_system.source import FileSource
 from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink, RollingPolicy
 from flinkish.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
 from flinkish.datastream.formats.orc import OrcBulkWriters
-from flinkish.datastream.formats.parquet import ParquetBulkWriters
+from flinkish.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
 from flinkish.errors import ProgramError, TypeMismatchError
 from flinkish.table import DataTypes
 from tests.support.programs import new_environment, results_of
@@ -75,9 +75,13 @@ def test_files_of_columns_hold_the_rows_of_a_subtask_and_epoch(
 
 def test_parquet_files_that_were_written_are_read(tmp_path: Path) -> None:
     write(tmp_path / "out", ParquetBulkWriters.for_row_type(ROW_TYPE), ROWS, ROW_TYPE)
-    source = FileSource.parquet(str(tmp_path / "out"), type_info=ROW_TYPE)
-    read = new_environment().from_source(source, WatermarkStrategy.no_watermarks(), "s")
-    assert sorted(results_of(read), key=lambda row: int(row[0][1:])) == named(ROWS, ROW_TYPE)
+    columns = ParquetColumnarRowInputFormat(ROW_TYPE)
+    for source in (
+        FileSource.parquet(str(tmp_path / "out"), type_info=ROW_TYPE),
+        FileSource.for_bulk_file_format(columns, str(tmp_path / "out")).build(),
+    ):
+        read = new_environment().from_source(source, WatermarkStrategy.no_watermarks(), "s")
+        assert sorted(results_of(read), key=lambda row: int(row[0][1:])) == named(ROWS, ROW_TYPE)
 
 
 def csv_schema(**more: Any) -> CsvSchema:
