@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import zipfile
 from pathlib import Path
 
@@ -76,3 +77,27 @@ def test_the_interpreter_cannot_be_chosen_when_spark_runs(spark: SparkSession) -
     env.from_collection([1]).print()
     with pytest.raises(ConfigurationError, match="'/opt/other/python' cannot be chosen any more.*PYSPARK_PYTHON"):
         env.execute()
+
+
+WITH_ANOTHER_INTERPRETER = """
+import os, sys
+from flinkish.common import Configuration
+from flinkish.datastream import StreamExecutionEnvironment
+
+configuration = Configuration().set_string("spark.master", "local[2]")
+env = StreamExecutionEnvironment.get_execution_environment(configuration)
+env.set_python_executable(sys.argv[1])
+with env.from_collection([1]).map(lambda _: os.environ.get("CHOSEN")).execute_and_collect() as found:
+    print("found", list(found), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_the_interpreter_of_the_workers_is_chosen_before_spark_starts(tmp_path: Path) -> None:
+    chosen, program = tmp_path / "python", tmp_path / "program.py"
+    chosen.write_text(f'#!/bin/sh\nCHOSEN=yes exec {sys.executable} "$@"\n')
+    chosen.chmod(0o755)
+    program.write_text(WITH_ANOTHER_INTERPRETER)
+    with start_driver(program, str(chosen), log_file=tmp_path / "driver.log") as driver:
+        driver.succeed(TIMEOUT_S)
+        assert "found ['yes']" in driver.output()

@@ -164,3 +164,15 @@ def new_env_plan() -> str:
     env = new_environment()
     env.from_collection([1]).print()
     return env.explain()
+
+
+def test_a_cached_stream_has_the_same_records_in_every_job() -> None:
+    env = new_environment()
+    cached = env.from_collection([1, 2, 3]).map(lambda n: n * n).cache()
+    assert results_of(cached.map(lambda n: n + 1)) == [2, 5, 10]
+    assert results_of(cached.filter(lambda n: n > 1)) == [4, 9]
+    cached.invalidate()
+    assert results_of(cached) == [1, 4, 9]
+    for call in (lambda: cached.name("x"), lambda: cached.set_parallelism(2), cached.disable_chaining):
+        with pytest.raises(Exception, match="CachedDataStream is not supported"):
+            call()
