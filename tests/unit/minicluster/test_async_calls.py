@@ -131,3 +131,17 @@ def test_a_retry_strategy_needs_a_timeout() -> None:
             wait(stream, Double(), Time.milliseconds(0), retries())
         with pytest.raises(TypeError, match="expected an AsyncRetryStrategy"):
             wait(stream, Double(), Time.seconds(1), None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_task_manager_that_is_replaced_in_between_changes_nothing(way: str) -> None:
+    records = [[("ab"[i % 2], i % 10, i) for i in range(part, 60, 2)] for part in range(2)]
+    env, sink = environment(2), MemorySink()
+    stream = env.from_source(ListSource(*records), bounded(), "s").rebalance()
+    called = WAYS[way](stream, Double(), Time.seconds(30), 5)
+    called.key_by(lambda r: r[0]).sum(1).sink_to(sink)
+    epochs = run(job_of(env), per_epoch=7, restart_every=2)
+    assert epochs > 4
+    totals = {key: max(total for name, total, *_ in sink.values if name == key) for key in "ab"}
+    assert totals == {key: sum(2 * (i % 10) for i in range(60) if "ab"[i % 2] == key) for key in "ab"}
+    assert len(sink.values) == 60
