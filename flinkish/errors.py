@@ -41,6 +41,8 @@ class FlinkishError(Exception):
     epoch: int | None = None
     #: executor, host, Spark's stage and partition of that task
     place: str = ""
+    #: what user functions of that task have logged in that epoch (`flinkish.runtime.task_log`); not in the text
+    log: tuple[tuple[float, int, str, str], ...] = ()
     #: the last events of the job that failed with it, a line each; not in the text
     story: str = ""
 

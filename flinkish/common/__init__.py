@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.config_options import ConfigOption, ConfigOptions
 from flinkish.common.configuration import Configuration
@@ -24,6 +27,24 @@ from flinkish.common.time import Duration, Instant, Time
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row, RowKind
 from flinkish.common.watermark_strategy import AssignerWithPeriodicWatermarksWrapper, WatermarkStrategy
+
+#: Names that PyFlink's ``pyflink.common`` has from its formats: looked up when a program asks for them, since the
+#: formats are built upon this package.
+_OF_FORMATS = {
+    "AvroRowDeserializationSchema": "avro",
+    "AvroRowSerializationSchema": "avro",
+    "CsvRowDeserializationSchema": "csv",
+    "CsvRowSerializationSchema": "csv",
+    "JsonRowDeserializationSchema": "json",
+    "JsonRowSerializationSchema": "json",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _OF_FORMATS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"flinkish.formats.{_OF_FORMATS[name]}"), name)
+
 
 __all__ = [
     "AssignerWithPeriodicWatermarksWrapper",

@@ -68,6 +68,8 @@ class ConfigOption(Generic[T]):
     description: str = ""
     deprecated_keys: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
+    #: why the key changes nothing in flinkish; empty: it has an effect
+    no_effect: str = ""
 
     def with_description(self, description: str) -> ConfigOption[T]:
         return replace(self, description=description)
@@ -78,6 +80,11 @@ class ConfigOption(Generic[T]):
     def with_choices(self, *choices: str) -> ConfigOption[T]:
         """Allow only these texts, in any case and with ``-`` for ``_``, as Flink reads enums."""
         return replace(self, choices=choices)
+
+    def without_effect(self, why: str) -> ConfigOption[T]:
+        """The key is known and kept, so that ported programs run, and a job that sets it is told that it changes
+        nothing."""
+        return replace(self, no_effect=why)
 
     def parse(self, text: str) -> T:
         """Read a text as this option's type.

@@ -22,12 +22,11 @@ __all__ = ["Configuration"]
 
 T = TypeVar("T")
 
-# whoever reads the keys under these (Spark, Hadoop's file systems, metric reporters...) knows them better than we do
+# whoever reads the keys under these (Spark, Hadoop's file systems, Flink's cluster...) knows them better than we do
 PASS_THROUGH_PREFIXES = (
     "spark.",
     "env.",
     "metrics.",
-    "python.",
     "rest.",
     "jobmanager.",
     "taskmanager.",
@@ -223,6 +222,20 @@ class Configuration:
             raise faults[0]
         if faults:
             raise ConfigurationError("; ".join(map(str, faults)), where=f"configuration, {len(faults)} faulty keys")
+
+    def without_effect(self) -> dict[str, str]:
+        """The keys whose values differ from what holds in flinkish in any case, and why they change nothing.
+
+        >>> Configuration().set_string("rest.port", "1234").without_effect()
+        {'rest.port': 'there is no REST endpoint'}
+        """
+        from flinkish.common import options
+
+        found = options.without_effect(self._values)
+        return {key: why for key, why in found.items() if not self._is_default(options.lookup(key))}
+
+    def _is_default(self, option: ConfigOption[Any] | None) -> bool:
+        return option is not None and self.get(option) == option.default
 
     def __copy__(self) -> Configuration:
         return Configuration(self)

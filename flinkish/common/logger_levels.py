@@ -80,7 +80,7 @@ def configure_loggers(configuration: Mapping[str, str]) -> None:
         _before.setdefault(name, logger.level)
         logger.setLevel(level)
     root = logging.getLogger()
-    if levels and not root.handlers:
+    if levels and all(getattr(handler, "collects_only", False) for handler in root.handlers):
         _handler = _StandardError()
         _handler.setFormatter(logging.Formatter(_FORMAT))
         root.addHandler(_handler)
@@ -93,7 +93,10 @@ class _StandardError(logging.Handler):
     """Writes to what is the standard error at that time: notebooks and tests put another in its place."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One record. The error of one that cannot be written is `logging`'s to report, not the job's."""
+        """One record, unless it travels to the driver, whose standard error this is. The error of one that cannot be
+        written is `logging`'s to report, not the job's."""
+        if getattr(record, "travels", False):
+            return
         try:
             # in one piece: several workers write to the standard error of one executor
             sys.stderr.write(self.format(record) + "\n")

@@ -11,15 +11,18 @@ import abc
 import codecs
 from typing import Any
 
+from flinkish.common.bulk_writer import BulkWriterFactory, RowDataBulkWriterFactory
 from flinkish.common.text import text_writer
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.errors import MalformedRecordError, TypeMismatchError
 
 __all__ = [
+    "BulkWriterFactory",
     "ByteArraySchema",
     "DeserializationSchema",
     "Encoder",
+    "RowDataBulkWriterFactory",
     "RowFieldExtractorSchema",
     "SerializationSchema",
     "SimpleStringSchema",

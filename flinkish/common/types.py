@@ -11,6 +11,8 @@ from enum import Enum
 from operator import itemgetter
 from typing import Any
 
+from flinkish.common.java_objects import no_java_object
+
 __all__ = ["Row", "RowKind"]
 
 _SIGNS = ("+I", "-U", "+U", "-D")
@@ -23,6 +25,10 @@ class RowKind(Enum):
     UPDATE_BEFORE = 1
     UPDATE_AFTER = 2
     DELETE = 3
+
+    def to_j_row_kind(self) -> object:
+        """Raises ProgramError: there is no Java object."""
+        no_java_object("to_j_row_kind()")
 
     def __str__(self) -> str:
         return _SIGNS[self.value]

@@ -8,10 +8,11 @@ is). Methods that give several results return an iterable, mostly as generators;
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkish.core.window.window import W, Window
+from flinkish.errors import ProgramError
 
 if TYPE_CHECKING:
     from flinkish.core.metrics import MetricGroup
@@ -66,6 +67,27 @@ class KeyedStateStore(ABC):
         """One accumulator per key, into which values are folded by an AggregateFunction."""
 
 
+class DistributedCache:
+    """Files that a program has registered, on the node that runs the function."""
+
+    def __init__(self, paths: Mapping[str, str]) -> None:
+        self._paths = paths
+
+    def get_file(self, name: str) -> str:
+        """The path of the file, or of the directory, that was registered by this name. It must not be changed.
+
+        Raises:
+            ProgramError: nothing was registered by this name.
+        """
+        if name not in self._paths:
+            raise ProgramError(
+                f"no cached file '{name}'",
+                expected=f"one of {', '.join(sorted(self._paths))}" if self._paths else "a cached file",
+                hint=f"call env.register_cached_file(path, '{name}')",
+            )
+        return self._paths[name]
+
+
 class RuntimeContext(KeyedStateStore):
     """What a function may know of the task that runs it, and its keyed state. Given to ``open``."""
 
@@ -100,6 +122,10 @@ class RuntimeContext(KeyedStateStore):
     @abstractmethod
     def get_job_parameter(self, key: str, default_value: str) -> str:
         """A global job parameter, or the default."""
+
+    @abstractmethod
+    def get_distributed_cache(self) -> DistributedCache:
+        """The files that the program registered with ``register_cached_file``, as in Java Flink."""
 
     @abstractmethod
     def get_metrics_group(self) -> MetricGroup:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flinkish.common.java_objects import no_java_object
 from flinkish.common.typeinfo import TypeInformation, Types
 
 
@@ -29,6 +30,10 @@ class OutputTag:
             self.type_info = Types.ROW(type_info)
         else:
             self.type_info = type_info
+
+    def get_java_output_tag(self) -> object:
+        """Raises ProgramError: there is no Java object."""
+        no_java_object("get_java_output_tag()")
 
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, OutputTag) and other.tag_id == self.tag_id

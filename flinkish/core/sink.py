@@ -51,6 +51,22 @@ class CommitContext:
     fence: Fence = NO_FENCE
 
 
+class StreamTransformer(ABC):
+    """Puts operators before a sink."""
+
+    @abstractmethod
+    def apply(self, ds: Any) -> Any:
+        """From the stream that the program gives to the sink to the one that the sink is put behind."""
+
+
+class SupportsPreprocessing(ABC):
+    """A sink whose records are prepared by operators of their own."""
+
+    @abstractmethod
+    def get_transformer(self) -> StreamTransformer | None:
+        """None: nothing is to be prepared."""
+
+
 class Sink(ABC):
     """What ``sink_to`` and ``add_sink`` take."""
 

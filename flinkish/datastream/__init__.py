@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from flinkish.datastream.async_data_stream import AsyncDataStream
 from flinkish.datastream.checkpoint_config import CheckpointConfig
+from flinkish.datastream.checkpoint_storage import (
+    CheckpointStorage,
+    CustomCheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.data_stream import (
     BroadcastConnectedStream,
@@ -17,6 +24,9 @@ from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from flinkish.datastream.functions import (
     AggregateFunction,
+    AsyncFunction,
+    AsyncRetryPredicate,
+    AsyncRetryStrategy,
     BroadcastProcessFunction,
     CoFlatMapFunction,
     CoMapFunction,
@@ -39,6 +49,14 @@ from flinkish.datastream.functions import (
     WindowFunction,
 )
 from flinkish.datastream.output_tag import OutputTag
+from flinkish.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
+from flinkish.datastream.state_backend import (
+    CustomStateBackend,
+    EmbeddedRocksDBStateBackend,
+    HashMapStateBackend,
+    PredefinedOptions,
+    StateBackend,
+)
 from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
 from flinkish.datastream.time_domain import TimeDomain
 from flinkish.datastream.window import (
@@ -54,38 +72,53 @@ from flinkish.datastream.window import (
 
 __all__ = [
     "AggregateFunction",
+    "AsyncDataStream",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastStream",
     "CheckpointConfig",
+    "CheckpointStorage",
     "CheckpointingMode",
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "ConnectedStreams",
     "CountWindow",
+    "CustomCheckpointStorage",
+    "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
+    "EmbeddedRocksDBStateBackend",
     "ExternalizedCheckpointRetention",
+    "FileSystemCheckpointStorage",
     "FilterFunction",
     "FlatMapFunction",
     "GlobalWindow",
+    "HashMapStateBackend",
+    "JobManagerCheckpointStorage",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",
     "MapFunction",
+    "MemorySize",
     "MergingWindowAssigner",
     "OutputTag",
     "Partitioner",
+    "PredefinedOptions",
     "ProcessFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
     "RuntimeExecutionMode",
     "SinkFunction",
+    "SlotSharingGroup",
     "SourceFunction",
+    "StateBackend",
     "StreamExecutionEnvironment",
     "TimeDomain",
     "TimeWindow",

@@ -8,6 +8,11 @@ from __future__ import annotations
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import checkpointing
 from flinkish.common.time import Duration
+from flinkish.datastream.checkpoint_storage import (
+    CheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from flinkish.errors import ProgramError
@@ -16,6 +21,9 @@ __all__ = ["CheckpointConfig"]
 
 #: Flink's least interval.
 _MIN_INTERVAL_MS = 10
+
+#: Flink's: the largest int of Java.
+_ANY_NUMBER = 2**31 - 1
 
 
 class CheckpointConfig:
@@ -83,6 +91,34 @@ class CheckpointConfig:
         self._configuration.set(checkpointing.TOLERABLE_FAILED_CHECKPOINTS, tolerable_checkpoint_failure_number)
         return self
 
+    def is_fail_on_checkpointing_errors(self) -> bool:
+        """Whether the first checkpoint that fails ends the attempt. Deprecated since Flink 1.9."""
+        return self.get_tolerable_checkpoint_failure_number() == 0
+
+    def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
+        """True: no checkpoint may fail; False: any number. Deprecated since Flink 1.9."""
+        return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else _ANY_NUMBER)
+
+    def set_checkpoint_storage(self, storage: CheckpointStorage) -> CheckpointConfig:
+        """Where checkpoints are written, as in PyFlink 1.x: sets ``execution.checkpointing.dir``."""
+        if not isinstance(storage, CheckpointStorage):
+            raise TypeError(f"the checkpoint storage is {storage!r}; expected a CheckpointStorage")
+        directory = storage._directory()
+        if directory is None:
+            self._configuration.remove_config(checkpointing.DIRECTORY.key)
+            return self
+        return self.set_checkpoint_storage_dir(directory)
+
+    def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
+        """The directory that checkpoints are written to, as in PyFlink 1.x."""
+        self._configuration.set(checkpointing.DIRECTORY, checkpoint_path)
+        return self
+
+    def get_checkpoint_storage(self) -> CheckpointStorage:
+        """The directory of the configuration, or the job's own, as a storage. As in PyFlink 1.x."""
+        directory = self._configuration.get(checkpointing.DIRECTORY)
+        return JobManagerCheckpointStorage() if directory is None else FileSystemCheckpointStorage(directory)
+
     def set_externalized_checkpoint_retention(
         self, retention_mode: ExternalizedCheckpointRetention
     ) -> CheckpointConfig:
@@ -118,6 +154,14 @@ class CheckpointConfig:
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
         self._configuration.set(checkpointing.ALIGNED_CHECKPOINT_TIMEOUT, alignment_timeout)
         return self
+
+    def get_alignment_timeout(self) -> Duration:
+        """The same by its older name."""
+        return self.get_aligned_checkpoint_timeout()
+
+    def set_alignment_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+        """The same by its older name."""
+        return self.set_aligned_checkpoint_timeout(alignment_timeout)
 
     def is_force_unaligned_checkpoints(self) -> bool:
         return self._configuration.get(checkpointing.UNALIGNED_FORCED)

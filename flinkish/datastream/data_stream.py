@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flinkish.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+from flinkish.datastream.streams.cached_data_stream import CachedDataStream
 from flinkish.datastream.streams.closeable_iterator import CloseableIterator
 from flinkish.datastream.streams.connected_streams import ConnectedStreams
 from flinkish.datastream.streams.data_stream import DataStream
@@ -16,6 +17,7 @@ __all__ = [
     "AllWindowedStream",
     "BroadcastConnectedStream",
     "BroadcastStream",
+    "CachedDataStream",
     "CloseableIterator",
     "CoGroupedStreams",
     "ConnectedStreams",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.execution_config import ExecutionConfig
-from flinkish.common.options import checkpointing, core, execution
+from flinkish.common.options import checkpointing, core, execution, state
 from flinkish.common.options import python as python_options
 from flinkish.common.restart_strategy import RestartStrategyConfiguration
 from flinkish.common.time import Duration
 from flinkish.datastream.checkpoint_config import CheckpointConfig
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
+from flinkish.datastream.state_backend import EmbeddedRocksDBStateBackend, HashMapStateBackend, StateBackend
+from flinkish.datastream.time_characteristic import TimeCharacteristic
 from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import MAX_PARALLELISM_LIMIT
 
@@ -21,10 +23,14 @@ E = TypeVar("E", bound="EnvironmentSettings")
 
 
 class EnvironmentSettings:
-    """Base of StreamExecutionEnvironment. Nothing is kept beside the configuration."""
+    """Base of StreamExecutionEnvironment. Nothing that has an effect is kept beside the configuration."""
+
+    #: of all environments of the process that set no parallelism; None: the number of cores
+    _default_local_parallelism: ClassVar[int | None] = None
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
+        self._time_characteristic = TimeCharacteristic.EventTime
 
     def configure(self, configuration: Configuration) -> None:
         """Take over all entries. Raises ConfigurationError for unknown keys and values that cannot be read."""
@@ -49,10 +55,20 @@ class EnvironmentSettings:
         return self
 
     def get_parallelism(self) -> int:
-        """What was set or configured, else the number of cores that this process may use."""
+        """What was set or configured, else the default local parallelism."""
         parallelism = self._configuration.get(core.PARALLELISM)
-        if parallelism is not None:
-            return parallelism
+        return self.get_default_local_parallelism() if parallelism is None else parallelism
+
+    def set_default_local_parallelism(self, parallelism: int) -> None:
+        """The parallelism of all environments of this process that set none."""
+        if not isinstance(parallelism, int) or parallelism < 1:
+            raise ProgramError(f"the default local parallelism {parallelism!r}", expected="a parallelism of at least 1")
+        EnvironmentSettings._default_local_parallelism = parallelism
+
+    def get_default_local_parallelism(self) -> int:
+        """What was set, else the number of cores that this process may use."""
+        if self._default_local_parallelism is not None:
+            return self._default_local_parallelism
         # not os.cpu_count(): in a container most of the machine's cores belong to others
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -103,6 +119,51 @@ class EnvironmentSettings:
         """Whether operators that are joined by forward edges share a task."""
         enabled = self._configuration.get(core.OPERATOR_CHAINING)
         return enabled and self._configuration.get(python_options.OPERATOR_CHAINING_ENABLED)
+
+    def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
+        """Whether operators may share a task although their max parallelism differs."""
+        return self._configuration.get(core.CHAIN_OPERATORS_WITH_DIFFERENT_MAX_PARALLELISM)
+
+    def set_state_backend(self: E, state_backend: StateBackend) -> E:
+        """What keeps the state between epochs, as in PyFlink 1.x: sets ``state.backend.type``."""
+        if not isinstance(state_backend, StateBackend):
+            raise TypeError(f"the state backend is {state_backend!r}; expected a StateBackend")
+        self._configuration.set(state.BACKEND, state_backend._type)
+        incremental = state_backend._incremental()
+        if incremental is not None:
+            self._configuration.set(checkpointing.INCREMENTAL, incremental)
+        return self
+
+    def get_state_backend(self) -> StateBackend:
+        """That of the configuration, as in PyFlink 1.x."""
+        if self._configuration.get(state.BACKEND) != EmbeddedRocksDBStateBackend._type:
+            return HashMapStateBackend()
+        configured = self._configuration.contains(checkpointing.INCREMENTAL)
+        return EmbeddedRocksDBStateBackend(self._configuration.get(checkpointing.INCREMENTAL) if configured else None)
+
+    def enable_changelog_state_backend(self: E, enabled: bool) -> E:
+        """Kept and given back: changes of state are written at each epoch in any case."""
+        self._configuration.set(state.CHANGELOG_ENABLED, enabled)
+        return self
+
+    def is_changelog_state_backend_enabled(self) -> bool | None:
+        """What was set; None if nothing was."""
+        is_set = self._configuration.contains(state.CHANGELOG_ENABLED)
+        return self._configuration.get(state.CHANGELOG_ENABLED) if is_set else None
+
+    def set_stream_time_characteristic(self: E, characteristic: TimeCharacteristic) -> E:
+        """As in PyFlink 1.x, where it is deprecated: ProcessingTime switches periodic watermarks off, the others set
+        them to every 200 ms. Operators choose their time themselves."""
+        if not isinstance(characteristic, TimeCharacteristic):
+            raise TypeError(f"the time characteristic is {characteristic!r}; expected a TimeCharacteristic")
+        without = characteristic is TimeCharacteristic.ProcessingTime
+        self.get_config().set_auto_watermark_interval(0 if without else 200)
+        self._time_characteristic = characteristic
+        return self
+
+    def get_stream_time_characteristic(self) -> TimeCharacteristic:
+        """What was set, else EventTime."""
+        return self._time_characteristic
 
     def set_restart_strategy(self: E, restart_strategy: RestartStrategyConfiguration) -> E:
         """What to do when the job fails, as in PyFlink 1.x: writes the keys below ``restart-strategy``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flinkish.core.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from flinkish.core.broadcast_functions import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
@@ -35,6 +36,9 @@ from flinkish.core.timer_service import TimerService
 __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
     "CoFlatMapFunction",

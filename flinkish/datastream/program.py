@@ -27,6 +27,8 @@ class Program:
         self._count = 0
         #: (uid, state name) -> function
         self.migrations: dict[tuple[str, str], Callable[[Any], Any]] = {}
+        #: slot sharing group -> the resources that it was registered with, as plans show them
+        self.slot_sharing_groups: dict[str, str] = {}
         #: dotted name of a class as it was stored -> the class that it is now; of all jobs of the environment
         self.class_aliases: dict[str, type] = {}
 
@@ -63,6 +65,8 @@ class Program:
             configuration.get(core.MAX_PARALLELISM),
             generate_uids=configuration.get(core.AUTO_GENERATE_UIDS),
         )
+        graph.chain_different_max_parallelism = configuration.get(core.CHAIN_OPERATORS_WITH_DIFFERENT_MAX_PARALLELISM)
+        graph.slot_sharing_groups.update(self.slot_sharing_groups)
         graph.migrations.update(self.migrations)
         graph.class_aliases.update(self.class_aliases)
         copies: dict[int, StreamNode] = {}

@@ -6,16 +6,20 @@ program gives; every setter writes into it, and keys that nobody knows are refus
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flinkish import error_display
+from flinkish.common import dependencies
 from flinkish.common.config_file import load_yaml
 from flinkish.common.configuration import Configuration
+from flinkish.common.io import InputFormat
 from flinkish.common.job_client import JobClient
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.logger_levels import configure_loggers
+from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.options import core
 from flinkish.common.options import python as python_options
 from flinkish.common.typeinfo import TypeInformation
@@ -25,7 +29,9 @@ from flinkish.connectors.collection import CollectionSource
 from flinkish.core.source import Source
 from flinkish.datastream.environment_settings import EnvironmentSettings
 from flinkish.datastream.program import Program
+from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, watermarks_factory
+from flinkish.errors import ProgramError
 from flinkish.graph.explain import explain
 from flinkish.graph.plan_json import plan_json
 from flinkish.graph.stream_graph import StreamGraph, StreamNode, Tap
@@ -41,6 +47,8 @@ if TYPE_CHECKING:
     from flinkish.jobmanager.client import RunClient
 
 __all__ = ["StreamExecutionEnvironment"]
+
+_LOG = logging.getLogger("flinkish.JobManager")
 
 DEFAULT_JOB_NAME = "Flink Streaming Job"
 
@@ -130,6 +138,20 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
         return self.add_source(SparkSource(df), name)
 
+    def create_input(self, input_format: InputFormat, type_info: DeclaredType = None) -> DataStream:
+        """The records of an input format, such as `AvroInputFormat`."""
+        if not isinstance(input_format, InputFormat):
+            raise TypeError(f"the input format is {input_format!r}; expected an InputFormat")
+        source = input_format._source()
+        return self.from_source(source, WatermarkStrategy.no_watermarks(), "Input Format Source", type_info)
+
+    def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
+        """The lines of a file, or of the files of a directory, as in PyFlink 1.x."""
+        from flinkish.connectors.file_system.source import FileSource
+
+        source = FileSource.text(file_path, charset=charset_name)
+        return self.from_source(source, WatermarkStrategy.no_watermarks(), "Read Text File Source")
+
     # --- execution ----------------------------------------------------------------------------------------------
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
@@ -164,18 +186,58 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         """Forget the program. Jobs that it has started go on."""
         self._program.clear()
 
-    def add_python_file(self, file_path: str) -> None:
-        """Ship a Python file, a package's directory or an archive to the workers, on their Python path."""
-        files = self._python_files
-        if file_path not in files:
-            self._configuration.set(python_options.FILES, ",".join([*files, file_path]))
+    # --- files of the workers -----------------------------------------------------------------------------------
 
-    @property
-    def _python_files(self) -> list[str]:
-        """What ``add_python_file`` and ``python.files`` name."""
-        return [
-            path.strip() for path in (self._configuration.get(python_options.FILES) or "").split(",") if path.strip()
-        ]
+    def add_python_file(self, file_path: str) -> None:
+        """Ship a Python file, a zipped package, or a directory to the workers, whose modules can then be imported."""
+        dependencies.add_python_file(self._configuration, file_path)
+
+    def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
+        """Install the packages of a requirements.txt for the workers.
+
+        They are installed once, in the driver, and shipped, so that all workers have the same versions. With
+        ``requirements_cache_dir``, a folder with the packages, nothing is downloaded.
+        """
+        dependencies.set_python_requirements(self._configuration, requirements_file_path, requirements_cache_dir)
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """Ship an archive (zip, tar) or a directory, which functions find unpacked under a relative path: below
+        ``target_dir``, or the name of the archive. Functions of such a job run in a directory of their own."""
+        dependencies.add_python_archive(self._configuration, archive_path, target_dir)
+
+    def set_python_executable(self, python_exec: str) -> None:
+        """The interpreter of the workers, a path on each node. Only before the Spark session of the program begins."""
+        self._configuration.set(python_options.EXECUTABLE, python_exec)
+
+    def add_jars(self, *jars_path: str) -> None:
+        """Ship jars to Spark."""
+        self._configuration.set(core.JARS, [*self._configuration.get(core.JARS), *jars_path])
+
+    def add_classpaths(self, *classpaths: str) -> None:
+        """URLs of jars, with their protocol."""
+        without = [url for url in classpaths if "://" not in url and not url.startswith("file:")]
+        if without:
+            raise ProgramError(
+                f"the class path {without[0]!r}", expected="a URL with a protocol, such as file:///a.jar"
+            )
+        self._configuration.set(core.CLASSPATHS, [*self._configuration.get(core.CLASSPATHS), *classpaths])
+
+    def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
+        """Ship a file or a directory, which functions find with
+        ``runtime_context.get_distributed_cache().get_file(name)``."""
+        dependencies.add_cached_file(self._configuration, dependencies.CachedFile(name, file_path, executable))
+
+    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
+        """Say which resources a group should have. Plans show them; Spark gives resources by executor."""
+        if not isinstance(slot_sharing_group, SlotSharingGroup):
+            raise TypeError(f"the slot sharing group is {slot_sharing_group!r}; expected a SlotSharingGroup")
+        resources = slot_sharing_group._resources()
+        if resources:
+            warn_without_effect(
+                "the resources of a slot sharing group", "Spark gives resources by executor: see spark.executor.*"
+            )
+        self._program.slot_sharing_groups[slot_sharing_group.get_name()] = resources
+        return self
 
     def register_state_migration(self, uid: str, state_name: str, function: Callable[[Any], Any]) -> None:
         """Change each value of a state while it is restored from a savepoint, e.g. when its type has changed. Not in
@@ -223,6 +285,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         from flinkish.jobmanager import submit
 
         configure_loggers(self._configuration.to_dict())
+        self._warn_of_settings_without_effect()
         graph = self._checked_graph()
         self._program.clear()
         return submit(
@@ -230,8 +293,12 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             Configuration(self._configuration),
             job_name or self._configuration.get(core.NAME) or DEFAULT_JOB_NAME,
             chaining=self.is_chaining_enabled(),
-            python_files=self._python_files,
         )
+
+    def _warn_of_settings_without_effect(self) -> None:
+        found = self._configuration.without_effect()
+        if found:
+            _LOG.warning("settings without effect: %s", "; ".join(f"{key}: {why}" for key, why in found.items()))
 
     def _add_source(self, source: Source, name: str, type_info: DeclaredType, **settings: Any) -> StreamNode:
         if not isinstance(source, Source):

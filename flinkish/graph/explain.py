@@ -26,7 +26,25 @@ def explain(graph: StreamGraph, chaining: bool = True) -> str:
     job = JobGraphGenerator(graph, JobSettings(), chaining).generate("explain", "explain")
     names = subtask_names(job)
     lines = [line for vertex in job.vertices for line in _vertex_lines(vertex, job, names[vertex.id])]
-    return _table([_HEADER, *lines])
+    return "\n".join([_table([_HEADER, *lines]), *_descriptions(graph), *_slot_sharing_groups(graph)])
+
+
+def _descriptions(graph: StreamGraph) -> list[str]:
+    """A line per operator that has a description."""
+    described = [f"{node.name} ({node.effective_uid}): {node.description}" for node in graph.nodes if node.description]
+    return ["", "Descriptions", *described] if described else []
+
+
+def _slot_sharing_groups(graph: StreamGraph) -> list[str]:
+    """A line per slot sharing group, if there are others than the default one."""
+    groups: dict[str, list[str]] = {}
+    for node in graph.nodes:
+        groups.setdefault(node.slot_sharing_group or "default", []).append(node.effective_uid)
+    lines = []
+    for group, uids in groups.items():
+        resources = graph.slot_sharing_groups.get(group)
+        lines.append(f"{group}{f' ({resources})' if resources else ''}: {', '.join(uids)}")
+    return [] if set(groups) == {"default"} else ["", "Slot sharing groups", *lines]
 
 
 def subtask_names(job: JobDescriptor) -> list[list[str]]:

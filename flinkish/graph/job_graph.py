@@ -35,6 +35,7 @@ from flinkish.runtime.partitioners import (
     RebalancePartitioner,
 )
 from flinkish.runtime.program_classes import ProgramClasses
+from flinkish.runtime.shipped_files import ShippedFiles
 
 
 def partitioner_of(edge: StreamEdge, graph: StreamGraph) -> Partitioner:
@@ -52,6 +53,10 @@ def partitioner_of(edge: StreamEdge, graph: StreamGraph) -> Partitioner:
             hint="use rebalance() or rescale(), or set the same parallelism",
         )
     return edge.partitioner
+
+
+def _same_max_parallelism(graph: StreamGraph, source: StreamNode, target: StreamNode) -> bool:
+    return graph.max_parallelism_of(source) == graph.max_parallelism_of(target)
 
 
 class JobGraphGenerator:
@@ -90,6 +95,10 @@ class JobGraphGenerator:
             classes=self._classes,
         )
 
+    def with_shipped_files(self, shipped: ShippedFiles) -> None:
+        """What the workers find beside the program, from the next job graph on."""
+        self._settings = replace(self._settings, shipped=shipped)
+
     def sources(self) -> dict[int, Source]:
         """Vertex -> the source as the program has it (what travels to workers may be only its decoder)."""
         return {self._vertex_ids[chain[0].id]: chain[0].source for chain in self._chains if chain[0].source is not None}
@@ -127,6 +136,7 @@ class JobGraphGenerator:
             and target.chaining is ChainingStrategy.ALWAYS
             and source.chaining is not ChainingStrategy.NEVER
             and isinstance(partitioner_of(edge, graph), ForwardPartitioner)
+            and (graph.chain_different_max_parallelism or _same_max_parallelism(graph, source, target))
             and (source.slot_sharing_group or "default") == (target.slot_sharing_group or "default")
         )
 

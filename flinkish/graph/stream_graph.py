@@ -110,9 +110,13 @@ class StreamGraph:
         self.default_parallelism = default_parallelism
         self.default_max_parallelism = default_max_parallelism
         self.generate_uids = generate_uids
+        #: operators whose max parallelism differs may be in one chain
+        self.chain_different_max_parallelism = True
         self.nodes: list[StreamNode] = []
         #: (uid, state name) -> what becomes of each of its values when it is restored from a savepoint
         self.migrations: dict[tuple[str, str], Callable[[Any], Any]] = {}
+        #: slot sharing group -> its resources, for plans
+        self.slot_sharing_groups: dict[str, str] = {}
         #: dotted name of a class as it was stored -> the class that it is now
         self.class_aliases: dict[str, type] = {}
 

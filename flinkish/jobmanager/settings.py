@@ -6,6 +6,7 @@ import posixpath
 from dataclasses import dataclass, field
 
 from flinkish.common.configuration import Configuration
+from flinkish.common.dependencies import dependencies_of
 from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, state
 from flinkish.common.time import Duration
 from flinkish.jobmanager.checkpoints.settings import CheckpointSettings, checkpoint_settings
@@ -60,6 +61,9 @@ def job_settings(configuration: Configuration) -> JobSettings:
         recover_from_local=configuration.get(execution.STATE_RECOVERY_FROM_LOCAL),
         standby_replicas=configuration.get(flinkish.NUM_STANDBY_REPLICAS),
         job_parameters=_job_parameters(configuration),
+        cached_files={
+            file.name: file.path.removeprefix("file://") for file in dependencies_of(configuration).cached_files
+        },
         configuration=configuration.to_dict(),
         changelog=checkpoint_settings(configuration).changelog,
         state_packages=_names(configuration.get(flinkish.STATE_PACKAGES)),
@@ -73,6 +77,12 @@ def _names(text: str | None) -> tuple[str, ...]:
 def _job_parameters(configuration: Configuration) -> dict[str, str]:
     parameters: dict[str, str] = configuration.get(core.GLOBAL_JOB_PARAMETERS)
     return dict(parameters)
+
+
+def _cached_files(configuration: Configuration) -> dict[str, str]:
+    """As the program names them; `Deployment` puts where they are in the worker in their place."""
+    files = dependencies_of(configuration).cached_files
+    return {file.name: file.path.removeprefix("file://") for file in files}
 
 
 def driver_settings(configuration: Configuration) -> DriverSettings:

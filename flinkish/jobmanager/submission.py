@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import shutil
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.configuration import Configuration
+from flinkish.common.dependencies import dependencies_of
 from flinkish.common.job_id import JobID
 from flinkish.common.options import execution
 from flinkish.graph.job_graph import JobGraphGenerator
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from flinkish.jobmanager.spark_run import SparkRun
     from flinkish.runtime.deployment import JobDescriptor
 
+_LOG = logging.getLogger("flinkish.JobManager")
+
 _MINICLUSTER = "minicluster"
 
 
@@ -34,7 +38,6 @@ def submit(
     job_name: str,
     *,
     chaining: bool = True,
-    python_files: list[str] | None = None,
     session: Any = None,
 ) -> RunClient:
     """Start a job.
@@ -44,7 +47,6 @@ def submit(
         configuration: all keys; ``execution.target: minicluster`` runs the job in this process without Spark.
         job_name: shown everywhere.
         chaining: join operators into tasks.
-        python_files: files that the workers must be able to import.
         session: the Spark session to run in; the active one, or a local one, when there is none.
     """
     configuration.validate()
@@ -52,11 +54,11 @@ def submit(
     if configuration.get(execution.STATE_RECOVERY_DRY_RUN):
         from flinkish.jobmanager.savepoints.dry_run import end_with_report
 
-        end_with_report(graph, configuration, chaining, session, job_name, python_files or [])
+        end_with_report(graph, configuration, chaining, session, job_name)
     if configuration.get(execution.TARGET) == _MINICLUSTER:
         run = _minicluster_run(generator, configuration, job_name, plan)
     else:
-        run = _spark_run(generator, configuration, job_name, plan, python_files or [], session)
+        run = _spark_run(generator, configuration, job_name, plan, session)
     client = JobManager.get().register(run)
     run.start()
     return client
@@ -68,6 +70,9 @@ def _minicluster_run(
     from flinkish.jobmanager.progress import progress_for
     from flinkish.minicluster import MiniCluster
 
+    needed = dependencies_of(configuration)
+    if needed.archives or needed.requirements or needed.python_files:
+        _LOG.warning("Python files, archives and requirements are not shipped: the minicluster runs in this process")
     job_id = JobID()
     job = generator.generate(job_id.to_hex_string(), name)
     run = MiniClusterRun(job_id, name, lambda: MiniCluster(job), Restarts(from_configuration(configuration)))
@@ -82,18 +87,17 @@ def _spark_run(
     configuration: Configuration,
     name: str,
     json_plan: dict[str, Any],
-    python_files: list[str],
     session: Any,
 ) -> JobRun:
     from flinkish.jobmanager.attempt.preparation import Preparation
     from flinkish.jobmanager.history.failed_start import remember_failed_start
     from flinkish.jobmanager.spark_run import SparkRun, prepare_directory
+    from flinkish.spark.dependencies import ship
     from flinkish.spark.session import get_session
 
     settings, restarts = driver_settings(configuration), Restarts(from_configuration(configuration))
     spark = session if session is not None else get_session(configuration, name)
-    for path in python_files:
-        spark.addArtifacts(path, pyfile=True)
+    generator.with_shipped_files(ship(spark, configuration))
     life = new_life(name)
     directory, temporary = prepare_directory(spark, settings, name)
     try:
@@ -120,13 +124,14 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     from flinkish.jobmanager.requests import RequestDesk
     from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
     from flinkish.jobmanager.savepoints.uids import warn_of_missing_uids
+    from flinkish.jobmanager.task_logs import TaskLogs
 
     settings, directory = run.settings, run.directory
     if not temporary and settings.history_enabled:
         run.history = delta_history(run.spark, job, directory, settings)
     place, driver = (None if temporary else directory.path), this_driver(directory.token)
     run.record = JobRecord(run, job, json_plan, place, driver, lambda: run.attempt.job.attempt)
-    run.observers += [run.record, progress_for(settings.progress, job)]
+    run.observers += [run.record, TaskLogs(job), progress_for(settings.progress, job)]
     attach_checkpoints(run)
     run.observers.append(StateCatalog(directory))
     warn_of_missing_uids(job)

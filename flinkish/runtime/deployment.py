@@ -15,6 +15,7 @@ from flinkish.core.source import RecordDecoder, Source
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.partitioners import Partitioner
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.shipped_files import NO_FILES, ShippedFiles
 from flinkish.runtime.state.managed_memory import DEFAULT_BYTES
 
 #: Vertex number of rows that carry a task's report.
@@ -157,6 +158,10 @@ class JobSettings:
     #: so many other executors have copies of each subtask's files
     standby_replicas: int = 0
     job_parameters: dict[str, str] = field(default_factory=dict)
+    #: name of each cached file -> where it lies on the node of the task
+    cached_files: dict[str, str] = field(default_factory=dict)
+    #: what the driver has shipped beside the program
+    shipped: ShippedFiles = NO_FILES
     configuration: dict[str, str] = field(default_factory=dict)
     #: tasks say what each epoch changes in their state, for incremental checkpoints
     changelog: bool = False

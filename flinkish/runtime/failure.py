@@ -12,6 +12,7 @@ from typing import Any
 from flinkish.errors import CorruptStateError, FlinkishError, StoredClassError, UserCodeError
 from flinkish.runtime.operator import StreamOperator
 from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.runtime.task_log import take_current
 
 #: Version of the form in which errors travel.
 ERROR_FORMAT_VERSION = 2
@@ -29,7 +30,7 @@ def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NO
     frames = _frames(error.__traceback__)
     where = _where(frames, task, epoch)
     if isinstance(error, FlinkishError):
-        error.task, error.epoch = task, epoch
+        error.task, error.epoch, error.log = task, epoch, take_current()
         error.where = "; ".join(part for part in (error.where, where) if part)
         return error
     user_traceback = "".join(_user_traceback(error))
@@ -39,7 +40,7 @@ def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NO
         where=where,
         hint=hint,
     )
-    raised.task, raised.epoch = task, epoch
+    raised.task, raised.epoch, raised.log = task, epoch, take_current()
     if _picklable(error):
         raised.__cause__ = error
     return raised

@@ -84,6 +84,8 @@ class OperatorContext:
     #: one key selector per input of a keyed vertex, else ()
     key_selectors: tuple[Callable[[Any], Any], ...] = ()
     job_parameters: dict[str, str] = field(default_factory=dict)
+    #: name of each cached file -> where it lies on this node
+    cached_files: dict[str, str] = field(default_factory=dict)
     #: the JSON-able configuration of the job
     configuration: dict[str, str] = field(default_factory=dict)
 
@@ -116,6 +118,9 @@ class StreamOperator(ABC):
 
     def restore(self, saved: Any) -> None:  # noqa: B027
         """What `save` gave in the last epoch, or None."""
+
+    def end_split(self) -> None:  # noqa: B027
+        """Source tasks only: what comes next was read from another split. Hand on what is held back."""
 
     def begin_split(self, split: str) -> None:  # noqa: B027
         """Source tasks only: the next batches come from this split."""

@@ -188,6 +188,7 @@ class OperatorChain:
             operator_state=self.states[descriptor.uid],
             key_selectors=self.vertex.key_selectors if index == 0 else (),
             job_parameters=settings.job_parameters,
+            cached_files=settings.cached_files,
             configuration=settings.configuration,
         )
 
@@ -243,6 +244,8 @@ class OperatorChain:
 
     def begin_split(self, split: str) -> None:
         """Source tasks: what comes next was read from this split, which has its own watermarks."""
+        for operator in self.operators:
+            operator.end_split()
         self._split_watermarks[self._split] = [output.watermark_ms for output in self.outputs]
         self._split = split
         before = self._split_watermarks.get(split)

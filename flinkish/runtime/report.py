@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.runtime.task_log import LogLine
 
 #: Version of the form in which reports travel.
 FORMAT_VERSION = 3
@@ -63,6 +64,8 @@ class TaskReport:
     restored_bytes: int = 0
     #: user code has asked that the next epoch be planned at once
     commit_requested: bool = False
+    #: what user functions have logged
+    log: tuple[LogLine, ...] = ()
     #: states that the task has not told of before
     declared: tuple[DeclaredState, ...] = ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from flinkish.core.functions import RuntimeContext
+from flinkish.core.functions import DistributedCache, RuntimeContext
 from flinkish.core.metrics import MetricGroup
 from flinkish.core.state import (
     AggregatingState,
@@ -55,6 +55,9 @@ class StreamingRuntimeContext(RuntimeContext):
 
     def request_commit(self) -> None:
         self._context.epoch.commit_requested = True
+
+    def get_distributed_cache(self) -> DistributedCache:
+        return DistributedCache(self._context.cached_files)
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
         return self._context.job_parameters.get(key, default_value)

@@ -18,6 +18,7 @@ from flinkish.runtime.input_gate import WHOLE_SOURCE, origin_name
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.sources.progress import SourceShare
 from flinkish.runtime.task import WORKER, EpochStamp, Row, Task
+from flinkish.runtime.task_log import enter
 
 #: The split of records whose source has no stable splits: all its readers together are one origin.
 UNSPLIT = "0"
@@ -92,6 +93,7 @@ class SourceTask(Task):
             self._report(self._report_of(0, (), (), True, stamp))
             yield self.take_rows()
             return
+        enter(self.log)
         self.open()
         self.chain.begin(stamp.epoch, stamp.time_ms, MIN_TIMESTAMP_MS, {})
         self._sink_sequence, self._part, self._origin = 0, given.part, origin_name(self.vertex.id, str(self.subtask))
@@ -115,10 +117,12 @@ class SourceTask(Task):
                     self.chain.process_watermark(MAX_WATERMARK_MS)
             if self._rows:
                 yield self.take_rows()
+                enter(self.log)
         if given.ends:
             self._end(current)
         self.chain.end()
         self._report(self._report_of(records, tuple(splits), tuple(ended), given.ends, stamp))
+        enter(None)
         yield self.take_rows()
         if given.ends:
             self.closed_in = stamp.epoch
@@ -172,6 +176,7 @@ class SourceTask(Task):
             place=stamp.place,
             processing_time_ms=stamp.time_ms,
             commit_requested=self.commit_requested,
+            log=self.log.take(),
         )
 
 

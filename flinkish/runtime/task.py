@@ -39,6 +39,7 @@ from flinkish.runtime.state.restored_rows import decode_columns
 from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.state.task_body import TaskBody
 from flinkish.runtime.task_header import TaskHeader
+from flinkish.runtime.task_log import TaskLog, enter
 from flinkish.runtime.task_state import TaskLife, TaskState
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ class Task:
         self.subtask = subtask
         self.name = vertex.task_name(subtask)
         self._rows: list[Row] = []
+        #: what user functions log
+        self.log = TaskLog()
         self._sink_sequence = 0
         self._committer = subtask
         self._origin = ""
@@ -331,6 +334,7 @@ class StatefulTask(Task, TaskLife):
 
     def begin(self) -> None:
         """The epoch begins: rows of a savepoint are taken in, and the chain is opened the first time."""
+        enter(self.log)
         share = self.share
         header = share.header
         if self.keyed_state is not None:
@@ -365,6 +369,7 @@ class StatefulTask(Task, TaskLife):
     def maybe_punctuate(self) -> int:
         """Fire the processing-time timers that are due at the epoch's time. How many timers, also of event time, have
         fired since the last call."""
+        enter(self.log)
         for operator in self.chain.operators:
             operator.advance_processing_time(self.share.stamp.time_ms)
         return 0 if self.keyed_state is None else self.keyed_state.take_fired()
@@ -372,6 +377,7 @@ class StatefulTask(Task, TaskLife):
     def process(self, max_num_records: int) -> bool:
         """Consume input in time order, firing event-time timers as the watermark rises, until about that many records
         were read; False when there is no more in this epoch."""
+        enter(self.log)
         share, head = self.share, self.chain.head
         if share.steps is None:
             share.steps = share.gate.steps()
@@ -392,6 +398,7 @@ class StatefulTask(Task, TaskLife):
 
     def prepare_commit(self) -> TaskResult:
         """The barrier: all input of the epoch is consumed; snapshot."""
+        enter(self.log)
         share = self.share
         finished = share.gate.valve.combined_ms == MAX_WATERMARK_MS
         if finished:
@@ -411,6 +418,7 @@ class StatefulTask(Task, TaskLife):
         )
         result = TaskResult(after, body, written)
         self._report(self._report_of(share, result))
+        enter(None)
         if self.job.settings.changelog:
             self._log_changes(share, result)
         return result
@@ -485,5 +493,6 @@ class StatefulTask(Task, TaskLife):
             restored_files=files,
             restored_bytes=size_bytes,
             commit_requested=self.commit_requested,
+            log=self.log.take(),
             declared=self._declarations.new(),
         )

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.common.configuration import Configuration
-from flinkish.errors import EnvironmentVersionError
+from flinkish.common.options import python
+from flinkish.errors import ConfigurationError, EnvironmentVersionError
 from flinkish.launch.home import default_spark_settings
 from flinkish.launch.options import comma_list
 from flinkish.launch.spark_command import MERGED_SETTINGS, local_settings
@@ -78,6 +79,7 @@ def get_session(configuration: Configuration, app_name: str) -> Any:
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
+    _choose_python(configuration, active)
     if active is not None:
         return active
     check_versions(installed_java())
@@ -88,6 +90,24 @@ def get_session(configuration: Configuration, app_name: str) -> Any:
     if not remote and os.environ.get("SPARK_CONNECT_MODE_ENABLED"):
         return SparkSession.builder.getOrCreate()
     return _local_session(configuration, app_name, remote)
+
+
+def _choose_python(configuration: Configuration, active: Any) -> None:
+    """``python.executable``: the interpreter of the workers, which Spark learns when its JVM starts.
+
+    ConfigurationError if that has happened, with another one.
+    """
+    wanted = configuration.get(python.EXECUTABLE) if configuration.contains(python.EXECUTABLE) else None
+    if wanted is None or os.environ.get("PYSPARK_PYTHON") == wanted:
+        return
+    if active is not None or jvm_is_running():
+        raise ConfigurationError(
+            f"the workers' interpreter '{wanted}' cannot be chosen any more",
+            where=f"configuration key '{python.EXECUTABLE.key}'",
+            expected="the interpreter that Spark was started with",
+            hint=f"start the program with PYSPARK_PYTHON={wanted} in the environment",
+        )
+    os.environ["PYSPARK_PYTHON"] = wanted
 
 
 def _local_session(configuration: Configuration, app_name: str, remote: str) -> Any:

@@ -26,9 +26,11 @@ from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.failure import decode_error, encode_error
 from flinkish.runtime.pickling import use_fallback
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, qualify
+from flinkish.runtime.shipped_files import NO_FILES, ShippedFiles, at_home
+from flinkish.runtime.task_log import forward_to_driver
 from flinkish.runtime.task_manager import MAX_JOBS, TaskManager, task_manager
 from flinkish.spark.addressing import AddressBook
-from flinkish.spark.task_place import current_place, executor_id
+from flinkish.spark.task_place import DRIVER, current_place, executor_id
 
 _MARK = re.compile(r"<flinkish-error>([A-Za-z0-9+/=]+)</flinkish-error>")
 
@@ -79,6 +81,8 @@ class Deployment:
     fence: Fence = NO_FENCE
     #: where tasks leave what an epoch gives to sinks; None: this deployment runs no epochs
     files: EpochFiles | None = None
+    #: what lies beside the program in each worker; modules among it are needed to unpickle the job graph
+    shipped: ShippedFiles = NO_FILES
 
     @cached_property
     def version(self) -> str:
@@ -96,6 +100,9 @@ class Deployment:
         if task is None or _begun.get(self.job_id) != task:
             self.fence.check()
             _begun[self.job_id] = task
+            folder = _folder_of_files()
+            if folder is not None:
+                self.shipped.enter(folder)
             if task is not None:
                 _collector.task_begins()
                 # a worker serves jobs with other levels, too
@@ -141,9 +148,22 @@ class Deployment:
 
     def unpickled_job(self) -> JobDescriptor:
         """The job graph, anew: for a process that runs no tasks."""
+        folder = _folder_of_files()
+        if folder is not None:
+            self.shipped.install(folder)
         job, classes = _unpacked(self.blob)
         assert isinstance(job, JobDescriptor)
+        if folder is not None:
+            cached = self.shipped.cached_files(folder)
+            job = replace(job, settings=replace(job.settings, cached_files=cached))
         return replace(job, classes=classes)
+
+
+def _folder_of_files() -> str | None:
+    """Where Spark keeps the files that were shipped; None in the driver's process."""
+    from pyspark.core.files import SparkFiles
+
+    return at_home(SparkFiles.getRootDirectory()) if SparkFiles._is_running_on_worker else None
 
 
 def _prepare_worker() -> None:
@@ -151,6 +171,7 @@ def _prepare_worker() -> None:
     from pyspark import cloudpickle
 
     use_fallback(cloudpickle.dumps)
+    forward_to_driver(also_here=executor_id(os.getpid()) != DRIVER)
 
 
 #: job -> Spark task that has begun last
@@ -171,7 +192,7 @@ def deploy(
         blob = _packed(job, job.classes)
     except Exception as error:
         raise _unserializable(job, error) from error
-    return Deployment(job.job_id, job.attempt, partitions, blob, first_epoch, fence, files)
+    return Deployment(job.job_id, job.attempt, partitions, blob, first_epoch, fence, files, job.settings.shipped)
 
 
 def _cloudpickled(value: object) -> bytes:

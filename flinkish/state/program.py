@@ -32,5 +32,4 @@ def compatibility(env: StreamExecutionEnvironment, path: str, spark: Any = None)
         snapshot_directory(path),
         env.is_chaining_enabled(),
         spark,
-        python_files=env._python_files,
     )

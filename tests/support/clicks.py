@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.examples.clicks import AMOUNT, LOGGED_IN, PAGE, TS, USER_ID
+from flinkish.examples.country_service import country_of
 
 MINUTE_MS = 60_000
 
@@ -27,6 +28,14 @@ def expected_views(clicks: Iterable[Sequence[Any]]) -> dict[tuple[str, int], tup
         count, amount = views.get(minute, (0, 0.0))
         views[minute] = (count + 1, amount + click[AMOUNT])
     return views
+
+
+def expected_sales(clicks: Iterable[Sequence[Any]]) -> dict[str, int]:
+    """Cents per country of the user."""
+    sales: Counter[str] = Counter()
+    for click in clicks:
+        sales[country_of(click[USER_ID]) or "unknown"] += round(click[AMOUNT] * 100)
+    return dict(sales)
 
 
 def sqlite_rows(path: Path, statement: str) -> list[tuple[Any, ...]]:

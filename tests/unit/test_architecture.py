@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "error_display": set(),
     "common": set(),
     "formats": {"common"},
+    "table": {"common"},
     "core": {"common"},
     "metrics": {"core"},
     "connectors": {"common", "core", "formats"},

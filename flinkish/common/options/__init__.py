@@ -6,11 +6,15 @@ by a literal. ``lookup`` finds an option by its present or a former name.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
 from flinkish.common.config_options import ConfigOption
 from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, loggers, python, restart, state
+
+#: Below these Flink has many keys, of JobManager, TaskManager and what they show, which nobody reads here.
+CLUSTER_PREFIXES = ("metrics.", "rest.", "jobmanager.", "taskmanager.", "security.")
 
 _THEMES: tuple[ModuleType, ...] = (core, execution, checkpointing, restart, state, cluster, python, flinkish, loggers)
 
@@ -46,6 +50,22 @@ def lookup(key: str) -> ConfigOption[Any] | None:
     'state.backend.type'
     """
     return _REGISTRY.get(key) or loggers.lookup(key)
+
+
+def without_effect(keys: Iterable[str]) -> dict[str, str]:
+    """Those of the keys that change nothing in flinkish, and why.
+
+    >>> without_effect(["rest.port", "parallelism.default"])
+    {'rest.port': 'there is no REST endpoint'}
+    """
+    found: dict[str, str] = {}
+    for key in sorted(keys):
+        option = lookup(key)
+        if option is not None and option.no_effect:
+            found[key] = option.no_effect
+        elif option is None and key.startswith(CLUSTER_PREFIXES):
+            found[key] = "Spark takes the place of Flink's cluster"
+    return found
 
 
 def known_keys() -> list[str]:

@@ -17,6 +17,7 @@ INTERVAL_DURING_BACKLOG: ConfigOption[Duration | None] = (
     .duration_type()
     .no_default_value()
     .with_description("Time between checkpoints while sources work off a backlog.")
+    .without_effect("epochs are the same size with and without a backlog")
 )
 
 MODE: ConfigOption[str] = (
@@ -25,6 +26,7 @@ MODE: ConfigOption[str] = (
     .default_value("EXACTLY_ONCE")
     .with_description("EXACTLY_ONCE or AT_LEAST_ONCE.")
     .with_choices("EXACTLY_ONCE", "AT_LEAST_ONCE")
+    .without_effect("state is exactly-once in any case")
 )
 
 TIMEOUT: ConfigOption[Duration] = (
@@ -46,6 +48,7 @@ MAX_CONCURRENT_CHECKPOINTS: ConfigOption[int] = (
     .int_type()
     .default_value(1)
     .with_description("How many checkpoints may run at once.")
+    .without_effect("checkpoints are taken one at a time")
 )
 
 TOLERABLE_FAILED_CHECKPOINTS: ConfigOption[int] = (
@@ -85,6 +88,7 @@ STORAGE: ConfigOption[str | None] = (
     .no_default_value()
     .with_description("jobmanager or filesystem; both are Delta tables here.")
     .with_deprecated_keys("state.checkpoint-storage")
+    .without_effect("checkpoints are Delta tables; see execution.checkpointing.dir")
 )
 
 INCREMENTAL: ConfigOption[bool] = (
@@ -110,6 +114,7 @@ UNALIGNED: ConfigOption[bool] = (
     .default_value(False)
     .with_description("Accepted; all rows of an epoch share one barrier, so there is nothing to align.")
     .with_deprecated_keys("execution.checkpointing.unaligned")
+    .without_effect("there is nothing to align: every epoch ends with a barrier")
 )
 
 UNALIGNED_FORCED: ConfigOption[bool] = (
@@ -117,6 +122,7 @@ UNALIGNED_FORCED: ConfigOption[bool] = (
     .boolean_type()
     .default_value(False)
     .with_description("Accepted, as unaligned.enabled.")
+    .without_effect("there is nothing to align: every epoch ends with a barrier")
 )
 
 UNALIGNED_MAX_SUBTASKS_PER_CHANNEL_STATE_FILE: ConfigOption[int] = (
@@ -124,6 +130,7 @@ UNALIGNED_MAX_SUBTASKS_PER_CHANNEL_STATE_FILE: ConfigOption[int] = (
     .int_type()
     .default_value(5)
     .with_description("Accepted, as unaligned.enabled.")
+    .without_effect("there is nothing to align: every epoch ends with a barrier")
 )
 
 ALIGNED_CHECKPOINT_TIMEOUT: ConfigOption[Duration] = (
@@ -131,6 +138,7 @@ ALIGNED_CHECKPOINT_TIMEOUT: ConfigOption[Duration] = (
     .duration_type()
     .default_value(Duration.of_millis(0))
     .with_description("Accepted, as unaligned.enabled.")
+    .without_effect("there is nothing to align: every epoch ends with a barrier")
 )
 
 CHECKPOINTS_AFTER_TASKS_FINISH: ConfigOption[bool] = (
@@ -138,6 +146,7 @@ CHECKPOINTS_AFTER_TASKS_FINISH: ConfigOption[bool] = (
     .boolean_type()
     .default_value(True)
     .with_description("Take checkpoints also after some sources have ended.")
+    .without_effect("checkpoints are taken after some sources have ended, too")
 )
 
 SNAPSHOT_COMPRESSION: ConfigOption[bool] = (
@@ -146,4 +155,5 @@ SNAPSHOT_COMPRESSION: ConfigOption[bool] = (
     .default_value(False)
     .with_description("Compress state in checkpoints.")
     .with_deprecated_keys("execution.checkpointing.snapshot-compression.enabled")
+    .without_effect("checkpoints are compressed in any case")
 )

@@ -10,6 +10,7 @@ NUMBER_OF_TASK_SLOTS: ConfigOption[int] = (
     .int_type()
     .default_value(1)
     .with_description("Slots of a TaskManager; here spark.executor.cores.")
+    .without_effect("see spark.executor.cores")
 )
 
 MANAGED_MEMORY_SIZE: ConfigOption[int] = (
@@ -39,6 +40,7 @@ SCHEDULER: ConfigOption[str] = (
     .default_value("Default")
     .with_description("Accepted; Spark schedules.")
     .with_choices("Default", "Adaptive", "AdaptiveBatch")
+    .without_effect("Spark schedules")
 )
 
 FAILOVER_STRATEGY: ConfigOption[str] = (
@@ -47,6 +49,7 @@ FAILOVER_STRATEGY: ConfigOption[str] = (
     .default_value("region")
     .with_description("What is restarted together: full or region; here an epoch is one region.")
     .with_choices("full", "region")
+    .without_effect("an epoch is one region")
 )
 
 REST_ADDRESS: ConfigOption[str | None] = (
@@ -54,10 +57,15 @@ REST_ADDRESS: ConfigOption[str | None] = (
     .string_type()
     .no_default_value()
     .with_description("Address of the REST endpoint for clients.")
+    .without_effect("there is no REST endpoint")
 )
 
 REST_PORT: ConfigOption[int] = (
-    ConfigOptions.key("rest.port").int_type().default_value(8081).with_description("Port of the REST endpoint.")
+    ConfigOptions.key("rest.port")
+    .int_type()
+    .default_value(8081)
+    .with_description("Port of the REST endpoint.")
+    .without_effect("there is no REST endpoint")
 )
 
 LATENCY_INTERVAL: ConfigOption[Duration] = (
@@ -65,4 +73,5 @@ LATENCY_INTERVAL: ConfigOption[Duration] = (
     .duration_type()
     .default_value(Duration.of_millis(0))
     .with_description("Time between latency markers; 0 ms: none.")
+    .without_effect("there are no latency markers")
 )

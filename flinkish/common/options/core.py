@@ -57,6 +57,7 @@ OBJECT_REUSE: ConfigOption[bool] = (
     .boolean_type()
     .default_value(False)
     .with_description("Allow passing the same object to several functions.")
+    .without_effect("records are never copied between chained operators")
 )
 
 JARS: ConfigOption[list[str]] = (
@@ -79,6 +80,7 @@ CLOSURE_CLEANER_LEVEL: ConfigOption[str] = (
     .default_value("RECURSIVE")
     .with_description("Java only; kept for programs that set it.")
     .with_choices("NONE", "TOP_LEVEL", "RECURSIVE")
+    .without_effect("there are no Java closures")
 )
 
 AUTO_GENERATE_UIDS: ConfigOption[bool] = (
@@ -90,11 +92,22 @@ AUTO_GENERATE_UIDS: ConfigOption[bool] = (
     )
 )
 
+CACHED_FILES: ConfigOption[list[str]] = (
+    ConfigOptions.key("pipeline.cached-files")
+    .list_type()
+    .default_value([])
+    .with_description(
+        "Files that functions find in the workers by name: name:NAME,path:PATH,executable:true;name:..., see "
+        "register_cached_file."
+    )
+)
+
 FORCE_KRYO: ConfigOption[bool] = (
     ConfigOptions.key("pipeline.force-kryo")
     .boolean_type()
     .default_value(False)
     .with_description("Java only; kept for programs that set it.")
+    .without_effect("there is no Kryo")
 )
 
 FORCE_AVRO: ConfigOption[bool] = (
@@ -102,6 +115,7 @@ FORCE_AVRO: ConfigOption[bool] = (
     .boolean_type()
     .default_value(False)
     .with_description("Java only; kept for programs that set it.")
+    .without_effect("there are no Java serializers")
 )
 
 GENERIC_TYPES: ConfigOption[bool] = (
@@ -109,6 +123,7 @@ GENERIC_TYPES: ConfigOption[bool] = (
     .boolean_type()
     .default_value(True)
     .with_description("Allow values without a declared type (pickled).")
+    .without_effect("there is no Kryo; values without a declared type are pickled, as in PyFlink")
 )
 
 WATERMARK_ALIGNMENT_ALLOW_UNALIGNED_SOURCE_SPLITS: ConfigOption[bool] = (
@@ -116,6 +131,7 @@ WATERMARK_ALIGNMENT_ALLOW_UNALIGNED_SOURCE_SPLITS: ConfigOption[bool] = (
     .boolean_type()
     .default_value(False)
     .with_description("Accepted; alignment is inherent within an epoch.")
+    .without_effect("sources cannot run apart by more than an epoch")
 )
 
 TASK_CANCELLATION_INTERVAL: ConfigOption[Duration] = (
@@ -123,6 +139,7 @@ TASK_CANCELLATION_INTERVAL: ConfigOption[Duration] = (
     .duration_type()
     .default_value(Duration.of_millis(30000))
     .with_description("Time between attempts to cancel a task.")
+    .without_effect("Spark ends tasks")
 )
 
 TASK_CANCELLATION_TIMEOUT: ConfigOption[Duration] = (
@@ -130,4 +147,5 @@ TASK_CANCELLATION_TIMEOUT: ConfigOption[Duration] = (
     .duration_type()
     .default_value(Duration.of_millis(180000))
     .with_description("Time after which a task that does not cancel is a fatal error; 0: never.")
+    .without_effect("Spark ends tasks")
 )

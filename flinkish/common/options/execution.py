@@ -29,6 +29,7 @@ BUFFER_TIMEOUT: ConfigOption[Duration] = (
     .default_value(Duration.of_millis(100))
     .with_description("How long a buffer may wait to be filled; an epoch ends all buffers anyway.")
     .with_deprecated_keys("execution.buffer-timeout")
+    .without_effect("the end of an epoch flushes all buffers")
 )
 
 BUFFER_TIMEOUT_ENABLED: ConfigOption[bool] = (
@@ -36,6 +37,7 @@ BUFFER_TIMEOUT_ENABLED: ConfigOption[bool] = (
     .boolean_type()
     .default_value(True)
     .with_description("Whether the buffer timeout applies.")
+    .without_effect("the end of an epoch flushes all buffers")
 )
 
 STATE_RECOVERY_PATH: ConfigOption[str | None] = (
@@ -91,6 +93,7 @@ ATTACHED: ConfigOption[bool] = (
     .boolean_type()
     .default_value(False)
     .with_description("Wait for the job to end when it is submitted.")
+    .without_effect("who starts the job decides whether to wait for it: execute() or execute_async()")
 )
 
 SHUTDOWN_ON_ATTACHED_EXIT: ConfigOption[bool] = (
@@ -98,6 +101,7 @@ SHUTDOWN_ON_ATTACHED_EXIT: ConfigOption[bool] = (
     .boolean_type()
     .default_value(False)
     .with_description("Cancel the job when the submitting process ends.")
+    .without_effect("a job ends with its driver")
 )
 
 TARGET: ConfigOption[str | None] = (
@@ -112,6 +116,7 @@ SORTED_INPUTS: ConfigOption[bool] = (
     .boolean_type()
     .default_value(True)
     .with_description("BATCH: feed keyed operators sorted by key.")
+    .without_effect("inputs are read in the order of time in every mode")
 )
 
 BATCH_STATE_BACKEND: ConfigOption[bool] = (
@@ -119,4 +124,5 @@ BATCH_STATE_BACKEND: ConfigOption[bool] = (
     .boolean_type()
     .default_value(True)
     .with_description("BATCH: keep state of one key at a time.")
+    .without_effect("state is the same in every mode")
 )

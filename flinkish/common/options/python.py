@@ -1,4 +1,4 @@
-"""Python workers: keys that begin with ``python.``. Those of PyFlink's Beam bridge are accepted and have no effect."""
+"""Python workers: keys that begin with ``python.``."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ CLIENT_EXECUTABLE: ConfigOption[str] = (
     .string_type()
     .default_value("python")
     .with_description("Interpreter of the submitting process.")
+    .without_effect("the driver is the process that runs the program")
 )
 
 FILES: ConfigOption[str | None] = (
@@ -29,21 +30,23 @@ ARCHIVES: ConfigOption[str | None] = (
     ConfigOptions.key("python.archives")
     .string_type()
     .no_default_value()
-    .with_description("Archives unpacked in the workers' directory, separated by commas.")
+    .with_description("Archives unpacked in the workers' directory, separated by commas, each as path or path#target.")
 )
 
 REQUIREMENTS: ConfigOption[str | None] = (
     ConfigOptions.key("python.requirements")
     .string_type()
     .no_default_value()
-    .with_description("requirements.txt of the workers.")
+    .with_description(
+        "requirements.txt of the workers; after # a folder with the packages, so that none is downloaded."
+    )
 )
 
 PYTHONPATH: ConfigOption[str | None] = (
     ConfigOptions.key("python.pythonpath")
     .string_type()
     .no_default_value()
-    .with_description("PYTHONPATH of the workers.")
+    .with_description("Folders, separated by colons, that the workers find modules in, behind those of their own.")
 )
 
 SYSTEMENV_ENABLED: ConfigOption[bool] = (
@@ -51,6 +54,7 @@ SYSTEMENV_ENABLED: ConfigOption[bool] = (
     .boolean_type()
     .default_value(True)
     .with_description("Pass the system's environment to the workers.")
+    .without_effect("workers have the environment that Spark gives them")
 )
 
 EXECUTION_MODE: ConfigOption[str] = (
@@ -59,6 +63,7 @@ EXECUTION_MODE: ConfigOption[str] = (
     .default_value("process")
     .with_description("Accepted; Spark runs worker processes.")
     .with_choices("process", "thread")
+    .without_effect("Spark runs the workers, as processes")
 )
 
 BUNDLE_SIZE: ConfigOption[int] = (
@@ -66,6 +71,7 @@ BUNDLE_SIZE: ConfigOption[int] = (
     .int_type()
     .default_value(1000)
     .with_description("Accepted; see flinkish.source.batch-size.")
+    .without_effect("see flinkish.source.batch-size")
 )
 
 BUNDLE_TIME: ConfigOption[int] = (
@@ -73,6 +79,7 @@ BUNDLE_TIME: ConfigOption[int] = (
     .long_type()
     .default_value(1000)
     .with_description("Accepted (ms).")
+    .without_effect("an epoch bounds how long records wait")
 )
 
 ARROW_BATCH_SIZE: ConfigOption[int] = (
@@ -80,6 +87,7 @@ ARROW_BATCH_SIZE: ConfigOption[int] = (
     .int_type()
     .default_value(1000)
     .with_description("Accepted; see flinkish.source.batch-size.")
+    .without_effect("see flinkish.source.batch-size")
 )
 
 MEMORY_MANAGED: ConfigOption[bool] = (
@@ -87,6 +95,7 @@ MEMORY_MANAGED: ConfigOption[bool] = (
     .boolean_type()
     .default_value(True)
     .with_description("Accepted.")
+    .without_effect("see taskmanager.memory.managed.size")
 )
 
 STATE_CACHE_SIZE: ConfigOption[int] = (
@@ -94,14 +103,23 @@ STATE_CACHE_SIZE: ConfigOption[int] = (
     .int_type()
     .default_value(1000)
     .with_description("Accepted; state of a key group is in the worker's memory.")
+    .without_effect("state is in the memory of its worker; see taskmanager.memory.managed.size")
 )
 
 MAP_STATE_READ_CACHE_SIZE: ConfigOption[int] = (
-    ConfigOptions.key("python.map-state.read-cache-size").int_type().default_value(1000).with_description("Accepted.")
+    ConfigOptions.key("python.map-state.read-cache-size")
+    .int_type()
+    .default_value(1000)
+    .with_description("Accepted.")
+    .without_effect("state is in the memory of its worker")
 )
 
 MAP_STATE_WRITE_CACHE_SIZE: ConfigOption[int] = (
-    ConfigOptions.key("python.map-state.write-cache-size").int_type().default_value(1000).with_description("Accepted.")
+    ConfigOptions.key("python.map-state.write-cache-size")
+    .int_type()
+    .default_value(1000)
+    .with_description("Accepted.")
+    .without_effect("state is in the memory of its worker")
 )
 
 MAP_STATE_ITERATE_RESPONSE_BATCH_SIZE: ConfigOption[int] = (
@@ -109,6 +127,7 @@ MAP_STATE_ITERATE_RESPONSE_BATCH_SIZE: ConfigOption[int] = (
     .int_type()
     .default_value(1000)
     .with_description("Accepted.")
+    .without_effect("state is in the memory of its worker")
 )
 
 METRIC_ENABLED: ConfigOption[bool] = (
@@ -116,6 +135,7 @@ METRIC_ENABLED: ConfigOption[bool] = (
     .boolean_type()
     .default_value(True)
     .with_description("Collect metrics of functions.")
+    .without_effect("metrics are collected in any case")
 )
 
 PROFILE_ENABLED: ConfigOption[bool] = (
@@ -123,6 +143,7 @@ PROFILE_ENABLED: ConfigOption[bool] = (
     .boolean_type()
     .default_value(False)
     .with_description("Profile the workers.")
+    .without_effect("use Spark's profiler of workers")
 )
 
 OPERATOR_CHAINING_ENABLED: ConfigOption[bool] = (
@@ -137,6 +158,7 @@ LOGGING_DEFAULT_LEVEL: ConfigOption[str] = (
     .string_type()
     .default_value("INFO")
     .with_description("Log level of the workers.")
+    .without_effect("see rootLogger")
 )
 
 LOGGING_LEVEL_OVERRIDES: ConfigOption[dict[str, str]] = (
@@ -144,4 +166,5 @@ LOGGING_LEVEL_OVERRIDES: ConfigOption[dict[str, str]] = (
     .map_type()
     .default_value({})
     .with_description("Log levels by logger.")
+    .without_effect("see logger.NAME")
 )

@@ -19,6 +19,7 @@ CHANGELOG_ENABLED: ConfigOption[bool] = (
     .default_value(False)
     .with_description("Write changes of state instead of whole key groups, with a backend that can.")
     .with_deprecated_keys("state.backend.changelog.enabled")
+    .without_effect("changes of state are written at each epoch in any case")
 )
 
 CHANGELOG_STORAGE: ConfigOption[str] = (
@@ -27,6 +28,7 @@ CHANGELOG_STORAGE: ConfigOption[str] = (
     .default_value("memory")
     .with_description("Where the changelog goes.")
     .with_deprecated_keys("state.backend.changelog.storage")
+    .without_effect("changes of state lie in the job directory")
 )
 
 LATENCY_TRACK_KEYED_STATE: ConfigOption[bool] = (
@@ -35,4 +37,5 @@ LATENCY_TRACK_KEYED_STATE: ConfigOption[bool] = (
     .default_value(False)
     .with_description("Measure the time of accesses to keyed state.")
     .with_deprecated_keys("state.backend.latency-track.keyed-state-enabled")
+    .without_effect("accesses to state are not timed")
 )

@@ -10,6 +10,7 @@ import abc
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.java_objects import no_java_object
 from flinkish.errors import TypeMismatchError
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class TypeInformation(abc.ABC):
     def from_internal_type(self, obj: Any) -> Any:
         """The inverse of :meth:`to_internal_type`."""
         return obj
+
+    def get_java_type_info(self) -> object:
+        """Raises ProgramError: there is no Java object."""
+        no_java_object("get_java_type_info()")
 
     # --- checking and narrowing ---------------------------------------------------------------------------------
 

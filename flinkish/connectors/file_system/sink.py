@@ -10,14 +10,25 @@ import posixpath
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
+from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
+from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.serialization import Encoder
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.file_system.paths import file_system_of
-from flinkish.connectors.file_system.sink_options import BucketAssigner, OutputFileConfig, RollingPolicy
+from flinkish.connectors.file_system.sink_options import (
+    BucketAssigner,
+    FileCompactor,
+    FileCompactStrategy,
+    OnCheckpointRollingPolicy,
+    OutputFileConfig,
+    RollingPolicy,
+)
 from flinkish.core.sink import CommitContext, Committer, Guarantee, SinkWriter, WriterSink
 from flinkish.errors import ConnectionFailedError
+
+B = TypeVar("B", bound="FileSink.BaseBuilder")
 
 
 class FileSink(WriterSink):
@@ -35,10 +46,14 @@ class FileSink(WriterSink):
     guarantee = Guarantee.EXACTLY_ONCE
 
     def __init__(
-        self, base_path: str, encoder: Encoder, file_config: OutputFileConfig, bucket_assigner: BucketAssigner
+        self,
+        base_path: str,
+        content: Encoder | BulkWriterFactory,
+        file_config: OutputFileConfig,
+        bucket_assigner: BucketAssigner,
     ) -> None:
         self._base_path = base_path
-        self._encoder = encoder
+        self._content = content
         self._file_config = file_config
         self._bucket_assigner = bucket_assigner
 
@@ -47,47 +62,84 @@ class FileSink(WriterSink):
         """Records one after the other, each as the encoder writes it."""
         return FileSink.RowFormatBuilder(base_path, encoder)
 
+    @staticmethod
+    def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> FileSink.BulkFormatBuilder:
+        """Files that a bulk writer makes of all records of a subtask and epoch, such as Parquet's."""
+        if not isinstance(writer_factory, BulkWriterFactory):
+            raise TypeError(f"the writer factory is {writer_factory!r}; expected a BulkWriterFactory")
+        return FileSink.BulkFormatBuilder(base_path, writer_factory)
+
     def with_input_type(self, input_type: TypeInformation) -> FileSink:
         """The sink for a stream of this type: decides the text form of ``Encoder.simple_string_encoder()``."""
-        encoder = self._encoder.bind(input_type)
-        return FileSink(self._base_path, encoder, self._file_config, self._bucket_assigner)
+        return FileSink(self._base_path, self._content.bind(input_type), self._file_config, self._bucket_assigner)
 
     def create_writer(self) -> SinkWriter:
-        return _FileWriter(self._encoder)
+        return _RowWriter(self._content) if isinstance(self._content, Encoder) else _BulkFileWriter(self._content)
 
     def create_committer(self) -> Committer:
         return _FileCommitter(self._base_path, self._file_config, self._bucket_assigner)
 
-    class RowFormatBuilder:
+    class BaseBuilder:
         """Builder of :class:`FileSink`."""
 
-        def __init__(self, base_path: str, encoder: Encoder) -> None:
+        def __init__(self, base_path: str, content: Encoder | BulkWriterFactory) -> None:
             self._base_path = base_path
-            self._encoder = encoder
+            self._content = content
             self._file_config = OutputFileConfig()
             self._bucket_assigner = BucketAssigner.date_time_bucket_assigner()
 
-        def with_bucket_check_interval(self, interval: int) -> FileSink.RowFormatBuilder:
+        def with_bucket_check_interval(self: B, interval: int) -> B:
             """Kept for PyFlink; files end with their epoch."""
             return self
 
-        def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> FileSink.RowFormatBuilder:
+        def with_bucket_assigner(self: B, bucket_assigner: BucketAssigner) -> B:
             self._bucket_assigner = bucket_assigner
             return self
 
-        def with_output_file_config(self, output_file_config: OutputFileConfig) -> FileSink.RowFormatBuilder:
+        def with_output_file_config(self: B, output_file_config: OutputFileConfig) -> B:
             self._file_config = output_file_config
             return self
 
-        def with_rolling_policy(self, rolling_policy: RollingPolicy) -> FileSink.RowFormatBuilder:
+        def with_rolling_policy(self: B, rolling_policy: RollingPolicy) -> B:
             """Accepted; see :class:`RollingPolicy`."""
             return self
 
+        def enable_compact(self: B, strategy: FileCompactStrategy, compactor: FileCompactor) -> B:
+            """Changes nothing, and says so: each file is final when its epoch ends."""
+            warn_without_effect(
+                "enable_compact", "each file is final when its epoch ends; longer epochs give fewer files"
+            )
+            return self
+
+        def disable_compact(self: B) -> B:
+            """As it is in any case."""
+            return self
+
         def build(self) -> FileSink:
-            return FileSink(self._base_path, self._encoder, self._file_config, self._bucket_assigner)
+            return FileSink(self._base_path, self._content, self._file_config, self._bucket_assigner)
+
+    class RowFormatBuilder(BaseBuilder):
+        """Of files whose records stand one after the other."""
+
+    class BulkFormatBuilder(BaseBuilder):
+        """Of files that are made as a whole."""
+
+        def with_rolling_policy(self: B, rolling_policy: RollingPolicy) -> B:
+            """Only OnCheckpointRollingPolicy, as in Flink: a file that is made as a whole ends with its epoch."""
+            if not isinstance(rolling_policy, OnCheckpointRollingPolicy):
+                raise TypeError(f"the rolling policy is {rolling_policy!r}; expected an OnCheckpointRollingPolicy")
+            return self
 
 
-class _FileWriter(SinkWriter):
+class StreamingFileSink(FileSink):
+    """The older name of :class:`FileSink`, for ``add_sink``."""
+
+    BaseBuilder = FileSink.BaseBuilder
+    DefaultRowFormatBuilder = FileSink.RowFormatBuilder
+    DefaultBulkFormatBuilder = FileSink.BulkFormatBuilder
+
+
+class _RowWriter(SinkWriter):
     """Committables are (bytes, number of records)."""
 
     def __init__(self, encoder: Encoder) -> None:
@@ -95,6 +147,29 @@ class _FileWriter(SinkWriter):
 
     def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
         return [(self._encoder.encode_batch(values), len(values))] if values else []
+
+
+class _BulkFileWriter(SinkWriter):
+    """One committable per epoch: the whole file and the number of its records."""
+
+    def __init__(self, factory: BulkWriterFactory) -> None:
+        self._factory = factory
+        self._writer: BulkWriter | None = None
+        self._records = 0
+
+    def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
+        if values:
+            self._writer = self._writer or self._factory.create()
+            self._writer.add_batch(values)
+            self._records += len(values)
+        return []
+
+    def prepare_commit(self) -> list[Any]:
+        if self._writer is None:
+            return []
+        content, records = self._writer.finish(), self._records
+        self._writer, self._records = None, 0
+        return [(content, records)]
 
 
 class _FileCommitter(Committer):

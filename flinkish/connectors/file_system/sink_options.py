@@ -126,3 +126,61 @@ class DefaultRollingPolicy(RollingPolicy):
 
 class OnCheckpointRollingPolicy(RollingPolicy):
     """With each epoch."""
+
+
+@dataclass(frozen=True)
+class FileCompactStrategy:
+    """When Flink joins small files. Files here end with their epoch, and are not joined."""
+
+    size_threshold: int = -1
+    checkpoints: int = -1
+    threads: int = -1
+
+    @staticmethod
+    def builder() -> FileCompactStrategy.Builder:
+        return FileCompactStrategy.Builder()
+
+    class Builder:
+        """Builder of :class:`FileCompactStrategy`."""
+
+        def __init__(self) -> None:
+            self._size_threshold = self._checkpoints = self._threads = -1
+
+        def enable_compaction_on_checkpoint(
+            self, num_checkpoints_before_compaction: int
+        ) -> FileCompactStrategy.Builder:
+            self._checkpoints = num_checkpoints_before_compaction
+            return self
+
+        def set_size_threshold(self, size_threshold: int) -> FileCompactStrategy.Builder:
+            self._size_threshold = size_threshold
+            return self
+
+        def set_num_compact_threads(self, num_compact_threads: int) -> FileCompactStrategy.Builder:
+            self._threads = num_compact_threads
+            return self
+
+        def build(self) -> FileCompactStrategy:
+            """Raises ProgramError if nothing says when, as in Flink."""
+            if self._size_threshold < 0 and self._checkpoints < 0:
+                raise ProgramError(
+                    "a strategy that never compacts",
+                    where="FileCompactStrategy",
+                    expected="a size threshold or a number of checkpoints",
+                )
+            return FileCompactStrategy(self._size_threshold, self._checkpoints, self._threads)
+
+
+@dataclass(frozen=True)
+class FileCompactor:
+    """How Flink joins small files; see :class:`FileCompactStrategy`."""
+
+    delimiter: bytes | None = None
+
+    @staticmethod
+    def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:
+        return FileCompactor(file_delimiter)
+
+    @staticmethod
+    def identical_file_compactor() -> FileCompactor:
+        return FileCompactor()

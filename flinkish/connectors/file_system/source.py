@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from flinkish.common.time import Duration
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.connectors.file_system.avro import AvroFileEnumerator, AvroFormat, AvroSplitReader
 from flinkish.connectors.file_system.lines import LineFileEnumerator, LineSplitReader
 from flinkish.connectors.file_system.listing import find_roots, folder_of, single_paths
 from flinkish.connectors.file_system.parquet import ParquetFileEnumerator, ParquetSplitReader
@@ -41,7 +42,7 @@ class FileSource(SplitSource):
 
     def __init__(
         self,
-        content: StreamFormat | BulkFormat,
+        content: StreamFormat | BulkFormat | AvroFormat,
         paths: Sequence[str],
         discovery_interval: Duration | None = None,
     ) -> None:
@@ -139,12 +140,16 @@ class FileSource(SplitSource):
         known = [split.id for split in restored]
         if isinstance(self._content, StreamFormat):
             return LineFileEnumerator(self._paths, interval_s, known)
+        if isinstance(self._content, AvroFormat):
+            return AvroFileEnumerator(self._paths, interval_s, known)
         return ParquetFileEnumerator(self._content.columns, self._paths, interval_s, known)
 
     def create_reader(self) -> SplitReader:
         systems = FileSystems([folder_of(path)[0] for path in self._paths])
         if isinstance(self._content, StreamFormat):
             return LineSplitReader(self._content, systems)
+        if isinstance(self._content, AvroFormat):
+            return AvroSplitReader(self._content, systems)
         return ParquetSplitReader(self._content, systems)
 
     def check_continuation(self, position: str | None, known: Mapping[str, str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
-from flinkish.core.sink import Sink
+from flinkish.core.sink import Sink, StreamTransformer, SupportsPreprocessing
 from flinkish.core.source import (
     Source,
     SourceSplit,
@@ -25,5 +25,7 @@ __all__ = [
     "SplitReader",
     "SplitRecords",
     "SplitSource",
+    "StreamTransformer",
+    "SupportsPreprocessing",
     "UnitCost",
 ]

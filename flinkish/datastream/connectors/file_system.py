@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from flinkish.connectors.file_system.sink import FileSink
+from flinkish.connectors.file_system.sink import FileSink, StreamingFileSink
 from flinkish.connectors.file_system.sink_options import (
     BucketAssigner,
     DefaultRollingPolicy,
+    FileCompactor,
+    FileCompactStrategy,
     OnCheckpointRollingPolicy,
     OutputFileConfig,
     RollingPolicy,
@@ -22,6 +24,8 @@ __all__ = [
     "BucketAssigner",
     "BulkFormat",
     "DefaultRollingPolicy",
+    "FileCompactStrategy",
+    "FileCompactor",
     "FileEnumeratorProvider",
     "FileSink",
     "FileSource",
@@ -31,4 +35,5 @@ __all__ = [
     "OutputFileConfig",
     "RollingPolicy",
     "StreamFormat",
+    "StreamingFileSink",
 ]

@@ -52,6 +52,7 @@ from flinkish.runtime.side_outputs import Converter
 if TYPE_CHECKING:
     from flinkish.core.state import MapStateDescriptor
     from flinkish.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+    from flinkish.datastream.streams.cached_data_stream import CachedDataStream
     from flinkish.datastream.streams.closeable_iterator import CloseableIterator
     from flinkish.datastream.streams.connected_streams import ConnectedStreams
     from flinkish.datastream.streams.data_stream_sink import DataStreamSink
@@ -241,6 +242,14 @@ class DataStream(OperatorStream):
     ) -> DataStream:
         """Spread the records by ``partitioner(key, number of subtasks)``, which gives a subtask's number from 0."""
         return self._partitioned(CustomPartitioner(partition_function(partitioner), key_function(key_selector)))
+
+    def cache(self) -> CachedDataStream:
+        """The same records for later jobs of this environment; they are computed again by each job that reads them,
+        and a warning says so."""
+        from flinkish.datastream.streams.cached_data_stream import CachedDataStream
+
+        self._settings_nodes("cache")
+        return CachedDataStream(self._env, self._taps, self._type)
 
     # --- ends ---------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.operator_settings import OperatorSettings
 from flinkish.graph.stream_graph import ChainingStrategy, StreamNode
 
@@ -42,7 +43,7 @@ class DataStreamSink:
         self._settings.set_chaining(ChainingStrategy.NEVER)
         return self
 
-    def slot_sharing_group(self, slot_sharing_group: str) -> DataStreamSink:
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> DataStreamSink:
         """Never in one task with operators of other groups."""
         self._settings.set_slot_sharing_group(slot_sharing_group)
         return self

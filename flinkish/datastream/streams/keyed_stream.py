@@ -25,6 +25,7 @@ from flinkish.core.functions import (
 from flinkish.core.sink import Sink
 from flinkish.core.window.assigner import WindowAssigner
 from flinkish.core.window.count_sliding import count_windows
+from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, _check_function
 from flinkish.datastream.streams.key_function import KeyFunction
 from flinkish.graph.stream_graph import StreamNode
@@ -171,13 +172,19 @@ class KeyedStream(DataStream):
     def force_non_parallel(self) -> NoReturn:
         raise Exception("Set force non-parallel for KeyedStream is not supported.")
 
+    def set_buffer_timeout(self, timeout_millis: int) -> NoReturn:
+        raise Exception("Set buffer timeout for KeyedStream is not supported.")
+
+    def cache(self) -> NoReturn:
+        raise Exception("Cache for KeyedStream is not supported.")
+
     def start_new_chain(self) -> NoReturn:
         raise Exception("Start new chain for KeyedStream is not supported.")
 
     def disable_chaining(self) -> NoReturn:
         raise Exception("Disable chaining for KeyedStream is not supported.")
 
-    def slot_sharing_group(self, slot_sharing_group: str) -> NoReturn:
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> NoReturn:
         raise Exception("Setting slot sharing group for KeyedStream is not supported.")
 
     def _partitioned(self, partitioner: Any) -> NoReturn:

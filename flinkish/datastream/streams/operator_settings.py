@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from flinkish.common.no_effect import warn_without_effect
+from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import MAX_PARALLELISM_LIMIT, ChainingStrategy, StreamNode
 
@@ -90,10 +92,19 @@ class OperatorSettings:
         """Whether the operator may share a task with its neighbours."""
         self._each(lambda node: setattr(node, "chaining", strategy))
 
-    def set_slot_sharing_group(self, group: str) -> None:
-        """Operators of different groups are never in one task. Raises TypeError when it is no str."""
+    def set_buffer_timeout(self, timeout_millis: int) -> None:
+        """Raises ProgramError for less than -1 ms."""
+        if not isinstance(timeout_millis, int) or timeout_millis < -1:
+            raise self._error(f"the buffer timeout {timeout_millis!r} ms", "-1, 0 or more")
+        warn_without_effect("set_buffer_timeout", "the end of an epoch flushes all buffers")
+
+    def set_slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> None:
+        """Operators of different groups are never in one task. Raises TypeError when it is neither group nor str."""
+        group = (
+            slot_sharing_group.get_name() if isinstance(slot_sharing_group, SlotSharingGroup) else slot_sharing_group
+        )
         if not isinstance(group, str):
-            raise TypeError(f"the slot sharing group is {group!r}; expected the name of a group")
+            raise TypeError(f"the slot sharing group is {group!r}; expected a SlotSharingGroup, or the name of one")
         self._each(lambda node: setattr(node, "slot_sharing_group", group))
 
     def _each(self, change: Callable[[StreamNode], None]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from flinkish.common.execution_config import ExecutionConfig
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.operator_settings import OperatorSettings
 from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import ChainingStrategy, StreamNode, Tap
@@ -86,6 +87,11 @@ class OperatorStream:
         self._settings("force_non_parallel").force_non_parallel()
         return self
 
+    def set_buffer_timeout(self: S, timeout_millis: int) -> S:
+        """How long records may wait to be sent. Changes nothing, and says so: an epoch's end flushes all buffers."""
+        self._settings("set_buffer_timeout").set_buffer_timeout(timeout_millis)
+        return self
+
     def start_new_chain(self: S) -> S:
         """The operator begins a task of its own, together with what comes after it."""
         self._settings("start_new_chain").set_chaining(ChainingStrategy.HEAD)
@@ -96,9 +102,11 @@ class OperatorStream:
         self._settings("disable_chaining").set_chaining(ChainingStrategy.NEVER)
         return self
 
-    def slot_sharing_group(self: S, slot_sharing_group: str) -> S:
+    def slot_sharing_group(self: S, slot_sharing_group: str | SlotSharingGroup) -> S:
         """Never in one task with operators of other groups; those behind it inherit the group."""
         self._settings("slot_sharing_group").set_slot_sharing_group(slot_sharing_group)
+        if isinstance(slot_sharing_group, SlotSharingGroup):
+            self._env.register_slot_sharing_group(slot_sharing_group)
         return self
 
     def set_description(self: S, description: str) -> S:

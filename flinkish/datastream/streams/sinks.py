@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from flinkish.core.sink import DataFrameSink, Sink, WriterSink
+from flinkish.core.sink import DataFrameSink, Sink, SupportsPreprocessing, WriterSink
 from flinkish.datastream.streams.data_stream_sink import DataStreamSink
 from flinkish.runtime.operators.sink_writer import SinkWriterFactory
 
@@ -21,6 +21,9 @@ def add_sink(stream: DataStream, sink: Sink | Callable[[Any, int], None], name: 
         TypeMismatchError: the sink writes tables, and the stream's type is none.
     """
     sink = sink if isinstance(sink, Sink) else _function_sink(sink)
+    transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
+    if transformer is not None:
+        stream = transformer.apply(stream)
     shown = f"Sink: {name or sink.default_name}"
     if isinstance(sink, DataFrameSink):
         sink.check_type(stream.get_type(), f"sink '{shown}'")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from flinkish.common.configuration import Configuration
@@ -14,6 +13,7 @@ from flinkish.graph.stream_graph import StreamGraph
 from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport
 from flinkish.jobmanager.savepoints.restore import RestoredProgram, compatibility_of
 from flinkish.jobmanager.settings import driver_settings, job_settings
+from flinkish.spark.dependencies import ship
 from flinkish.spark.session import get_session
 
 
@@ -24,13 +24,11 @@ def compatibility_report(
     chaining: bool,
     session: Any = None,
     job_name: str = "dry run",
-    python_files: Sequence[str] = (),
 ) -> CompatibilityReport:
     """Compare a program with a savepoint."""
     generator = JobGraphGenerator(graph, job_settings(configuration), chaining)
     spark = session if session is not None else get_session(configuration, job_name)
-    for path in python_files:
-        spark.addArtifacts(path, pyfile=True)
+    generator.with_shipped_files(ship(spark, configuration))
     job = generator.generate(JobID().to_hex_string(), job_name)
     program = RestoredProgram(job, generator.sources(), generator.migrations())
     return compatibility_of(spark, program, driver_settings(configuration), savepoint)
@@ -42,7 +40,6 @@ def end_with_report(
     chaining: bool,
     session: Any,
     job_name: str,
-    python_files: Sequence[str],
 ) -> NoReturn:
     """``execution.state-recovery.dry-run``: print the report and end the program, with exit code 0 if the program could
     be started from the savepoint, else 1."""
@@ -53,7 +50,7 @@ def end_with_report(
             expected="execution.state-recovery.path, or -s / --fromSavepoint",
             hint="name the savepoint, or leave out execution.state-recovery.dry-run",
         )
-    report = compatibility_report(graph, configuration, savepoint, chaining, session, job_name, python_files)
+    report = compatibility_report(graph, configuration, savepoint, chaining, session, job_name)
     sys.stdout.write(report.text() + "\n")
     sys.stdout.flush()
     raise SystemExit(0 if report.compatible else 1)

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from flinkish.core.state import State, StateDescriptor
 from flinkish.core.time_domain import TimeDomain

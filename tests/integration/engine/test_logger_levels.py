@@ -13,6 +13,7 @@ from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.logger_levels import configure_loggers
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.errors import UserCodeError
 from tests.integration.engine.collecting import collecting, settings
 
 
@@ -53,3 +54,24 @@ def test_a_level_holds_in_driver_tasks_and_planning_until_the_next_job(spark: Sp
     everything = settings().set_string("logger.TaskManager", "ALL")
     assert levels(tmp_path, everything) == ([1], 1, 1)
     assert levels(tmp_path, settings()) == ([logging.WARNING], logging.WARNING, logging.WARNING)
+
+
+def _tell(number: int) -> int:
+    logging.getLogger("my_shop").info("seen %s", number)
+    if number == 4:
+        raise ValueError("four")
+    return number
+
+
+def test_what_functions_log_is_in_the_drivers_log_with_task_and_epoch(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(settings().set_string("logger.my_shop", "INFO"))
+    env.from_collection([1, 2, 3, 4]).key_by(lambda n: 0).map(_tell, Types.LONG()).name("Tell").print()
+    with pytest.raises(UserCodeError, match="four"):
+        env.execute("telling")
+    lines = [record.getMessage() for record in caplog.records if record.name == "my_shop"]
+    assert [line.partition(" [")[0] for line in lines] == ["seen 1", "seen 2", "seen 3", "seen 4"]
+    (where,) = {line.partition(" [")[2] for line in lines}
+    assert where.startswith("Tell -> Sink: ")
+    assert where.endswith(", epoch 0]")

@@ -110,7 +110,7 @@ def test_all_faulty_keys_are_named_at_once():
 
 
 def test_keys_of_others_pass_through():
-    keys = ["spark.sql.shuffle.partitions", "s3.endpoint", "taskmanager.memory.process.size", "python.own"]
+    keys = ["spark.sql.shuffle.partitions", "s3.endpoint", "taskmanager.memory.process.size"]
     Configuration.from_dict(dict.fromkeys(keys, "x")).validate()
 
 
@@ -169,3 +169,25 @@ def test_secrets_are_not_shown():
     assert str(configuration) == "{my.Password=******, user=me}"
     assert "pssst" not in repr(configuration)
     assert configuration.to_dict()["my.Password"] == "pssst"
+
+
+def test_a_misspelt_key_of_python_is_refused_with_the_nearest_one():
+    with pytest.raises(ConfigurationError, match="'python.archvies'.*did you mean 'python.archives'"):
+        Configuration().set_string("python.archvies", "a.zip").validate()
+
+
+def test_settings_that_change_nothing_are_found_but_for_those_that_hold_anyway():
+    configuration = Configuration.from_dict(
+        {
+            "execution.checkpointing.mode": "exactly-once",
+            "execution.buffer-timeout": "5 ms",
+            "taskmanager.memory.process.size": "1 gb",
+            "parallelism.default": 2,
+        }
+    )
+    assert configuration.without_effect() == {
+        "execution.buffer-timeout": "the end of an epoch flushes all buffers",
+        "taskmanager.memory.process.size": "Spark takes the place of Flink's cluster",
+    }
+    configuration.set_string("execution.checkpointing.mode", "AT_LEAST_ONCE")
+    assert "exactly-once" in configuration.without_effect()["execution.checkpointing.mode"]

@@ -13,8 +13,13 @@ import pytest
 from flinkish.common.serialization import Encoder
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row
-from flinkish.connectors.file_system.sink import FileSink
-from flinkish.connectors.file_system.sink_options import BucketAssigner, OutputFileConfig, RollingPolicy
+from flinkish.connectors.file_system.sink import FileSink, StreamingFileSink
+from flinkish.connectors.file_system.sink_options import (
+    BucketAssigner,
+    FileCompactStrategy,
+    OutputFileConfig,
+    RollingPolicy,
+)
 from flinkish.connectors.file_system.stream_format import StreamFormat
 from flinkish.core.sink import CommitContext
 from flinkish.errors import ConnectionFailedError, FencedError, ProgramError
@@ -112,3 +117,15 @@ def test_a_charset_without_lines_is_refused() -> None:
     for charset in ("UTF-16", "none"):
         with pytest.raises(ProgramError, match="cannot be read in lines"):
             StreamFormat.text_line_format(charset)
+
+
+def test_the_older_name_of_the_sink_writes_the_same_files(tmp_path: Path) -> None:
+    made = StreamingFileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
+    assert isinstance(made, StreamingFileSink.DefaultRowFormatBuilder)
+    deliver(made.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build(), ["a"])
+    assert files(tmp_path) == {"part-0-0": "a\n"}
+
+
+def test_a_strategy_that_never_compacts_is_refused() -> None:
+    with pytest.raises(ProgramError, match="a strategy that never compacts"):
+        FileCompactStrategy.builder().build()

@@ -22,8 +22,11 @@ from flinkish.datastream import (
     Partitioner,
     ProcessFunction,
 )
+from flinkish.datastream.connectors.base import StreamTransformer, SupportsPreprocessing
 from flinkish.errors import ProgramError, TypeMismatchError
+from flinkish.minicluster import MiniCluster
 from tests.support.programs import chains_of, job_of, new_environment, results_of
+from tests.unit.minicluster.programs import MemorySink
 
 PAIR = Types.TUPLE([Types.STRING(), Types.INT()])
 
@@ -309,3 +312,20 @@ def test_a_failed_job_raises_where_its_results_are_read() -> None:
     results = numbers().map(lambda n: 1 // (n - 1)).execute_and_collect()
     with pytest.raises(ProgramError, match="ZeroDivisionError"):
         list(results)
+
+
+class _Doubling(StreamTransformer):
+    def apply(self, ds: DataStream) -> DataStream:
+        return ds.map(lambda n: 2 * n)
+
+
+class _DoublingSink(MemorySink, SupportsPreprocessing):
+    def get_transformer(self) -> StreamTransformer:
+        return _Doubling()
+
+
+def test_a_sink_may_put_operators_before_itself() -> None:
+    env, sink = new_environment(), _DoublingSink()
+    env.from_collection([1, 2]).sink_to(sink)
+    MiniCluster(job_of(env)).run()
+    assert sink.values == [2, 4]

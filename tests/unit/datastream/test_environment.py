@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flinkish.common import Configuration, Duration, RestartStrategies, Row, Types, WatermarkStrategy
+from flinkish.common.dependencies import dependencies_of
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.datastream import (
@@ -127,7 +128,7 @@ def test_python_files_of_the_program_follow_those_of_the_configuration() -> None
     env = new_environment(python__files="a.py, b.zip")
     env.add_python_file("c.py")
     env.add_python_file("a.py")
-    assert env._python_files == ["a.py", "b.zip", "c.py"]
+    assert dependencies_of(env._configuration).python_files == ("a.py", "b.zip", "c.py")
 
 
 # --- sources ------------------------------------------------------------------------------------------------------

@@ -200,6 +200,8 @@ def test_key_by_again_keys_the_original_stream() -> None:
         ("set_parallelism", [2]),
         ("set_max_parallelism", [2]),
         ("force_non_parallel", []),
+        ("set_buffer_timeout", [5]),
+        ("cache", []),
         ("start_new_chain", []),
         ("disable_chaining", []),
         ("slot_sharing_group", ["x"]),

@@ -1,0 +1,124 @@
+"""What a program says of the files that its workers need: keys of the configuration, read and written as PyFlink does.
+
+Rule upheld here: the forms of these keys (``path#target``, ``name:n,path:p``) are known in this module only.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from urllib.parse import urlparse
+
+from flinkish.common.configuration import Configuration
+from flinkish.common.options import core
+from flinkish.common.options import python as python_options
+from flinkish.common.units import format_map, parse_map
+from flinkish.errors import ConfigurationError
+
+#: Between a path and what belongs to it.
+_PARAMETER = "#"
+
+
+@dataclass(frozen=True)
+class CachedFile:
+    """A file or a directory that functions find by its name."""
+
+    name: str
+    path: str
+    executable: bool = False
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """All files that the workers of a program need."""
+
+    python_files: tuple[str, ...] = ()
+    #: (path, folder that it is unpacked to)
+    archives: tuple[tuple[str, str], ...] = ()
+    requirements: str | None = None
+    #: a folder with the packages of the requirements, so that none is downloaded
+    requirements_cache: str | None = None
+    cached_files: tuple[CachedFile, ...] = ()
+    jars: tuple[str, ...] = ()
+    python_path: tuple[str, ...] = ()
+
+
+def dependencies_of(configuration: Configuration) -> Dependencies:
+    """Read them from the configuration."""
+    requirements, _, cache = (configuration.get(python_options.REQUIREMENTS) or "").partition(_PARAMETER)
+    return Dependencies(
+        python_files=tuple(_paths(configuration.get(python_options.FILES))),
+        archives=tuple(_archive(text) for text in _paths(configuration.get(python_options.ARCHIVES))),
+        requirements=requirements or None,
+        requirements_cache=cache or None,
+        cached_files=tuple(_cached_file(text) for text in configuration.get(core.CACHED_FILES)),
+        jars=(*configuration.get(core.JARS), *configuration.get(core.CLASSPATHS)),
+        python_path=tuple(
+            path for path in (configuration.get(python_options.PYTHONPATH) or "").split(os.pathsep) if path
+        ),
+    )
+
+
+def add_python_file(configuration: Configuration, path: str) -> None:
+    """A file more, unless it is there."""
+    files = _paths(configuration.get(python_options.FILES))
+    if path not in files:
+        configuration.set(python_options.FILES, ",".join([*files, path]))
+
+
+def add_python_archive(configuration: Configuration, path: str, target: str | None) -> None:
+    """An archive more."""
+    text = path if target is None else path + _PARAMETER + target
+    configuration.set(python_options.ARCHIVES, ",".join([*_paths(configuration.get(python_options.ARCHIVES)), text]))
+
+
+def set_python_requirements(configuration: Configuration, path: str, cache: str | None) -> None:
+    """In place of what was set before."""
+    configuration.set(python_options.REQUIREMENTS, path if cache is None else path + _PARAMETER + cache)
+
+
+def add_cached_file(configuration: Configuration, file: CachedFile) -> None:
+    """A file more. Raises ConfigurationError if the name is taken, as Flink does."""
+    texts = configuration.get(core.CACHED_FILES)
+    if any(_cached_file(text).name == file.name for text in texts):
+        raise ConfigurationError(
+            f"cached file '{file.name}' exists already", expected="a name of its own for each cached file"
+        )
+    values = {"name": file.name, "path": file.path, **({"executable": "true"} if file.executable else {})}
+    configuration.set(core.CACHED_FILES, [*texts, format_map(values)])
+
+
+def local_file(path: str, what: str) -> str:
+    """The path of a file of this machine. ConfigurationError if it is elsewhere, or not there."""
+    url = urlparse(path)
+    local = url.path if url.scheme == "file" else path
+    if url.scheme not in ("", "file") or not os.path.exists(local):
+        raise ConfigurationError(
+            f"{what} '{path}' is not there", expected="a file that this process can read", hint="correct the path"
+        )
+    return os.path.abspath(local)
+
+
+def _paths(text: str | None) -> list[str]:
+    return [path.strip() for path in (text or "").split(",") if path.strip()]
+
+
+def _archive(text: str) -> tuple[str, str]:
+    path, _, target = text.partition(_PARAMETER)
+    target = target or os.path.basename(path)
+    if os.path.isabs(target) or ".." in target.split("/"):
+        raise ConfigurationError(
+            f"the archive '{path}' cannot be unpacked to '{target}'", expected="a folder below the working directory"
+        )
+    return path, target
+
+
+def _cached_file(text: str) -> CachedFile:
+    try:
+        values = parse_map(text)
+        return CachedFile(values["name"], values["path"], values.get("executable", "false").lower() == "true")
+    except (KeyError, ValueError) as error:
+        raise ConfigurationError(
+            f"the value {text!r} of the configuration key '{core.CACHED_FILES.key}' names no cached file",
+            expected="name:NAME,path:PATH",
+        ) from error

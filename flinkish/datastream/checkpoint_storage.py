@@ -1,0 +1,98 @@
+"""Where checkpoints go. Given to ``CheckpointConfig.set_checkpoint_storage``, as in PyFlink 1.x.
+
+Rule upheld here: a checkpoint is a Delta table, in the job directory or in the directory that the storage names.
+"""
+
+from __future__ import annotations
+
+from flinkish.common.java_objects import no_java_object
+
+__all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
+
+
+class CheckpointStorage:
+    """Base of the storages."""
+
+    def _directory(self) -> str | None:
+        """Where checkpoints are written; None: in the job directory."""
+        return None
+
+
+class JobManagerCheckpointStorage(CheckpointStorage):
+    """In Flink the memory of the JobManager; here the job directory, unless a path is given."""
+
+    DEFAULT_MAX_STATE_SIZE = 5 * 1024 * 1024
+
+    def __init__(self, checkpoint_path: str | None = None, max_state_size: int | None = None) -> None:
+        self._checkpoint_path = checkpoint_path
+        self._max_state_size = self.DEFAULT_MAX_STATE_SIZE if max_state_size is None else max_state_size
+
+    def get_checkpoint_path(self) -> str | None:
+        """What was given."""
+        return self._checkpoint_path
+
+    def get_max_state_size(self) -> int:
+        """What was given, in bytes; state of any size can be checkpointed."""
+        return self._max_state_size
+
+    def get_savepoint_path(self) -> str | None:
+        """Always None: ``execution.checkpointing.savepoint-dir`` says where savepoints go."""
+        return None
+
+    def _directory(self) -> str | None:
+        return self._checkpoint_path
+
+    def __repr__(self) -> str:
+        return f"JobManagerCheckpointStorage(checkpoint_path={self._checkpoint_path!r})"
+
+
+class FileSystemCheckpointStorage(CheckpointStorage):
+    """A directory of a file system, as Spark names it: ``s3a://bucket/checkpoints``, ``/data/checkpoints``."""
+
+    MAX_FILE_STATE_THRESHOLD = 1024 * 1024
+
+    def __init__(
+        self,
+        checkpoint_path: str | None = None,
+        file_state_size_threshold: int | None = None,
+        write_buffer_size: int = -1,
+    ) -> None:
+        if checkpoint_path is None:
+            raise ValueError("checkpoint_path must not be None")
+        threshold = 20 * 1024 if file_state_size_threshold is None else file_state_size_threshold
+        if not 0 <= threshold <= self.MAX_FILE_STATE_THRESHOLD:
+            raise ValueError(
+                f"the file state size threshold is {threshold}; expected 0 to {self.MAX_FILE_STATE_THRESHOLD} bytes"
+            )
+        self._checkpoint_path = checkpoint_path
+        self._threshold = threshold
+        self._write_buffer_size = write_buffer_size
+
+    def get_checkpoint_path(self) -> str:
+        """What was given."""
+        return self._checkpoint_path
+
+    def get_savepoint_path(self) -> str | None:
+        """Always None: ``execution.checkpointing.savepoint-dir`` says where savepoints go."""
+        return None
+
+    def get_min_file_size_threshold(self) -> int:
+        """What was given, in bytes; tables of Delta have no such threshold."""
+        return self._threshold
+
+    def get_write_buffer_size(self) -> int:
+        """What was given, in bytes, and not less than the threshold; the writers of tables choose their own."""
+        return max(self._write_buffer_size, self._threshold, 4096)
+
+    def _directory(self) -> str | None:
+        return self._checkpoint_path
+
+    def __repr__(self) -> str:
+        return f"FileSystemCheckpointStorage(checkpoint_path={self._checkpoint_path!r})"
+
+
+class CustomCheckpointStorage(CheckpointStorage):
+    """A storage written in Java. There is none: making one raises ProgramError."""
+
+    def __init__(self, j_custom_checkpoint_storage: object) -> None:
+        no_java_object("CustomCheckpointStorage")

@@ -1,0 +1,1 @@
+"""Formats, at PyFlink's module paths."""

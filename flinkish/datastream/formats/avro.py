@@ -1,0 +1,43 @@
+"""Avro, at PyFlink's module path."""
+
+from __future__ import annotations
+
+from flinkish.common.io import InputFormat
+from flinkish.connectors.file_system.avro import AvroFormat
+from flinkish.connectors.file_system.source import FileSource
+from flinkish.formats.avro import (
+    AvroBulkWriters,
+    AvroRowDeserializationSchema,
+    AvroRowSerializationSchema,
+    AvroSchema,
+    GenericRecordAvroTypeInfo,
+)
+
+__all__ = [
+    "AvroBulkWriters",
+    "AvroInputFormat",
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
+    "AvroSchema",
+    "GenericRecordAvroTypeInfo",
+]
+
+
+class AvroInputFormat(InputFormat):
+    """Avro's files of records, as dictionaries.
+
+    Example::
+
+        records = env.create_input(AvroInputFormat("/data/in", AvroSchema.parse_file("order.avsc")))
+    """
+
+    def __init__(self, path: str, schema: AvroSchema) -> None:
+        self._path = path
+        self._format = AvroFormat(schema)
+
+    def get_produced_type(self) -> GenericRecordAvroTypeInfo:
+        """Of dictionaries that fit the schema."""
+        return GenericRecordAvroTypeInfo(self._format.schema)
+
+    def _source(self) -> FileSource:
+        return FileSource(self._format, [self._path])

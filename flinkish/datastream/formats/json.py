@@ -1,0 +1,7 @@
+"""JSON, at PyFlink's module path."""
+
+from __future__ import annotations
+
+from flinkish.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
+
+__all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]

@@ -1,0 +1,7 @@
+"""OrcBulkWriters, at PyFlink's module path."""
+
+from __future__ import annotations
+
+from flinkish.formats.orc import OrcBulkWriters
+
+__all__ = ["OrcBulkWriters"]

@@ -1,0 +1,31 @@
+"""Parquet, at PyFlink's module path."""
+
+from __future__ import annotations
+
+from flinkish.common.configuration import Configuration
+from flinkish.common.typeinfo.composite import RowTypeInfo
+from flinkish.connectors.file_system.stream_format import BulkFormat
+from flinkish.formats.parquet import ParquetBulkWriters
+
+__all__ = ["ParquetBulkWriters", "ParquetColumnarRowInputFormat"]
+
+
+class ParquetColumnarRowInputFormat(BulkFormat):
+    """Reads the columns of a ROW as Rows. Columns are found by their names as they are written; moments are in UTC.
+
+    Example::
+
+        source = FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(row_type), "/data/in").build()
+    """
+
+    def __init__(
+        self,
+        row_type: RowTypeInfo,
+        hadoop_config: Configuration | None = None,
+        batch_size: int = 2048,
+        is_utc_timestamp: bool = False,
+        is_case_sensitive: bool = True,
+    ) -> None:
+        if not isinstance(row_type, RowTypeInfo):
+            raise TypeError(f"the row type is {row_type!r}; expected DataTypes.ROW([...]) or Types.ROW_NAMED(...)")
+        super().__init__(row_type, tuple(row_type.get_field_names()))

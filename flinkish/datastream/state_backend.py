@@ -1,0 +1,122 @@
+"""Where the state of a job is kept. Given to ``StreamExecutionEnvironment.set_state_backend``, as in PyFlink 1.x.
+
+Rule upheld here: a state backend stands for the value of ``state.backend.type``, and nothing else; what tunes RocksDB
+inside Flink is kept, given back and said to have no effect.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from flinkish.common.java_objects import no_java_object
+from flinkish.common.no_effect import warn_without_effect
+
+__all__ = [
+    "CustomStateBackend",
+    "EmbeddedRocksDBStateBackend",
+    "HashMapStateBackend",
+    "PredefinedOptions",
+    "StateBackend",
+]
+
+
+class StateBackend:
+    """Base of the state backends."""
+
+    _type = "hashmap"
+
+    def _incremental(self) -> bool | None:
+        """Whether checkpoints are incremental; None: as configured."""
+        return None
+
+
+class HashMapStateBackend(StateBackend):
+    """Spark's store of state on the heap of the executor."""
+
+    def __repr__(self) -> str:
+        return "HashMapStateBackend()"
+
+
+class EmbeddedRocksDBStateBackend(StateBackend):
+    """Spark's RocksDB store of state, on the disk of the executor."""
+
+    _type = "rocksdb"
+
+    def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
+        if enable_incremental_checkpointing not in (None, True, False):
+            raise TypeError(
+                f"enable_incremental_checkpointing is {enable_incremental_checkpointing!r}; "
+                "expected True, False or None"
+            )
+        self._enable_incremental_checkpointing = enable_incremental_checkpointing
+        self._db_storage_paths: list[str] = []
+        self._predefined_options = PredefinedOptions.DEFAULT
+        self._options: str | None = None
+        self._transfer_threads = 4
+
+    def set_db_storage_paths(self, *paths: str) -> None:
+        """Where Flink's RocksDB keeps its files. Spark keeps its own in ``spark.local.dir``."""
+        if not paths:
+            raise ValueError("expected one path or more")
+        warn_without_effect("set_db_storage_paths", "Spark's RocksDB keeps its files below spark.local.dir")
+        self._db_storage_paths = list(paths)
+
+    def get_db_storage_paths(self) -> list[str]:
+        """What was set."""
+        return list(self._db_storage_paths)
+
+    def is_incremental_checkpoints_enabled(self) -> bool:
+        """Whether it was asked for."""
+        return bool(self._enable_incremental_checkpointing)
+
+    def set_predefined_options(self, options: PredefinedOptions) -> None:
+        """Sets of options of Flink's RocksDB. Spark's are ``spark.sql.streaming.stateStore.rocksdb.*``."""
+        if not isinstance(options, PredefinedOptions):
+            raise TypeError(f"the options are {options!r}; expected one of PredefinedOptions")
+        warn_without_effect("set_predefined_options", "set spark.sql.streaming.stateStore.rocksdb.* instead")
+        self._predefined_options = options
+
+    def get_predefined_options(self) -> PredefinedOptions:
+        """What was set."""
+        return self._predefined_options
+
+    def set_options(self, options_factory_class_name: str) -> None:
+        """A class of Java that makes options of RocksDB. Raises ProgramError: no such class can be used."""
+        no_java_object(f"set_options({options_factory_class_name!r})")
+
+    def get_options(self) -> str | None:
+        """Always None."""
+        return self._options
+
+    def get_number_of_transfer_threads(self) -> int:
+        """What was set."""
+        return self._transfer_threads
+
+    def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
+        """How many threads move Flink's files of state."""
+        if number_of_transfering_threads < 1:
+            raise ValueError(f"the number of threads is {number_of_transfering_threads}; expected 1 or more")
+        warn_without_effect("set_number_of_transfer_threads", "Spark moves the files of its state stores")
+        self._transfer_threads = number_of_transfering_threads
+
+    def _incremental(self) -> bool | None:
+        return self._enable_incremental_checkpointing
+
+    def __repr__(self) -> str:
+        return f"EmbeddedRocksDBStateBackend({self._enable_incremental_checkpointing})"
+
+
+class PredefinedOptions(Enum):
+    """Sets of options of Flink's RocksDB."""
+
+    DEFAULT = 0
+    SPINNING_DISK_OPTIMIZED = 1
+    SPINNING_DISK_OPTIMIZED_HIGH_MEM = 2
+    FLASH_SSD_OPTIMIZED = 3
+
+
+class CustomStateBackend(StateBackend):
+    """A state backend written in Java. There is none: making one raises ProgramError."""
+
+    def __init__(self, j_custom_state_backend: object) -> None:
+        no_java_object("CustomStateBackend")

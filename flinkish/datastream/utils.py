@@ -1,0 +1,36 @@
+"""PyFlink's helpers around objects of Java. There is no Java object here: all raise ProgramError."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.common.configuration import Configuration
+from flinkish.common.java_objects import no_java_object
+from flinkish.common.typeinfo import TypeInformation
+
+__all__ = [
+    "convert_to_python_obj",
+    "create_hadoop_configuration",
+    "create_java_properties",
+    "pickled_bytes_to_python_obj",
+]
+
+
+def create_hadoop_configuration(config: Configuration) -> object:
+    """Raises ProgramError. Set ``spark.hadoop.*`` instead."""
+    no_java_object("create_hadoop_configuration()")
+
+
+def create_java_properties(config: Configuration) -> object:
+    """Raises ProgramError. Take ``config.to_dict()`` instead."""
+    no_java_object("create_java_properties()")
+
+
+def convert_to_python_obj(data: Any, type_info: TypeInformation) -> object:
+    """Raises ProgramError. Records are Python objects already."""
+    no_java_object("convert_to_python_obj()")
+
+
+def pickled_bytes_to_python_obj(data: Any, type_info: TypeInformation) -> object:
+    """Raises ProgramError. Records are Python objects already."""
+    no_java_object("pickled_bytes_to_python_obj()")

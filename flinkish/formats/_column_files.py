@@ -1,0 +1,66 @@
+"""Writes files of columns with pyarrow."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+from flinkish.common.bulk_writer import BulkWriter, RowDataBulkWriterFactory
+from flinkish.common.typeinfo.arrow import RecordWriter
+from flinkish.common.typeinfo.composite import RowTypeInfo
+
+#: Records are turned into columns so many at a time, however small the batches are in which they come.
+_RECORDS_AT_A_TIME = 10_000
+
+
+class ColumnFileWriter(BulkWriter):
+    """Records are held until there are enough for a stretch of columns."""
+
+    def __init__(self, row_type: RowTypeInfo, where: str) -> None:
+        import pyarrow as pa
+
+        self._columns = RecordWriter(row_type, where)
+        self._stream = pa.BufferOutputStream()
+        self._file: Any = None
+        self._held: list[Any] = []
+
+    def add_batch(self, values: list[Any]) -> None:
+        self._held += values
+        if len(self._held) >= _RECORDS_AT_A_TIME:
+            self._write()
+
+    def finish(self) -> bytes:
+        self._write()
+        self._file.close()
+        return self._stream.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+    def _write(self) -> None:
+        import pyarrow as pa
+
+        batch = self._columns.write(self._held)
+        self._held = []
+        if self._file is None:
+            self._file = self.open_file(self._stream, batch.schema)
+        self.write_table(self._file, pa.Table.from_batches([batch]))
+
+    @abc.abstractmethod
+    def open_file(self, stream: Any, schema: Any) -> Any:
+        """pyarrow's writer of the format."""
+
+    @abc.abstractmethod
+    def write_table(self, file: Any, table: Any) -> None:
+        """Write columns with it."""
+
+
+class ColumnFileWriterFactory(RowDataBulkWriterFactory):
+    """Of one format: ``writer`` is its class."""
+
+    def __init__(self, row_type: RowTypeInfo, writer: type[ColumnFileWriter], where: str) -> None:
+        super().__init__(row_type)
+        self._writer = writer
+        self._where = where
+        # an error of the program, before the job starts
+        RecordWriter(row_type, where)
+
+    def create(self) -> BulkWriter:
+        return self._writer(self._row_type, self._where)

@@ -1,0 +1,354 @@
+"""Avro: messages of one Row each, and files of records. Needs the extra ``avro`` (fastavro).
+
+Rule upheld here: the schema decides. A Row has the schema's fields by their names or in their order; a generic record
+is a dictionary, as it is in PyFlink.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
+from flinkish.common.serialization import DeserializationSchema, SerializationSchema, abbreviated
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.typeinfo.composite import RowTypeInfo
+from flinkish.common.typeinfo.pickled import PickledBytesTypeInfo
+from flinkish.common.types import Row
+from flinkish.errors import EnvironmentVersionError, MalformedRecordError, ProgramError, TypeMismatchError
+
+__all__ = [
+    "AvroBulkWriters",
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
+    "AvroSchema",
+    "GenericRecordAvroTypeInfo",
+]
+
+_BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
+_PRIMITIVES: dict[str, TypeInformation] = {
+    "string": Types.STRING(),
+    "enum": Types.STRING(),
+    "boolean": Types.BOOLEAN(),
+    "int": Types.INT(),
+    "long": Types.LONG(),
+    "float": Types.FLOAT(),
+    "double": Types.DOUBLE(),
+    "bytes": _BYTES,
+    "fixed": _BYTES,
+}
+_LOGICAL: dict[str, TypeInformation] = {
+    "date": Types.SQL_DATE(),
+    "time-millis": Types.SQL_TIME(),
+    "time-micros": Types.SQL_TIME(),
+    "timestamp-millis": Types.SQL_TIMESTAMP(),
+    "timestamp-micros": Types.SQL_TIMESTAMP(),
+    "decimal": Types.BIG_DEC(),
+}
+_MOMENTS = ("timestamp-millis", "timestamp-micros")
+
+
+def _fastavro() -> Any:
+    try:
+        import fastavro
+        import fastavro.schema
+    except ImportError:
+        raise EnvironmentVersionError(
+            "Avro needs the package fastavro",
+            where="formats.avro",
+            expected="the extra 'avro' where the driver and the workers run",
+            hint="pip install 'flinkish[avro]', or ship it with env.set_python_requirements",
+        ) from None
+    return fastavro
+
+
+class AvroSchema:
+    """A schema, parsed. Equal if the texts mean the same."""
+
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+
+    @staticmethod
+    def parse_string(json_schema: str) -> AvroSchema:
+        """From JSON. Raises ProgramError if it is no Avro schema."""
+        fastavro = _fastavro()
+        try:
+            return AvroSchema(fastavro.schema.parse_schema(json.loads(json_schema)))
+        except (ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
+            raise ProgramError(
+                f"{abbreviated(json_schema)} is no Avro schema: {error}",
+                where="AvroSchema",
+                expected="a schema as JSON",
+            ) from error
+
+    @staticmethod
+    def parse_file(file_path: str) -> AvroSchema:
+        """From a file of JSON."""
+        try:
+            return AvroSchema.parse_string(Path(file_path).read_text())
+        except OSError as error:
+            raise ProgramError(f"the Avro schema cannot be read: {error}", where="AvroSchema") from error
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AvroSchema) and self._schema == other._schema
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __str__(self) -> str:
+        # what fastavro adds when it parses is no part of the schema
+        return json.dumps(self._schema, default=str)
+
+
+class GenericRecordAvroTypeInfo(PickledBytesTypeInfo):
+    """Dictionaries that fit a schema."""
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = schema
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (str(self._schema),)
+
+    def __repr__(self) -> str:
+        return f"GenericRecordAvroTypeInfo({self._schema})"
+
+
+class AvroRowDeserializationSchema(DeserializationSchema):
+    """One record in Avro's binary form per message (no header) to a Row with the names of the schema's fields."""
+
+    def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
+        self._schema = _record_schema(record_class, avro_schema_string)
+        self._type_info = type_of(self._schema._schema)
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._type_info
+
+    def deserialize(self, message: bytes | None) -> Any:
+        if message is None:
+            return None
+        fastavro, stream = _fastavro(), io.BytesIO(message)
+        try:
+            record = fastavro.schemaless_reader(stream, self._schema._schema, None)
+        except Exception as error:
+            # fastavro raises whatever it stumbles on
+            reason = f"{type(error).__name__}: {error}"
+            raise self._malformed(message, reason) from None
+        if stream.tell() != len(message):
+            raise self._malformed(message, f"{len(message) - stream.tell()} bytes are left behind the record")
+        return self._read(record)
+
+    @cached_property
+    def _read(self) -> Callable[[Any], Any]:
+        return _reader(self._schema._schema)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_read"}
+
+    def _malformed(self, message: bytes, reason: str) -> MalformedRecordError:
+        return MalformedRecordError(
+            f"the Avro message {abbreviated(message)} cannot be read: {reason}",
+            where="AvroRowDeserializationSchema",
+            expected=f"a record of the schema {abbreviated(str(self._schema))}",
+            hint="use the schema that the messages were written with",
+        )
+
+
+class AvroRowSerializationSchema(SerializationSchema):
+    """A Row to one record in Avro's binary form, without a header."""
+
+    def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
+        self._schema = _record_schema(record_class, avro_schema_string)
+        type_of(self._schema._schema)
+
+    def serialize(self, value: Any) -> bytes | None:
+        fastavro, stream = _fastavro(), io.BytesIO()
+        try:
+            fastavro.schemaless_writer(stream, self._schema._schema, self._write(value))
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+            raise _misfit(value, self._schema, error, "AvroRowSerializationSchema") from None
+        return stream.getvalue()
+
+    @cached_property
+    def _write(self) -> Callable[[Any], Any]:
+        return _writer(self._schema._schema)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_write"}
+
+
+class AvroBulkWriters:
+    """Example::
+
+    sink = FileSink.for_bulk_format("/data/out", AvroBulkWriters.for_generic_record(schema)).build()
+    """
+
+    @staticmethod
+    def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
+        """Avro's files of records, with the schema in them. Records are dictionaries."""
+        return _AvroFileWriterFactory(schema)
+
+
+class _AvroFileWriterFactory(BulkWriterFactory):
+    def __init__(self, schema: AvroSchema) -> None:
+        if not isinstance(schema, AvroSchema):
+            raise TypeError(f"the schema is {schema!r}; expected an AvroSchema")
+        self._schema = schema
+
+    def create(self) -> BulkWriter:
+        return _AvroFileWriter(self._schema)
+
+
+class _AvroFileWriter(BulkWriter):
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = schema
+        self._stream = io.BytesIO()
+        self._file = _fastavro().write.Writer(self._stream, schema._schema)
+
+    def add_batch(self, values: list[Any]) -> None:
+        for value in values:
+            try:
+                self._file.write(value)
+            except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+                raise _misfit(value, self._schema, error, "AvroBulkWriters") from None
+
+    def finish(self) -> bytes:
+        self._file.flush()
+        return self._stream.getvalue()
+
+
+def read_file(file: Any, schema: AvroSchema) -> Iterator[Any]:
+    """The records of an open file, as dictionaries of this schema. MalformedRecordError if it is no such file."""
+    fastavro = _fastavro()
+    try:
+        yield from fastavro.reader(file, reader_schema=schema._schema)
+    except OSError:
+        raise
+    except Exception as error:
+        # fastavro raises whatever it stumbles on
+        raise MalformedRecordError(
+            f"the Avro file cannot be read: {type(error).__name__}: {error}",
+            expected=f"Avro's files of records that fit the schema {abbreviated(str(schema))}",
+            hint="mend the file, or keep it out of the source's paths",
+        ) from None
+
+
+def _misfit(value: Any, schema: AvroSchema, error: Exception, where: str) -> TypeMismatchError:
+    return TypeMismatchError(
+        f"the record {abbreviated(value)} does not fit the Avro schema: {error}",
+        where=where,
+        expected=f"a record of the schema {abbreviated(str(schema))}",
+    )
+
+
+def _record_schema(record_class: str | None, text: str | None) -> AvroSchema:
+    if record_class is not None or text is None:
+        raise ProgramError(
+            "Avro records need a schema; a class of Java cannot be used" if record_class else "no Avro schema is given",
+            where="formats.avro",
+            expected="avro_schema_string=...",
+        )
+    schema = AvroSchema.parse_string(text)
+    if not isinstance(type_of(schema._schema), RowTypeInfo):
+        raise ProgramError(
+            f"the Avro schema {abbreviated(text)} is of no record", where="formats.avro", expected="a record"
+        )
+    return schema
+
+
+def type_of(schema: Any) -> TypeInformation:
+    """The type of the values of a parsed schema. Raises ProgramError for a union of several types."""
+    if isinstance(schema, list):
+        return type_of(_not_null(schema))
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    logical = schema.get("logicalType") if isinstance(schema, dict) else None
+    if logical in _LOGICAL:
+        return _LOGICAL[logical]
+    if kind == "record":
+        fields = schema["fields"]
+        return Types.ROW_NAMED([field["name"] for field in fields], [type_of(field["type"]) for field in fields])
+    if kind == "array":
+        return Types.LIST(type_of(schema["items"]))
+    if kind == "map":
+        return Types.MAP(Types.STRING(), type_of(schema["values"]))
+    if isinstance(kind, (dict, list)):
+        return type_of(kind)
+    if kind not in _PRIMITIVES:
+        raise ProgramError(
+            f"the Avro type {abbreviated(kind)} has no type here",
+            where="formats.avro",
+            expected="records, arrays, maps, enums, primitive types, and unions of null with one of them",
+            hint="a record that holds itself, or a name that is used twice, cannot be a Row",
+        )
+    return _PRIMITIVES[kind]
+
+
+def _not_null(union: list[Any]) -> Any:
+    others = [member for member in union if member != "null"]
+    if len(others) != 1:
+        raise ProgramError(
+            f"the Avro union {abbreviated(union)} has no type here",
+            where="formats.avro",
+            expected="a union of null with one type",
+        )
+    return others[0]
+
+
+def _reader(schema: Any) -> Callable[[Any], Any]:
+    """From what fastavro gives to what user code gets: Rows for records, moments of UTC without a zone."""
+    inner = _reader_of_present(_not_null(schema) if isinstance(schema, list) else schema)
+    return lambda value: None if value is None else inner(value)
+
+
+def _reader_of_present(schema: Any) -> Callable[[Any], Any]:
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if isinstance(schema, dict) and schema.get("logicalType") in _MOMENTS:
+        return lambda value: value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+    if kind == "record":
+        readers = [(field["name"], _reader(field["type"])) for field in schema["fields"]]
+        return lambda value: Row(**{name: read(value[name]) for name, read in readers})
+    if kind == "array":
+        read_item = _reader(schema["items"])
+        return lambda value: [read_item(item) for item in value]
+    if kind == "map":
+        read_value = _reader(schema["values"])
+        return lambda value: {key: read_value(item) for key, item in value.items()}
+    return lambda value: value
+
+
+def _writer(schema: Any) -> Callable[[Any], Any]:
+    """The inverse of `_reader`."""
+    inner = _writer_of_present(_not_null(schema) if isinstance(schema, list) else schema)
+    return lambda value: None if value is None else inner(value)
+
+
+def _writer_of_present(schema: Any) -> Callable[[Any], Any]:
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if isinstance(schema, dict) and schema.get("logicalType") in _MOMENTS:
+        return lambda value: value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)
+    if kind == "record":
+        names = [field["name"] for field in schema["fields"]]
+        writers = [_writer(field["type"]) for field in schema["fields"]]
+        return lambda value: {
+            name: write(item) for name, write, item in zip(names, writers, _fields(value, names), strict=True)
+        }
+    if kind == "array":
+        write_item = _writer(schema["items"])
+        return lambda value: [write_item(item) for item in value]
+    if kind == "map":
+        write_value = _writer(schema["values"])
+        return lambda value: {key: write_value(item) for key, item in value.items()}
+    return lambda value: value
+
+
+def _fields(value: Any, names: list[str]) -> list[Any]:
+    """By name where the record has names, else in their order."""
+    if isinstance(value, dict):
+        return [value[name] for name in names]
+    if isinstance(value, Row) and hasattr(value, "_fields"):
+        return [value[name] for name in names]
+    return list(value)

@@ -1,0 +1,243 @@
+"""CsvSchema: the columns of CSV files, and how they are written.
+
+Rule upheld here: a schema is a ROW type and a dialect; what of Jackson's schemas these cannot say is refused when it is
+set, never passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory, RowDataBulkWriterFactory
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.typeinfo.composite import RowTypeInfo
+from flinkish.errors import ProgramError
+from flinkish.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
+
+_WHERE = "CsvSchema"
+
+
+class CsvSchema:
+    """Made with :meth:`builder`.
+
+    >>> len(CsvSchema.builder().add_number_column("id").add_string_column("name").build())
+    2
+    """
+
+    def __init__(self, columns: dict[str, TypeInformation], settings: dict[str, Any]) -> None:
+        self._columns = columns
+        self._settings = settings
+
+    @staticmethod
+    def builder() -> CsvSchemaBuilder:
+        """Begin a schema."""
+        return CsvSchemaBuilder()
+
+    def size(self) -> int:
+        """The number of columns."""
+        return len(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @property
+    def _row_type(self) -> RowTypeInfo:
+        return Types.ROW_NAMED(list(self._columns), list(self._columns.values()))
+
+    @property
+    def _header(self) -> str | None:
+        """The line with the names of the columns, if there is one."""
+        return str(self._settings.get("delimiter", ",")).join(self._columns) if self._settings.get("header") else None
+
+    def _reader(self) -> CsvRowDeserializationSchema:
+        settings = self._settings
+        builder = CsvRowDeserializationSchema.Builder(self._row_type)
+        builder.set_field_delimiter(settings.get("delimiter", ","))
+        builder.set_array_element_delimiter(settings.get("array", ";"))
+        builder.set_allow_comments(settings.get("comments", False))
+        builder.set_quote_character(settings.get("quote", '"'))
+        if settings.get("escape"):
+            builder.set_escape_character(settings["escape"])
+        if settings.get("null"):
+            builder.set_null_literal(settings["null"])
+        return builder.build()
+
+    def _writer(self) -> CsvRowSerializationSchema:
+        settings = self._settings
+        builder = CsvRowSerializationSchema.Builder(self._row_type)
+        builder.set_field_delimiter(settings.get("delimiter", ","))
+        builder.set_array_element_delimiter(settings.get("array", ";"))
+        builder.set_quote_character(settings.get("quote", '"'))
+        builder.set_line_delimiter(settings.get("line", "\n"))
+        if settings.get("escape"):
+            builder.set_escape_character(settings["escape"])
+        if settings.get("null"):
+            builder.set_null_literal(settings["null"])
+        return builder.build()
+
+
+class CsvSchemaBuilder:
+    """Builder of :class:`CsvSchema`. Columns are in the order in which they are added."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, TypeInformation] = {}
+        self._settings: dict[str, Any] = {}
+
+    def build(self) -> CsvSchema:
+        """The schema. Raises ProgramError without columns."""
+        if not self._columns:
+            raise ProgramError("a schema without columns", where=_WHERE, expected="one column or more")
+        return CsvSchema(dict(self._columns), dict(self._settings))
+
+    # --- columns ------------------------------------------------------------------------------------------------
+
+    def add_array_column(
+        self, name: str, separator: str = ";", element_type: TypeInformation | None = None
+    ) -> CsvSchemaBuilder:
+        """An array of strings, or of ``element_type``. All array columns of a schema have one separator."""
+        self.set_array_element_separator(separator)
+        return self._add(name, Types.LIST(element_type or Types.STRING()))
+
+    def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
+        return self._add(name, Types.BOOLEAN())
+
+    def add_number_column(self, name: str, number_type: TypeInformation | None = None) -> CsvSchemaBuilder:
+        """A BIGINT, or a number of ``number_type``."""
+        return self._add(name, number_type or Types.LONG())
+
+    def add_string_column(self, name: str) -> CsvSchemaBuilder:
+        return self._add(name, Types.STRING())
+
+    def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
+        """All columns of another schema."""
+        for name, column in schema._columns.items():
+            self._add(name, column)
+        return self
+
+    def clear_columns(self) -> CsvSchemaBuilder:
+        self._columns.clear()
+        return self
+
+    def size(self) -> int:
+        """The number of columns so far."""
+        return len(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def _add(self, name: str, column: TypeInformation) -> CsvSchemaBuilder:
+        if name in self._columns:
+            raise ProgramError(f"the column '{name}' twice", where=_WHERE, expected="a name of its own for each column")
+        self._columns[name] = column
+        return self
+
+    # --- how they are written -----------------------------------------------------------------------------------
+
+    def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
+        """Lines that begin with ``#`` are no records."""
+        return self._set("comments", allow)
+
+    def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
+        """A column for all fields beyond the declared ones. Raises ProgramError: a Row has no such field."""
+        raise self._refused("set_any_property_name", "declare all columns")
+
+    def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
+        """Between the elements of all arrays."""
+        given = self._settings.get("array", separator)
+        if given != separator:
+            raise ProgramError(
+                f"the array separators {given!r} and {separator!r}", where=_WHERE, expected="one for all array columns"
+            )
+        return self._set("array", separator)
+
+    def disable_array_element_separator(self) -> CsvSchemaBuilder:
+        """Raises ProgramError: arrays could not be read again."""
+        raise self._refused("disable_array_element_separator", "declare a STRING column")
+
+    def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
+        """Raises ProgramError: the array could not be read again."""
+        raise self._refused("remove_array_element_separator", "declare a STRING column")
+
+    def set_column_separator(self, char: str) -> CsvSchemaBuilder:
+        return self._set("delimiter", char)
+
+    def disable_escape_char(self) -> CsvSchemaBuilder:
+        return self._set("escape", "")
+
+    def set_escape_char(self, char: str) -> CsvSchemaBuilder:
+        return self._set("escape", char)
+
+    def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
+        """Of files that are written; lines that are read may end in any way."""
+        return self._set("line", separator)
+
+    def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
+        """The text of None."""
+        return self._set("null", null_value)
+
+    def disable_quote_char(self) -> CsvSchemaBuilder:
+        return self._set("quote", "")
+
+    def set_quote_char(self, char: str) -> CsvSchemaBuilder:
+        return self._set("quote", char)
+
+    def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
+        """Raises ProgramError for True: a file may be read in parts, which do not know whether they have the first
+        line."""
+        if skip:
+            raise self._refused("set_skip_first_data_row", "use set_use_header() for a line with the columns' names")
+        return self
+
+    def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
+        """Headers always are those of the schema: a first line with other names is read as a record, and refused
+        unless it fits the types."""
+        return self
+
+    def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
+        """The line with the names of all columns, in their order, is no record; files are written with it."""
+        return self._set("header", use)
+
+    def _set(self, name: str, value: Any) -> CsvSchemaBuilder:
+        self._settings[name] = value
+        return self
+
+    @staticmethod
+    def _refused(call: str, hint: str) -> ProgramError:
+        return ProgramError(f"{call} is not possible here", where=_WHERE, expected="a schema without it", hint=hint)
+
+
+class _CsvFileWriter(BulkWriter):
+    def __init__(self, schema: CsvSchema) -> None:
+        self._schema = schema._writer()
+        header = schema._header
+        line_end = schema._settings.get("line", "\n")
+        self._lines: list[bytes | None] = [] if header is None else [(header + line_end).encode()]
+
+    def add_batch(self, values: list[Any]) -> None:
+        self._lines += self._schema.serialize_batch(values)
+
+    def finish(self) -> bytes:
+        return b"".join(line for line in self._lines if line is not None)
+
+
+class _CsvFileWriterFactory(RowDataBulkWriterFactory):
+    def __init__(self, schema: CsvSchema) -> None:
+        super().__init__(schema._row_type)
+        self._schema = schema
+        # an error of the program, before the job starts
+        schema._writer()
+
+    def create(self) -> BulkWriter:
+        return _CsvFileWriter(self._schema)
+
+
+class CsvBulkWriters:
+    """Example::
+
+    sink = FileSink.for_bulk_format("/data/out", CsvBulkWriters.for_schema(schema)).build()
+    """
+
+    @staticmethod
+    def for_schema(schema: CsvSchema) -> BulkWriterFactory:
+        """Files with a line per Row."""
+        return _CsvFileWriterFactory(schema)

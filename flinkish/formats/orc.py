@@ -1,0 +1,42 @@
+"""ORC files, written for FileSink."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.common.bulk_writer import BulkWriterFactory
+from flinkish.common.configuration import Configuration
+from flinkish.common.typeinfo.composite import RowTypeInfo
+from flinkish.formats._column_files import ColumnFileWriter, ColumnFileWriterFactory
+
+__all__ = ["OrcBulkWriters"]
+
+
+class _OrcWriter(ColumnFileWriter):
+    def open_file(self, stream: Any, schema: Any) -> Any:
+        from pyarrow import orc
+
+        return orc.ORCWriter(stream)
+
+    def write_table(self, file: Any, table: Any) -> None:
+        file.write(table)
+
+
+class OrcBulkWriters:
+    """Example::
+
+    sink = FileSink.for_bulk_format("/data/out", OrcBulkWriters.for_row_type(row_type)).build()
+    """
+
+    @staticmethod
+    def for_row_type(
+        row_type: RowTypeInfo,
+        writer_properties: Configuration | None = None,
+        hadoop_config: Configuration | None = None,
+    ) -> BulkWriterFactory:
+        """Files with a column per field. Storage is configured by ``spark.hadoop.*``.
+
+        Raises:
+            TypeMismatchError: a field of pickled objects, which no column can hold.
+        """
+        return ColumnFileWriterFactory(row_type, _OrcWriter, "OrcBulkWriters")

@@ -1,0 +1,40 @@
+"""Parquet files, written for FileSink."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.common.bulk_writer import BulkWriterFactory
+from flinkish.common.configuration import Configuration
+from flinkish.common.typeinfo.composite import RowTypeInfo
+from flinkish.formats._column_files import ColumnFileWriter, ColumnFileWriterFactory
+
+__all__ = ["ParquetBulkWriters"]
+
+
+class _ParquetWriter(ColumnFileWriter):
+    def open_file(self, stream: Any, schema: Any) -> Any:
+        from pyarrow import parquet
+
+        return parquet.ParquetWriter(stream, schema)
+
+    def write_table(self, file: Any, table: Any) -> None:
+        file.write_table(table)
+
+
+class ParquetBulkWriters:
+    """Example::
+
+    sink = FileSink.for_bulk_format("/data/out", ParquetBulkWriters.for_row_type(row_type)).build()
+    """
+
+    @staticmethod
+    def for_row_type(
+        row_type: RowTypeInfo, hadoop_config: Configuration | None = None, utc_timestamp: bool = False
+    ) -> BulkWriterFactory:
+        """Files with a column per field. Moments are in UTC. Storage is configured by ``spark.hadoop.*``.
+
+        Raises:
+            TypeMismatchError: a field of pickled objects, which no column can hold.
+        """
+        return ColumnFileWriterFactory(row_type, _ParquetWriter, "ParquetBulkWriters")

@@ -1,0 +1,192 @@
+"""Ships a program's files to the workers, before anything of the program runs there.
+
+Rule upheld here: what is shipped is named by its content, since Spark never replaces a file that it has. So two jobs of
+one driver may ship different files of one name, and a job that ships the same file again ships nothing.
+
+Requirements are installed once, in the driver, so that all workers have the same versions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from flinkish.common.configuration import Configuration
+from flinkish.common.dependencies import Dependencies, dependencies_of, local_file
+from flinkish.errors import ConfigurationError
+from flinkish.runtime.shipped_files import ShippedFiles
+from flinkish.spark.session import is_remote
+
+#: Session -> what it has got.
+_shipped: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+
+
+def ship(spark: Any, configuration: Configuration) -> ShippedFiles:
+    """Ship what the configuration names.
+
+    Raises:
+        ConfigurationError: a file is not there, or the requirements cannot be installed.
+    """
+    needed = dependencies_of(configuration)
+    for jar in needed.jars:
+        _once(spark, f"jar {jar}", lambda path=jar: _add_jar(spark, path))  # type: ignore[misc]
+    modules = [_ship_python_file(spark, local_file(path, "the Python file")) for path in needed.python_files]
+    if needed.requirements is not None:
+        modules.append(_ship_folder(spark, _installed(needed)))
+    return ShippedFiles(
+        archives=tuple((target, _ship_archive(spark, path)) for path, target in needed.archives),
+        cached=tuple(
+            (file.name, _ship_cached_file(spark, local_file(file.path, "the cached file"), file.executable))
+            for file in needed.cached_files
+        ),
+        modules=tuple(modules),
+        python_path=needed.python_path,
+    )
+
+
+def _once(spark: Any, name: str, add: Callable[[], None]) -> None:
+    shipped = _shipped.setdefault(spark, set())
+    if name not in shipped:
+        add()
+        shipped.add(name)
+
+
+def _add_jar(spark: Any, jar: str) -> None:
+    if is_remote(spark):
+        spark.addArtifacts(local_file(jar, "the jar"))
+        return
+    if "://" not in jar:
+        jar = local_file(jar, "the jar")
+    elif jar.startswith("file:"):
+        local_file(jar, "the jar")
+    quoted = jar.replace("\\", "\\\\").replace('"', '\\"')
+    spark.sql(f'ADD JAR "{quoted}"')
+
+
+def _ship_python_file(spark: Any, path: str) -> str:
+    """What is put on the Python path of the workers: a folder, or an archive such as a zip, egg or wheel."""
+    folder = _ship_packed(spark, Path(path))
+    return folder if os.path.isdir(path) or path.endswith(".py") else os.path.join(folder, os.path.basename(path))
+
+
+def _ship_cached_file(spark: Any, path: str, executable: bool) -> str:
+    if os.path.isdir(path):
+        return _ship_folder(spark, path)
+    # Spark keeps no permissions of single files
+    if executable:
+        return os.path.join(_ship_packed(spark, Path(path), mode=0o755), os.path.basename(path))
+    name = f"flinkish-{_digest(path)}-{os.path.basename(path)}"
+    staged = _staging() / name
+    shutil.copyfile(path, staged)
+    _once(spark, name, lambda: spark.addArtifacts(str(staged), file=True))
+    return name
+
+
+def _ship_archive(spark: Any, path: str) -> str:
+    """Unpacked here, so that every kind of archive is, and packed as Spark unpacks it with its permissions."""
+    archive = local_file(path, "the archive")
+    if os.path.isdir(archive):
+        return _ship_folder(spark, archive)
+    folder = _staging() / f"unpacked-{_digest(archive)}"
+    if not folder.exists():
+        _unpack(archive, folder)
+    return _ship_folder(spark, str(folder))
+
+
+def _unpack(archive: str, folder: Path) -> None:
+    temporary = Path(tempfile.mkdtemp(dir=_staging()))
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as packed:
+            for info in packed.infolist():
+                extracted = packed.extract(info, temporary)
+                mode = info.external_attr >> 16 & 0o777
+                if mode and not info.is_dir():
+                    os.chmod(extracted, mode | 0o400)
+    elif tarfile.is_tarfile(archive):
+        with tarfile.open(archive) as packed_tar:
+            packed_tar.extractall(temporary, filter="data")
+    else:
+        raise ConfigurationError(f"'{archive}' is no archive", expected="a zip or tar file", hint="pack it with zip -r")
+    temporary.rename(folder)
+
+
+def _ship_folder(spark: Any, path: str) -> str:
+    return _ship_packed(spark, Path(path))
+
+
+def _ship_packed(spark: Any, path: Path, mode: int | None = None) -> str:
+    """Ship the content of a folder, or one file, as an archive that Spark unpacks; the folder's name there."""
+    name = f"flinkish-{_digest(str(path))}{'' if mode is None else f'-{mode:o}'}"
+
+    def add() -> None:
+        packed = _staging() / f"{name}.tar.gz"
+        if not packed.exists():
+            with tarfile.open(packed, "w:gz") as archive:
+                for entry in sorted(path.iterdir()) if path.is_dir() else [path]:
+                    archive.add(entry, arcname=entry.name, filter=lambda info: _with_mode(info, mode))
+        spark.addArtifacts(f"{packed}#{name}", archive=True)
+
+    _once(spark, name, add)
+    return name
+
+
+def _with_mode(info: tarfile.TarInfo, mode: int | None) -> tarfile.TarInfo:
+    if mode is not None:
+        info.mode = mode
+    return info
+
+
+def _installed(needed: Dependencies) -> str:
+    """A folder with the installed requirements."""
+    file = local_file(needed.requirements or "", "the file of requirements")
+    found = (
+        None if needed.requirements_cache is None else local_file(needed.requirements_cache, "the folder of packages")
+    )
+    folder = _staging() / f"requirements-{_digest(file)}-{'' if found is None else _digest(found)}"
+    if not folder.exists():
+        temporary = tempfile.mkdtemp(dir=_staging())
+        source = [] if found is None else ["--no-index", "--find-links", found]
+        command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-warn-script-location"]
+        ended = subprocess.run(
+            [*command, *source, "--requirement", file, "--target", temporary], capture_output=True, text=True
+        )
+        if ended.returncode:
+            raise ConfigurationError(
+                f"the requirements '{file}' cannot be installed: {ended.stderr.strip()[-2000:]}",
+                expected="packages that pip finds",
+                hint="look at pip's message" if found is None else f"add what is missing to {found}",
+            )
+        os.rename(temporary, folder)
+    return str(folder)
+
+
+def _digest(path: str) -> str:
+    """Of the content of a file, or of all files of a folder with their names."""
+    digest = hashlib.sha256()
+    root = Path(path)
+    for file in sorted(root.rglob("*")) if root.is_dir() else [root]:
+        if file.is_file() and "__pycache__" not in file.parts:
+            digest.update(str(file.relative_to(root)).encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _staging() -> Path:
+    """A folder of this process, which is deleted at its end."""
+    folder = tempfile.TemporaryDirectory(prefix="flinkish-files-")
+    _folders.append(folder)
+    return Path(folder.name)
+
+
+_folders: list[tempfile.TemporaryDirectory[str]] = []

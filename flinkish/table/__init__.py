@@ -1,0 +1,7 @@
+"""flinkish.table: the types that formats of the DataStream API take from ``pyflink.table``. There is no Table API."""
+
+from __future__ import annotations
+
+from flinkish.table.types import DataTypes
+
+__all__ = ["DataTypes"]

@@ -1,0 +1,110 @@
+"""DataTypes: the types of columns, by their SQL names.
+
+Rule upheld here: a column's type is a type of the DataStream API (``Types``), so that records, columns of files and
+their types cannot disagree. ``nullable`` is taken and has no effect: every column may hold None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.typeinfo.composite import RowTypeInfo
+
+__all__ = ["DataType", "DataTypes", "RowField", "RowType"]
+
+DataType = TypeInformation
+RowType = RowTypeInfo
+
+
+class RowField(NamedTuple):
+    """A field of a ROW."""
+
+    name: str
+    data_type: DataType
+    description: str | None = None
+
+
+class DataTypes:
+    """Makes types of columns.
+
+    >>> DataTypes.ROW([DataTypes.FIELD("a", DataTypes.STRING()), DataTypes.FIELD("n", DataTypes.BIGINT())])
+    RowTypeInfo(a: String, n: Long)
+    """
+
+    @staticmethod
+    def STRING(nullable: bool = True) -> DataType:
+        return Types.STRING()
+
+    @staticmethod
+    def CHAR(length: int, nullable: bool = True) -> DataType:
+        return Types.STRING()
+
+    @staticmethod
+    def VARCHAR(length: int, nullable: bool = True) -> DataType:
+        return Types.STRING()
+
+    @staticmethod
+    def BYTES(nullable: bool = True) -> DataType:
+        return Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+    @staticmethod
+    def BOOLEAN(nullable: bool = True) -> DataType:
+        return Types.BOOLEAN()
+
+    @staticmethod
+    def TINYINT(nullable: bool = True) -> DataType:
+        return Types.BYTE()
+
+    @staticmethod
+    def SMALLINT(nullable: bool = True) -> DataType:
+        return Types.SHORT()
+
+    @staticmethod
+    def INT(nullable: bool = True) -> DataType:
+        return Types.INT()
+
+    @staticmethod
+    def BIGINT(nullable: bool = True) -> DataType:
+        return Types.LONG()
+
+    @staticmethod
+    def FLOAT(nullable: bool = True) -> DataType:
+        return Types.FLOAT()
+
+    @staticmethod
+    def DOUBLE(nullable: bool = True) -> DataType:
+        return Types.DOUBLE()
+
+    @staticmethod
+    def DECIMAL(precision: int, scale: int, nullable: bool = True) -> DataType:
+        return Types.BIG_DEC()
+
+    @staticmethod
+    def DATE(nullable: bool = True) -> DataType:
+        return Types.SQL_DATE()
+
+    @staticmethod
+    def TIME(precision: int = 0, nullable: bool = True) -> DataType:
+        return Types.SQL_TIME()
+
+    @staticmethod
+    def TIMESTAMP(precision: int = 6, nullable: bool = True) -> DataType:
+        return Types.SQL_TIMESTAMP()
+
+    @staticmethod
+    def ARRAY(element_type: DataType, nullable: bool = True) -> DataType:
+        return Types.LIST(element_type)
+
+    @staticmethod
+    def MAP(key_type: DataType, value_type: DataType, nullable: bool = True) -> DataType:
+        return Types.MAP(key_type, value_type)
+
+    @staticmethod
+    def FIELD(name: str, data_type: DataType, description: str | None = None) -> RowField:
+        return RowField(name, data_type, description)
+
+    @staticmethod
+    def ROW(row_fields: Sequence[RowField], nullable: bool = True) -> RowType:
+        return Types.ROW_NAMED([field.name for field in row_fields], [field.data_type for field in row_fields])

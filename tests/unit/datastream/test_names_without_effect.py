@@ -1,0 +1,127 @@
+"""Names of PyFlink's that mean nothing here are never silent: they warn once, or fail clearly."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from flinkish.common import Duration, Encoder, RowKind, Types, no_effect
+from flinkish.datastream import (
+    CheckpointingMode,
+    CustomCheckpointStorage,
+    CustomStateBackend,
+    EmbeddedRocksDBStateBackend,
+    MemorySize,
+    OutputTag,
+    PredefinedOptions,
+    SlotSharingGroup,
+    StreamExecutionEnvironment,
+    utils,
+)
+from flinkish.datastream.connectors.file_system import FileCompactor, FileCompactStrategy, FileSink
+from flinkish.errors import ProgramError
+from tests.support.programs import new_environment, results_of
+
+Environment = StreamExecutionEnvironment
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_reported_yet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(no_effect, "_reported", set())
+    yield
+
+
+SETTINGS: dict[str, Callable[[Environment], Any]] = {
+    "execution.buffer-timeout.interval": lambda env: env.set_buffer_timeout(5),
+    "execution.buffer-timeout.enabled": lambda env: env.set_buffer_timeout(-1),
+    "execution.checkpointing.mode": lambda env: env.enable_checkpointing(1_000, CheckpointingMode.AT_LEAST_ONCE),
+    "execution.checkpointing.max-concurrent-checkpoints": lambda env: (
+        env.get_checkpoint_config().set_max_concurrent_checkpoints(2)
+    ),
+    "execution.checkpointing.unaligned.enabled": lambda env: env.get_checkpoint_config().enable_unaligned_checkpoints(),
+    "execution.checkpointing.unaligned.forced": lambda env: (
+        env.get_checkpoint_config().set_force_unaligned_checkpoints()
+    ),
+    "execution.checkpointing.aligned-checkpoint-timeout": lambda env: env.get_checkpoint_config().set_alignment_timeout(
+        Duration.of_seconds(1)
+    ),
+    "state.changelog.enabled": lambda env: env.enable_changelog_state_backend(True),
+    "pipeline.force-kryo": lambda env: env.get_config().enable_force_kryo(),
+    "pipeline.force-avro": lambda env: env.get_config().enable_force_avro(),
+    "pipeline.generic-types": lambda env: env.get_config().disable_generic_types(),
+    "pipeline.closure-cleaner-level": lambda env: env.get_config().disable_closure_cleaner(),
+    "pipeline.object-reuse": lambda env: env.get_config().enable_object_reuse(),
+    "execution.checkpointing.snapshot-compression": lambda env: env.get_config().set_use_snapshot_compression(True),
+    "metrics.latency.interval": lambda env: env.get_config().set_latency_tracking_interval(5),
+    "task.cancellation.interval": lambda env: env.get_config().set_task_cancellation_interval(5),
+    "task.cancellation.timeout": lambda env: env.get_config().set_task_cancellation_timeout(5),
+    "jobmanager.memory.process.size": lambda env: env._configuration.set_string("jobmanager.memory.process.size", "1g"),
+}
+
+
+@pytest.mark.parametrize("key", SETTINGS)
+def test_a_setting_without_effect_is_reported_when_the_job_starts(key: str, caplog: pytest.LogCaptureFixture) -> None:
+    env = new_environment()
+    SETTINGS[key](env)
+    with caplog.at_level(logging.WARNING):
+        assert results_of(env.from_collection([1])) == [1]
+    (report,) = [record.getMessage() for record in caplog.records if "settings without effect" in record.getMessage()]
+    assert f"{key}: " in report
+
+
+def test_a_job_without_such_settings_reports_none(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert results_of(new_environment().from_collection([1])) == [1]
+    assert "without effect" not in caplog.text
+
+
+CALLS: dict[str, Callable[[Environment], Any]] = {
+    "set_buffer_timeout": lambda env: env.from_collection([1]).set_buffer_timeout(5),
+    "cache": lambda env: env.from_collection([1]).cache(),
+    "invalidate": lambda env: env.from_collection([1]).cache().invalidate(),
+    "the resources of a slot sharing group": lambda env: env.register_slot_sharing_group(
+        SlotSharingGroup.builder("io").set_cpu_cores(1).set_task_heap_memory_mb(100).build()
+    ),
+    "enable_compact": lambda env: FileSink.for_row_format("/out", Encoder.simple_string_encoder()).enable_compact(
+        FileCompactStrategy.builder().set_size_threshold(1).build(), FileCompactor.concat_file_compactor()
+    ),
+    "set_db_storage_paths": lambda env: EmbeddedRocksDBStateBackend().set_db_storage_paths("/tmp"),
+    "set_predefined_options": lambda env: EmbeddedRocksDBStateBackend().set_predefined_options(
+        PredefinedOptions.FLASH_SSD_OPTIMIZED
+    ),
+    "set_number_of_transfer_threads": lambda env: EmbeddedRocksDBStateBackend().set_number_of_transfer_threads(2),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_without_effect_is_reported_once(call: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        CALLS[call](new_environment())
+        CALLS[call](new_environment())
+    reports = [record.getMessage() for record in caplog.records if "has no effect" in record.getMessage()]
+    assert len([report for report in reports if report.startswith(f"{call} has no effect: ")]) == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: CustomCheckpointStorage(None),
+        lambda: CustomStateBackend(None),
+        lambda: EmbeddedRocksDBStateBackend().set_options("org.example.Options"),
+        lambda: MemorySize(1).get_java_memory_size(),
+        lambda: SlotSharingGroup.builder("a").build().get_java_slot_sharing_group(),
+        lambda: OutputTag("a").get_java_output_tag(),
+        lambda: RowKind.INSERT.to_j_row_kind(),
+        lambda: Types.ROW([Types.INT()]).get_java_type_info(),
+        lambda: utils.create_hadoop_configuration(new_environment()._configuration),
+        lambda: utils.create_java_properties(new_environment()._configuration),
+        lambda: utils.convert_to_python_obj(1, Types.INT()),
+        lambda: utils.pickled_bytes_to_python_obj(b"", Types.INT()),
+    ],
+)
+def test_what_gives_an_object_of_java_fails_clearly(call: Callable[[], Any]) -> None:
+    with pytest.raises(ProgramError, match="there is no Java object"):
+        call()

@@ -1,0 +1,185 @@
+"""Avro: Rows to messages and back, and files of records that Avro's own readers read."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import pickle
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import AvroRowDeserializationSchema, AvroRowSerializationSchema, Row, Types
+from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink
+from flinkish.datastream.formats.avro import AvroBulkWriters, AvroInputFormat, AvroSchema, GenericRecordAvroTypeInfo
+from flinkish.errors import MalformedRecordError, ProgramError, TypeMismatchError
+from tests.support.programs import new_environment, results_of
+
+fastavro: Any = pytest.importorskip("fastavro", reason="the extra 'test' of an older checkout has no fastavro")
+
+SCHEMA = json.dumps(
+    {
+        "type": "record",
+        "name": "Order",
+        "namespace": "shop",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "user", "type": ["null", "string"]},
+            {"name": "ok", "type": "boolean"},
+            {"name": "colour", "type": {"type": "enum", "name": "Colour", "symbols": ["RED", "GREEN"]}},
+            {"name": "tags", "type": {"type": "array", "items": ["null", "string"]}},
+            {"name": "counts", "type": {"type": "map", "values": "int"}},
+            {"name": "data", "type": "bytes"},
+            {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+            {
+                "name": "price",
+                "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+            },
+            {
+                "name": "item",
+                "type": {"type": "record", "name": "Item", "fields": [{"name": "n", "type": "double"}]},
+            },
+        ],
+    }
+)
+
+
+def row(number: int) -> Row:
+    return Row(
+        id=number,
+        user=None if number == 1 else "ann",
+        ok=True,
+        colour="GREEN",
+        tags=["a", None],
+        counts={"x": number},
+        data=b"\x00\xff",
+        day=datetime.date(2024, 2, 29),
+        at=datetime.datetime(2024, 2, 29, 23, 59, 59, 999_000),
+        price=Decimal("12.34"),
+        item=Row(n=0.5),
+    )
+
+
+def test_rows_are_the_same_after_a_message() -> None:
+    write = pickle.loads(pickle.dumps(AvroRowSerializationSchema(avro_schema_string=SCHEMA)))
+    read = pickle.loads(pickle.dumps(AvroRowDeserializationSchema(avro_schema_string=SCHEMA)))
+    for number in range(3):
+        assert read.deserialize(write.serialize(row(number))) == row(number)
+    assert read.deserialize(None) is None
+    # also after it was used
+    assert pickle.loads(pickle.dumps(read)).deserialize(pickle.loads(pickle.dumps(write)).serialize(row(4))) == row(4)
+    assert read.get_produced_type().convert(row(1)) == row(1)
+
+
+def test_messages_are_avros_own() -> None:
+    message = AvroRowSerializationSchema(avro_schema_string=SCHEMA).serialize(row(2))
+    assert message is not None
+    record: Any = fastavro.schemaless_reader(io.BytesIO(message), json.loads(SCHEMA), None)
+    assert (record["id"], record["at"].tzinfo) == (2, datetime.timezone.utc)
+    assert record["item"] == {"n": 0.5}
+
+
+def test_a_row_without_names_is_taken_in_order() -> None:
+    schema = json.dumps(
+        {"type": "record", "name": "P", "fields": [{"name": "a", "type": "string"}, {"name": "b", "type": "int"}]}
+    )
+    write = AvroRowSerializationSchema(avro_schema_string=schema)
+    read = AvroRowDeserializationSchema(avro_schema_string=schema)
+    assert read.deserialize(write.serialize(Row("x", 7))) == Row(a="x", b=7)
+    assert read.deserialize(write.serialize(("y", 8))) == Row(a="y", b=8)
+    assert read.get_produced_type() == Types.ROW_NAMED(["a", "b"], [Types.STRING(), Types.INT()])
+    with pytest.raises(TypeMismatchError, match=r"the record \('x', 'no number'\) does not fit"):
+        write.serialize(("x", "no number"))
+    with pytest.raises(TypeMismatchError, match="does not fit the Avro schema"):
+        write.serialize(("x",))
+
+
+def test_a_message_that_is_no_record_is_refused() -> None:
+    read = AvroRowDeserializationSchema(avro_schema_string=SCHEMA)
+    message = AvroRowSerializationSchema(avro_schema_string=SCHEMA).serialize(row(2))
+    assert message is not None
+    for broken in (b"", message[:-3], message + b"more"):
+        with pytest.raises(MalformedRecordError, match="cannot be read"):
+            read.deserialize(broken)
+
+
+def test_files_of_generic_records_hold_their_schema(tmp_path: Path) -> None:
+    schema = AvroSchema.parse_string(SCHEMA)
+    kind = GenericRecordAvroTypeInfo(schema)
+    records = [{"id": n, "user": None, "ok": n > 2} for n in range(5)]
+    rest = row(0).as_dict(True)
+    env = new_environment(2)
+    stream = env.from_collection(records).rebalance().map(lambda record: {**rest, **record}, kind)
+    sink = FileSink.for_bulk_format(str(tmp_path), AvroBulkWriters.for_generic_record(schema))
+    stream.sink_to(sink.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build())
+    env.execute("writing")
+    found: list[Any] = []
+    for path in sorted(tmp_path.iterdir()):
+        with path.open("rb") as file:
+            reader = fastavro.reader(file)
+            found += reader
+            assert reader.writer_schema is not None
+    assert sorted(record["id"] for record in found) == [0, 1, 2, 3, 4]
+    assert {record["id"] for record in found if record["ok"]} == {3, 4}
+    read = new_environment(2).create_input(AvroInputFormat(str(tmp_path), schema))
+    assert read.get_type() == kind
+    assert sorted(results_of(read), key=lambda record: record["id"]) == sorted(found, key=lambda record: record["id"])
+
+
+def test_a_file_of_another_schema_is_read_as_avro_says(tmp_path: Path) -> None:
+    old = {"type": "record", "name": "P", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "int"}]}
+    new = {**old, "fields": [{"name": "b", "type": "long"}, {"name": "c", "type": "string", "default": "none"}]}
+    with (tmp_path / "old.avro").open("wb") as file:
+        fastavro.writer(file, old, [{"a": n, "b": 2 * n} for n in range(2_500)])
+    stream = new_environment(flinkish__source__batch_size="1000").create_input(
+        AvroInputFormat(str(tmp_path), AvroSchema.parse_string(json.dumps(new)))
+    )
+    assert results_of(stream) == [{"b": 2 * n, "c": "none"} for n in range(2_500)]
+
+
+def test_a_file_that_is_not_avros_names_itself(tmp_path: Path) -> None:
+    (tmp_path / "text.avro").write_text("no records at all")
+    stream = new_environment().create_input(AvroInputFormat(str(tmp_path), AvroSchema.parse_string(SCHEMA)))
+    with pytest.raises(MalformedRecordError, match=r"the Avro file cannot be read.*text\.avro"):
+        results_of(stream)
+
+
+def test_schemas_come_from_files_and_are_compared(tmp_path: Path) -> None:
+    (tmp_path / "order.avsc").write_text(SCHEMA)
+    parsed = AvroSchema.parse_file(str(tmp_path / "order.avsc"))
+    assert parsed == AvroSchema.parse_string(SCHEMA)
+    assert GenericRecordAvroTypeInfo(parsed) == GenericRecordAvroTypeInfo(AvroSchema.parse_string(SCHEMA))
+    assert parsed != AvroSchema.parse_string('"string"')
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: AvroSchema.parse_string("{"), "is no Avro schema"),
+        (lambda: AvroSchema.parse_string('{"type": "recor"}'), "is no Avro schema"),
+        (lambda: AvroSchema.parse_file("/no/such.avsc"), "cannot be read"),
+        (lambda: AvroRowSerializationSchema("org.example.Order"), "a class of Java cannot be used"),
+        (lambda: AvroRowDeserializationSchema(), "no Avro schema is given"),
+        (lambda: AvroRowDeserializationSchema(avro_schema_string='"string"'), "is of no record"),
+        (
+            lambda: AvroRowDeserializationSchema(
+                avro_schema_string='{"type":"record","name":"A","fields":[{"name":"u","type":["int","string"]}]}'
+            ),
+            "the Avro union .* has no type here",
+        ),
+        (
+            lambda: AvroRowDeserializationSchema(
+                avro_schema_string='{"type":"record","name":"A","fields":[{"name":"next","type":["null","A"]}]}'
+            ),
+            "a record that holds itself",
+        ),
+    ],
+)
+def test_schemas_that_cannot_be_meant_are_refused(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ProgramError, match=message):
+        call()

@@ -1,0 +1,161 @@
+"""Files of columns and CSV files: what FileSink writes with bulk writers is what was given."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.orc
+import pyarrow.parquet
+import pytest
+
+from flinkish.common import Row, Types, WatermarkStrategy
+from flinkish.common.bulk_writer import BulkWriterFactory
+from flinkish.common.serialization import Encoder
+from flinkish.connectors.file_system.source import FileSource
+from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink, RollingPolicy
+from flinkish.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
+from flinkish.datastream.formats.orc import OrcBulkWriters
+from flinkish.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
+from flinkish.errors import ProgramError, TypeMismatchError
+from flinkish.table import DataTypes
+from tests.support.programs import new_environment, results_of
+
+ROW_TYPE = DataTypes.ROW(
+    [
+        DataTypes.FIELD("name", DataTypes.STRING()),
+        DataTypes.FIELD("n", DataTypes.BIGINT()),
+        DataTypes.FIELD("tags", DataTypes.ARRAY(DataTypes.STRING())),
+        DataTypes.FIELD("day", DataTypes.DATE()),
+    ]
+)
+ROWS = [Row(f"n{i}", None if i == 3 else i, ["a"] * (i % 3), datetime.date(2024, 1, 1 + i % 28)) for i in range(50)]
+
+
+def sink(folder: Path, factory: BulkWriterFactory) -> FileSink:
+    built = FileSink.for_bulk_format(str(folder), factory)
+    built.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
+    return built.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build()
+
+
+def write(folder: Path, factory: BulkWriterFactory, rows: list[Row], row_type: Any, **settings: str) -> list[Path]:
+    env = new_environment(2, **settings)
+    env.from_collection(rows, row_type).rebalance().map(lambda row: row, row_type).sink_to(sink(folder, factory))
+    env.execute("writing")
+    return sorted(folder.iterdir())
+
+
+def named(rows: list[Row], row_type: Any) -> list[Row]:
+    """As rows come out of files: with the names of their fields."""
+    return [Row(**dict(zip(row_type.get_field_names(), row, strict=True))) for row in rows]
+
+
+def dictionaries(rows: list[Row]) -> list[dict[str, Any]]:
+    names = ROW_TYPE.get_field_names()
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("make", "read"),
+    [
+        (ParquetBulkWriters.for_row_type, pyarrow.parquet.read_table),
+        (OrcBulkWriters.for_row_type, pyarrow.orc.read_table),
+    ],
+)
+def test_files_of_columns_hold_the_rows_of_a_subtask_and_epoch(
+    tmp_path: Path, make: Callable[[Any], BulkWriterFactory], read: Callable[[Any], Any]
+) -> None:
+    files = write(tmp_path / "out", make(ROW_TYPE), ROWS, ROW_TYPE, flinkish__epoch__max_records_per_source="20")
+    assert [file.name for file in files] == [f"part-{s}-{e}" for s in range(2) for e in range(3)]
+    found = [row for file in files for row in read(file).to_pylist()]
+    assert sorted(found, key=lambda row: int(row["name"][1:])) == dictionaries(ROWS)
+
+
+def test_parquet_files_that_were_written_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "out", ParquetBulkWriters.for_row_type(ROW_TYPE), ROWS, ROW_TYPE)
+    columns = ParquetColumnarRowInputFormat(ROW_TYPE)
+    for source in (
+        FileSource.parquet(str(tmp_path / "out"), type_info=ROW_TYPE),
+        FileSource.for_bulk_file_format(columns, str(tmp_path / "out")).build(),
+    ):
+        read = new_environment().from_source(source, WatermarkStrategy.no_watermarks(), "s")
+        assert sorted(results_of(read), key=lambda row: int(row[0][1:])) == named(ROWS, ROW_TYPE)
+
+
+def csv_schema(**more: Any) -> CsvSchema:
+    builder = CsvSchema.builder().add_number_column("id", DataTypes.INT()).add_string_column("name")
+    builder.add_array_column("list", ",", DataTypes.BIGINT()).add_boolean_column("good").set_column_separator("|")
+    for name, value in more.items():
+        getattr(builder, name)(value)
+    return builder.build()
+
+
+CSV_ROWS = [Row(1, "plain", [1, 2], True), Row(2, 'with | and "', [], False), Row(3, None, [7], None)]
+
+
+@pytest.mark.parametrize("settings", [{"set_null_value": "NULL"}, {"set_use_header": True, "set_null_value": "-"}])
+def test_csv_files_that_were_written_are_read(tmp_path: Path, settings: dict[str, Any]) -> None:
+    schema = csv_schema(**settings)
+    row_type = Types.ROW_NAMED(
+        ["id", "name", "list", "good"], [Types.INT(), Types.STRING(), Types.LIST(Types.LONG()), Types.BOOLEAN()]
+    )
+    files = write(tmp_path / "out", CsvBulkWriters.for_schema(schema), CSV_ROWS, row_type)
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    assert lines.count("id|name|list|good") == (2 if "set_use_header" in settings else 0)
+    assert "1|plain|1,2|true" in lines
+    source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), str(tmp_path / "out")).build()
+    read = new_environment().from_source(source, WatermarkStrategy.no_watermarks(), "s")
+    assert sorted(results_of(read), key=lambda row: row[0]) == named(CSV_ROWS, row_type)
+
+
+def test_columns_of_a_schema_can_be_taken_over() -> None:
+    schema = CsvSchema.builder().add_columns_from(csv_schema()).add_string_column("more").build()
+    assert (len(schema), schema.size()) == (5, 5)
+    assert len(CsvSchema.builder().add_columns_from(schema).clear_columns()) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: CsvSchema.builder().build(), ProgramError, "a schema without columns"),
+        (lambda: csv_schema(add_string_column="id"), ProgramError, "the column 'id' twice"),
+        (lambda: csv_schema(set_array_element_separator=";"), ProgramError, "',' and ';'.*one for all array columns"),
+        (lambda: csv_schema(set_skip_first_data_row=True), ProgramError, "use set_use_header"),
+        (lambda: csv_schema(set_any_property_name="x"), ProgramError, "declare all columns"),
+        (lambda: csv_schema(remove_array_element_separator=1), ProgramError, "declare a STRING column"),
+        (lambda: CsvSchema.builder().disable_array_element_separator(), ProgramError, "declare a STRING column"),
+        (lambda: ParquetBulkWriters.for_row_type(Types.STRING()), TypeError, r"expected DataTypes.ROW"),
+        (
+            lambda: ParquetBulkWriters.for_row_type(Types.ROW([Types.PICKLED_BYTE_ARRAY()])),
+            TypeMismatchError,
+            "pickled objects, which no column can hold",
+        ),
+        (
+            lambda: FileSink.for_bulk_format("/x", Encoder.simple_string_encoder()),  # type: ignore[arg-type]
+            TypeError,
+            "expected a BulkWriterFactory",
+        ),
+        (
+            lambda: FileSink.for_bulk_format("/x", CsvBulkWriters.for_schema(csv_schema())).with_rolling_policy(
+                RollingPolicy.default_rolling_policy()
+            ),
+            TypeError,
+            "expected an OnCheckpointRollingPolicy",
+        ),
+    ],
+)
+def test_what_cannot_be_written_is_refused_when_the_program_is_built(
+    call: Callable[[], Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_a_row_that_does_not_fit_names_its_field(tmp_path: Path) -> None:
+    env = new_environment()
+    stream = env.from_collection([1]).map(lambda n: ("a", "many", [], None))
+    stream.sink_to(sink(tmp_path, ParquetBulkWriters.for_row_type(ROW_TYPE)))
+    with pytest.raises(TypeMismatchError, match="field 'n'.*'many'|'many'.*field 'n'"):
+        env.execute("writing")

@@ -1,0 +1,42 @@
+"""Enrichment by asynchronous I/O in the minicluster, against a real service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions
+from flinkish.examples.clicks import clicks_of, generated_clicks
+from flinkish.examples.country_service import CountryService
+from flinkish.examples.tables import run_sql
+from jobs import sales_by_country
+from tests.support.clicks import expected_sales, sqlite_rows
+
+EVENTS, USERS = 3_000, 200
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"parallelism.default": "1"},
+        {"parallelism.default": "2", "flinkish.source.batch-size": "100"},
+        {"parallelism.default": "2", "flinkish.epoch.max-records-per-source": "500"},
+    ],
+)
+def test_sales_are_those_of_a_plain_loop(tmp_path: Path, settings: dict[str, str]) -> None:
+    file = tmp_path / "sales.db"
+    database = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"jdbc:sqlite:{file}").build()
+    run_sql(database, sales_by_country.CREATE_TABLE)
+    configuration = Configuration.from_dict({"execution.target": "minicluster", **settings})
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    with CountryService() as service:
+        source = generated_clicks(EVENTS, USERS, splits=2)
+        clicks = env.from_source(source, WatermarkStrategy.no_watermarks(), "clicks")
+        sales_by_country.build(clicks, service.address, sales_by_country.sales_sink(database))
+        env.execute("sales")
+    rows = sqlite_rows(file, "SELECT country, amount FROM sales_by_country")
+    assert dict(rows) == expected_sales(clicks_of(range(EVENTS), USERS))
+    assert "unknown" in dict(rows)
