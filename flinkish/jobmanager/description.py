@@ -78,6 +78,9 @@ class ExecutionDescription:
     watermark_ms: int | None = None
     #: as the state was written last
     state_bytes: int = 0
+    #: files of state that were fetched to the executor's disk
+    restored_files: int = 0
+    restored_bytes: int = 0
     first_epoch: int | None = None
     last_epoch: int | None = None
     #: operator uid and metric -> value: counters since the functions were opened

@@ -65,6 +65,7 @@ class Execution:
         self._watermark_ms: int | None = None
         self._splits: dict[str, None] = {}
         self._records_in = self._records_out = 0
+        self._restored_files = self._restored_bytes = 0
         self._epochs: tuple[int, int] | None = None
         self._metrics: dict[str, float] = {}
 
@@ -78,6 +79,8 @@ class Execution:
         self._epochs = (self._epochs[0] if self._epochs else epoch, epoch)
         self._records_in += report.records_in
         self._records_out += report.records_out
+        self._restored_files += report.restored_files
+        self._restored_bytes += report.restored_bytes
         self._metrics = report.metrics
         self._splits.update(dict.fromkeys(report.splits))
         if report.watermark_ms is not None:
@@ -121,6 +124,8 @@ class Execution:
             records_out=self._records_out,
             watermark_ms=self._watermark_ms,
             state_bytes=self._state_bytes,
+            restored_files=self._restored_files,
+            restored_bytes=self._restored_bytes,
             first_epoch=first,
             last_epoch=last,
             metrics=dict(self._metrics),

@@ -128,7 +128,7 @@ class StateTable:
     def _load(self, missing: dict[Hashable, list[Any]]) -> None:
         """Read the values of keys by namespace."""
         self._looked_up += sum(map(len, missing.values()))
-        if self._looked_up * _LOOKED_UP_PART > self._stored.files.rows and self._may_load_all():
+        if self._looked_up * _LOOKED_UP_PART > self._stored.files.live_rows_at_most and self._may_load_all():
             self._load_all()
             return
         all_found, all_times = self._stored.values(self.name, *spread(missing))
