@@ -104,9 +104,7 @@ class FileSink(WriterSink):
         def with_rolling_policy(self: B, rolling_policy: RollingPolicy) -> B:
             """See :class:`RollingPolicy`: any but OnCheckpointRollingPolicy changes nothing, and says so."""
             if not isinstance(rolling_policy, OnCheckpointRollingPolicy):
-                warn_without_effect(
-                    "with_rolling_policy", "files end with their epoch, whatever the policy"
-                )
+                warn_without_effect("with_rolling_policy", "files end with their epoch, whatever the policy")
             return self
 
         def enable_compact(self: B, strategy: FileCompactStrategy, compactor: FileCompactor) -> B:
