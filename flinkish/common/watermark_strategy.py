@@ -11,6 +11,7 @@ import abc
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.time import Duration
 
 __all__ = ["AssignerWithPeriodicWatermarksWrapper", "TimestampAssigner", "WatermarkStrategy"]
@@ -96,7 +97,8 @@ class WatermarkStrategy:
         max_allowed_watermark_drift: Duration,
         update_interval: Duration | None = None,
     ) -> WatermarkStrategy:
-        """Keep sources of one group together (see the class: inherent within an epoch)."""
+        """Keep sources of one group together. Changes nothing, and says so: see the class."""
+        warn_without_effect("with_watermark_alignment", "sources cannot run apart by more than an epoch")
         interval_ms = 1_000 if update_interval is None else _millis(update_interval, "update_interval")
         return replace(
             self,

@@ -13,8 +13,17 @@ import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        # somebody has deleted it
+        return os.sep
+
+
 #: The folder that this process began in.
-_HOME = os.getcwd()
+_HOME = _working_directory()
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,7 @@ class ShippedFiles:
                 # an earlier task, or another worker of this executor, may have made it
                 with suppress(FileExistsError):
                     os.symlink(_found(folder, name), link)
-        if os.getcwd() != place:
+        if _working_directory() != place:
             # Spark gives executors' folders as relative paths
             sys.path[:] = [at_home(path) if path.startswith(".") else path for path in sys.path]
             os.chdir(place)

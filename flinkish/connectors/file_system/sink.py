@@ -89,7 +89,8 @@ class FileSink(WriterSink):
             self._bucket_assigner = BucketAssigner.date_time_bucket_assigner()
 
         def with_bucket_check_interval(self: B, interval: int) -> B:
-            """Kept for PyFlink; files end with their epoch."""
+            """Changes nothing, and says so: files end with their epoch."""
+            warn_without_effect("with_bucket_check_interval", "files end with their epoch")
             return self
 
         def with_bucket_assigner(self: B, bucket_assigner: BucketAssigner) -> B:
@@ -101,7 +102,9 @@ class FileSink(WriterSink):
             return self
 
         def with_rolling_policy(self: B, rolling_policy: RollingPolicy) -> B:
-            """Accepted; see :class:`RollingPolicy`."""
+            """See :class:`RollingPolicy`: any but OnCheckpointRollingPolicy changes nothing, and says so."""
+            if not isinstance(rolling_policy, OnCheckpointRollingPolicy):
+                warn_without_effect("with_rolling_policy", "files end with their epoch, whatever the policy")
             return self
 
         def enable_compact(self: B, strategy: FileCompactStrategy, compactor: FileCompactor) -> B:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.time import Duration
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.connectors.file_system.avro import AvroFileEnumerator, AvroFormat, AvroSplitReader
@@ -183,11 +184,13 @@ class FileSourceBuilder:
         return self
 
     def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> FileSourceBuilder:
-        """Kept for PyFlink: every file is a split, read in ranges."""
+        """Changes nothing, and says so: every file is a split, read in ranges."""
+        warn_without_effect("set_file_enumerator", "every file is a split, read in ranges")
         return self
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder:
-        """Kept for PyFlink: the next file goes to the subtask that is free."""
+        """Changes nothing, and says so: the next file goes to the subtask that has read least."""
+        warn_without_effect("set_split_assigner", "the next file goes to the subtask that has read least")
         return self
 
     def build(self) -> FileSource:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flinkish.common.no_effect import warn_without_effect
 from flinkish.errors import ConfigurationError
 
 
@@ -117,6 +118,8 @@ class JdbcExecutionOptions:
             return self
 
         def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptions.Builder:
+            if interval_ms:
+                warn_without_effect("with_batch_interval_ms", "rows become visible with their epoch")
             self._batch_interval_ms = interval_ms
             return self
 

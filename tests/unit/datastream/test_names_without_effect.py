@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Duration, Encoder, RowKind, Types, no_effect
+from flinkish.common import Duration, Encoder, RowKind, Types, WatermarkStrategy, no_effect
 from flinkish.datastream import (
     CheckpointingMode,
     CustomCheckpointStorage,
@@ -21,7 +21,17 @@ from flinkish.datastream import (
     StreamExecutionEnvironment,
     utils,
 )
-from flinkish.datastream.connectors.file_system import FileCompactor, FileCompactStrategy, FileSink
+from flinkish.datastream.connectors.file_system import (
+    FileCompactor,
+    FileCompactStrategy,
+    FileEnumeratorProvider,
+    FileSink,
+    FileSource,
+    FileSplitAssignerProvider,
+    RollingPolicy,
+    StreamFormat,
+)
+from flinkish.datastream.connectors.jdbc import JdbcExecutionOptions
 from flinkish.errors import ProgramError
 from tests.support.programs import new_environment, results_of
 
@@ -88,6 +98,22 @@ CALLS: dict[str, Callable[[Environment], Any]] = {
     "enable_compact": lambda env: FileSink.for_row_format("/out", Encoder.simple_string_encoder()).enable_compact(
         FileCompactStrategy.builder().set_size_threshold(1).build(), FileCompactor.concat_file_compactor()
     ),
+    "with_watermark_alignment": lambda env: WatermarkStrategy.no_watermarks().with_watermark_alignment(
+        "group", Duration.of_seconds(1)
+    ),
+    "set_file_enumerator": lambda env: FileSource.for_record_stream_format(
+        StreamFormat.text_line_format(), "/in"
+    ).set_file_enumerator(FileEnumeratorProvider.default_splittable_file_enumerator()),
+    "set_split_assigner": lambda env: FileSource.for_record_stream_format(
+        StreamFormat.text_line_format(), "/in"
+    ).set_split_assigner(FileSplitAssignerProvider.locality_aware_split_assigner()),
+    "with_bucket_check_interval": lambda env: FileSink.for_row_format(
+        "/out", Encoder.simple_string_encoder()
+    ).with_bucket_check_interval(5),
+    "with_rolling_policy": lambda env: FileSink.for_row_format(
+        "/out", Encoder.simple_string_encoder()
+    ).with_rolling_policy(RollingPolicy.default_rolling_policy()),
+    "with_batch_interval_ms": lambda env: JdbcExecutionOptions.builder().with_batch_interval_ms(5),
     "set_db_storage_paths": lambda env: EmbeddedRocksDBStateBackend().set_db_storage_paths("/tmp"),
     "set_predefined_options": lambda env: EmbeddedRocksDBStateBackend().set_predefined_options(
         PredefinedOptions.FLASH_SSD_OPTIMIZED
