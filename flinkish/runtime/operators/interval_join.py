@@ -2,9 +2,9 @@
 ``IntervalJoinOperator``.
 
 Records come as (0, left record) and (1, right record), by key. A pair is joined when
-``left time + lower bound <= right time <= left time + upper bound``. Each record is kept until the watermark says that
-no record of the other stream can meet it any more. A record behind the watermark is late: it meets nobody, and goes to
-the side output of its stream, if there is one.
+``left time + lower bound <= right time <= left time + upper bound``. A record with a timestamp less than the watermark
+is late: it meets nobody, and goes to the side output of its stream, if there is one. Every other record meets all that
+it should: each is kept until all that could meet it would be late. (Flink forgets it one millisecond earlier.)
 """
 
 from __future__ import annotations
@@ -106,8 +106,12 @@ class IntervalJoinOperator(UserFunctionOperator):
     def _keep(self, side: int, value: Any, timestamp_ms: int, key: Any) -> None:
         buffer = self._buffers[side]
         buffer.put(timestamp_ms, [*(buffer.get(timestamp_ms) or ()), value])
-        forget_ms = timestamp_ms + max(0, self._bounds[side][1])
+        forget_ms = timestamp_ms + self._kept_ms(side)
         self.keyed_state.timers(TIMERS).register(TimeDomain.EVENT_TIME, forget_ms, key, BUFFERS[side])
+
+    def _kept_ms(self, side: int) -> int:
+        """For how long a record of a stream is kept: until the watermark is behind the last one that can meet it."""
+        return max(0, self._bounds[side][1]) + 1
 
     def _matches(self, side: int, timestamp_ms: int) -> Iterable[tuple[int, list[Any]]]:
         """(timestamp, records) of the other stream that meet one of this stream, in the order of time."""
@@ -138,7 +142,7 @@ class IntervalJoinOperator(UserFunctionOperator):
             for timer_ms, key, namespace in backend.due(TIMERS, TimeDomain.EVENT_TIME, watermark_ms):
                 backend.current_key = key
                 side = BUFFERS.index(cast("str", namespace))
-                self._buffers[side].remove(timer_ms - max(0, self._bounds[side][1]))
+                self._buffers[side].remove(timer_ms - self._kept_ms(side))
         self.output.emit_watermark(watermark_ms)
 
     def _no_timestamp(self, value: Any) -> ProgramError:

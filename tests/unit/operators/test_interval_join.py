@@ -98,6 +98,17 @@ def test_pairs_are_those_of_two_nested_loops_also_across_a_restart(
     assert harness.snapshot() is None
 
 
+def test_a_record_right_at_the_watermark_is_not_late_and_meets_what_lies_right_at_the_bound() -> None:
+    with harness_of(0, 5) as harness:
+        harness.process_element((0, ("a", 1)), 0)
+        harness.process_watermark(5)
+        harness.process_element((1, ("a", 2)), 5)
+        assert harness.take_values() == [(("a", 1), ("a", 2), 0, 5)]
+        harness.process_watermark(6)
+        harness.process_element((1, ("a", 3)), 6)
+        assert harness.take_values() == []
+
+
 def test_late_records_without_a_side_output_are_counted() -> None:
     with harness_of(0, 5, tags=(None, None)) as harness:
         harness.process_watermark(10)
