@@ -95,7 +95,13 @@ def test_executions_run_from_their_first_epoch_on_and_their_times_are_known() ->
 def test_an_execution_sums_up_what_its_task_reports() -> None:
     graph = Graph().started()
     graph.graph.epoch_done(epoch(3, source(0, 5), counts(0)))
-    graph.graph.epoch_done(epoch(4, counts(0, state_bytes=70, restored_files=2, restored_bytes=900, metrics={"count.hits": 2}), counts(1, "2")))
+    graph.graph.epoch_done(
+        epoch(
+            4,
+            counts(0, state_bytes=70, restored_files=2, restored_bytes=900, metrics={"count.hits": 2}),
+            counts(1, "2"),
+        )
+    )
     first, vertex = graph.current(1, 0), graph.vertex(1)
     assert (first.records_in, first.records_out, first.state_bytes, first.watermark_ms) == (6, 6, 70, 0)
     assert (first.restored_files, first.restored_bytes) == (2, 900)
