@@ -74,7 +74,9 @@ BUFFER_MAX_RECORDS: ConfigOption[int] = (
     ConfigOptions.key("flinkish.buffer.max-records")
     .int_type()
     .default_value(20_000)
-    .with_description("Most records that a task holds back in its buffers for an edge, and never more than 1,250 per receiver.")
+    .with_description(
+        "Most records that a task holds back in its buffers for an edge, and never more than 1,250 per receiver."
+    )
 )
 
 BUFFER_MAX_BYTES: ConfigOption[int] = (

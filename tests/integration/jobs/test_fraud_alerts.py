@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.clicks import sqlite_rows
 from tests.support.submit import submit
 from tests.support.transactions import expected_alerts
@@ -11,6 +13,7 @@ from tests.support.transactions import expected_alerts
 TRANSACTIONS, ACCOUNTS = 40_000, 200
 
 
+@pytest.mark.slow
 def test_without_servers_alerts_are_those_of_a_plain_loop(tmp_path: Path) -> None:
     file = tmp_path / "alerts.db"
     arguments = ("--events", str(TRANSACTIONS), "--users", str(ACCOUNTS), "--output", str(file), "--parallelism", "3")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import pytest
+
 from flinkish.examples.clicks import clicks_of
 from tests.support.clicks import expected_sales, sqlite_rows
 from tests.support.submit import submit
@@ -21,6 +23,7 @@ def last_epoch(file: Path) -> int:
     return int(epoch)
 
 
+@pytest.mark.slow
 def test_every_click_has_the_country_that_the_service_says_although_the_job_is_killed(tmp_path: Path) -> None:
     file = tmp_path / "sales.db"
     generator = ("--events", str(EVENTS), "--users", str(USERS))

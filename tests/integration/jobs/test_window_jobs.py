@@ -12,11 +12,12 @@ from tests.support.submit import submit
 from tests.support.window_jobs import EVENTS, USERS, expected_top, expected_visits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("job_name", "table", "expected", "told"),
     [
         ("sessionization", "visits", expected_visits, f"visits of {EVENTS:,} clicks"),
-        pytest.param("top_products", "top_products", expected_top, "windows, in the table", marks=pytest.mark.slow),
+        ("top_products", "top_products", expected_top, "windows, in the table"),
     ],
 )
 def test_without_servers_the_results_are_those_of_a_plain_loop(
