@@ -158,13 +158,29 @@ class StateTable:
         self._cold = {}
         newer = self._to_store()
         for groups, found, times in self._stored.all_values(self.name):
-            for (namespace, key), value, time in zip(groups, found, times):
-                values = self.namespace(namespace)
-                if key not in values and key not in newer.get(namespace, ()):
-                    values[key] = value
-                    if time is not None and self.times is not None:
-                        self.times.namespace(namespace)[key] = time
+            namespaces, keys = zip(*groups)
+            if namespaces.count(VOID_NAMESPACE) == len(namespaces):
+                self._take_older(VOID_NAMESPACE, newer, dict(zip(keys, found)), dict(zip(keys, times)))
+                continue
+            by_namespace: dict[Hashable, tuple[dict[Any, Any], dict[Any, int | None]]] = {}
+            for namespace, key, value, time in zip(namespaces, keys, found, times):
+                older, of_older = by_namespace.setdefault(namespace, ({}, {}))
+                older[key], of_older[key] = value, time
+            for namespace, (older, of_older) in by_namespace.items():
+                self._take_older(namespace, newer, older, of_older)
         self._complete = True
+
+    def _take_older(
+        self, namespace: Hashable, newer: _Keys, older: dict[Any, Any], times: dict[Any, int | None]
+    ) -> None:
+        """Put into the dict of a namespace what it does not have."""
+        values = self.namespace(namespace)
+        for key in (older.keys() & values.keys()) | (older.keys() & newer.get(namespace, set())):
+            del older[key]
+        values.update(older)
+        if self.times is not None:
+            of_keys = self.times.namespace(namespace)
+            of_keys.update((key, time) for key, time in times.items() if time is not None and key in older)
 
     def namespace(self, namespace: Hashable) -> dict[Any, Any]:
         """The live dict key -> value of a namespace, created if absent. Stays the same object until the end of the
