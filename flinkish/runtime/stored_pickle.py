@@ -183,18 +183,16 @@ def dumps_joined(values: Iterable[Any], classes: ProgramClasses = NO_CLASSES) ->
     return stream.getvalue(), ends
 
 
+#: None, and a short text: how the pickle of (None, text) goes on behind its frame.
+TEXT_BEGINS = pickle.NONE + pickle.SHORT_BINUNICODE
 #: By the number of bytes of a text: the pickle of (None, text) up to the text, and what follows it.
 _BEFORE_TEXT = [
-    pickle.PROTO
-    + b"\x05"
-    + pickle.FRAME
-    + (size + 5).to_bytes(8, "little")
-    + b"N"
-    + pickle.SHORT_BINUNICODE
-    + bytes((size,))
+    pickle.PROTO + b"\x05" + pickle.FRAME + (size + 5).to_bytes(8, "little") + TEXT_BEGINS + bytes((size,))
     for size in range(256)
 ]
 _AFTER_TEXT = pickle.TUPLE2 + pickle.STOP
+#: Where the text lies in such a pickle; right before it its size, and before that `TEXT_BEGINS`.
+TEXT_PLACE = (len(_BEFORE_TEXT[0]), -len(_AFTER_TEXT))
 
 
 def dumps_texts(texts: Sequence[str]) -> list[bytes]:

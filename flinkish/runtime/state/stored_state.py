@@ -7,13 +7,14 @@ is found by look-ups of many keys at once: who knows the keys of a batch asks fo
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.files.references import FileSet
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
-from flinkish.runtime.stored_pickle import dumps_all, dumps_joined, dumps_texts, loads_all
+from flinkish.runtime.stored_pickle import TEXT_BEGINS, TEXT_PLACE, dumps_all, dumps_joined, dumps_texts, loads_all
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -181,7 +182,7 @@ class StoredState:
 
         for rows in self._batches_of(state):
             times = [None if time == NO_TIME else time for time in rows.time.tolist()]
-            yield self.decoded(rows.id.to_pylist()), self.decoded(rows.value.to_pylist()), times
+            yield self._groups_of(rows.id), self.decoded(rows.value.to_pylist()), times
 
     def groups_of(self, state: str) -> Iterator[tuple[int, Hashable, Any]]:
         """(hash, namespace, key) of all that a state has in files, in the order of the hashes. A group may come several
@@ -210,6 +211,18 @@ class StoredState:
         if set(map(type, keys)) == {str} and set(map(type, namespaces)) == {type(VOID_NAMESPACE)}:
             return dumps_texts(keys)
         return dumps_all(zip(namespaces, keys), self._classes)
+
+    def _groups_of(self, ids: Any) -> list[tuple[Hashable, Any]]:
+        """The inverse of `ids`, for a column."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        begins, ends = TEXT_PLACE
+        if pc.all(pc.equal(pc.binary_slice(ids, begins - len(TEXT_BEGINS) - 1, begins - 1), TEXT_BEGINS)).as_py():
+            with suppress(pa.ArrowInvalid):
+                texts = pc.binary_slice(ids, begins, ends).cast(pa.large_string()).to_pylist()
+                return list(zip(repeat(VOID_NAMESPACE), texts))
+        return self.decoded(ids.to_pylist())
 
     def groups(self, state: str, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> tuple[Hashes, list[bytes]]:
         """The hashes and the encoded form of some groups of a state, as rows begin with them."""

@@ -53,6 +53,7 @@ from flinkish.runtime.state.restored_rows import decode_columns
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row, from_text, to_text
 from flinkish.runtime.state.state_table import InlineState, StateTable
 from flinkish.runtime.state.stored_columns import stored_rows
+from flinkish.runtime.state.stored_state import StoredState
 from flinkish.runtime.state.timer_queue import StoredTimers, TimerQueue
 from flinkish.runtime.stored_pickle import dumps, dumps_all, dumps_texts, loads
 from flinkish.runtime.task_header import TaskHeader
@@ -187,6 +188,25 @@ def test_data_is_stored_without_a_program(value: Any) -> None:
     read = there_and_back(value, NO_CLASSES)
     assert read == value
     assert type(read) is type(value)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.integers(), st.text(st.characters(exclude_categories=()), max_size=300) | st.integers()
+        )
+    )
+)
+def test_a_column_of_groups_is_read_as_pickle_reads_it(groups: list[tuple[Any, Any]]) -> None:
+    import pyarrow as pa
+
+    ids = pa.array(dumps_all(groups), pa.large_binary())
+    for column in (ids, ids.slice(1), ids.cast(pa.binary())):
+        expected = groups[1:] if len(column) < len(groups) else groups
+        found = StoredState()._groups_of(column)
+        assert [tuple(group) for group in found] == expected
+        assert [type(key) for _, key in found] == [type(key) for _, key in expected]
 
 
 @settings(max_examples=300)
