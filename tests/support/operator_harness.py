@@ -63,6 +63,7 @@ class OperatorHarness:
         restored_operator_state: StoredOperatorState | None = None,
         job_parameters: dict[str, str] | None = None,
         directory: StateDirectory | None = None,
+        recording: bool = True,
     ) -> None:
         self.output = CollectingOutput(side_tags)
         self.epoch = EpochInfo()
@@ -70,7 +71,7 @@ class OperatorHarness:
         self._body = restored
         selectors = tuple(selector for selector in key_selectors if selector is not None)
         self.backend = (
-            KeyedStateBackend("operator 'tested'", self.epoch, directory=directory, inline_bytes=0, recording=True)
+            KeyedStateBackend("operator 'tested'", self.epoch, directory=directory, inline_bytes=0, recording=recording)
             if selectors
             else None
         )
