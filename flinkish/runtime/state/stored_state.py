@@ -86,7 +86,7 @@ class StoredState:
         from flinkish.runtime.state.files.rows import NO_TIME
 
         hashes = group_hashes_in(state, namespaces, keys)
-        found = self.state_files.lookup(self.files, state, hashes, self._ids(namespaces, keys))
+        found = self.state_files.lookup(self.files, state, hashes, self.ids(namespaces, keys))
         stored = [data for data in found.values if data is not None]
         decoded = iter(self.decoded(stored))
         values = [MISSING if data is None else next(decoded) for data in found.values]
@@ -100,7 +100,7 @@ class StoredState:
         from flinkish.runtime.state.files.hashes import group_hashes_in
 
         hashes = group_hashes_in(state, namespaces, keys)
-        groups = self.state_files.groups(self.files, state, hashes, self._ids(namespaces, keys))
+        groups = self.state_files.groups(self.files, state, hashes, self.ids(namespaces, keys))
         chunks = iter(self.decoded([data for group in groups for data in group.values]))
         result = []
         for group in groups:
@@ -113,15 +113,12 @@ class StoredState:
             result.append((elements, times))
         return result
 
-    def _ids(self, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> list[bytes]:
-        return self.ids(namespaces if len(namespaces) == len(keys) else [namespaces[0]] * len(keys), keys)
-
     def maps(self, state: str, namespace: Hashable, keys: Sequence[Any]) -> list[StoredMap]:
         """All entries of each key's map, in the order in which they were put first."""
         from flinkish.runtime.state.files.hashes import group_hashes
 
         hashes = group_hashes(state, namespace, keys)
-        groups = self.state_files.groups(self.files, state, hashes, self.ids([namespace] * len(keys), keys))
+        groups = self.state_files.groups(self.files, state, hashes, self.ids([namespace], keys))
         user_keys = iter(self.decoded([entry for group in groups for entry in group.entries]))
         values = iter(self.decoded([data for group in groups for data in group.values]))
         result = []
@@ -207,10 +204,11 @@ class StoredState:
     # ------------------------------------------------------------------------------------------------ bytes
 
     def ids(self, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> list[bytes]:
-        """The encoded groups of some keys."""
+        """The encoded groups of some keys. ``namespaces``: as of `values`."""
         if set(map(type, keys)) == {str} and set(map(type, namespaces)) == {type(VOID_NAMESPACE)}:
             return dumps_texts(keys)
-        return dumps_all(zip(namespaces, keys), self._classes)
+        of_keys = namespaces if len(namespaces) == len(keys) else repeat(namespaces[0], len(keys))
+        return dumps_all(zip(of_keys, keys), self._classes)
 
     def _groups_of(self, ids: Any) -> list[tuple[Hashable, Any]]:
         """The inverse of `ids`, for a column."""
