@@ -30,38 +30,42 @@ class ReduceOperator(UserFunctionOperator):
         table = self.keyed_state.table(REDUCE_STATE, "reducing")
         self.keyed_state.prefetch(keys)
         reduced = table.namespace(VOID_NAMESPACE)
-        if self.sees_state:
-            self._reduce_with_keys(keys, values, reduced)
-        else:
-            self._reduce(keys, values, reduced)
-        table.mark_all(VOID_NAMESPACE, keys)
-        self.collect(values, timestamps)
-
-    def _reduce(self, keys: list[Any], values: list[Any], reduced: dict[Any, Any]) -> None:
-        """Put the reduced values into ``values``, which is ours, and into the state."""
-        reduce = self.call
         # one look decides for the batch: a stream has one type
-        mutable = bool(values) and copier_of(values[0]) is not None
-        for position, (key, value) in enumerate(zip(keys, values, strict=True)):
-            if key in reduced:
-                values[position] = value = reduce(reduced[key], value)
-                if value is None:
-                    raise self.none_error(f"the reduce function (key {key!r})")
-            reduced[key] = value
-            if mutable:
-                values[position] = detached(value)
+        simple = not self.sees_state and not any(map(copier_of, values[:1]))
+        results = self._reduce(keys, values, reduced) if simple else self._reduce_with_keys(keys, values, reduced)
+        table.mark_all(VOID_NAMESPACE, keys)
+        self.collect(results, timestamps)
 
-    def _reduce_with_keys(self, keys: list[Any], values: list[Any], reduced: dict[Any, Any]) -> None:
-        """The same for a function that can hold state handles: the current key is set before each call."""
-        backend, reduce = self.keyed_state, self.call
-        for position, (key, value) in enumerate(zip(keys, values, strict=True)):
-            if key in reduced:
-                backend.current_key = key
-                value = reduce(reduced[key], value)
+    def _reduce(self, keys: list[Any], values: list[Any], reduced: dict[Any, Any]) -> list[Any]:
+        """What each record gives; the reduced values are in the state."""
+        reduce, get = self.call, reduced.get
+        results: list[Any] = []
+        append = results.append
+        for key, value in zip(keys, values, strict=True):
+            left = get(key)
+            if left is not None:
+                value = reduce(left, value)
                 if value is None:
                     raise self.none_error(f"the reduce function (key {key!r})")
             reduced[key] = value
-            values[position] = detached(value)
+            append(value)
+        return results
+
+    def _reduce_with_keys(self, keys: list[Any], values: list[Any], reduced: dict[Any, Any]) -> list[Any]:
+        """The same for mutable values, and for a function that can hold state handles: the current key is set before
+        each call."""
+        backend, reduce = self.keyed_state, self.call
+        results: list[Any] = []
+        for key, value in zip(keys, values, strict=True):
+            left = reduced.get(key)
+            if left is not None:
+                backend.current_key = key
+                value = reduce(left, value)
+                if value is None:
+                    raise self.none_error(f"the reduce function (key {key!r})")
+            reduced[key] = value
+            results.append(detached(value))
+        return results
 
 
 @dataclass

@@ -78,6 +78,8 @@ class StateTable:
         #: entries that were not used since the last `release`
         self._cold: dict[Hashable, dict[Any, Any]] = {}
         self._changed: _Keys = {}
+        #: namespaces of which all keys that have a value count as changed
+        self._wholly_changed: set[Hashable] = set()
         #: changed in earlier epochs, and not in files yet
         self._unwritten: _Keys = {}
         #: changed in this epoch, and in files already
@@ -91,16 +93,23 @@ class StateTable:
         """Have the values of these keys in the dict of the namespace, as far as there are any."""
         if self.timed is not None:
             self.timed.fetch(namespace, keys)
-        elif not self._complete and self._stored:
-            missing = self._missing(namespace, keys)
-            if missing:
-                self._load({namespace: missing})
+        elif not self._stored:
+            return
+        elif self._complete:
+            self._mark_rest(namespace)
+        elif missing := self._missing(namespace, keys):
+            self._load({namespace: missing})
 
     def fetch_all(self, by_namespace: Mapping[Hashable, Iterable[Any]]) -> None:
         """``fetch`` for keys of many namespaces, with one look into the files."""
         if self.timed is not None:
             self.timed.fetch_all(by_namespace)
-        elif not self._complete and self._stored:
+        elif not self._stored:
+            return
+        elif self._complete:
+            for namespace in by_namespace:
+                self._mark_rest(namespace)
+        else:
             missing = {
                 namespace: found
                 for namespace, keys in by_namespace.items()
@@ -216,14 +225,30 @@ class StateTable:
 
     def mark(self, namespace: Hashable, key: Any) -> None:
         """Record that the value of a key was set, changed in place or removed."""
+        if namespace in self._wholly_changed and key in self._namespaces[namespace]:
+            return
         marked = self._changed.get(namespace)
         if marked is None:
             marked = self._changed[namespace] = set()
         marked.add(key)
 
     def mark_all(self, namespace: Hashable, keys: Iterable[Any]) -> None:
-        """``mark`` for many keys."""
-        self._changed.setdefault(namespace, set()).update(keys)
+        """``mark`` for many keys that have a value."""
+        if namespace not in self._wholly_changed:
+            self._changed.setdefault(namespace, set()).update(keys)
+
+    def _mark_rest(self, namespace: Hashable) -> None:
+        """Once most keys of a namespace are marked, and all are in memory, the others count as changed as well until
+        somebody asks what has changed: to mark keys again and again takes longer than to write the others."""
+        marked, values = self._changed.get(namespace), self._namespaces.get(namespace)
+        if marked and values and 2 * len(marked) > len(values) and self.kind not in ("list", "map"):
+            self._wholly_changed.add(namespace)
+
+    def _name_changes(self) -> None:
+        """Mark the keys that count as changed without having been marked."""
+        for namespace in self._wholly_changed:
+            self._changed[namespace].update(self._namespaces.get(namespace, ()))
+        self._wholly_changed.clear()
 
     def mark_grown(self, namespace: Hashable, keys: Iterable[Any]) -> None:
         """``mark_all`` for values that were at most extended at their end: of a list only what is new is written."""
@@ -242,6 +267,7 @@ class StateTable:
         if not values:
             return
         if namespace is not VOID_NAMESPACE and len(values) == len(keys) and all(map(values.__contains__, keys)):
+            self._name_changes()
             del self._namespaces[namespace]
             self.mark_all(namespace, keys)
             return
@@ -254,12 +280,14 @@ class StateTable:
         return any(self._changed.values()) or any(self._spilled.values())
 
     def changed_keys(self) -> set[tuple[Hashable, Any]]:
-        """{(namespace, key)} marked since `forget_changes`."""
+        """{(namespace, key)} of what counts as changed since `forget_changes`."""
+        self._name_changes()
         marked = (self._changed, self._spilled)
         return {(namespace, key) for changed in marked for namespace, keys in changed.items() for key in keys}
 
     def forget_changes(self) -> None:
         """The epoch has ended: its changes are stored, in files or with the small part of the state."""
+        self._name_changes()
         if self._stored:
             for namespace, keys in self._changed.items():
                 self._unwritten.setdefault(namespace, set()).update(keys)
@@ -271,6 +299,7 @@ class StateTable:
         """What lies in no file. Without files that is everything."""
         if not self._stored:
             return {namespace: set(values) for namespace, values in self._namespaces.items()}
+        self._name_changes()
         found = {namespace: set(keys) for namespace, keys in self._unwritten.items()}
         for namespace, keys in self._changed.items():
             found.setdefault(namespace, set()).update(keys)
@@ -281,7 +310,8 @@ class StateTable:
         """The number of entries that lie in no file."""
         if not self._stored:
             return sum(map(len, self._namespaces.values()))
-        return sum(map(len, self._unwritten.values())) + sum(map(len, self._changed.values()))
+        marked = sum(map(len, self._unwritten.values())) + sum(map(len, self._changed.values()))
+        return marked + sum(len(self._namespaces.get(namespace, ())) for namespace in self._wholly_changed)
 
     def inline(self) -> InlineState | None:
         """What lies in no file; None: nothing. Values as they are."""
@@ -365,6 +395,7 @@ class StateTable:
                 for key in self._cold.get(namespace, {}).keys() & keys:
                     del self._cold[namespace][key]
         self._unwritten = {}
+        self._name_changes()
         for namespace, keys in self._changed.items():
             self._spilled.setdefault(namespace, set()).update(keys)
         self._changed = {}

@@ -35,7 +35,7 @@ MIN_CYCLE_BYTES, CYCLE_PART_OF_BASE = 4 * 1024 * 1024, 8
 FEW_DELTAS, DELTA_GROWTH = 4, 4
 
 #: What one step of a cycle has in memory.
-STEP_BYTES = 2 * FILE_BYTES
+STEP_BYTES = FILE_BYTES
 
 
 @dataclass(frozen=True)

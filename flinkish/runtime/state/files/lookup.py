@@ -18,7 +18,7 @@ from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.hashes import Hashes
 from flinkish.runtime.state.files.merge import Equality, resolve
 from flinkish.runtime.state.files.references import FileReference, Run
-from flinkish.runtime.state.files.rows import CLEAR, DELETE, NO_TIME, Array, Rows, no_bytes
+from flinkish.runtime.state.files.rows import CLEAR, DELETE, NO_TIME, Array, Rows, concat, no_bytes
 from flinkish.runtime.state.files.runs import live_between
 from flinkish.runtime.state.files.search import lower_bounds, places_of_ranges
 
@@ -67,6 +67,17 @@ class Entries:
         )
 
 
+@dataclass(frozen=True)
+class _Hits:
+    """Rows of a file at the positions of entries: ``at`` each place the first of them, and whether there are
+    ``several``. All but ``rows`` are parallel."""
+
+    rows: Rows
+    at: Array
+    places: Array
+    several: Array
+
+
 class Lookup:
     """One look-up of some entries, run by run."""
 
@@ -74,8 +85,10 @@ class Lookup:
         self._directory = directory
         self._equality = equality
         count = len(entries.hashes)
+        #: whether there are entries with a name
+        self._named = bool(entries.entry_hashes.any())
         #: sorted, so that what lies in one file is one range of them
-        if entries.entry_hashes.any():
+        if self._named:
             self._places = np.lexsort((entries.entry_hashes, entries.hashes))
         else:
             self._places = np.argsort(entries.hashes, kind="stable")
@@ -88,64 +101,75 @@ class Lookup:
     def result(self, runs: Sequence[Run]) -> Found:
         """What the runs, newest first, have."""
         for run in runs:
-            if not self._open.any():
+            places = np.flatnonzero(self._open)
+            if not len(places):
                 break
-            clears = self._entries.entry_hashes.any() and any(file.tombstones for file in run)
-            cleared = self._cleared(run) if clears else None
-            for file in run:
-                self._look_into(file)
+            clears = self._named and any(file.tombstones for file in run)
+            cleared = self._cleared(run, places) if clears else None
+            self._look_into(run, places)
             if cleared is not None:
                 self._open &= ~cleared
         return Found(self._values, self._orders, self._times)
 
-    def _wanted(self, file: FileReference, entry_hashes: Array) -> Array:
-        """The places, in the sorted order, of what is still open and may lie in a file."""
-        bounds = np.array([file.low[0], file.high[0]], np.uint64)
-        of_entries = np.array([file.low[1], file.high[1]], np.uint64)
-        hashes = self._entries.hashes
-        start, stop = np.searchsorted(hashes, bounds[:1])[0], np.searchsorted(hashes, bounds[1:], "right")[0]
-        places = np.flatnonzero(self._open[start:stop]) + start
-        # entries of one hash may lie in several files
-        wanted_hashes, wanted = hashes[places], entry_hashes[places]
-        inside = (wanted_hashes != bounds[0]) | (wanted >= of_entries[0])
-        inside &= (wanted_hashes != bounds[1]) | (wanted <= of_entries[1])
-        inside_places: Array = places[inside]
-        return inside_places
+    def _by_file(self, run: Run, places: Array, entry_hashes: Array) -> Iterator[tuple[Rows, Array]]:
+        """The files of a run in which entries may lie, each with the places of those entries. Entries of one hash may
+        lie in several files."""
+        hashes = self._entries.hashes[places]
+        starts = np.searchsorted(hashes, np.array([file.low[0] for file in run], np.uint64))
+        stops = np.searchsorted(hashes, np.array([file.high[0] for file in run], np.uint64), "right")
+        for file, start, stop in zip(run, starts.tolist(), stops.tolist()):
+            if start == stop:
+                continue
+            inside = places[start:stop]
+            if hashes[start] == file.low[0] or hashes[stop - 1] == file.high[0]:
+                inside = inside[_within(file, hashes[start:stop], entry_hashes[inside])]
+            if len(inside):
+                yield self._directory.open(file), inside
 
-    def _look_into(self, file: FileReference) -> None:
-        places = self._wanted(file, self._entries.entry_hashes)
-        if not len(places):
+    def _look_into(self, run: Run, places: Array) -> None:
+        """Take what the rows of a run say about what is open. What can be done for all files together is not done for
+        each: a batch of keys finds a few of them in each of dozens of files."""
+        parts = [self._hits(rows, inside) for rows, inside in self._by_file(run, places, self._entries.entry_hashes)]
+        parts = [part for part in parts if len(part.places)]
+        if not parts:
             return
-        rows = self._directory.open(file)
+        places = np.concatenate([part.places for part in parts])
+        hits = concat([part.rows.take(part.at) for part in parts])
+        wanted = self._entries.take(places)
+        right = hits.state == hits.state_of(wanted.state)
+        right &= _equal(hits.id, wanted.ids) & _equal(hits.entry, wanted.entries)
+        right &= ~np.concatenate([part.several for part in parts])
+        if right.all():
+            self._take(hits, places)
+            return
+        self._take(hits.take(np.flatnonzero(right)), places[right])
+        ends = np.cumsum([len(part.places) for part in parts])
+        for wrong in np.flatnonzero(~right).tolist():
+            number = int(np.searchsorted(ends, wrong, "right"))
+            part, at = parts[number], wrong - int(ends[number])
+            found = self._one_by_one(part.rows, int(part.at[at]), int(places[wrong]))
+            if found >= 0:
+                self._take(part.rows.take(np.array([found])), places[wrong : wrong + 1])
+
+    def _hits(self, rows: Rows, places: Array) -> _Hits:
+        """The rows of a file at the positions of entries."""
         hashes, entry_hashes = self._entries.hashes[places], self._entries.entry_hashes[places]
         at = lower_bounds(rows.hash, rows.entry_hash, hashes, entry_hashes)
         same = _at_position(rows, at, hashes, entry_hashes)
-        places, at = places[same], at[same]
-        if not len(places):
-            return
-        several = _at_position(rows, at + 1, hashes[same], entry_hashes[same])
-        wanted = self._entries.take(places)
-        right = rows.state[at] == rows.state_of(wanted.state)
-        right &= _equal(rows.id, at, wanted.ids) & _equal(rows.entry, at, wanted.entries)
-        right &= ~several
-        for place in np.flatnonzero(~right).tolist():
-            found = self._one_by_one(rows, int(at[place]), int(places[place]))
-            right[place] = found >= 0
-            at[place] = found
-        self._take(rows, at[right], places[right])
+        at = at[same]
+        return _Hits(rows, at, places[same], _at_position(rows, at + 1, hashes[same], entry_hashes[same]))
 
-    def _take(self, rows: Rows, at: Array, places: Array) -> None:
+    def _take(self, rows: Rows, places: Array) -> None:
         """Rows that decide about entries."""
         self._open[places] = False
-        op = rows.op[at]
-        if op.any():
-            present = (op != DELETE) & (op != CLEAR)
-            at, places = at[present], places[present]
+        if rows.op.any():
+            present = np.flatnonzero((rows.op != DELETE) & (rows.op != CLEAR))
+            rows, places = rows.take(present), places[present]
         answers = self._places[places]
-        self._orders[answers] = rows.order[at]
-        self._times[answers] = rows.time[at]
+        self._orders[answers] = rows.order
+        self._times[answers] = rows.time
         values = self._values
-        for answer, value in zip(answers.tolist(), rows.value.take(pa.array(at)).to_pylist()):
+        for answer, value in zip(answers.tolist(), rows.value.to_pylist()):
             values[answer] = value
 
     def _one_by_one(self, rows: Rows, at: int, place: int) -> int:
@@ -167,20 +191,16 @@ class Lookup:
     def _same(left: bytes, right: bytes, same: Any) -> bool:
         return left == right or bool(same(left, right))
 
-    def _cleared(self, run: Run) -> Array:
+    def _cleared(self, run: Run, places: Array) -> Array:
         """Whose groups a run has cleared. A CLEAR lies at the lowest position of its group."""
         cleared = np.zeros(len(self._open), bool)
         none = np.zeros(len(self._open), np.uint64)
-        for file in run:
-            places = self._wanted(file, none)
-            if not file.tombstones or not len(places):
-                continue
-            rows = self._directory.open(file)
-            hashes = self._entries.hashes[places]
+        for rows, inside in self._by_file(tuple(file for file in run if file.tombstones), places, none):
+            hashes = self._entries.hashes[inside]
             at = np.searchsorted(rows.hash, hashes)
-            found = _at_position(rows, at, hashes, none[places])
+            found = _at_position(rows, at, hashes, none[inside])
             found[found] = rows.op[at[found]] == CLEAR
-            for place, first in zip(places[found].tolist(), at[found].tolist()):
+            for place, first in zip(inside[found].tolist(), at[found].tolist()):
                 cleared[place] = self._has_clear(rows, first, place)
         return cleared
 
@@ -202,9 +222,16 @@ def _at_position(rows: Rows, at: Array, hashes: Array, entry_hashes: Array) -> A
     return same
 
 
-def _equal(column: Any, at: Array, wanted: Any) -> Array:
+def _within(file: FileReference, hashes: Array, entry_hashes: Array) -> Array:
+    """Which positions, whose hashes are those of a file, it may have."""
+    (low, low_entry), (high, high_entry) = file.low, file.high
+    within: Array = (hashes != low) | (entry_hashes >= low_entry)
+    return within & ((hashes != high) | (entry_hashes <= high_entry))
+
+
+def _equal(column: Any, wanted: Any) -> Array:
     """Whether the bytes of rows are the wanted ones."""
-    equal = pc.equal(column.take(pa.array(at)).cast(wanted.type), wanted)
+    equal = pc.equal(column.cast(wanted.type), wanted)
     return np.asarray(equal.to_numpy(zero_copy_only=False), bool)
 
 

@@ -11,7 +11,7 @@ from flinkish.runtime.state.files.rows import Array, Rows
 from flinkish.runtime.state.files.search import lower_bounds
 
 #: About so many rows and bytes are in a file at most; a value is never split.
-FILE_ROWS, FILE_BYTES = 64 * 1024, 8 * 1024 * 1024
+FILE_ROWS, FILE_BYTES = 256 * 1024, 16 * 1024 * 1024
 
 #: The columns of numbers of a row.
 _NUMBERS_BYTES = 16
