@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from flinkish.launch import class_archive
 from flinkish.launch.archive import archive
 from flinkish.launch.home import Home, default_spark_settings
 from flinkish.launch.options import SparkOptions, comma_list, read_properties
@@ -119,6 +120,9 @@ class SparkCommand:
         ):
             if value is not None:
                 result[name] = self._environment.get(name, value)
+        options = class_archive.options(self.home.cache, self._environment)
+        if options and not self.in_cluster_mode():
+            result[class_archive.JVM_OPTIONS] = options
         return result
 
 

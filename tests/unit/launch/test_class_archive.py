@@ -1,0 +1,55 @@
+"""The archive of the JVM's classes: which file, and when a driver's JVM is told of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flinkish.launch.class_archive import JVM_OPTIONS, options, path_in
+from flinkish.launch.options import SparkOptions
+from flinkish.launch.spark_command import SparkCommand
+
+
+def java(folder: Path) -> dict[str, str]:
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "java").write_text("17")
+    return {"JAVA_HOME": str(folder)}
+
+
+def test_without_an_archive_the_options_stay_as_they_are(tmp_path: Path) -> None:
+    environment = java(tmp_path / "java")
+    assert options(tmp_path, environment) == ""
+    assert options(tmp_path, {**environment, JVM_OPTIONS: "-Da=b"}) == "-Da=b"
+
+
+def test_an_archive_goes_behind_what_the_user_has_set(tmp_path: Path) -> None:
+    environment = java(tmp_path / "java")
+    archive = path_in(tmp_path, environment)
+    archive.touch()
+    given = options(tmp_path, {**environment, JVM_OPTIONS: "-Da=b"})
+    assert given.startswith("-Da=b ") and given.endswith(f"-XX:SharedArchiveFile={archive}")
+
+
+@pytest.mark.parametrize("chosen", ["-XX:SharedArchiveFile=/mine.jsa", "-XX:ArchiveClassesAtExit=/mine.jsa"])
+def test_an_archive_that_the_user_has_chosen_stays(tmp_path: Path, chosen: str) -> None:
+    environment = {**java(tmp_path / "java"), JVM_OPTIONS: chosen}
+    path_in(tmp_path, environment).touch()
+    assert options(tmp_path, environment) == chosen
+
+
+def test_another_java_has_another_archive(tmp_path: Path) -> None:
+    old, new = java(tmp_path / "old"), java(tmp_path / "new")
+    path_in(tmp_path, old).touch()
+    assert options(tmp_path, new) == ""
+    assert path_in(tmp_path, old) == path_in(tmp_path, dict(old)) != path_in(tmp_path, new)
+
+
+def test_the_driver_is_told_of_the_archive_and_a_cluster_is_not(tmp_path: Path) -> None:
+    environment = {**java(tmp_path / "java"), "FLINKISH_HOME": str(tmp_path)}
+    path_in(tmp_path / ".cache", environment).parent.mkdir()
+    path_in(tmp_path / ".cache", environment).touch()
+    here = SparkCommand(environment, SparkOptions(()))
+    assert "SharedArchiveFile" in here.jvm_environment([])[JVM_OPTIONS]
+    cluster = SparkCommand(environment, SparkOptions((("--deploy-mode", "cluster"),)))
+    assert JVM_OPTIONS not in cluster.jvm_environment([])
