@@ -1,8 +1,8 @@
 """An archive of the classes that the driver's JVM loads ("class data sharing").
 
 A JVM maps it instead of reading and checking the entries of some hundred jar files, which is a third of what the start
-of a job takes. It is made once per machine, Java and Spark, by ``flinkish prepare``; ``spark-submit.sh`` does so when it
-sets itself up. Without it a start only takes longer, and the JVM itself leaves alone one that does not fit to it.
+of a job takes. It is made once per machine, Java and Spark, by ``flinkish prepare``, which ``spark-submit.sh`` calls
+when it sets itself up. Without it a start only takes longer, and the JVM leaves alone one that does not fit to it.
 """
 
 from __future__ import annotations

@@ -226,7 +226,8 @@ def _within(file: FileReference, hashes: Array, entry_hashes: Array) -> Array:
     """Which positions, whose hashes are those of a file, it may have."""
     (low, low_entry), (high, high_entry) = file.low, file.high
     within: Array = (hashes != low) | (entry_hashes >= low_entry)
-    return within & ((hashes != high) | (entry_hashes <= high_entry))
+    within &= (hashes != high) | (entry_hashes <= high_entry)
+    return within
 
 
 def _equal(column: Any, wanted: Any) -> Array:
