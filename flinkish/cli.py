@@ -17,7 +17,9 @@ from flinkish import __version__
 from flinkish.commands import add_commands
 from flinkish.common.config_file import load_yaml
 from flinkish.errors import ConfigurationError, FlinkishError
+from flinkish.launch import class_archive
 from flinkish.launch.__main__ import Launch
+from flinkish.launch.home import Home
 from flinkish.launch.options import CommandLine
 
 _SAVEPOINT = "execution.state-recovery.path"
@@ -49,6 +51,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"flinkish {__version__}")
     commands = parser.add_subparsers(dest="command")
     add_commands(commands)
+    prepare = commands.add_parser("prepare", help="make what jobs on this machine start faster with, once")
+    prepare.set_defaults(carry_out=_prepare)
     run = commands.add_parser("run", help="run a program as a Spark driver")
     _add_savepoint_options(run)
     run.add_argument("-p", "--parallelism", metavar="N", help="the default parallelism")
@@ -62,6 +66,10 @@ def _parser() -> argparse.ArgumentParser:
         help="program, its options, `--`, Spark's options",
     )
     return parser
+
+
+def _prepare(_: argparse.Namespace) -> None:
+    print(class_archive.make(Home(os.environ).cache, os.environ))
 
 
 def _add_savepoint_options(run: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Commands of ``flinkish`` for a job that runs in another process: savepoint, stop, cancel, describe; and prepare.
+"""Commands of ``flinkish`` for a job that runs in another process: savepoint, stop, cancel, describe.
 
 Names and options are those of Flink's command line, with the job's directory in place of its id.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from typing import Any
 
 
@@ -20,8 +19,6 @@ def add_commands(commands: Any) -> None:
     stop.add_argument("-d", "--drain", action="store_true", help="send the highest watermark first: all windows fire")
     _command(commands, "cancel", "cancel a job, without a savepoint", _cancel)
     _command(commands, "describe", "what the driver says of the job, as JSON", _describe)
-    prepare = commands.add_parser("prepare", help="make what jobs on this machine start faster with, once")
-    prepare.set_defaults(carry_out=_prepare)
 
 
 def _command(commands: Any, name: str, text: str, carry_out: Any) -> argparse.ArgumentParser:
@@ -30,13 +27,6 @@ def _command(commands: Any, name: str, text: str, carry_out: Any) -> argparse.Ar
     parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS", help="for the driver's answer")
     parser.set_defaults(carry_out=carry_out)
     return parser
-
-
-def _prepare(_: argparse.Namespace) -> None:
-    from flinkish.launch import class_archive
-    from flinkish.launch.home import Home
-
-    print(class_archive.make(Home(os.environ).cache, os.environ))
 
 
 def _ask(arguments: argparse.Namespace, action: str, **details: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from flinkish.errors import ConfigurationError, EnvironmentVersionError, FlinkishError, ProgramError
 from flinkish.launch.options import CommandLine
+from flinkish.launch.packages import spark_home
 from flinkish.launch.spark_command import ROOT, SparkCommand, own_python
 
 #: Runs the driver of this flinkish, whatever the current directory holds.
@@ -77,16 +78,9 @@ class Launch:
         environment = self.driver_environment(arguments)
         program = [self.line.job, *self.line.job_options]
         if self.command.in_cluster_mode():
-            spark_home = environment.get("SPARK_HOME") or _spark_home_of_pyspark()
-            submit = os.path.join(spark_home, "bin", "spark-submit")
+            submit = os.path.join(spark_home(environment), "bin", "spark-submit")
             os.execve(submit, [submit, *arguments, *program], environment)
         os.execve(sys.executable, [sys.executable, "-c", _START.format(ROOT), *program], environment)
-
-
-def _spark_home_of_pyspark() -> str:
-    import pyspark
-
-    return os.path.dirname(pyspark.__file__)
 
 
 def main(argv: Sequence[str]) -> int:

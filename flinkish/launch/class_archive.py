@@ -17,10 +17,11 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 from flinkish.errors import OperationError
+from flinkish.launch.home import default_spark_settings
+from flinkish.launch.packages import PACKAGES, spark_home
 
 #: Options of the driver's JVM and of no other, for Spark's scripts.
 JVM_OPTIONS = "SPARK_SUBMIT_OPTS"
@@ -48,10 +49,8 @@ env.execute("class archive")
 
 
 def path_in(cache: Path, environment: Mapping[str, str]) -> Path:
-    """Where the archive for this Java and this Spark lies, whether it is there or not."""
-    spec = find_spec("pyspark")
-    spark = spec.origin if spec is not None and spec.origin is not None else ""
-    parts = [_java(environment), spark, environment.get("SPARK_HOME", "")]
+    """Where the archive for this Java, this Spark and flinkish's packages lies, whether it is there or not."""
+    parts = [_java(environment), spark_home(environment), default_spark_settings().get(PACKAGES, "")]
     changed = [str(os.stat(part).st_mtime_ns) if os.path.exists(part) else "" for part in parts]
     key = hashlib.sha256("\0".join([*parts, *changed]).encode()).hexdigest()[:16]
     return cache / f"classes-{key}.jsa"

@@ -2,6 +2,7 @@
 
 Rule: quiet unless it fails. Spark prints its report of the resolution at every start with ``--packages``; so the
 resolution runs in a session of its own, its output goes to a file, and the job gets the jar files that were found.
+What Spark has among its own jars is left out: its class loaders look there first in any case.
 """
 
 from __future__ import annotations
@@ -9,25 +10,35 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlparse
 
 from flinkish.errors import ConnectionFailedError
 from flinkish.launch.options import SparkOptions, comma_list
 
+#: The setting that names packages.
+PACKAGES = "spark.jars.packages"
+
 # what of the user's options takes part in a resolution
-_RESOLUTION_OPTIONS = ("--repositories", "--exclude-packages", "--properties-file")
+_RESOLUTION_OPTIONS = ("--repositories", "--properties-file")
+_EXCLUDES = "spark.jars.excludes"
 _RESOLUTION_SETTINGS = (
-    "spark.jars.excludes",
     "spark.jars.ivy",
     "spark.jars.ivySettings",
     "spark.jars.repositories",
     "spark.driver.defaultJavaOptions",
     "spark.driver.extraJavaOptions",
 )
+
+# where these are set, a library of the user's wins over Spark's
+_USERS_FIRST = ("spark.driver.userClassPathFirst", "spark.executor.userClassPathFirst")
+_JAR = re.compile(r"(.+?)-\d.*\.jar")
 
 _PROGRAM = """
 import sys
@@ -47,6 +58,9 @@ def resolve(packages: str, options: SparkOptions, cache: Path) -> list[str]:
     arguments = [*options.only(*_RESOLUTION_OPTIONS).tokens(), "--master", "local[1]"]
     settings = {key: options.conf(key) for key in _RESOLUTION_SETTINGS}
     arguments += [token for key, value in settings.items() if value for token in ("--conf", f"{key}={value}")]
+    excluded = comma_list(options.either("--exclude-packages", _EXCLUDES), _sparks_own(options))
+    if excluded:
+        arguments += ["--exclude-packages", excluded]
     arguments += ["--conf", "spark.ui.enabled=false", "--packages", packages]
     command = shlex.join([*arguments, "pyspark-shell"])
     home = os.path.expanduser("~")  # the jars lie below it
@@ -57,6 +71,23 @@ def resolve(packages: str, options: SparkOptions, cache: Path) -> list[str]:
         jars = _run(packages, command, cache, key)
         known.write_text(json.dumps(jars))
     return jars
+
+
+def _sparks_own(options: SparkOptions) -> list[str]:
+    """Patterns of the libraries in Spark's own folder of jars."""
+    if "true" in map(options.conf, _USERS_FIRST):
+        return []
+    names = map(_JAR.fullmatch, (jar.name for jar in Path(spark_home(os.environ), "jars").glob("*.jar")))
+    return sorted({f"*:{name.group(1)}" for name in names if name is not None})
+
+
+def spark_home(environment: Mapping[str, str]) -> str:
+    """The folder of the Spark that this Python starts."""
+    given = environment.get("SPARK_HOME")
+    if given:
+        return given
+    spec = find_spec("pyspark")
+    return os.path.dirname(spec.origin) if spec is not None and spec.origin is not None else ""
 
 
 def _remembered(known: Path) -> list[str] | None:

@@ -6,22 +6,24 @@ notebook), so that a program finds the same Spark however it is started.
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 import site
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlparse
 
 from flinkish.launch import class_archive
 from flinkish.launch.archive import archive
 from flinkish.launch.home import Home, default_spark_settings
 from flinkish.launch.options import SparkOptions, comma_list, read_properties
-from flinkish.launch.packages import resolve
+from flinkish.launch.packages import PACKAGES, resolve
 
 _MERGED = ("--jars", "--packages", "--py-files", "--remote")
-_PACKAGES = "spark.jars.packages"
 #: The settings that are lists, of which Spark would take the last alone.
-MERGED_SETTINGS = ("spark.jars", _PACKAGES, "spark.submit.pyFiles")
+MERGED_SETTINGS = ("spark.jars", PACKAGES, "spark.submit.pyFiles")
 _PACKAGE = Path(__file__).resolve().parents[1]
 #: The folder that flinkish is imported from.
 ROOT = str(_PACKAGE.parent)
@@ -57,6 +59,10 @@ class SparkCommand:
         """Whether driver and workers share the machine."""
         return self.master().startswith("local")
 
+    def _runs_in_one_jvm(self) -> bool:
+        """Whether the driver is the only executor."""
+        return re.fullmatch(r"local(\[[^\]]*\])?", self.master()) is not None and self.remote() is None
+
     def in_cluster_mode(self) -> bool:
         """Whether the driver runs elsewhere."""
         return self._spark.either("--deploy-mode", "spark.submit.deployMode") == "cluster"
@@ -67,7 +73,7 @@ class SparkCommand:
 
     def packages(self) -> str:
         """Delta's, and the user's."""
-        return comma_list(self._settings.get(_PACKAGES), self._spark.either("--packages", _PACKAGES))
+        return comma_list(self._settings.get(PACKAGES), self._spark.either("--packages", PACKAGES))
 
     def jars(self) -> list[str]:
         """The jar files of the packages; found by Spark's own resolution, once for the same packages."""
@@ -91,7 +97,13 @@ class SparkCommand:
             jars = self.jars()
         if not self.in_cluster_mode():
             # resolved above: keep Spark from doing it again, aloud
-            user = SparkOptions((*user.items, ("--conf", f"{_PACKAGES}=")))
+            user = SparkOptions((*user.items, ("--conf", f"{PACKAGES}=")))
+        if self._runs_in_one_jvm():
+            # nothing is copied, and the archive of classes has Delta's as well
+            class_path = user.either("--driver-class-path", "spark.driver.extraClassPath")
+            places = [*(urlparse(jar).path for jar in jars), *([class_path] if class_path else [])]
+            user, jars = user.without("--driver-class-path"), []
+            result += ["--driver-class-path", os.pathsep.join(places)] if places else []
         jars_list = comma_list(jars, user.either("--jars", "spark.jars"))
         if jars_list:
             result += ["--jars", jars_list]
@@ -109,7 +121,7 @@ class SparkCommand:
         named = self._spark.value("--properties-file")
         above = self._own_settings if named is None else _settings_of(Path(named))
         defaults = default_spark_settings()
-        return _as_options({key: value for key, value in defaults.items() if key not in above and key != _PACKAGES})
+        return _as_options({key: value for key, value in defaults.items() if key not in above and key != PACKAGES})
 
     def jvm_environment(self, arguments: list[str]) -> dict[str, str]:
         """Variables for the process that starts the JVM with these arguments; what is set already stays."""

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,9 @@ _HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProv
 
 #: Rows are buffers, so that the limit on rows bounds nothing: a worker would be given all buffers of an epoch at once.
 _MAX_ARROW_BATCH_BYTES = 8 * 1024 * 1024
+
+#: PySpark imports them for the first session, which takes as long as all else that Python does until then.
+_NEEDED_LATER = ("pandas", "pyspark.testing")
 
 
 def check_versions(java_version: str | None = None, python_version: tuple[int, ...] | None = None) -> None:
@@ -82,7 +86,7 @@ def get_session(configuration: Configuration, app_name: str) -> Any:
     _choose_python(configuration, active)
     if active is not None:
         return active
-    check_versions(installed_java())
+    check_versions()
     remote = configuration.get_string("spark.remote", os.environ.get("SPARK_REMOTE", ""))
     # a server elsewhere has settings and jars of its own
     if remote and not remote.startswith("local"):
@@ -125,7 +129,8 @@ def _local_session(configuration: Configuration, app_name: str, remote: str) -> 
     with nullcontext() if running else submit_variables(own):
         if not remote:
             # now, because only the JVM knows what was submitted; a program's own settings win over that
-            SparkContext._ensure_initialized(conf=SparkConf().setAll(list(own.items())))
+            with nullcontext() if running else _while_the_jvm_starts():
+                SparkContext._ensure_initialized(conf=SparkConf().setAll(list(own.items())))
         submitted = SparkConf()
         master = remote or own.get("spark.master") or submitted.get("spark.master", "local[*]") or "local[*]"
         builder = builder.remote(remote) if remote else builder.master(master)
@@ -139,6 +144,25 @@ def _local_session(configuration: Configuration, app_name: str, remote: str) -> 
             jars = make_the_most_of(SparkContext._jvm, own)
             builder = builder.config("spark.jars", comma_list(submitted.get("spark.jars"), own.get("spark.jars"), jars))
         return builder.getOrCreate()
+
+
+@contextmanager
+def _while_the_jvm_starts() -> Iterator[None]:
+    """What is imported later in any case is imported meanwhile. If there is no JVM in the end, a Java that is too old
+    is named as the reason."""
+    threading.Thread(target=_import_ahead, daemon=True).start()
+    try:
+        yield
+    except Exception:
+        check_versions(installed_java())
+        raise
+
+
+def _import_ahead() -> None:
+    # what cannot be imported fails again where it is needed
+    with suppress(ImportError):
+        for name in _NEEDED_LATER:
+            import_module(name)
 
 
 def _session_settings(master: str) -> dict[str, str]:
