@@ -162,8 +162,8 @@ class MiniCluster:
         return report
 
     def prepare(self, planned: dict[str, Any], stamp: EpochStamp) -> tuple[PreparedEpoch, StoredTasks]:
-        """Run all levels, up to ``planned``: what is to be committed, and the state behind the epoch. No committer hears
-        of it, and the store stays as it is."""
+        """Run all levels, up to ``planned``: what is to be committed, and the state behind the epoch. No committer
+        hears of it, and the store stays as it is."""
         rows: list[Row] = []
         written: StoredTasks = {}
         for level in range(self.job.levels + 1):

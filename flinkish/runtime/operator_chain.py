@@ -356,6 +356,12 @@ class OperatorChain:
                 total += operator.take_count()  # type: ignore[attr-defined]
         return total
 
+    def metric_values(self) -> dict[str, float]:
+        """What user functions have measured, by uid of the operator and name."""
+        return {
+            f"{uid}.{name}": value for uid, group in self.metrics.items() for name, value in group.snapshot().items()
+        }
+
     def discard(self) -> None:
         """The attempt failed: nothing of it may be sent."""
         for writer in self.writers:

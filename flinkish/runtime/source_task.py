@@ -178,7 +178,7 @@ class SourceTask(Task):
             finished=finished,
             splits=splits[-MAX_REPORTED_SPLITS:],
             ended_splits=ended[-MAX_REPORTED_SPLITS:],
-            metrics=self._metrics(),
+            metrics=self.chain.metric_values(),
             worker=WORKER,
             place=stamp.place,
             processing_time_ms=stamp.time_ms,

@@ -181,13 +181,6 @@ class Task:
         """Whether user code has asked in this epoch that the next one be planned at once."""
         return any(operator.context.epoch.commit_requested for operator in self.chain.operators)
 
-    def _metrics(self) -> dict[str, float]:
-        result: dict[str, float] = {}
-        for descriptor in self.vertex.operators:
-            for name, value in self.chain.metrics[descriptor.uid].snapshot().items():
-                result[f"{descriptor.uid}.{name}"] = value
-        return result
-
 
 @dataclass
 class _Share:
@@ -490,7 +483,7 @@ class StatefulTask(Task, TaskLife):
             watermark_ms=result.header.watermark_ms,
             finished=result.header.finished,
             state_bytes=self._state_bytes(result),
-            metrics=self._metrics(),
+            metrics=self.chain.metric_values(),
             worker=WORKER,
             place=share.stamp.place,
             processing_time_ms=share.stamp.time_ms,
