@@ -1,6 +1,6 @@
 """Tests of programs and functions, in one process and without Spark, on the runtime that they have on Spark.
 
-* `ProgramTestHarness` runs a whole program: a manual clock, crashes, savepoints, and a record of what operators emitted.
+* `ProgramTestHarness` runs a whole program: a manual clock, crashes, savepoints, what operators emitted.
 * `ProcessFunctionTestHarnesses`, `harness_of` and the harnesses by name run one operator.
 * `TestingSource` has marks among its records: `Pause`, `Watermark`, `CrashOnce`, `End`. `TestingSink` remembers.
 

@@ -190,6 +190,10 @@ class StreamOperatorTestHarness:
         """All that was emitted to a side output."""
         return list(self.output.sides.get(tag_id(tag), ()))
 
+    def take_side_output(self, tag: OutputTag | str) -> list[StreamRecord]:
+        """The same; the next call gives what was emitted since."""
+        return self.output.sides.pop(tag_id(tag), [])
+
     # ------------------------------------------------------------------------------------------------ state
 
     def num_event_time_timers(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from flinkish.core.output_tag import OutputTag
@@ -15,13 +16,15 @@ class StreamRecord(NamedTuple):
     timestamp: int | None = None
 
 
-class Watermark(NamedTuple):
+@dataclass(frozen=True)
+class Watermark:
     """A watermark in ms."""
 
     timestamp: int
 
 
-class WatermarkStatus(NamedTuple):
+@dataclass(frozen=True)
+class WatermarkStatus:
     """All inputs have become idle, or one is active again."""
 
     idle: bool
