@@ -26,7 +26,7 @@ from flinkish.runtime.prepared_epoch import PreparedEpoch
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.progress import SourceProgress, SourceShare
-from flinkish.runtime.sources.split_list import SegmentsInMemory
+from flinkish.runtime.sources.split_list import SegmentsInMemory, SegmentStore
 from flinkish.runtime.task import EpochStamp, Row
 from flinkish.runtime.task_manager import StoredTask, TaskManager
 
@@ -49,12 +49,14 @@ class StateStore:
     #: where they stand after the next epoch, once it was planned: it is the same when it is tried again
     planned: dict[str, Any] | None = None
     #: long lists of splits
-    segments: SegmentsInMemory = field(default_factory=SegmentsInMemory)
+    segments: SegmentStore = field(default_factory=SegmentsInMemory)
     #: the next epoch, once all of its tasks have ended, and the state that they have written
     prepared: tuple[PreparedEpoch, StoredTasks] | None = None
     finished: bool = False
     #: directory of the files of keyed state; "": all of it is in ``tasks``
     keyed_state: str = ""
+    #: these files belong to a job that runs elsewhere: they are only read
+    read_only: bool = False
     #: rows of the savepoint that the job begins with, for the first epoch
     restored: list[Row] = field(default_factory=list)
     #: uid of a source -> where it stood in that savepoint
@@ -106,7 +108,9 @@ class MiniCluster:
             settings.source_batch_size,
         )
         self._enumerator = JobEnumerator(job, limits, self.store.segments, self._clock, self.store.positions)
-        self._task_manager = TaskManager(job, keyed_state=self.store.keyed_state, listener=listener)
+        self._task_manager = TaskManager(
+            job, keyed_state=self.store.keyed_state, listener=listener, read_only=self.store.read_only
+        )
 
     def run(
         self, max_epochs: int | None = None, on_epoch: Callable[[EpochReport], None] | None = None
@@ -161,14 +165,19 @@ class MiniCluster:
         passed(Phase.METADATA_COMMITTED, epoch=stamp.epoch)
         return report
 
-    def prepare(self, planned: dict[str, Any], stamp: EpochStamp) -> tuple[PreparedEpoch, StoredTasks]:
+    def prepare(
+        self, planned: dict[str, Any], stamp: EpochStamp, heartbeat: bool = True
+    ) -> tuple[PreparedEpoch, StoredTasks]:
         """Run all levels, up to ``planned``: what is to be committed, and the state behind the epoch. No committer
-        hears of it, and the store stays as it is."""
+        hears of it, and the store stays as it is. ``heartbeat``: tasks that work by the clock are called, data or not.
+        """
         rows: list[Row] = []
         written: StoredTasks = {}
         for level in range(self.job.levels + 1):
             vertices = [vertex for vertex in self.job.vertices if vertex.level == level]
             if level == 0:
+                calls = heartbeats(self.job) if heartbeat else ()
+                rows.extend((*calls, *self.store.restored))
                 rows.extend(self._read_sources(self._enumerator.shares(self.store.offset, planned), stamp))
             else:
                 rows = self._run_level(vertices, rows, stamp, written)
@@ -178,7 +187,7 @@ class MiniCluster:
         return PreparedEpoch(stamp.epoch, stamp.time_ms, end_of_input, reports, committables), written
 
     def _read_sources(self, shares: Iterable[SourceShare], stamp: EpochStamp) -> list[Row]:
-        rows = [*heartbeats(self.job), *self.store.restored]
+        rows: list[Row] = []
         for share in shares:
             for part in self._task_manager.run_source(share.vertex, share.subtask, share, stamp):
                 rows.extend(part)

@@ -80,6 +80,7 @@ class TaskManager:
         clock: Clock | None = None,
         keyed_state: str = "",
         listener: OperatorListener | None = None,
+        read_only: bool = False,
     ) -> None:
         """
         Args:
@@ -87,12 +88,13 @@ class TaskManager:
             keyed_state: directory of the files of keyed state; "": that of ``files``, or state stays with the tasks.
             copies: a folder on the executor's disk for copies of files of state; None: these are read where they lie.
             listener: hears what each operator receives and emits.
+            read_only: the files of keyed state are another's: none is deleted or written.
         """
         self.job = job
         self._listener = listener
         self._files = files
         self._clock = clock or SystemClock()
-        self.tasks = Tasks(job, keyed_state or ("" if files is None else files.state), copies, listener)
+        self.tasks = Tasks(job, keyed_state or ("" if files is None else files.state), copies, listener, read_only)
         self._output = TaskOutput(job, files)
         #: while tasks are being moved, nothing commits
         self.rebalance_in_progress = False

@@ -30,12 +30,18 @@ class Tasks:
     """
 
     def __init__(
-        self, job: JobDescriptor, state: str, copies: str | None, listener: OperatorListener | None = None
+        self,
+        job: JobDescriptor,
+        state: str,
+        copies: str | None,
+        listener: OperatorListener | None = None,
+        read_only: bool = False,
     ) -> None:
         self._job = job
         self._state = state
         self._copies = copies
         self._listener = listener
+        self._read_only = read_only
         self._memory = ManagedMemory(job.settings.managed_memory_bytes)
         #: least recently used first
         self.active: OrderedDict[TaskId, StatefulTask] = OrderedDict()
@@ -101,4 +107,4 @@ class Tasks:
         from flinkish.runtime.state.files.directory import StateDirectory
 
         copies = None if self._copies is None else state_directory(self._copies, *task_id)
-        return StateDirectory(state_directory(self._state, *task_id), copies)
+        return StateDirectory(state_directory(self._state, *task_id), copies, read_only=self._read_only)
