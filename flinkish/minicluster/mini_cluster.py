@@ -88,7 +88,7 @@ class MiniCluster:
                     f"the source of '{vertex.name}' is read by Spark",
                     where=f"job '{job.name}'",
                     expected="a source that Python reads in the minicluster (not Delta, not from_spark)",
-                    hint="run the job on Spark (execution.target: spark)",
+                    hint="run the job on Spark (execution.target: spark), or put another one in its place in tests",
                 )
         for sink in job.sinks:
             if not isinstance(sink.sink, WriterSink):
@@ -96,7 +96,7 @@ class MiniCluster:
                     f"the sink '{sink.name}' takes Spark DataFrames",
                     where=f"job '{job.name}'",
                     expected="a sink with a writer in the minicluster (print, collect, files, JDBC)",
-                    hint="run the job on Spark (execution.target: spark)",
+                    hint="run the job on Spark (execution.target: spark), or put another one in its place in tests",
                 )
         self.job = job
         self.store = store if store is not None else StateStore()

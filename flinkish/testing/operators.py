@@ -40,7 +40,7 @@ _BY_INPUTS: dict[tuple[int, bool], type[StreamOperatorTestHarness]] = {
 
 
 def harness_of(stream: DataStream, **options: Any) -> Any:
-    """A harness for the operator whose results a stream consists of: a window, an aggregation, a join, asynchronous
+    """A harness for the operator whose results a stream consists of: a window, an aggregation, asynchronous
     calls, a function. Its class follows from the operator's inputs. ``options``: as `StreamOperatorTestHarness`.
 
     Example::

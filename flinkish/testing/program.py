@@ -83,6 +83,7 @@ class ProgramTestHarness:
         state_directory: str = "",
     ) -> None:
         submitted = captured(program) if callable(program) else _submitted(program)
+        submitted.configuration.validate()
         _replace(submitted.graph, sources or {}, sinks or {})
         settings = job_settings(submitted.configuration)
         generator = JobGraphGenerator(submitted.graph, settings, submitted.chaining)

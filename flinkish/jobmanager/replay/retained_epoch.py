@@ -104,6 +104,9 @@ def state_before(spark: Any, job: JobDescriptor, retained: RetainedEpoch) -> Sto
     from flinkish.spark.state_reader import stored_tasks
 
     found: StoredTasks = {}
+    if retained.batch and job.levels:
+        # who coordinates Spark's state stores begins with a session's streaming queries, of which there may be none yet
+        _ = spark.streams.active
     for operator in range(job.levels) if retained.batch else ():
         try:
             rows = stored_tasks(spark, retained.location.path, retained.batch - 1, operator).collect()
