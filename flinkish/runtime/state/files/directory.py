@@ -123,6 +123,7 @@ class StateDirectory:
         path: str,
         cache_path: str | None = None,
         open_files: OpenFiles = _OPEN_FILES,
+        *,
         read_only: bool = False,
     ) -> None:
         self.path = path
