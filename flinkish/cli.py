@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from flinkish import __version__
 from flinkish.commands import add_commands
@@ -21,6 +22,7 @@ from flinkish.launch import class_archive
 from flinkish.launch.__main__ import Launch
 from flinkish.launch.home import Home
 from flinkish.launch.options import CommandLine
+from flinkish.launch.replay import DEFAULT_LIMIT, ReplayRequest
 
 _SAVEPOINT = "execution.state-recovery.path"
 _CLAIM_MODE = "execution.state-recovery.claim-mode"
@@ -32,15 +34,19 @@ _PARALLELISM = "parallelism.default"
 def main(argv: Sequence[str] | None = None) -> int:
     """The entry point of the console script; ``argv`` without the name of the command."""
     parser = _parser()
-    arguments = parser.parse_args(argv)
+    given, program = _without_program(sys.argv[1:] if argv is None else argv)
+    arguments = parser.parse_args(given)
     if arguments.command is None:
         parser.print_help(sys.stderr)
         return 2
     try:
-        if arguments.command != "run":
+        if arguments.command == "replay":
+            _replay(arguments, program, os.environ)
+        elif arguments.command != "run":
             arguments.carry_out(arguments)
             return 0
-        _run(arguments, os.environ)
+        else:
+            _run(arguments, os.environ)
     except FlinkishError as error:
         print(f"flinkish: {error}", file=sys.stderr)
     return 2
@@ -55,10 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     prepare.set_defaults(carry_out=_prepare)
     run = commands.add_parser("run", help="run a program as a Spark driver")
     _add_savepoint_options(run)
-    run.add_argument("-p", "--parallelism", metavar="N", help="the default parallelism")
-    run.add_argument(
-        "-D", dest="properties", metavar="KEY=VALUE", action="append", default=[], help="a setting of the configuration"
-    )
+    _add_settings(run)
+    _add_replay(commands)
     run.add_argument(
         "program",
         nargs=argparse.REMAINDER,
@@ -70,6 +74,48 @@ def _parser() -> argparse.ArgumentParser:
 
 def _prepare(_: argparse.Namespace) -> None:
     print(class_archive.make(Home(os.environ).cache, os.environ))
+
+
+def _add_settings(command: argparse.ArgumentParser) -> None:
+    command.add_argument("-p", "--parallelism", metavar="N", help="the default parallelism")
+    command.add_argument(
+        "-D", dest="properties", metavar="KEY=VALUE", action="append", default=[], help="a setting of the configuration"
+    )
+
+
+def _add_replay(commands: Any) -> None:
+    replay = commands.add_parser(
+        "replay",
+        help="run an epoch of a job again in one process, and show what each operator received and emitted",
+        usage="flinkish replay JOB_DIR --epoch N [options] PROGRAM.py [its options] [-- Spark's options]",
+    )
+    replay.add_argument("job_dir", metavar="JOB_DIR", help="the job's directory (flinkish.job.dir)")
+    replay.add_argument("--epoch", type=int, required=True, metavar="N", help="the epoch, committed or failed")
+    replay.add_argument(
+        "--subtask", default="", metavar="UID/I", help="show only this task; breakpoints hold only there"
+    )
+    replay.add_argument("--pdb", action="store_true", help="open the debugger where the epoch fails")
+    replay.add_argument(
+        "--limit", type=_natural, default=DEFAULT_LIMIT, metavar="N", help="records shown of each output"
+    )
+    replay.add_argument("--json", action="store_true", help="print JSON")
+    _add_settings(replay)
+
+
+def _natural(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError(text)
+    return number
+
+
+def _without_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The command's own arguments, and the program with its own: of ``replay``, from the first Python file on."""
+    own = list(arguments)
+    if not own or own[0] != "replay":
+        return own, []
+    start = next((place for place, text in enumerate(own) if text.endswith(".py")), len(own))
+    return own[:start], own[start:]
 
 
 def _add_savepoint_options(run: argparse.ArgumentParser) -> None:
@@ -114,11 +160,40 @@ def _run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
         settings[_CLAIM_MODE] = arguments.claimMode
     if arguments.dry_run:
         settings[_DRY_RUN] = "true"
+    _launch(arguments.program, settings, arguments, environment, "flinkish run [options] PROGRAM.py [its options]")
+
+
+def _replay(arguments: argparse.Namespace, program: list[str], environment: Mapping[str, str]) -> None:
+    """Replaces this process by the program, which carries out the replay where it would execute its job."""
+    request = ReplayRequest(
+        os.path.abspath(arguments.job_dir) if "://" not in arguments.job_dir else arguments.job_dir,
+        arguments.epoch,
+        arguments.subtask,
+        arguments.pdb,
+        arguments.limit,
+        arguments.json,
+    )
+    if "--" not in program:
+        # the state is read by Spark, on this machine
+        program = [*program, "--", "--master", "local[1]"] if program else []
+    local = {name: value for name, value in environment.items() if name != "SPARK_REMOTE"}
+    settings = dict(_property(text) for text in arguments.properties)
+    expected = "flinkish replay JOB_DIR --epoch N [options] PROGRAM.py [its options]"
+    _launch(program, settings, arguments, {**local, **request.variables()}, expected)
+
+
+def _launch(
+    program: list[str],
+    settings: dict[str, str],
+    arguments: argparse.Namespace,
+    environment: Mapping[str, str],
+    expected: str,
+) -> None:
     if arguments.parallelism is not None:
         settings[_PARALLELISM] = arguments.parallelism
-    if not arguments.program:
-        raise ConfigurationError("no program given", expected="flinkish run [options] PROGRAM.py [its options]")
-    line = CommandLine.parse(arguments.program)
+    if not program:
+        raise ConfigurationError("no program given", expected=expected)
+    line = CommandLine.parse(program)
     launch = Launch(line, environment)
     launch.check()
     if settings:

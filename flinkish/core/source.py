@@ -109,10 +109,15 @@ class SplitRange:
 
 
 class SplitRecords(NamedTuple):
-    """A batch of records of one split, with their timestamps in ms (None: the source has none)."""
+    """A batch of records of one split, with their timestamps in ms (None: the source has none).
+
+    ``watermark_ms``: the split's watermark behind these records, from a source that knows it better than a watermark
+    strategy. It never goes back; a strategy with a generator of its own replaces it, as in Flink.
+    """
 
     values: list[Any]
     timestamps: list[int] | None
+    watermark_ms: int | None = None
 
 
 class UnitCost(NamedTuple):

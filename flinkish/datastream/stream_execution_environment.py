@@ -282,7 +282,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return graph
 
     def _submit(self, job_name: str | None) -> RunClient:
-        from flinkish.jobmanager import submit
+        from flinkish.jobmanager.submission import submit
 
         configure_loggers(self._configuration.to_dict())
         self._warn_of_settings_without_effect()

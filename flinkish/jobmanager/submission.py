@@ -22,6 +22,8 @@ from flinkish.jobmanager.job_run import JobRun, MiniClusterRun, new_life
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.from_configuration import from_configuration
 from flinkish.jobmanager.settings import driver_settings, job_settings
+from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
+from flinkish.launch.replay import requested_replay
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.spark_run import SparkRun
@@ -50,6 +52,13 @@ def submit(
         session: the Spark session to run in; the active one, or a local one, when there is none.
     """
     configuration.validate()
+    program = SubmittedProgram(graph, configuration, job_name, chaining)
+    offer(program)
+    replay = requested_replay()
+    if replay is not None:
+        from flinkish.jobmanager.replay.epoch_replay import end_with_replay
+
+        end_with_replay(program, replay, session)
     generator, plan = JobGraphGenerator(graph, job_settings(configuration), chaining), json.loads(plan_json(graph))
     if configuration.get(execution.STATE_RECOVERY_DRY_RUN):
         from flinkish.jobmanager.savepoints.dry_run import end_with_report

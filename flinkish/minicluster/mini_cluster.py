@@ -20,17 +20,21 @@ from flinkish.runtime.committing import commit_of
 from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, VertexDescriptor, is_sink_vertex
 from flinkish.runtime.epoch_report import EpochReport, sum_up
 from flinkish.runtime.heartbeat import heartbeats
+from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
-from flinkish.runtime.sources.progress import SourceShare
-from flinkish.runtime.sources.split_list import SegmentsInMemory
+from flinkish.runtime.sources.progress import SourceProgress, SourceShare
+from flinkish.runtime.sources.split_list import SegmentsInMemory, SegmentStore
 from flinkish.runtime.task import EpochStamp, Row
 from flinkish.runtime.task_manager import StoredTask, TaskManager
 
 #: (vertex, subtask)
 _TaskId = tuple[int, int]
+
+#: task -> encoded header and body
+StoredTasks = dict[_TaskId, tuple[bytes, bytes | None]]
 
 
 @dataclass
@@ -38,19 +42,25 @@ class StateStore:
     """Header and body of each task, where the sources stand, and the next epoch. Outlives a MiniCluster, as a job
     directory does."""
 
-    tasks: dict[_TaskId, tuple[bytes, bytes | None]] = field(default_factory=dict)
+    tasks: StoredTasks = field(default_factory=dict)
     next_epoch: int = 0
     #: where the sources stand
     offset: dict[str, Any] = field(default_factory=lambda: NOTHING_READ)
     #: where they stand after the next epoch, once it was planned: it is the same when it is tried again
     planned: dict[str, Any] | None = None
     #: long lists of splits
-    segments: SegmentsInMemory = field(default_factory=SegmentsInMemory)
+    segments: SegmentStore = field(default_factory=SegmentsInMemory)
     #: the next epoch, once all of its tasks have ended, and the state that they have written
-    prepared: tuple[PreparedEpoch, dict[_TaskId, tuple[bytes, bytes | None]]] | None = None
+    prepared: tuple[PreparedEpoch, StoredTasks] | None = None
     finished: bool = False
     #: directory of the files of keyed state; "": all of it is in ``tasks``
     keyed_state: str = ""
+    #: these files belong to a job that runs elsewhere: they are only read
+    read_only: bool = False
+    #: rows of the savepoint that the job begins with, for the first epoch
+    restored: list[Row] = field(default_factory=list)
+    #: uid of a source -> where it stood in that savepoint
+    positions: dict[str, SourceProgress] = field(default_factory=dict)
 
 
 class MiniCluster:
@@ -61,6 +71,7 @@ class MiniCluster:
         clock: gives each epoch its processing time.
         store: state of an earlier run to go on from.
         max_records_per_epoch: most records that each source gives in one epoch.
+        listener: hears what each operator receives and emits.
     """
 
     def __init__(
@@ -69,6 +80,7 @@ class MiniCluster:
         clock: Clock | None = None,
         store: StateStore | None = None,
         max_records_per_epoch: int | None = None,
+        listener: OperatorListener | None = None,
     ) -> None:
         for vertex in job.vertices:
             if vertex.source is not None and not isinstance(vertex.source, SplitSource):
@@ -76,7 +88,7 @@ class MiniCluster:
                     f"the source of '{vertex.name}' is read by Spark",
                     where=f"job '{job.name}'",
                     expected="a source that Python reads in the minicluster (not Delta, not from_spark)",
-                    hint="run the job on Spark (execution.target: spark)",
+                    hint="run the job on Spark (execution.target: spark), or put another one in its place in tests",
                 )
         for sink in job.sinks:
             if not isinstance(sink.sink, WriterSink):
@@ -84,7 +96,7 @@ class MiniCluster:
                     f"the sink '{sink.name}' takes Spark DataFrames",
                     where=f"job '{job.name}'",
                     expected="a sink with a writer in the minicluster (print, collect, files, JDBC)",
-                    hint="run the job on Spark (execution.target: spark)",
+                    hint="run the job on Spark (execution.target: spark), or put another one in its place in tests",
                 )
         self.job = job
         self.store = store if store is not None else StateStore()
@@ -95,8 +107,10 @@ class MiniCluster:
             settings.max_bytes_per_epoch,
             settings.source_batch_size,
         )
-        self._enumerator = JobEnumerator(job, limits, self.store.segments, self._clock)
-        self._task_manager = TaskManager(job, keyed_state=self.store.keyed_state)
+        self._enumerator = JobEnumerator(job, limits, self.store.segments, self._clock, self.store.positions)
+        self._task_manager = TaskManager(
+            job, keyed_state=self.store.keyed_state, listener=listener, read_only=self.store.read_only
+        )
 
     def run(
         self, max_epochs: int | None = None, on_epoch: Callable[[EpochReport], None] | None = None
@@ -113,7 +127,7 @@ class MiniCluster:
         """One epoch, all or nothing. After a failure, the next call tries the same epoch again with functions that have
         not run; so does another MiniCluster on the same store."""
         try:
-            report = self._run_epoch(self._plan())
+            report = self._run_epoch(self.plan())
         except BaseException:
             self.dispose()
             raise
@@ -126,7 +140,8 @@ class MiniCluster:
         self._task_manager.dispose()
         self._enumerator.close()
 
-    def _plan(self) -> dict[str, Any]:
+    def plan(self) -> dict[str, Any]:
+        """Where the sources stand after the next epoch; the same at each call until it is committed."""
         if self.store.planned is None:
             self.store.planned = self._enumerator.next_offset(self.store.offset, forced=True)
         passed(Phase.PLANNED, epoch=self.store.next_epoch)
@@ -135,7 +150,7 @@ class MiniCluster:
     def _run_epoch(self, planned: dict[str, Any]) -> EpochReport:
         stamp = EpochStamp(self.store.next_epoch, planned["time_ms"])
         if self.store.prepared is None:
-            self.store.prepared = self._prepare(planned, stamp)
+            self.store.prepared = self.prepare(planned, stamp)
             passed(Phase.EPOCH_PREPARED, epoch=stamp.epoch)
         prepared, written = self.store.prepared
         commit = commit_of(self.job, prepared)
@@ -145,19 +160,24 @@ class MiniCluster:
         self.store.next_epoch += 1
         self.store.offset = planned
         self.store.planned = self.store.prepared = None
+        self.store.restored = []
         self.store.finished = report.end_of_input
         passed(Phase.METADATA_COMMITTED, epoch=stamp.epoch)
         return report
 
-    def _prepare(
-        self, planned: dict[str, Any], stamp: EpochStamp
-    ) -> tuple[PreparedEpoch, dict[_TaskId, tuple[bytes, bytes | None]]]:
-        """Run all levels."""
+    def prepare(
+        self, planned: dict[str, Any], stamp: EpochStamp, heartbeat: bool = True
+    ) -> tuple[PreparedEpoch, StoredTasks]:
+        """Run all levels, up to ``planned``: what is to be committed, and the state behind the epoch. No committer
+        hears of it, and the store stays as it is. ``heartbeat``: tasks that work by the clock are called, data or not.
+        """
         rows: list[Row] = []
-        written: dict[_TaskId, tuple[bytes, bytes | None]] = {}
+        written: StoredTasks = {}
         for level in range(self.job.levels + 1):
             vertices = [vertex for vertex in self.job.vertices if vertex.level == level]
             if level == 0:
+                calls = heartbeats(self.job) if heartbeat else ()
+                rows.extend((*calls, *self.store.restored))
                 rows.extend(self._read_sources(self._enumerator.shares(self.store.offset, planned), stamp))
             else:
                 rows = self._run_level(vertices, rows, stamp, written)
@@ -167,7 +187,7 @@ class MiniCluster:
         return PreparedEpoch(stamp.epoch, stamp.time_ms, end_of_input, reports, committables), written
 
     def _read_sources(self, shares: Iterable[SourceShare], stamp: EpochStamp) -> list[Row]:
-        rows = list(heartbeats(self.job))
+        rows: list[Row] = []
         for share in shares:
             for part in self._task_manager.run_source(share.vertex, share.subtask, share, stamp):
                 rows.extend(part)
@@ -178,7 +198,7 @@ class MiniCluster:
         vertices: list[VertexDescriptor],
         rows: list[Row],
         stamp: EpochStamp,
-        written: dict[_TaskId, tuple[bytes, bytes | None]],
+        written: StoredTasks,
     ) -> list[Row]:
         here = {vertex.id for vertex in vertices}
         inputs: dict[_TaskId, list[Buffer]] = defaultdict(list)
@@ -198,7 +218,7 @@ class MiniCluster:
         identity: _TaskId,
         buffers: list[Buffer],
         stamp: EpochStamp,
-        written: dict[_TaskId, tuple[bytes, bytes | None]],
+        written: StoredTasks,
     ) -> list[Row]:
         header, body = self.store.tasks.get(identity, (None, None))
         stored = StoredTask(header, lambda: body)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import UnserializableFunctionError
 from flinkish.runtime.deployment import JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.metric_group import TaskMetricGroup
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactory, StreamOperator
+from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.partitioners import Sender
 from flinkish.runtime.record_writer import Emit, RecordWriter
 from flinkish.runtime.state.detach import COPIERS, detached
@@ -21,6 +22,12 @@ from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
 
 Collect = Callable[[list[Any], list[int] | None], None]
+
+
+class ProcessBatch(Protocol):
+    """As `StreamOperator.process_batch`."""
+
+    def __call__(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None: ...
 
 
 class ChainOutput:
@@ -34,10 +41,9 @@ class ChainOutput:
         self.records = 0
         self.watermark_ms = MIN_TIMESTAMP_MS
 
-    def add_child(self, child: StreamOperator, tag: str | None) -> None:
-        """The next operator listens to the main output, or to a side output."""
+    def add_child(self, child: StreamOperator, tag: str | None, target: Collect) -> None:
+        """The next operator listens to the main output, or to a side output. ``target`` takes its records in."""
         self._children.append(child)
-        target: Collect = child.process_batch
         (self._main if tag is None else self._sides.setdefault(tag, [])).append(target)
 
     def add_writer(self, writer: RecordWriter, tag: str | None) -> None:
@@ -83,6 +89,30 @@ class ChainOutput:
             writer.emit_status(idle)
 
 
+class _HeardOutput(ChainOutput):
+    """An output of which somebody hears what passes. He is given lists of his own, which nobody changes."""
+
+    def __init__(self, listener: OperatorListener, uid: str, subtask: int) -> None:
+        super().__init__()
+        self._listener = listener
+        self._uid = uid
+        self._subtask = subtask
+
+    def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
+        if values:
+            self._listener.emitted(self._uid, self._subtask, None, _copies(values), _copied(timestamps))
+        super().collect(values, timestamps)
+
+    def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:
+        if values and self.has_side(tag_id):
+            self._listener.emitted(self._uid, self._subtask, tag_id, _copies(values), _copied(timestamps))
+        super().collect_side(tag_id, values, timestamps)
+
+    def emit_watermark(self, watermark_ms: int) -> None:
+        self._listener.emitted_watermark(self._uid, self._subtask, watermark_ms)
+        super().emit_watermark(watermark_ms)
+
+
 def _own_copy(descriptor: OperatorDescriptor) -> OperatorFactory:
     """A factory whose functions belong to this task alone: one worker runs several subtasks, and a task that failed is
     made anew from functions that have not run."""
@@ -101,9 +131,13 @@ def _deliver(targets: list[Collect], values: list[Any], timestamps: list[int] | 
     """In their order. All but the last get copies: an operator owns the lists it is given, and a function that changes
     its argument must not change what others get (in Flink, a serializer stands between them)."""
     for target in targets[:-1]:
-        target(_copies(values), None if timestamps is None else list(timestamps))
+        target(_copies(values), _copied(timestamps))
     if targets:
         targets[-1](values, timestamps)
+
+
+def _copied(timestamps: list[int] | None) -> list[int] | None:
+    return None if timestamps is None else list(timestamps)
 
 
 def _copies(values: list[Any]) -> list[Any]:
@@ -124,11 +158,17 @@ class OperatorChain:
         emit: Emit,
         keyed_state: KeyedStateBackend | None,
         head_epoch: EpochInfo,
+        listener: OperatorListener | None = None,
     ) -> None:
         self.vertex = vertex
+        self._subtask = subtask
+        self._listener = listener
         self._head_epoch = head_epoch
         self.operators = [_own_copy(descriptor).create() for descriptor in vertex.operators]
-        self.outputs = [ChainOutput() for _ in vertex.operators]
+        self.outputs = [
+            ChainOutput() if listener is None else _HeardOutput(listener, descriptor.uid, subtask)
+            for descriptor in vertex.operators
+        ]
         self.states = {descriptor.uid: OperatorState() for descriptor in vertex.operators}
         self.metrics = {descriptor.uid: TaskMetricGroup() for descriptor in vertex.operators}
         self.writers: list[RecordWriter] = []
@@ -136,6 +176,8 @@ class OperatorChain:
         self._disposed = False
         self._split = ""
         self._split_watermarks: dict[str, list[int]] = {}
+        #: takes in what the head receives
+        self.process_batch = self._input_of(0)
         self._wire(subtask, settings, emit)
         self._setup(subtask, attempt, settings, keyed_state)
 
@@ -145,9 +187,10 @@ class OperatorChain:
         return self.operators[0]
 
     def _wire(self, subtask: int, settings: JobSettings, emit: Emit) -> None:
-        for operator, descriptor in zip(self.operators, self.vertex.operators):
+        for index, descriptor in enumerate(self.vertex.operators):
             if descriptor.parent >= 0:
-                self.outputs[descriptor.parent].add_child(operator, descriptor.parent_tag)
+                output = self.outputs[descriptor.parent]
+                output.add_child(self.operators[index], descriptor.parent_tag, self._input_of(index))
         for output, descriptor in zip(self.outputs, self.vertex.operators):
             for edge in descriptor.edges:
                 where = f"operator '{descriptor.name}' (uid {descriptor.uid})"
@@ -157,6 +200,19 @@ class OperatorChain:
                 writer = RecordWriter(edge, sender, emit, *limits, from_source)
                 output.add_writer(writer, edge.tag)
                 self.writers.append(writer)
+
+    def _input_of(self, index: int) -> ProcessBatch:
+        """What takes in the records of an operator."""
+        process, listener, subtask = self.operators[index].process_batch, self._listener, self._subtask
+        uid = self.vertex.operators[index].uid
+        if listener is None:
+            return process
+
+        def heard(values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+            listener.received(uid, subtask, input_index, _copies(values), _copied(timestamps))
+            process(values, timestamps, input_index)
+
+        return heard
 
     def _setup(self, subtask: int, attempt: int, settings: JobSettings, keyed: KeyedStateBackend | None) -> None:
         """From the last operator to the first, as Flink does, so that a first can rely on all behind it."""
@@ -299,6 +355,12 @@ class OperatorChain:
             if descriptor.sink is not None:
                 total += operator.take_count()  # type: ignore[attr-defined]
         return total
+
+    def metric_values(self) -> dict[str, float]:
+        """What user functions have measured, by uid of the operator and name."""
+        return {
+            f"{uid}.{name}": value for uid, group in self.metrics.items() for name, value in group.snapshot().items()
+        }
 
     def discard(self) -> None:
         """The attempt failed: nothing of it may be sent."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
@@ -74,6 +75,23 @@ _hooks = _Hooks()
 def set_hook(hook: Hook | None) -> None:
     """Install (or remove) the hook of this process."""
     _hooks.hook = hook
+
+
+@contextmanager
+def hooked(hook: Hook) -> Iterator[None]:
+    """Call this hook, too, while the block runs; it goes before the one that is in force."""
+    before, current = _hooks.hook, _hooks.current()
+
+    def both(phase: Phase, details: dict[str, Any]) -> None:
+        hook(phase, details)
+        if current is not None:
+            current(phase, details)
+
+    set_hook(both)
+    try:
+        yield
+    finally:
+        set_hook(before)
 
 
 def passed(phase: Phase, **details: Any) -> None:

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from flinkish.core.source import SplitRange, SplitReader, SplitSource
+from flinkish.core.source import SplitRange, SplitReader, SplitRecords, SplitSource
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.input_gate import WHOLE_SOURCE, origin_name
+from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.sources.progress import SourceShare
 from flinkish.runtime.task import WORKER, EpochStamp, Row, Task
@@ -31,12 +32,14 @@ MAX_REPORTED_SPLITS = 32
 
 
 class SplitBatch(NamedTuple):
-    """Records read from one split. ``ended``: there will never be more from it."""
+    """Records read from one split, with its watermark behind them, if the source says one. ``ended``: there will never
+    be more from it."""
 
     split: str
     values: list[Any]
     timestamps: list[int] | None
     ended: bool = False
+    watermark_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,10 @@ class SourceInput:
 class SourceTask(Task):
     """Runs the chain of a source vertex over batches."""
 
-    def __init__(self, job: JobDescriptor, vertex: VertexDescriptor, subtask: int) -> None:
-        super().__init__(job, vertex, subtask)
+    def __init__(
+        self, job: JobDescriptor, vertex: VertexDescriptor, subtask: int, listener: OperatorListener | None = None
+    ) -> None:
+        super().__init__(job, vertex, subtask, listener=listener)
         self._opened = False
         self.closed_in: int | None = None
         self._reader: SplitReader | None = None
@@ -110,7 +115,9 @@ class SourceTask(Task):
             if batch.values:
                 records += len(batch.values)
                 self.chain.mark_active()
-                self.chain.head.process_batch(batch.values, batch.timestamps)
+                self.chain.process_batch(batch.values, batch.timestamps)
+            if batch.watermark_ms is not None:
+                self.chain.process_watermark(batch.watermark_ms)
             if batch.ended:
                 ended[batch.split] = None
                 if not self._one_stream or batch.split == WHOLE_SOURCE:
@@ -171,7 +178,7 @@ class SourceTask(Task):
             finished=finished,
             splits=splits[-MAX_REPORTED_SPLITS:],
             ended_splits=ended[-MAX_REPORTED_SPLITS:],
-            metrics=self._metrics(),
+            metrics=self.chain.metric_values(),
             worker=WORKER,
             place=stamp.place,
             processing_time_ms=stamp.time_ms,
@@ -184,8 +191,12 @@ def one_after_the_other(reader: SplitReader, ranges: Iterable[SplitRange], batch
     """Each range as a whole, in their order."""
     for wanted in ranges:
         for records in reader.read(wanted, batch_size):
-            yield SplitBatch(wanted.split.id, records.values, records.timestamps)
+            yield _split_batch(wanted, records)
         yield SplitBatch(wanted.split.id, [], None, wanted.ends)
+
+
+def _split_batch(wanted: SplitRange, records: SplitRecords) -> SplitBatch:
+    return SplitBatch(wanted.split.id, records.values, records.timestamps, watermark_ms=records.watermark_ms)
 
 
 def side_by_side(reader: SplitReader, ranges: Sequence[SplitRange], batch_size: int) -> Iterator[SplitBatch]:
@@ -200,7 +211,7 @@ def side_by_side(reader: SplitReader, ranges: Sequence[SplitRange], batch_size: 
         if records is None:
             yield SplitBatch(split, [], None, ranges[place].ends)
             continue
-        yield SplitBatch(split, records.values, records.timestamps)
+        yield _split_batch(ranges[place], records)
         newest_ms = max(records.timestamps) if records.timestamps else time_ms
         heapq.heappush(turns, (max(time_ms, newest_ms), given + len(records.values), place))
 

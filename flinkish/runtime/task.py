@@ -27,6 +27,7 @@ from flinkish.runtime.deployment import (
 from flinkish.runtime.input_gate import InputGate, Records, SortedBuffers, Step, WatermarkStep, origin_name
 from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.operator_chain import OperatorChain
+from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.operators.sink_writer import SinkWriterOperator, encode_committables
 from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
@@ -92,6 +93,7 @@ class Task:
         subtask: int,
         directory: StateDirectory | None = None,
         memory: ManagedMemory | None = None,
+        listener: OperatorListener | None = None,
     ) -> None:
         self.job = job
         self.vertex = vertex
@@ -120,7 +122,9 @@ class Task:
             if vertex.keyed
             else None
         )
-        self.chain = OperatorChain(vertex, subtask, job.attempt, job.settings, self._emit, self.keyed_state, epoch)
+        self.chain = OperatorChain(
+            vertex, subtask, job.attempt, job.settings, self._emit, self.keyed_state, epoch, listener
+        )
         for operator, descriptor in zip(self.chain.operators, vertex.operators):
             if isinstance(operator, SinkWriterOperator) and descriptor.sink is not None:
                 operator.emit = self._sink_emit(descriptor.sink)
@@ -177,13 +181,6 @@ class Task:
         """Whether user code has asked in this epoch that the next one be planned at once."""
         return any(operator.context.epoch.commit_requested for operator in self.chain.operators)
 
-    def _metrics(self) -> dict[str, float]:
-        result: dict[str, float] = {}
-        for descriptor in self.vertex.operators:
-            for name, value in self.chain.metrics[descriptor.uid].snapshot().items():
-                result[f"{descriptor.uid}.{name}"] = value
-        return result
-
 
 @dataclass
 class _Share:
@@ -211,8 +208,9 @@ class StatefulTask(Task, TaskLife):
         subtask: int,
         directory: StateDirectory | None = None,
         memory: ManagedMemory | None = None,
+        listener: OperatorListener | None = None,
     ) -> None:
-        super().__init__(job, vertex, subtask, directory, memory)
+        super().__init__(job, vertex, subtask, directory, memory, listener)
         self.directory = directory
         #: files that its state refers to and that are not known to be on the executor's disk, the next one last
         self._to_restore: list[FileReference] = []
@@ -378,7 +376,7 @@ class StatefulTask(Task, TaskLife):
         """Consume input in time order, firing event-time timers as the watermark rises, until about that many records
         were read; False when there is no more in this epoch."""
         enter(self.log)
-        share, head = self.share, self.chain.head
+        share = self.share
         if share.steps is None:
             share.steps = share.gate.steps()
         budget = max_num_records
@@ -386,13 +384,13 @@ class StatefulTask(Task, TaskLife):
             if isinstance(step, Records):
                 share.records += len(step.values)
                 budget -= len(step.values)
-                head.process_batch(step.values, step.timestamps, step.input_index)
+                self.chain.process_batch(step.values, step.timestamps, step.input_index)
                 if budget <= 0:
                     return True
             elif isinstance(step, WatermarkStep):
                 self.chain.process_watermark(step.watermark_ms)
             else:
-                head.process_status(step.idle)
+                self.chain.head.process_status(step.idle)
         share.consumed = True
         return False
 
@@ -485,7 +483,7 @@ class StatefulTask(Task, TaskLife):
             watermark_ms=result.header.watermark_ms,
             finished=result.header.finished,
             state_bytes=self._state_bytes(result),
-            metrics=self._metrics(),
+            metrics=self.chain.metric_values(),
             worker=WORKER,
             place=share.stamp.place,
             processing_time_ms=share.stamp.time_ms,

@@ -23,6 +23,7 @@ from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_files import EpochFiles, TaskOutput
 from flinkish.runtime.failure import describe_failure
+from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.source_task import SourceInput, SourceTask
 from flinkish.runtime.sources.progress import SourceShare
@@ -78,17 +79,22 @@ class TaskManager:
         copies: str | None = None,
         clock: Clock | None = None,
         keyed_state: str = "",
+        listener: OperatorListener | None = None,
+        read_only: bool = False,
     ) -> None:
         """
         Args:
             files: where tasks leave what an epoch gives to sinks; None: all of it stays in their rows.
             keyed_state: directory of the files of keyed state; "": that of ``files``, or state stays with the tasks.
             copies: a folder on the executor's disk for copies of files of state; None: these are read where they lie.
+            listener: hears what each operator receives and emits.
+            read_only: the files of keyed state are another's: none is deleted or written.
         """
         self.job = job
+        self._listener = listener
         self._files = files
         self._clock = clock or SystemClock()
-        self.tasks = Tasks(job, keyed_state or ("" if files is None else files.state), copies)
+        self.tasks = Tasks(job, keyed_state or ("" if files is None else files.state), copies, listener, read_only)
         self._output = TaskOutput(job, files)
         #: while tasks are being moved, nothing commits
         self.rebalance_in_progress = False
@@ -437,7 +443,7 @@ class TaskManager:
         """The task that this worker holds; a new one when that has closed in this very epoch, which is run again."""
         task = self._sources.pop((descriptor.id, subtask), None)
         if task is None or task.closed_in is not None and (drain or task.closed_in >= stamp.epoch):
-            return SourceTask(self.job, descriptor, subtask)
+            return SourceTask(self.job, descriptor, subtask, self._listener)
         return task
 
     def dispose(self) -> None:

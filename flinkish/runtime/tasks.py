@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_files import state_directory
+from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.standby_task import StandbyTask
 from flinkish.runtime.state.managed_memory import ManagedMemory
 from flinkish.runtime.task import StatefulTask, TaskId
@@ -28,10 +29,19 @@ class Tasks:
         copies: folder on the executor's disk for copies of these files; None: they are read where they lie.
     """
 
-    def __init__(self, job: JobDescriptor, state: str, copies: str | None) -> None:
+    def __init__(
+        self,
+        job: JobDescriptor,
+        state: str,
+        copies: str | None,
+        listener: OperatorListener | None = None,
+        read_only: bool = False,
+    ) -> None:
         self._job = job
         self._state = state
         self._copies = copies
+        self._listener = listener
+        self._read_only = read_only
         self._memory = ManagedMemory(job.settings.managed_memory_bytes)
         #: least recently used first
         self.active: OrderedDict[TaskId, StatefulTask] = OrderedDict()
@@ -52,7 +62,8 @@ class Tasks:
     def create(self, task_id: TaskId, directory: StateDirectory | None = None) -> StatefulTask:
         """A new active task. ``directory``: of the task that it takes the place of."""
         directory = directory or self._directory(task_id)
-        task = StatefulTask(self._job, self._job.vertex(task_id[0]), task_id[1], directory, self._memory)
+        vertex, subtask = self._job.vertex(task_id[0]), task_id[1]
+        task = StatefulTask(self._job, vertex, subtask, directory, self._memory, self._listener)
         self.active[task_id] = task
         return task
 
@@ -96,4 +107,4 @@ class Tasks:
         from flinkish.runtime.state.files.directory import StateDirectory
 
         copies = None if self._copies is None else state_directory(self._copies, *task_id)
-        return StateDirectory(state_directory(self._state, *task_id), copies)
+        return StateDirectory(state_directory(self._state, *task_id), copies, read_only=self._read_only)

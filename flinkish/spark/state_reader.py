@@ -8,18 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.runtime.epoch_files import state_directory
-from flinkish.runtime.program_classes import ProgramClasses
-from flinkish.runtime.state.files.directory import StateDirectory
-from flinkish.runtime.state.operator_state import decode_operator_states
-from flinkish.runtime.state.restore import operator_state_rows
-from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row, watermark_row
-from flinkish.runtime.state.state_rows import StateColumns
-from flinkish.runtime.state.stored_columns import stored_columns
-from flinkish.runtime.state.task_body import TaskBody
-from flinkish.runtime.state.text_columns import to_savepoint_columns
-from flinkish.runtime.task_header import TaskHeader
+from flinkish.runtime.state.saved_task import rows_of_task
+from flinkish.runtime.state.savepoint_rows import SavepointRow
 from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
 
@@ -55,32 +45,11 @@ class BodyToRows:
     def _batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         classes = self.deployed.classes()
         for batch in batches:
-            for data, body in zip(batch.column("header").to_pylist(), batch.column("body").to_pylist()):
-                header = TaskHeader.decode(data, "", classes)
-                if MIN_TIMESTAMP_MS < header.watermark_ms < MAX_WATERMARK_MS:
-                    yield _row_batch(watermark_row(header.uid, header.subtask, header.watermark_ms))
-                stored = TaskBody.decode(body)
-                where = f"uid {header.uid}, subtask {header.subtask}"
-                directory = StateDirectory(state_directory(self.state, header.vertex, header.subtask))
-                for found in stored_columns(stored.keyed, directory, where, classes):
-                    yield from _column_batches(header.uid, found, classes)
-                for uid, of_operator in decode_operator_states(stored.operators, classes).items():
-                    for row in operator_state_rows(header.subtask, header.parallelism, of_operator):
-                        yield _row_batch(to_savepoint_row(uid, row, classes))
-
-
-def _column_batches(uid: str, found: StateColumns, classes: ProgramClasses) -> Iterator[pa.RecordBatch]:
-    for start in range(0, len(found.keys), _BATCH_ROWS):
-        part = slice(start, start + _BATCH_ROWS)
-        some = StateColumns(found.state, found.kind, found.namespaces[part], found.keys[part], found.values[part])
-        saved = to_savepoint_columns(uid, some, classes)
-        same = [pa.repeat(pa.scalar(text, pa.string()), len(saved.keys)) for text in saved[:3]]
-        texts = [pa.array(column, pa.string()) for column in saved[3:]]
-        yield pa.RecordBatch.from_arrays(same + texts, schema=_ARROW_SCHEMA)
-
-
-def _row_batch(row: SavepointRow) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([text], pa.string()) for text in row], schema=_ARROW_SCHEMA)
+            for header, body in zip(batch.column("header").to_pylist(), batch.column("body").to_pylist()):
+                for saved in rows_of_task(header, body, self.state, classes):
+                    same = [pa.repeat(pa.scalar(text, pa.string()), len(saved.keys)) for text in saved[:3]]
+                    texts = [pa.array(column, pa.string()) for column in saved[3:]]
+                    yield pa.RecordBatch.from_arrays(same + texts, schema=_ARROW_SCHEMA)
 
 
 def _together(share: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -17,6 +17,7 @@ OWN_MODULES = [
     "flinkish.datastream.connectors.spark",
     "flinkish.state",
     "flinkish.table",
+    "flinkish.testing",
 ]
 
 

@@ -34,6 +34,8 @@ ALLOWED: dict[str, set[str]] = {
     "datastream": _API | {"metrics"},
     # savepoints as DataFrames
     "state": _API | {"datastream"},
+    # tests of programs, on all that runs without Spark
+    "testing": _RUNTIME | {"connectors", "graph", "minicluster", "jobmanager", "datastream"},
     # beside the engine: programs, and what starts them
     "examples": _API | {"datastream"},
     "exit_codes": set(),
@@ -54,6 +56,7 @@ PURE = (
     "runtime",
     "graph",
     "minicluster",
+    "testing",
 )
 SPARKS = {"pyspark", "pandas", "delta"}
 
@@ -129,8 +132,9 @@ def test_the_pure_floors_can_be_imported_without_spark(module: str) -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_importing_the_api_does_not_import_spark() -> None:
-    code = "import sys, flinkish.datastream; sys.exit('pyspark' if 'pyspark' in sys.modules else 0)"
+@pytest.mark.parametrize("module", ["flinkish.datastream", "flinkish.testing"])
+def test_importing_the_api_does_not_import_spark_or_a_test_framework(module: str) -> None:
+    code = f"import sys, {module}; sys.exit(', '.join(sorted({{'pyspark', 'pytest'}} & set(sys.modules))) or 0)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT.parent)
     assert result.returncode == 0, result.stderr
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -118,3 +119,16 @@ def test_what_a_restore_takes_over_is_said_with_the_options_of_flink(program: Pa
         }
     wrong = run(program.parent, "run", "--claimMode", "mine", str(program))
     assert wrong.returncode == 2 and "NO_CLAIM" in wrong.stderr
+
+
+def test_a_replay_starts_the_program_with_the_request_in_its_environment(program: Path, tmp_path: Path) -> None:
+    program.write_text("import os, sys; print(sys.argv[1:]); print(os.environ['FLINKISH_REPLAY'])")
+    options = ["--epoch", "3", "--subtask", "sums/1", "--pdb", "--limit", "5"]
+    result = run(program.parent, "replay", str(tmp_path / "job"), *options, str(program), "--epoch", "x")
+    assert result.returncode == 0, result.stderr
+    own, request = result.stdout.splitlines()
+    assert own == "['--epoch', 'x']"
+    expected = {"directory": str(tmp_path / "job"), "epoch": 3, "subtask": "sums/1", "pdb": True, "limit": 5}
+    assert json.loads(request) == {**expected, "json": False}
+    for wrong in (["--epoch", "3"], ["--epoch", "three", str(program)], [str(program)]):
+        assert run(program.parent, "replay", str(tmp_path / "job"), *wrong).returncode == 2

@@ -15,13 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.common.typeinfo.spark_ddl import spark_type
-from flinkish.errors import FlinkishError
-from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.pickling import dumps
+from flinkish.runtime.program_states import states_of_program
 from flinkish.runtime.state.declared_state import DeclaredState
-from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND
 from flinkish.runtime.state.stored_values import ProgramState, ProgramStates
-from flinkish.runtime.task import StatefulTask
 from flinkish.spark.worker import Deployment, failures_marked
 
 _SCHEMA = "states binary"
@@ -40,42 +37,6 @@ class OpenOperators:
         with failures_marked():
             data = dumps(states_of_program(self.deployment.job()))
             yield pa.RecordBatch.from_arrays([pa.array([data], pa.binary())], names=["states"])
-
-
-def states_of_program(job: JobDescriptor) -> ProgramStates:
-    """Open the keyed operators of a job in this process, and ask those with operator state."""
-    states: dict[str, dict[str, ProgramState]] = {}
-    unknown: dict[str, str] = {}
-    key_types = {vertex.head.uid: vertex.key_type for vertex in job.vertices if vertex.key_type is not None}
-    for vertex in job.vertices:
-        if vertex.keyed or any(descriptor.factory.has_operator_state for descriptor in vertex.operators):
-            try:
-                states.update(_states_of(job, vertex))
-            except Exception as error:
-                what = error.what if isinstance(error, FlinkishError) else str(error)
-                unknown[vertex.head.uid] = f"open() raised {type(error).__name__}: {what}"
-    return ProgramStates(states, unknown, key_types)
-
-
-def _states_of(job: JobDescriptor, vertex: VertexDescriptor) -> dict[str, dict[str, ProgramState]]:
-    """Operator uid -> state name -> state. Broadcast states are known without opening anything."""
-    task = StatefulTask(job, vertex, 0)
-    try:
-        found: dict[str, dict[str, ProgramState]] = {}
-        for uid, state in task.chain.states.items():
-            for name, broadcast in state.declared.items():
-                of_operator = found.setdefault(uid, {})
-                of_operator[name] = ProgramState(BROADCAST_STATE_KIND, *broadcast.entry_types())
-        if task.keyed_state is not None:
-            task.chain.head.initialize_state()
-            task.chain.head.open()
-            of_head = found.setdefault(vertex.head.uid, {})
-            for name, (kind, descriptor) in task.keyed_state.declared.items():
-                map_key, value = (None, None) if descriptor is None else descriptor.entry_types()
-                of_head[name] = ProgramState(kind, map_key, value)
-        return found
-    finally:
-        task.dispose()
 
 
 def find_program_states(spark: Any, deployment: Deployment) -> ProgramStates:

@@ -12,13 +12,9 @@ import pyarrow as pa
 
 from flinkish.jobmanager.savepoints.manifest import StateContents
 from flinkish.jobmanager.savepoints.state_table import DIGEST, with_digest
-from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
-from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
-from flinkish.runtime.key_groups import subtask_of_key
-from flinkish.runtime.state.restore import subtasks_of_row
-from flinkish.runtime.state.restored_rows import encode_columns
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.state.restored_buffers import state_buffers
 from flinkish.runtime.state.savepoint_rows import WATERMARK
-from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, OPERATOR_STATE_KIND, StateColumns
 from flinkish.runtime.state.stored_values import Migration, ProgramStates, RowReader, StoredState
 from flinkish.runtime.state.text_columns import SavepointColumns
 from flinkish.runtime.stored_pickle import dumps, loads
@@ -112,14 +108,8 @@ class RowsToBuffers:
 
     def _rows(self, job: JobDescriptor, reader: RowReader, saved: SavepointColumns) -> Iterator[Row]:
         rows = reader.read_columns(saved)
-        places = places_of(job)
-        if not self.buffers or saved.uid not in places:
-            return
-        vertex = job.vertex(places[saved.uid])
-        for subtask, numbers in _by_subtask(vertex, rows).items():
-            some = StateColumns(rows.state, rows.kind, *([column[i] for i in numbers] for column in rows[2:]))
-            header = BufferHeader(BufferKind.STATE, vertex.id, subtask, 0, "", 0, 0, len(numbers))
-            yield vertex.id, subtask, encode(header, encode_columns(saved.uid, some, job.classes))
+        if self.buffers:
+            yield from state_buffers(job, saved.uid, rows)
 
 
 def states_of_batch(batch: pa.RecordBatch) -> Iterator[tuple[SavepointColumns, list[int]]]:
@@ -138,19 +128,6 @@ def states_of_batch(batch: pa.RecordBatch) -> Iterator[tuple[SavepointColumns, l
         yield SavepointColumns(uid, state, kind, keys, namespaces, values), hashes
 
 
-def _by_subtask(vertex: VertexDescriptor, rows: StateColumns) -> dict[int, list[int]]:
-    """Subtask -> the numbers of the rows that belong there."""
-    numbers: dict[int, list[int]] = defaultdict(list)
-    if rows.kind in (OPERATOR_STATE_KIND, BROADCAST_STATE_KIND):
-        for number, (key, namespace) in enumerate(zip(rows.keys, rows.namespaces, strict=True)):
-            for subtask in subtasks_of_row(rows.kind, key, namespace, vertex.parallelism):
-                numbers[subtask].append(number)
-        return numbers
-    for number, key in enumerate(rows.keys):
-        numbers[subtask_of_key(key, vertex.parallelism, vertex.max_parallelism)].append(number)
-    return numbers
-
-
 def _found_batch(found: FoundRows) -> pa.RecordBatch:
     columns: list[tuple[str, Any, pa.DataType]] = [
         ("address", 0, pa.int32()),
@@ -161,11 +138,6 @@ def _found_batch(found: FoundRows) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [pa.array([value], kind) for _, value, kind in columns], names=[name for name, _, _ in columns]
     )
-
-
-def places_of(job: JobDescriptor) -> dict[str, int]:
-    """Operator uid -> vertex, of all operators that can have state."""
-    return {d.uid: vertex.id for vertex in job.vertices if vertex.level > 0 for d in vertex.operators}
 
 
 def written_to(path: str, spark: Any, table: Any, convert: RowsToBuffers) -> FoundRows:

@@ -17,12 +17,13 @@ from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer
 from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.datastream import MapFunction, RuntimeContext
 from flinkish.minicluster import MiniCluster
+from flinkish.testing import TestingSink
 from tests.integration.engine.collecting import collecting, environment
 from tests.integration.matrix.records import by_part
 from tests.integration.matrix.sources import ROW, SOURCES
 from tests.support.kafka_broker import KafkaBroker
-from tests.unit.minicluster.programs import MemorySink, job_of
 from tests.unit.minicluster.programs import environment as local_environment
+from tests.unit.minicluster.programs import job_of
 
 
 class Instance(MapFunction):
@@ -65,7 +66,7 @@ def test_an_epoch_of_long_kafka_records_keeps_the_bound_in_bytes(kafka: KafkaBro
         kafka.produce(topic, ["x" * record_bytes] * (records // 2), partition=partition)
     source = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap_servers).set_topics(topic)
     source = source.set_value_only_deserializer(SimpleStringSchema()).set_bounded(KafkaOffsetsInitializer.latest())
-    env, sink = local_environment(2), MemorySink()
+    env, sink = local_environment(2), TestingSink()
     env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "long").sink_to(sink)
     MiniCluster(job_of(env, max_bytes_per_epoch=most * record_bytes)).run()
     epochs: dict[int, int] = {}

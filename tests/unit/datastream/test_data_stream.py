@@ -25,8 +25,8 @@ from flinkish.datastream import (
 from flinkish.datastream.connectors.base import StreamTransformer, SupportsPreprocessing
 from flinkish.errors import ProgramError, TypeMismatchError
 from flinkish.minicluster import MiniCluster
+from flinkish.testing import TestingSink
 from tests.support.programs import chains_of, job_of, new_environment, results_of
-from tests.unit.minicluster.programs import MemorySink
 
 PAIR = Types.TUPLE([Types.STRING(), Types.INT()])
 
@@ -319,7 +319,7 @@ class _Doubling(StreamTransformer):
         return ds.map(lambda n: 2 * n)
 
 
-class _DoublingSink(MemorySink, SupportsPreprocessing):
+class _DoublingSink(TestingSink, SupportsPreprocessing):
     def get_transformer(self) -> StreamTransformer:
         return _Doubling()
 

@@ -21,10 +21,10 @@ from flinkish.datastream import (
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.savepoints.program_states import states_of_program
 from flinkish.jobmanager.savepoints.state_catalog import StateCatalog, read_states
 from flinkish.jobmanager.savepoints.uids import stateful_without_uid, warn_of_missing_uids
 from flinkish.runtime.deployment import JobDescriptor, JobSettings
+from flinkish.runtime.program_states import states_of_program
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.stored_values import ProgramState
 

@@ -18,9 +18,10 @@ from flinkish.datastream import (
 )
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import ProgramError, UserCodeError
+from flinkish.testing import TestingSink
 from tests.support.programs import new_environment, results_of
 
-from .programs import ListSource, MemorySink, bounded, environment, job_of, run
+from .programs import bounded, environment, job_of, list_source, run
 
 
 class Double(AsyncFunction[Any, Any]):
@@ -50,8 +51,8 @@ def test_windows_behind_calls_are_those_without_them(way: str, parallelism: int,
 
     def sums(with_calls: bool) -> list[Any]:
         env = environment(parallelism)
-        sink = MemorySink()
-        stream: DataStream = env.from_source(ListSource(*records), bounded(), "s")
+        sink = TestingSink()
+        stream: DataStream = env.from_source(list_source(*records), bounded(), "s")
         if rebalanced:
             stream = stream.rebalance()
         if with_calls:
@@ -136,8 +137,8 @@ def test_a_retry_strategy_needs_a_timeout() -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_task_manager_that_is_replaced_in_between_changes_nothing(way: str) -> None:
     records = [[("ab"[i % 2], i % 10, i) for i in range(part, 60, 2)] for part in range(2)]
-    env, sink = environment(2), MemorySink()
-    stream = env.from_source(ListSource(*records), bounded(), "s").rebalance()
+    env, sink = environment(2), TestingSink()
+    stream = env.from_source(list_source(*records), bounded(), "s").rebalance()
     called = WAYS[way](stream, Double(), Time.seconds(30), 5)
     called.key_by(lambda r: r[0]).sum(1).sink_to(sink)
     epochs = run(job_of(env), per_epoch=7, restart_every=2)

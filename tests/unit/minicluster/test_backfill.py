@@ -16,9 +16,10 @@ from flinkish.datastream import KeyedProcessFunction, OutputTag, RuntimeContext,
 from flinkish.datastream.functions import ProcessWindowFunction
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
+from flinkish.testing import TestingSink, TestingSource
 from tests.support.window_model import AlignedModel, Element, Watermark
 
-from .programs import ListSource, MemorySink, bounded, environment, job_of, run
+from .programs import bounded, environment, job_of, list_source, run
 
 LATE = OutputTag("late")
 
@@ -32,8 +33,10 @@ class Contents(ProcessWindowFunction[Any, Any, Any, Any]):
         yield key, context.window().start, tuple(elements)
 
 
-def windows(env: StreamExecutionEnvironment, source: ListSource, delay_ms: int, lateness_ms: int, **kwargs: Any) -> Any:
-    fired, late = MemorySink(), MemorySink()
+def windows(
+    env: StreamExecutionEnvironment, source: TestingSource, delay_ms: int, lateness_ms: int, **kwargs: Any
+) -> Any:
+    fired, late = TestingSink(), TestingSink()
     stream = env.from_source(source, bounded(delay_ms), "records")
     windowed = (
         stream.key_by(lambda r: r[0])
@@ -66,7 +69,7 @@ def test_windows_over_one_split_are_those_of_the_model_in_any_number_of_epochs(
     values: Records, delay_ms: int, lateness_ms: int, per_epoch: int, restart_every: int | None
 ) -> None:
     values = [(key, serial, time) for serial, (key, _, time) in enumerate(values)]
-    job, fired, late = windows(environment(), ListSource(values), delay_ms, lateness_ms)
+    job, fired, late = windows(environment(), list_source(values), delay_ms, lateness_ms)
     run(job, per_epoch, restart_every=restart_every)
     model = model_of(values, delay_ms, lateness_ms)
     assert Counter(fired.values) == Counter((f.key, f.start, f.elements) for f in model.fired)
@@ -80,7 +83,7 @@ def test_the_size_of_batches_and_buffers_changes_nothing(
 ) -> None:
     values = [(key, serial, time) for serial, (key, _, time) in enumerate(values)]
     job, fired, late = windows(
-        environment(parallelism), ListSource(values), 10, 15, source_batch_size=batch, buffer_max_records=buffer
+        environment(parallelism), list_source(values), 10, 15, source_batch_size=batch, buffer_max_records=buffer
     )
     run(job, 11)
     model = model_of(values, 10, 15)
@@ -98,7 +101,7 @@ def test_several_splits_lose_nothing_as_long_as_each_keeps_to_the_bound(
     """Each split is in order; they start in different epochs and go at different speeds."""
     values = sorted(((k, serial, t) for serial, (k, _, t) in enumerate(values)), key=lambda r: r[2])
     parts = [values[i::splits] for i in range(splits)]
-    job, fired, late = windows(environment(), ListSource(*parts, pauses=tuple(pauses[:splits])), 0, 0)
+    job, fired, late = windows(environment(), list_source(*parts, pauses=tuple(pauses[:splits])), 0, 0)
     run(job, per_epoch)
     expected: dict[tuple[str, int], set[Any]] = {}
     for record in values:
@@ -114,9 +117,9 @@ def test_a_stream_united_with_parts_of_itself_and_another_source_loses_nothing(
     values: Records, per_epoch: int, pause: int, chaining: bool
 ) -> None:
     values = sorted(((k, serial, t) for serial, (k, _, t) in enumerate(values)), key=lambda r: r[2])
-    env, sink = environment(), MemorySink()
-    one = env.from_source(ListSource(values), bounded(), "one")
-    two = env.from_source(ListSource(values[::2], values[1::2], pauses=(pause, 0)), bounded(), "two")
+    env, sink = environment(), TestingSink()
+    one = env.from_source(list_source(values), bounded(), "one")
+    two = env.from_source(list_source(values[::2], values[1::2], pauses=(pause, 0)), bounded(), "two")
     even = one.filter(lambda r: r[1] % 2 == 0)
     odd = one.filter(lambda r: r[1] % 2 == 1)
     united = one.union(even, odd, two).key_by(lambda r: r[0])
@@ -186,8 +189,8 @@ def test_event_time_timers_fire_at_their_place_in_any_number_of_epochs(
     values: Records, delay_ms: int, per_epoch: int, restart_every: int | None
 ) -> None:
     values = [(key, serial, time) for serial, (key, _, time) in enumerate(values)]
-    env, sink = environment(2), MemorySink()
-    env.from_source(ListSource(values), bounded(delay_ms), "s").key_by(lambda r: r[0]).process(Session()).sink_to(sink)
+    env, sink = environment(2), TestingSink()
+    env.from_source(list_source(values), bounded(delay_ms), "s").key_by(lambda r: r[0]).process(Session()).sink_to(sink)
     run(job_of(env), per_epoch, restart_every=restart_every)
     assert Counter(sink.values) == Counter(session_model(values, delay_ms))
 
@@ -199,8 +202,8 @@ def test_three_keyed_operators_in_a_row_with_union_side_output_and_three_sinks(
 ) -> None:
     values = [(key, serial % 7, time) for serial, (key, _, time) in enumerate(sorted(values, key=lambda r: r[2]))]
     env = environment(parallelism)
-    all_of, sums, extremes = MemorySink(), MemorySink(), MemorySink()
-    stream = env.from_source(ListSource(values[::2], values[1::2]), bounded(), "records")
+    all_of, sums, extremes = TestingSink(), TestingSink(), TestingSink()
+    stream = env.from_source(list_source(values[::2], values[1::2]), bounded(), "records")
     stream.sink_to(all_of)
     windowed = (
         stream.key_by(lambda r: r[0])
@@ -237,9 +240,9 @@ def test_three_keyed_operators_in_a_row_with_union_side_output_and_three_sinks(
 @pytest.mark.parametrize("per_epoch", [1, 1000])
 def test_the_results_of_a_window_are_in_time_for_the_next_one(chaining: bool, per_epoch: int) -> None:
     values = [("a", 1, t) for t in range(0, 200, 5)]
-    env, sink = environment(), MemorySink()
+    env, sink = environment(), TestingSink()
     (
-        env.from_source(ListSource(values), bounded(), "s")
+        env.from_source(list_source(values), bounded(), "s")
         .key_by(lambda r: r[0])
         .window(TumblingEventTimeWindows.of(Time.milliseconds(20)))
         .reduce(lambda a, b: (a[0], a[1] + b[1], b[2]))

@@ -13,7 +13,8 @@ from flinkish.core.state import StateTtlConfig, ValueStateDescriptor
 from flinkish.datastream.window import TumblingProcessingTimeWindows
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
-from tests.unit.minicluster.programs import ListSource, MemorySink, environment, job_of
+from flinkish.testing import TestingSink
+from tests.unit.minicluster.programs import environment, job_of, list_source
 
 HOUR_MS = 3_600_000
 START_MS = 10 * HOUR_MS
@@ -46,8 +47,8 @@ class Remembering(KeyedProcessFunction):
 
 def epochs(stream_of: Any, records: list[Any], times_s: list[int]) -> list[list[Any]]:
     """What comes out of each epoch; ``times_s``: of the epochs, from the start, one record each."""
-    env, sink, clock = environment(1), MemorySink(), ManualClock()
-    source = env.from_source(ListSource(records, endless=True), WatermarkStrategy.no_watermarks(), "records")
+    env, sink, clock = environment(1), TestingSink(), ManualClock()
+    source = env.from_source(list_source(records, endless=True), WatermarkStrategy.no_watermarks(), "records")
     stream_of(source.key_by(lambda value: value)).sink_to(sink)
     store, job, found = StateStore(), job_of(env), []
     for time_s in times_s:

@@ -24,8 +24,9 @@ from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from flinkish.errors import UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
+from flinkish.testing import TestingSink
 
-from .programs import ListSource, MemorySink, bounded, environment, job_of, run
+from .programs import bounded, environment, job_of, list_source, run
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 RULES = MapStateDescriptor("rules", ANY, ANY)
@@ -81,8 +82,8 @@ _events = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 9), st.inte
 def test_two_inputs_are_aligned_in_time_whatever_the_epochs_and_the_parallelism(
     left: list[Event], right: list[Event], parallelism: int, per_epoch: int, restart: bool
 ) -> None:
-    env, sink = environment(parallelism), MemorySink()
-    streams = [env.from_source(ListSource(events), bounded(0), "s").key_by(key_of) for events in (left, right)]
+    env, sink = environment(parallelism), TestingSink()
+    streams = [env.from_source(list_source(events), bounded(0), "s").key_by(key_of) for events in (left, right)]
     streams[0].connect(streams[1]).process(Collect()).sink_to(sink)
     run(job_of(env), per_epoch, restart_every=1 if restart else None)
     assert Counter(sink.values) == collected({"left": left, "right": right})
@@ -99,9 +100,9 @@ class Marks(CoProcessFunction):
 
 
 def test_the_watermark_is_the_lower_one_of_both_inputs() -> None:
-    env, sink = environment(1), MemorySink()
-    fast = ListSource([("a", 0, time) for time in (0, 50, 100)])
-    slow = ListSource([("b", 0, time) for time in (0, 10, 20)], pauses=(1,))
+    env, sink = environment(1), TestingSink()
+    fast = list_source([("a", 0, time) for time in (0, 50, 100)])
+    slow = list_source([("b", 0, time) for time in (0, 10, 20)], pauses=(1,))
     first, second = (env.from_source(source, bounded(0), "s") for source in (fast, slow))
     first.connect(second).process(Marks()).sink_to(sink)
     run(job_of(env))
@@ -126,9 +127,9 @@ class Number(CoMapFunction):
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 def test_state_is_shared_by_the_inputs_over_epochs_and_workers(parallelism: int) -> None:
-    env, sink = environment(parallelism), MemorySink()
+    env, sink = environment(parallelism), TestingSink()
     records = [("abcde"[i % 5], i, i) for i in range(40)]
-    sources = [ListSource(records[0::4], records[1::4]), ListSource(records[2::4], records[3::4])]
+    sources = [list_source(records[0::4], records[1::4]), list_source(records[2::4], records[3::4])]
     streams = [env.from_source(source, bounded(100), "s") for source in sources]
     streams[0].connect(streams[1]).key_by(key_of, key_of).map(Number()).sink_to(sink)
     run(job_of(env), 6, restart_every=1)
@@ -158,11 +159,11 @@ class Order(BroadcastProcessFunction[Any, Any, Any]):
 def test_all_subtasks_see_the_broadcast_elements_in_one_order(
     splits: list[list[Event]], parallelism: int, per_epoch: int, restart: bool, times: bool
 ) -> None:
-    env, sink = environment(parallelism), MemorySink()
+    env, sink = environment(parallelism), TestingSink()
     rules = [[(*event, split, at) for at, event in enumerate(events)] for split, events in enumerate(splits)]
-    source = ListSource(*[[(k, n, s, at, time) for k, n, time, s, at in events] for events in rules])
+    source = list_source(*[[(k, n, s, at, time) for k, n, time, s, at in events] for events in rules])
     broadcast = env.from_source(source, bounded(5), "rules") if times else env.add_source(source, "rules")
-    records = env.from_source(ListSource([("x", i, 3 * i) for i in range(20)]), bounded(0), "records")
+    records = env.from_source(list_source([("x", i, 3 * i) for i in range(20)]), bounded(0), "records")
     function = Order()
     records.rebalance().connect(broadcast.map(lambda v: v).rebalance().map(lambda v: v).broadcast(RULES)).process(
         function
@@ -173,7 +174,7 @@ def test_all_subtasks_see_the_broadcast_elements_in_one_order(
         if kind == "rule":
             seen[subtask].append(rest[0])
     assert len({tuple(order) for order in seen.values()}) == 1
-    assert Counter(seen[0]) == Counter(record for split in source._splits for record in split)
+    assert Counter(seen[0]) == Counter(record for split in source._splits for record in split.positions)
     final: dict[int, int] = {}
     for kind, subtask, *rest in sink.values:
         if kind == "record":
@@ -227,9 +228,9 @@ def rated(records: list[Event], rules: list[Event]) -> Counter[Any]:
 def test_keyed_state_timers_and_broadcast_state_give_what_a_model_gives(
     records: list[Event], rules: list[Event], parallelism: int, per_epoch: int, restart: bool
 ) -> None:
-    env, sink = environment(parallelism), MemorySink()
-    first = env.from_source(ListSource(records), bounded(0), "records").key_by(key_of)
-    second = env.from_source(ListSource(rules), bounded(0), "rules")
+    env, sink = environment(parallelism), TestingSink()
+    first = env.from_source(list_source(records), bounded(0), "records").key_by(key_of)
+    second = env.from_source(list_source(rules), bounded(0), "rules")
     first.connect(second.broadcast(RULES)).process(Rated()).sink_to(sink)
     run(job_of(env), per_epoch, restart_every=1 if restart else None)
     assert Counter(sink.values) == rated(records, rules)
@@ -244,9 +245,9 @@ def test_a_failed_epoch_leaves_broadcast_state_as_it_was() -> None:
                 raise ValueError("once")
 
     failed: list[Any] = []
-    env, sink = environment(2), MemorySink()
-    rules = env.from_source(ListSource([("r", i, i) for i in range(6)]), bounded(0), "rules")
-    records = env.from_source(ListSource([("x", i, i) for i in range(40)]), bounded(0), "records").rebalance()
+    env, sink = environment(2), TestingSink()
+    rules = env.from_source(list_source([("r", i, i) for i in range(6)]), bounded(0), "rules")
+    records = env.from_source(list_source([("x", i, i) for i in range(40)]), bounded(0), "records").rebalance()
     records.connect(rules.broadcast(RULES)).process(Fails()).sink_to(sink)
     store, raised = StateStore(), 0
     job = job_of(env)
@@ -264,10 +265,10 @@ def test_a_failed_epoch_leaves_broadcast_state_as_it_was() -> None:
 
 
 def test_a_silent_stream_of_rules_holds_event_time_back_until_it_is_idle_and_again_when_it_speaks() -> None:
-    env, sink = environment(2), MemorySink()
-    records = env.from_source(ListSource([("a", 1, 10 * i) for i in range(40)], endless=True), bounded(0), "records")
+    env, sink = environment(2), TestingSink()
+    records = env.from_source(list_source([("a", 1, 10 * i) for i in range(40)], endless=True), bounded(0), "records")
     # the second rule comes in the 25th epoch, for a time that is not reached yet
-    rules = ListSource([("r", 5, 3)], [("r", 7, 10_000)], pauses=(0, 24), endless=True)
+    rules = list_source([("r", 5, 3)], [("r", 7, 10_000)], pauses=(0, 24), endless=True)
     silent = env.from_source(rules, bounded(0).with_idleness(Duration.of_millis(100)), "rules")
     records.key_by(key_of).connect(silent.broadcast(RULES)).process(Rated()).sink_to(sink)
     clock = ManualClock(1_000)

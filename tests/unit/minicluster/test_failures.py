@@ -25,8 +25,9 @@ from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, set_hook
+from flinkish.testing import TestingSink, TestingSource
 
-from .programs import ListSource, MemorySink, bounded, environment, job_of, run
+from .programs import bounded, environment, job_of, list_source, run
 
 RECORDS = [(key, serial, serial * 7 % 50 + serial) for serial, key in enumerate("abcabdacbe" * 4)]
 
@@ -106,10 +107,10 @@ class Known(KeyedBroadcastProcessFunction[Any, Any, Any, Any]):
         yield ctx.get_current_key(), timestamp, tuple(ctx.get_broadcast_state(KNOWN).items())
 
 
-def program() -> tuple[JobDescriptor, list[MemorySink]]:
+def program() -> tuple[JobDescriptor, list[TestingSink]]:
     env = environment()
-    sinks = [MemorySink() for _ in range(8)]
-    stream = env.from_source(ListSource(RECORDS[::2], RECORDS[1::2]), bounded(60), "records")
+    sinks = [TestingSink() for _ in range(8)]
+    stream = env.from_source(list_source(RECORDS[::2], RECORDS[1::2]), bounded(60), "records")
     stream.filter(lambda r: r[1] % 2 == 0).sink_to(sinks[0])
     keyed = stream.key_by(lambda r: r[0])
     keyed.map(Stamped()).sink_to(sinks[1])
@@ -120,7 +121,7 @@ def program() -> tuple[JobDescriptor, list[MemorySink]]:
     keyed.process(Delayed()).sink_to(sinks[3])
     keyed.map(Stamped()).rebalance().map(lambda r: r).sink_to(sinks[4])
     stream.shuffle().map(lambda r: r).rescale().map(lambda r: r).sink_to(sinks[5])
-    others = env.from_source(ListSource(RECORDS[::3]), bounded(60), "others")
+    others = env.from_source(list_source(RECORDS[::3]), bounded(60), "others")
     keyed.connect(others.key_by(lambda r: r[0])).map(BothStamped()).sink_to(sinks[6])
     keyed.connect(others.broadcast(KNOWN)).process(Known()).sink_to(sinks[7])
     return job_of(env), sinks
@@ -221,10 +222,10 @@ class Opened(MapFunction):
         CALLS.append((f"close {self.name}", self.subtask))
 
 
-def opened_and_closed(source: ListSource, parallelism: int) -> JobDescriptor:
+def opened_and_closed(source: TestingSource, parallelism: int) -> JobDescriptor:
     env = environment(parallelism)
     stream = env.from_source(source, bounded(), "s").map(Opened("source")).uid("in-source")
-    stream.key_by(lambda r: r).map(Opened("keyed")).sink_to(MemorySink())
+    stream.key_by(lambda r: r).map(Opened("keyed")).sink_to(TestingSink())
     CALLS.clear()
     return job_of(env)
 
@@ -234,7 +235,7 @@ def opened_and_closed(source: ListSource, parallelism: int) -> JobDescriptor:
 def test_every_function_is_opened_and_closed_once(splits: int, parallelism: int) -> None:
     """Also in subtasks whose splits end before others do."""
     parts = [[("a", 1, t) for t in range(3 * split)] for split in range(splits)]
-    run(opened_and_closed(ListSource(*parts), parallelism), 2)
+    run(opened_and_closed(list_source(*parts), parallelism), 2)
     opens = sorted(call for call in CALLS if call[0].startswith("open"))
     closes = sorted(call for call in CALLS if call[0].startswith("close"))
     assert [(name.removeprefix("open "), subtask) for name, subtask in opens] == [
@@ -245,7 +246,7 @@ def test_every_function_is_opened_and_closed_once(splits: int, parallelism: int)
 
 
 def test_after_a_failure_all_functions_are_closed() -> None:
-    job = opened_and_closed(ListSource([("a", 1, 1), "poison"]), 2)
+    job = opened_and_closed(list_source([("a", 1, 1), "poison"]), 2)
     with pytest.raises((UserCodeError, TypeError, ValueError)):
         MiniCluster(job, ManualClock(), StateStore()).run()
     assert sum(1 for name, _ in CALLS if name.startswith("open")) == sum(
@@ -254,7 +255,7 @@ def test_after_a_failure_all_functions_are_closed() -> None:
 
 
 def test_a_run_of_some_epochs_goes_on_with_the_same_functions() -> None:
-    job = opened_and_closed(ListSource([("a", 1, t) for t in range(6)]), 1)
+    job = opened_and_closed(list_source([("a", 1, t) for t in range(6)]), 1)
     cluster = MiniCluster(job, ManualClock(), StateStore(), 2)
     assert [report.epoch for report in cluster.run(max_epochs=2)] == [0, 1]
     assert [report.epoch for report in cluster.run()] == [2]
@@ -262,8 +263,8 @@ def test_a_run_of_some_epochs_goes_on_with_the_same_functions() -> None:
 
 
 def test_the_last_epoch_says_so_to_the_sinks() -> None:
-    env, sink = environment(1), MemorySink()
-    env.from_source(ListSource([1, 2, 3]), bounded_none(), "s").sink_to(sink)
+    env, sink = environment(1), TestingSink()
+    env.from_source(list_source([1, 2, 3]), bounded_none(), "s").sink_to(sink)
     run(job_of(env), 2)
     assert [context.end_of_input for context in sink.contexts] == [False, True]
 
@@ -275,8 +276,8 @@ def bounded_none() -> Any:
 
 
 def test_processing_time_timers_fire_by_the_epochs_clock() -> None:
-    env, sink = environment(1), MemorySink()
-    source = ListSource([("a", 1, 0), ("b", 2, 0)], endless=True)
+    env, sink = environment(1), TestingSink()
+    source = list_source([("a", 1, 0), ("b", 2, 0)], endless=True)
     env.from_source(source, bounded_none(), "s").key_by(lambda r: r[0]).process(Delayed()).sink_to(sink)
     clock = ManualClock(1000)
     cluster = MiniCluster(job_of(env), clock, StateStore(), 1)

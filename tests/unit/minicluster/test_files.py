@@ -16,14 +16,15 @@ from flinkish.connectors.file_system.source import FileSource
 from flinkish.datastream import MapFunction, RuntimeContext
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.minicluster import MiniCluster
+from flinkish.testing import TestingSink
 
-from .programs import MemorySink, bounded, environment, job_of, run
+from .programs import bounded, environment, job_of, run
 
 MINUTE_MS = 60_000
 TIMED = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
 
 
-def records_of_epochs(sink: MemorySink) -> list[int]:
+def records_of_epochs(sink: TestingSink) -> list[int]:
     """How many records each epoch has given."""
     counts = [0] * (1 + max(epoch for _, epoch in sink.commits))
     for (_, epoch), values in sink.commits.items():
@@ -44,7 +45,7 @@ def write_times(folder: Path, files: int, rows: int, step_ms: int) -> None:
 
 def windows_of(folder: Path, per_epoch: int, parallelism: int = 2) -> tuple[list[Any], int]:
     """(start of the window, records) of a job with a bound of 5 s, and its number of epochs."""
-    env, fired = environment(parallelism), MemorySink()
+    env, fired = environment(parallelism), TestingSink()
     source = FileSource.parquet(str(folder), type_info=TIMED, columns=["file", "number", "time"])
     minutes = env.from_source(source, bounded(5_000), "rows").map(lambda row: (row[2] // MINUTE_MS, 1))
     windowed = minutes.key_by(lambda pair: 0).window(TumblingEventTimeWindows.of(Time.minutes(1)))
@@ -92,7 +93,7 @@ def test_one_large_parquet_file_is_as_many_epochs_as_the_bounds_make_of_it(
 
 
 def assert_bounded(source: FileSource, records: int, settings: dict[str, int], most: int) -> None:
-    env, sink = environment(2), MemorySink()
+    env, sink = environment(2), TestingSink()
     env.from_source(source, WatermarkStrategy.no_watermarks(), "one").sink_to(sink)
     MiniCluster(job_of(env, **settings)).run()
     counts = records_of_epochs(sink)
@@ -127,7 +128,7 @@ class WithSubtask(MapFunction):
 
 @pytest.mark.parametrize("per_epoch", [5, 12, 1000])
 def test_a_source_of_parallelism_one_reads_all_files_in_order_in_one_subtask(tmp_path: Path, per_epoch: int) -> None:
-    env, sink = environment(2), MemorySink()
+    env, sink = environment(2), TestingSink()
     read = env.from_source(write_lines(tmp_path), WatermarkStrategy.no_watermarks(), "lines").set_parallelism(1)
     read.map(WithSubtask()).set_parallelism(1).sink_to(sink).set_parallelism(1)
     run(job_of(env), per_epoch)
@@ -138,7 +139,7 @@ def test_a_record_goes_to_the_same_subtask_behind_a_rebalance_in_whatever_proces
     source = write_lines(tmp_path)
     commits: list[dict[tuple[int, int], list[Any]]] = []
     for restart_every in (None, 1, 2):
-        env, sink = environment(2), MemorySink()
+        env, sink = environment(2), TestingSink()
         read = env.from_source(source, WatermarkStrategy.no_watermarks(), "lines")
         read.rebalance().map(WithSubtask()).sink_to(sink)
         run(job_of(env), 12, restart_every=restart_every)

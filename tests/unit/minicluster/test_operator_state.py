@@ -22,8 +22,9 @@ from flinkish.runtime.partitioners import BroadcastPartitioner
 from flinkish.runtime.state.operator_state import decode_operator_states
 from flinkish.runtime.state.stored_columns import stored_rows
 from flinkish.runtime.state.task_body import TaskBody
+from flinkish.testing import TestingSink, TestingSource
 
-from .programs import ListSource, MemorySink, run
+from .programs import list_source, run
 
 MARKS: list[tuple[int, int]] = []
 
@@ -66,15 +67,15 @@ class RulesFactory(OperatorFactoryBase):
 
 
 def program(
-    records: ListSource, rules: ListSource, parallelism: int = 2, times: bool = True
-) -> tuple[JobDescriptor, MemorySink]:
-    graph, sink = StreamGraph(parallelism), MemorySink()
+    records: TestingSource, rules: TestingSource, parallelism: int = 2, times: bool = True
+) -> tuple[JobDescriptor, TestingSink]:
+    graph, sink = StreamGraph(parallelism), TestingSink()
     any_type = Types.PICKLED_BYTE_ARRAY()
 
     def add(name: str, factory: Any, taps: list[list[Tap]], **settings: Any) -> StreamNode:
         return graph.add(StreamNode(graph.next_id(), name, factory, any_type, taps, **settings))
 
-    def source(name: str, read: ListSource) -> StreamNode:
+    def source(name: str, read: TestingSource) -> StreamNode:
         node = add(name, SourceOperatorFactory(), [], source=read)
         if not times:
             return node
@@ -105,15 +106,15 @@ RECORDS = [(key, time) for time, key in enumerate("abcdefgh" * 5)]
 def test_what_a_subtask_learns_in_an_epoch_is_known_to_all_of_its_keys(
     parallelism: int, restart_every: int | None
 ) -> None:
-    rules = ListSource([("r0", 0), ("r1", 1)], pauses=(1,))
-    job, sink = program(ListSource(RECORDS), rules, parallelism)
+    rules = list_source([("r0", 0), ("r1", 1)], pauses=(1,))
+    job, sink = program(list_source(RECORDS), rules, parallelism)
     run(job, 8, restart_every=restart_every)
     known = {0: (), 1: ("r0", "r1")}
     assert Counter(sink.values) == Counter((k, t, known[min(t // 8, 1)]) for k, t in RECORDS)
 
 
 def test_the_watermark_of_a_subtask_is_the_minimum_of_both_inputs() -> None:
-    job, _ = program(ListSource(RECORDS), ListSource([("r0", 3), ("r1", 20)], pauses=(2,)))
+    job, _ = program(list_source(RECORDS), list_source([("r0", 3), ("r1", 20)], pauses=(2,)))
     marks: list[set[tuple[int, int]]] = []
 
     def note() -> None:
@@ -128,7 +129,7 @@ def test_the_watermark_of_a_subtask_is_the_minimum_of_both_inputs() -> None:
 
 
 def test_keyed_and_operator_state_lie_beside_each_other_and_outlive_the_worker() -> None:
-    job, _ = program(ListSource(RECORDS), ListSource([("r0", 0)]))
+    job, _ = program(list_source(RECORDS), list_source([("r0", 0)]))
     store = StateStore()
     run(job, 8, store=store, restart_every=1)
     assert store.finished
@@ -143,8 +144,8 @@ def test_keyed_and_operator_state_lie_beside_each_other_and_outlive_the_worker()
 
 def test_without_any_watermark_operator_state_is_there_after_a_restart() -> None:
     """After a restart its state is in the store only."""
-    rules = ListSource([("r0", 0)], endless=True)
-    job, sink = program(ListSource(RECORDS[:8] * 4, endless=True), rules, times=False)
+    rules = list_source([("r0", 0)], endless=True)
+    job, sink = program(list_source(RECORDS[:8] * 4, endless=True), rules, times=False)
     store = StateStore()
     for _ in range(4):
         cluster = MiniCluster(job, ManualClock(), store, 8)

@@ -20,8 +20,9 @@ from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, set_hook
+from flinkish.testing import TestingSink
 
-from .programs import ListSource, MemorySink, bounded, environment, job_of
+from .programs import bounded, environment, job_of, list_source
 from .test_failures import PHASES, Killed
 
 RECORDS = [("abc"[serial % 3], serial) for serial in range(24)]
@@ -48,10 +49,10 @@ class Chained(MapFunction):
         return *value, token, before
 
 
-def program() -> tuple[JobDescriptor, list[MemorySink]]:
+def program() -> tuple[JobDescriptor, list[TestingSink]]:
     env = environment()
-    sinks = [MemorySink(), MemorySink()]
-    stream = env.from_source(ListSource(RECORDS[::2], RECORDS[1::2]), bounded(60), "records")
+    sinks = [TestingSink(), TestingSink()]
+    stream = env.from_source(list_source(RECORDS[::2], RECORDS[1::2]), bounded(60), "records")
     chained = stream.key_by(lambda r: r[0]).map(Chained())
     chained.sink_to(sinks[0])
     chained.rebalance().map(lambda r: r).sink_to(sinks[1])

@@ -44,8 +44,9 @@ from flinkish.runtime.state.managed_memory import DEFAULT_BYTES
 from flinkish.runtime.state.stored_columns import stored_rows
 from flinkish.runtime.state.task_body import TaskBody
 from flinkish.runtime.task import CLEAN_UP_EPOCHS, RETAINED_EPOCHS
+from flinkish.testing import TestingSink
 
-from .programs import ListSource, MemorySink, bounded, environment, job_of
+from .programs import bounded, environment, job_of, list_source
 from .test_failures import Killed
 
 ANY = Types.PICKLED_BYTE_ARRAY()
@@ -98,12 +99,12 @@ class Everything(KeyedProcessFunction):
         return list(self.by_digit.items())
 
 
-def program(seed: int, records: int, **more: Any) -> tuple[JobDescriptor, list[MemorySink]]:
+def program(seed: int, records: int, **more: Any) -> tuple[JobDescriptor, list[TestingSink]]:
     chance = random.Random(seed)
     values = [(f"user-{chance.randrange(12)}", chance.randrange(1000), serial) for serial in range(records)]
     env = environment()
-    sinks = [MemorySink(), MemorySink(), MemorySink()]
-    keyed = env.from_source(ListSource(values[::2], values[1::2]), bounded(4), "records").key_by(lambda r: r[0])
+    sinks = [TestingSink(), TestingSink(), TestingSink()]
+    keyed = env.from_source(list_source(values[::2], values[1::2]), bounded(4), "records").key_by(lambda r: r[0])
     keyed.process(Everything()).uid("everything").sink_to(sinks[0])
     keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(9))).reduce(
         lambda a, b: (a[0], a[1] + b[1], max(a[2], b[2]))
@@ -128,13 +129,13 @@ class Pair(ProcessJoinFunction):
         yield left[0], left[1], right[1]
 
 
-def windows(seed: int, records: int, **more: Any) -> tuple[JobDescriptor, list[MemorySink]]:
+def windows(seed: int, records: int, **more: Any) -> tuple[JobDescriptor, list[TestingSink]]:
     """Windows of every kind, and an interval join."""
     chance = random.Random(seed)
     values = [(f"user-{chance.randrange(12)}", chance.randrange(1000), serial) for serial in range(records // 2)]
     env = environment()
-    sinks = [MemorySink() for _ in range(6)]
-    keyed = env.from_source(ListSource(values[::2], values[1::2]), bounded(4), "records").key_by(lambda r: r[0])
+    sinks = [TestingSink() for _ in range(6)]
+    keyed = env.from_source(list_source(values[::2], values[1::2]), bounded(4), "records").key_by(lambda r: r[0])
     sliding = keyed.window(SlidingEventTimeWindows.of(Time.milliseconds(9), Time.milliseconds(4)))
     sliding.max_by(1).uid("sliding").sink_to(sinks[0])
     early = keyed.window(SlidingEventTimeWindows.of(Time.milliseconds(20), Time.milliseconds(10)))
@@ -209,7 +210,7 @@ def _no_hook() -> Iterator[None]:
 )
 def test_output_and_state_are_the_same_with_state_in_files_whatever_fails(
     tmp_path_factory: pytest.TempPathFactory,
-    program: Callable[..., tuple[JobDescriptor, list[MemorySink]]],
+    program: Callable[..., tuple[JobDescriptor, list[TestingSink]]],
     seed: int,
     per_epoch: int,
     records: int,

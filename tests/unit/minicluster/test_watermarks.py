@@ -13,12 +13,13 @@ from flinkish.datastream import ProcessFunction, StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
+from flinkish.testing import TestingSink
 
-from .programs import ListSource, MemorySink, bounded, environment, job_of, run
+from .programs import bounded, environment, job_of, list_source, run
 
 
-def sums(env: StreamExecutionEnvironment, stream: Any) -> MemorySink:
-    sink = MemorySink()
+def sums(env: StreamExecutionEnvironment, stream: Any) -> TestingSink:
+    sink = TestingSink()
     (
         stream.key_by(lambda r: r[0])
         .window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
@@ -36,7 +37,7 @@ def steady(count: int) -> list[Any]:
 def test_a_split_that_gives_nothing_holds_back_until_it_is_idle(silent: list[Any]) -> None:
     env = environment()
     strategy = bounded().with_idleness(Duration.of_millis(100))
-    sink = sums(env, env.from_source(ListSource(steady(50), silent, endless=True), strategy, "s"))
+    sink = sums(env, env.from_source(list_source(steady(50), silent, endless=True), strategy, "s"))
     clock = ManualClock(1000)
     cluster = MiniCluster(job_of(env), clock, StateStore(), 1)
     seen = []
@@ -56,7 +57,9 @@ def test_a_split_whose_records_are_filtered_out_is_not_idle() -> None:
     env = environment()
     strategy = bounded().with_idleness(Duration.of_millis(5))
     slow = [("drop", 1, i) for i in range(15)] + [("b", 1, 15)]
-    stream = env.from_source(ListSource(steady(16), slow, endless=True), strategy, "s").filter(lambda r: r[0] != "drop")
+    stream = env.from_source(list_source(steady(16), slow, endless=True), strategy, "s").filter(
+        lambda r: r[0] != "drop"
+    )
     sink = sums(env, stream)
     clock = ManualClock(1000)
     cluster = MiniCluster(job_of(env), clock, StateStore(), 2)
@@ -81,10 +84,10 @@ class Mark(ProcessFunction):
 @pytest.mark.parametrize("per_epoch", [1, 2, 1000])
 @pytest.mark.parametrize("restart_every", [None, 1])
 def test_watermarks_made_behind_a_shuffle_go_on_from_epoch_to_epoch(per_epoch: int, restart_every: int | None) -> None:
-    env, sink = environment(1), MemorySink()
+    env, sink = environment(1), TestingSink()
     from flinkish.common.watermark_strategy import WatermarkStrategy
 
-    source = ListSource([("a", 1, t) for t in (5, 3, 9, 4, 20)])
+    source = list_source([("a", 1, t) for t in (5, 3, 9, 4, 20)])
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "s").rebalance()
     marked = stream.assign_timestamps_and_watermarks(bounded(2)).map(lambda r: r).process(Mark())
     marked.map(lambda r: (r[0][2], r[1])).sink_to(sink)
@@ -98,7 +101,7 @@ def test_a_task_upstream_that_has_had_no_record_yet_holds_back() -> None:
 
     env = environment(2)
     times = [50, 0, 3, 60, 70, 9]  # rebalance begins with the next subtask in each epoch
-    source = ListSource([("a", 1, time) for time in times])
+    source = list_source([("a", 1, time) for time in times])
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "s").set_parallelism(1).rebalance()
     sink = sums(env, stream.map(lambda r: r).assign_timestamps_and_watermarks(bounded()))
     run(job_of(env), 2)
@@ -109,8 +112,8 @@ def test_a_task_upstream_that_has_had_no_record_yet_holds_back() -> None:
 def test_one_ended_and_one_idle_source_do_not_end_the_job(chaining: bool) -> None:
     env = environment()
     strategy = bounded().with_idleness(Duration.of_millis(5))
-    ended = env.from_source(ListSource([("a", 1, 1)]), strategy, "ended")
-    other = env.from_source(ListSource([("b", 1, 2), ("b", 1, 100)], pauses=(0,), endless=True), strategy, "other")
+    ended = env.from_source(list_source([("a", 1, 1)]), strategy, "ended")
+    other = env.from_source(list_source([("b", 1, 2), ("b", 1, 100)], pauses=(0,), endless=True), strategy, "other")
     sink = sums(env, ended.union(other))
     clock = ManualClock(0)
     cluster = MiniCluster(job_of(env, chaining), clock, StateStore(), 1)

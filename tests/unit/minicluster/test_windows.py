@@ -21,8 +21,9 @@ from flinkish.datastream.window import (
 )
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
+from flinkish.testing import TestingSink
 
-from .programs import ListSource, MemorySink, bounded, environment, job_of, run
+from .programs import bounded, environment, job_of, list_source, run
 
 
 class Listed(ProcessWindowFunction[Any, Any, Any, TimeWindow]):
@@ -37,8 +38,8 @@ class Listed(ProcessWindowFunction[Any, Any, Any, TimeWindow]):
 
 def sessions(records: list[Any], delay_ms: int, per_epoch: int, parallelism: int) -> list[Any]:
     env = environment(parallelism, 6)
-    sink = MemorySink()
-    source = env.from_source(ListSource(records), bounded(delay_ms), "records")
+    sink = TestingSink()
+    source = env.from_source(list_source(records), bounded(delay_ms), "records")
     windows = source.key_by(lambda r: r[0]).window(EventTimeSessionWindows.with_gap(Time.milliseconds(3)))
     windows.process(Listed()).sink_to(sink)
     run(job_of(env, source_batch_size=7), per_epoch)
@@ -62,10 +63,10 @@ def test_windows_of_processing_time_end_in_epochs_without_data() -> None:
     env = environment(1)
     # the second split has nothing for twenty epochs; an epoch takes a millisecond
     records = env.from_source(
-        ListSource([("a", 1), ("b", 2)], [("a", 3)], pauses=(0, 20)), WatermarkStrategy.no_watermarks(), "records"
+        list_source([("a", 1), ("b", 2)], [("a", 3)], pauses=(0, 20)), WatermarkStrategy.no_watermarks(), "records"
     )
     keyed = records.key_by(lambda r: r[0])
-    sinks = [MemorySink(), MemorySink()]
+    sinks = [TestingSink(), TestingSink()]
     sessions = keyed.window(ProcessingTimeSessionWindows.with_gap(Time.milliseconds(6)))
     sessions.apply(Values()).sink_to(sinks[0])
     sliding = keyed.window(SlidingProcessingTimeWindows.of(Time.milliseconds(8), Time.milliseconds(4)))
@@ -94,8 +95,8 @@ class Values(WindowFunction[Any, Any, Any, TimeWindow]):
 def test_only_windows_that_merge_cost_watermarks_before_records_right_ahead_of_them() -> None:
     def stamps(assigner: WindowAssigner[Any, Any]) -> list[bool]:
         env = environment()
-        source = env.from_source(ListSource([("a", 1, 0)]), bounded(), "records")
-        source.map(lambda r: r).key_by(lambda r: r[0]).window(assigner).apply(Values()).sink_to(MemorySink())
+        source = env.from_source(list_source([("a", 1, 0)]), bounded(), "records")
+        source.map(lambda r: r).key_by(lambda r: r[0]).window(assigner).apply(Values()).sink_to(TestingSink())
         factories = [operator.factory for vertex in job_of(env).vertices for operator in vertex.operators]
         return [factory.before_next for factory in factories if isinstance(factory, TimestampsAndWatermarksFactory)]
 

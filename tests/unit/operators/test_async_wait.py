@@ -20,7 +20,8 @@ from flinkish.datastream.async_retry_predicates import (
 )
 from flinkish.errors import ProgramError, TypeMismatchError
 from flinkish.runtime.operators.async_wait import AsyncWaitFactory, Call, CallQueue
-from tests.support.operator_harness import OperatorHarness
+from flinkish.testing import OneInputStreamOperatorTestHarness as Harness
+from flinkish.testing import StreamRecord, Watermark, WatermarkStatus
 
 
 class Calls(AsyncFunction[Any, Any]):
@@ -55,13 +56,13 @@ def factory(function: Callable[[Any], Any], ordered: bool = True, timeout_ms: in
 
 
 def test_ordered_results_have_the_order_of_the_records_and_their_timestamps() -> None:
-    with OperatorHarness(factory(later)) as harness:
-        harness.process_batch(list(range(10)), [n * 10 for n in range(10)])
+    with Harness(factory(later)) as harness:
+        harness.process_elements(list(range(10)), [n * 10 for n in range(10)])
         harness.process_watermark(90)
-        harness.process_batch([10, 11])
+        harness.process_elements([10, 11])
         harness.snapshot()
-        records = [("record", n, n * 10) for n in range(10)]
-        assert harness.take() == [*records, ("watermark", 90), ("record", 10, None), ("record", 11, None)]
+        records = [StreamRecord(n, n * 10) for n in range(10)]
+        assert harness.take_output() == [*records, Watermark(90), StreamRecord(10, None), StreamRecord(11, None)]
 
 
 def test_unordered_results_come_as_they_are_ready_but_pass_no_watermark() -> None:
@@ -74,23 +75,24 @@ def test_unordered_results_come_as_they_are_ready_but_pass_no_watermark() -> Non
             first_may_end.set()
         return [value]
 
-    with OperatorHarness(factory(call, ordered=False)) as harness:
-        harness.process_batch(["slow 1", "quick 1"])
+    with Harness(factory(call, ordered=False)) as harness:
+        harness.process_elements(["slow 1", "quick 1"])
         harness.process_watermark(5)
-        harness.process_batch(["quick 2", "slow 2"])
+        harness.process_elements(["quick 2", "slow 2"])
         harness.process_watermark(6)
-        harness.process_batch(["last"])
+        harness.process_elements(["last"])
         harness.snapshot()
-        assert [event[1] for event in harness.take()] == ["quick 1", "slow 1", 5, "quick 2", "slow 2", 6, "last"]
+        told = [one.value if isinstance(one, StreamRecord) else one.timestamp for one in harness.take_output()]
+        assert told == ["quick 1", "slow 1", 5, "quick 2", "slow 2", 6, "last"]
 
 
 def test_an_idle_status_keeps_its_place_too() -> None:
-    with OperatorHarness(factory(later)) as harness:
-        harness.process_batch([1])
+    with Harness(factory(later)) as harness:
+        harness.process_elements([1])
         harness.operator.process_status(True)
-        harness.process_batch([2])
+        harness.process_elements([2])
         harness.snapshot()
-        assert harness.take() == [("record", 1, None), ("idle", True), ("record", 2, None)]
+        assert harness.take_output() == [StreamRecord(1, None), WatermarkStatus(True), StreamRecord(2, None)]
 
 
 @pytest.mark.parametrize("ordered", [True, False])
@@ -147,9 +149,9 @@ def test_a_thousand_calls_are_at_work_at_once_if_the_capacity_allows_it() -> Non
         await all_there.wait()
         return [value]
 
-    with OperatorHarness(factory(call, capacity=1000)) as harness:
+    with Harness(factory(call, capacity=1000)) as harness:
         for begin in range(0, 1000, 100):
-            harness.process_batch(list(range(begin, begin + 100)))
+            harness.process_elements(list(range(begin, begin + 100)))
             harness.process_watermark(begin)
         harness.snapshot()
         assert harness.take_values() == list(range(1000))
@@ -167,8 +169,8 @@ def test_there_are_never_more_calls_than_the_capacity(ordered: bool) -> None:
         at_work -= 1
         return [value]
 
-    with OperatorHarness(factory(call, ordered, capacity=7)) as harness:
-        harness.process_batch(list(range(200)))
+    with Harness(factory(call, ordered, capacity=7)) as harness:
+        harness.process_elements(list(range(200)))
         harness.snapshot()
         assert sorted(harness.take_values()) == list(range(200))
     assert most == 7
@@ -183,11 +185,11 @@ def test_a_call_gives_any_number_of_results_also_to_side_outputs() -> None:
     async def call(value: int) -> list[Any]:
         return [value] * value + [(side, value)]
 
-    with OperatorHarness(factory(call), side_tags=("side",)) as harness:
-        harness.process_batch([0, 2, 1], [5, 6, 7])
+    with Harness(factory(call), side_outputs=("side",)) as harness:
+        harness.process_elements([0, 2, 1], [5, 6, 7])
         harness.snapshot()
-        assert harness.take() == [("record", 2, 6), ("record", 2, 6), ("record", 1, 7)]
-        assert harness.output.sides["side"] == [(0, 5), (2, 6), (1, 7)]
+        assert harness.take_output() == [StreamRecord(2, 6), StreamRecord(2, 6), StreamRecord(1, 7)]
+        assert harness.get_side_output("side") == [(0, 5), (2, 6), (1, 7)]
 
 
 @pytest.mark.parametrize("result", [None, 5])
@@ -197,9 +199,9 @@ def test_what_is_no_list_of_results_is_refused(result: Any) -> None:
 
     with (
         pytest.raises(TypeMismatchError, match=f"of Calls returned {result}.*a list of results"),
-        OperatorHarness(factory(call)) as harness,
+        Harness(factory(call)) as harness,
     ):
-        harness.process_batch([1])
+        harness.process_elements([1])
         harness.snapshot()
 
 
@@ -207,8 +209,8 @@ def test_a_call_that_fails_fails_the_task() -> None:
     async def call(value: int) -> list[int]:
         return [1 // value]
 
-    with pytest.raises(ZeroDivisionError), OperatorHarness(factory(call)) as harness:
-        harness.process_batch([1, 0, 2])
+    with pytest.raises(ZeroDivisionError), Harness(factory(call)) as harness:
+        harness.process_elements([1, 0, 2])
         harness.snapshot()
 
 
@@ -226,8 +228,11 @@ def test_calls_that_are_at_work_are_cancelled_when_the_task_fails() -> None:
         return []
 
     before = threading.active_count()
-    with pytest.raises(ValueError, match="no"), OperatorHarness(factory(call, ordered=False)) as harness:
-        harness.process_batch([1, 0])
+    with (
+        pytest.raises(ValueError, match="no"),
+        Harness(factory(call, ordered=False)) as harness,
+    ):
+        harness.process_elements([1, 0])
         harness.snapshot()
     assert cancelled.is_set()
     assert threading.active_count() == before
@@ -244,15 +249,15 @@ async def never(value: Any) -> list[Any]:
 def test_a_call_that_takes_too_long_fails_the_task_by_default() -> None:
     with (
         pytest.raises(TimeoutError, match="Async function call has timed out for input: 7"),
-        OperatorHarness(factory(never, timeout_ms=1)) as harness,
+        Harness(factory(never, timeout_ms=1)) as harness,
     ):
-        harness.process_batch([7])
+        harness.process_elements([7])
         harness.snapshot()
 
 
 def test_the_function_may_say_what_comes_of_a_call_that_takes_too_long() -> None:
-    with OperatorHarness(factory(never, timeout_ms=1, timeout=lambda value: [f"no {value}"])) as harness:
-        harness.process_batch([7, 8])
+    with Harness(factory(never, timeout_ms=1, timeout=lambda value: [f"no {value}"])) as harness:
+        harness.process_elements([7, 8])
         harness.snapshot()
         assert harness.take_values() == ["no 7", "no 8"]
 
@@ -292,30 +297,28 @@ class Flaky:
     ],
 )
 def test_outcomes_that_the_predicate_names_are_tried_again(error: Exception | None, predicates: Any) -> None:
-    with OperatorHarness(factory(Flaky(2, error), retry_strategy=strategy(2, **predicates))) as harness:
-        harness.process_batch(["a", "b"])
+    with Harness(factory(Flaky(2, error), retry_strategy=strategy(2, **predicates))) as harness:
+        harness.process_elements(["a", "b"])
         harness.snapshot()
         assert harness.take_values() == [("a", 3), ("b", 3)]
 
 
 def test_the_last_outcome_counts_when_there_are_no_attempts_left() -> None:
     flaky = Flaky(5, None)
-    with OperatorHarness(
-        factory(flaky, retry_strategy=strategy(2, result_predicate=empty_result_predicate))
-    ) as harness:
-        harness.process_batch(["a"])
+    with Harness(factory(flaky, retry_strategy=strategy(2, result_predicate=empty_result_predicate))) as harness:
+        harness.process_elements(["a"])
         harness.snapshot()
         assert harness.take_values() == []
     assert flaky.attempts == {"a": 3}
     with (
         pytest.raises(ValueError, match="away"),
-        OperatorHarness(
+        Harness(
             factory(
                 Flaky(5, ValueError("away")), retry_strategy=strategy(2, exception_predicate=has_exception_predicate)
             )
         ) as harness,
     ):
-        harness.process_batch(["a"])
+        harness.process_elements(["a"])
         harness.snapshot()
 
 
@@ -324,9 +327,9 @@ def test_an_outcome_that_no_predicate_names_is_not_tried_again() -> None:
     only_values = partial(exception_type_predicate, expected_error_type=ValueError)
     with (
         pytest.raises(KeyError),
-        OperatorHarness(factory(flaky, retry_strategy=strategy(3, exception_predicate=only_values))) as harness,
+        Harness(factory(flaky, retry_strategy=strategy(3, exception_predicate=only_values))) as harness,
     ):
-        harness.process_batch(["a"])
+        harness.process_elements(["a"])
         harness.snapshot()
     assert flaky.attempts == {"a": 1}
 
@@ -339,8 +342,8 @@ def test_the_timeout_ends_all_attempts() -> None:
         timeout=lambda value: ["gave up"],
         retry_strategy=strategy(10**9, exception_predicate=has_exception_predicate),
     )
-    with OperatorHarness(retried) as harness:
-        harness.process_batch(["a"])
+    with Harness(retried) as harness:
+        harness.process_elements(["a"])
         harness.snapshot()
         assert harness.take_values() == ["gave up"]
     assert flaky.attempts["a"] > 1

@@ -28,7 +28,7 @@ from flinkish.runtime.operators.keyed_broadcast_process import KeyedBroadcastPro
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.managed_memory import ManagedMemory
-from tests.support.operator_harness import OperatorHarness
+from flinkish.testing import BroadcastOperatorTestHarness, KeyedBroadcastOperatorTestHarness, StreamRecord, Watermark
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.INT())
 OTHER = MapStateDescriptor("other", Types.STRING(), Types.INT())
@@ -52,23 +52,23 @@ class Apply(BroadcastProcessFunction[Any, Any, Any]):
         return [("rules", sorted(rules.items()), ctx.current_watermark())]
 
 
-def broadcast(function: BroadcastProcessFunction[Any, Any, Any], **options: Any) -> OperatorHarness:
-    return OperatorHarness(BroadcastProcessFactory(function, (RULES, OTHER)), **options)
+def broadcast(function: BroadcastProcessFunction[Any, Any, Any], **options: Any) -> BroadcastOperatorTestHarness:
+    return BroadcastOperatorTestHarness(BroadcastProcessFactory(function, (RULES, OTHER)), **options)
 
 
 def test_broadcast_elements_change_what_records_are_processed_with() -> None:
-    with broadcast(Apply(), side_tags=("side",)) as harness:
+    with broadcast(Apply(), side_outputs=("side",)) as harness:
         harness.process_element(("a", 1), 5)
-        harness.process_watermark(7)
-        harness.process_element(("a", 10), 8, input_index=1)
-        harness.process_batch([("a", 2), ("b", 3)], [9, 10])
-        harness.process_element(("a", None), None, input_index=1)
+        harness.process_both_watermarks(7)
+        harness.process_broadcast_element(("a", 10), 8)
+        harness.process_elements([("a", 2), ("b", 3)], [9, 10])
+        harness.process_broadcast_element(("a", None), None)
         harness.process_element(("a", 4))
-        assert harness.take() == [
-            ("watermark", 7),
-            ("record", ("rules", [("a", 10)], 7), 8),
-            ("record", ("a", 20, 9), 9),
-            ("record", ("rules", [], 7), None),
+        assert harness.take_output() == [
+            Watermark(7),
+            StreamRecord(("rules", [("a", 10)], 7), 8),
+            StreamRecord(("a", 20, 9), 9),
+            StreamRecord(("rules", [], 7), None),
         ]
         assert harness.output.sides == {"side": [(("a", 1), 5), (("b", 3), 10), (("a", 4), None)]}
 
@@ -76,13 +76,13 @@ def test_broadcast_elements_change_what_records_are_processed_with() -> None:
 def test_broadcast_state_outlives_a_barrier_and_is_written_only_if_it_has_changed() -> None:
     with broadcast(Apply()) as harness:
         assert not harness.operator_state.changed
-        harness.process_element(("a", 10), input_index=1)
+        harness.process_broadcast_element(("a", 10))
         assert harness.operator_state.changed_names() == [("broadcast", "rules")]
-        stored = harness.snapshot_operator_state()
-        assert stored == {"broadcast": {"rules": {"a": 10}}}
+        stored = harness.snapshot()
+        assert stored.operator_state == {"broadcast": {"rules": {"a": 10}}}
         harness.process_element(("a", 1))
         assert not harness.operator_state.changed
-    with broadcast(Apply(), restored_operator_state=stored) as harness:
+    with broadcast(Apply(), restored=stored) as harness:
         harness.process_element(("a", 2))
         assert harness.take_values() == [("a", 20, MIN_TIMESTAMP_MS)]
 
@@ -106,9 +106,9 @@ def test_a_broadcast_state_works_like_a_dict() -> None:
             ctx.get_broadcast_state(OTHER).clear()
 
     with broadcast(Look()) as harness:
-        harness.process_element(None, input_index=1)
+        harness.process_broadcast_element(None)
         harness.process_element(None)
-        assert harness.snapshot_operator_state() == {"broadcast": {"rules": {"a": 1, "b": 2}}}
+        assert harness.snapshot().operator_state == {"broadcast": {"rules": {"a": 1, "b": 2}}}
     assert seen == [(["a", "b"], 1, True, False, True, False), (["a", "b"], [1, 2], [("a", 1), ("b", 2)], None)]
 
 
@@ -127,8 +127,8 @@ def test_what_a_function_does_to_an_object_does_not_change_the_state() -> None:
             ctx.get_broadcast_state(lists).put("a", value)
             value.append("behind its back")
 
-    with OperatorHarness(BroadcastProcessFactory(Change(), (lists,))) as harness:
-        harness.process_element([1], input_index=1)
+    with BroadcastOperatorTestHarness(BroadcastProcessFactory(Change(), (lists,))) as harness:
+        harness.process_broadcast_element([1])
         harness.process_element(None)
         assert harness.take_values() == [[1]]
 
@@ -151,7 +151,7 @@ def test_only_the_broadcast_side_writes(write: Any) -> None:
 
     with pytest.raises(StateAccessError, match=r"'rules' was changed while no broadcast element.*operator 'tested'"):
         with broadcast(Writes()) as harness:
-            harness.process_element(("a", 1), input_index=1)
+            harness.process_broadcast_element(("a", 1))
             harness.process_element("a")
 
 
@@ -165,7 +165,7 @@ def test_a_handle_that_the_broadcast_side_has_kept_cannot_be_written_to_by_the_o
 
     with pytest.raises(StateAccessError, match="only in process_broadcast_element"):
         with broadcast(Keeps()) as harness:
-            harness.process_element("a", input_index=1)
+            harness.process_broadcast_element("a")
             harness.process_element("a")
 
 
@@ -228,27 +228,27 @@ class Limits(KeyedBroadcastProcessFunction[Any, Any, Any, Any]):
 
 def limits(function: KeyedBroadcastProcessFunction[Any, Any, Any, Any] | None = None, **options: Any) -> Any:
     factory = KeyedBroadcastProcessFactory(function or Limits(), (RULES,))
-    return OperatorHarness(factory, lambda value: value[0], **options)
+    return KeyedBroadcastOperatorTestHarness(factory, lambda value: value[0], **options)
 
 
 def test_keyed_state_timers_and_broadcast_state_work_together() -> None:
     with limits() as harness:
         harness.process_element(("a", 5), 1)
-        harness.process_element(("limit", 7), 2, input_index=1)
-        harness.process_batch([("a", 3), ("b", 7)], [3, 4])
-        harness.process_element(("limit", 9), 5, input_index=1)
-        harness.process_watermark(20)
-        assert harness.take() == [("record", ("a", 8), 3), ("record", ("a", 8, 9), 13), ("watermark", 20)]
+        harness.process_broadcast_element(("limit", 7), 2)
+        harness.process_elements([("a", 3), ("b", 7)], [3, 4])
+        harness.process_broadcast_element(("limit", 9), 5)
+        harness.process_both_watermarks(20)
+        assert harness.take_output() == [StreamRecord(("a", 8), 3), StreamRecord(("a", 8, 9), 13), Watermark(20)]
 
 
 def test_the_broadcast_side_reaches_the_state_of_all_keys() -> None:
     with limits() as harness:
-        harness.process_batch([("a", 5), ("b", 1), ("c", 8)])
-        harness.process_element(("reset", None), input_index=1)
+        harness.process_elements([("a", 5), ("b", 1), ("c", 8)])
+        harness.process_broadcast_element(("reset", None))
         assert harness.take_values() == [[("a", 5), ("b", 1), ("c", 8)]]
-        body, operator_state = harness.snapshot(), harness.snapshot_operator_state()
-    with limits(restored=body, restored_operator_state=operator_state) as harness:
-        harness.process_element(("reset", None), input_index=1)
+        stored = harness.snapshot()
+    with limits(restored=stored) as harness:
+        harness.process_broadcast_element(("reset", None))
         assert harness.take_values() == [[("a", 2), ("c", 4)]]
 
 
@@ -269,9 +269,9 @@ def test_state_that_expires_goes_on_to_expire_when_the_broadcast_side_has_reache
         harness.process_element(("a", 1))
         harness.set_processing_time(50)
         harness.process_element(("b", 2))
-        harness.process_element(None, input_index=1)
+        harness.process_broadcast_element(None)
         harness.set_processing_time(120)
-        harness.process_element(None, input_index=1)
+        harness.process_broadcast_element(None)
     assert dict(seen[:2]) == {"a": 1, "b": 2} and dict(seen[2:]) == {"a": None, "b": 2}
 
 
@@ -285,8 +285,8 @@ def test_keys_are_reached_in_an_order_that_does_not_depend_on_how_they_came() ->
                 ctx.apply_to_keyed_state(TOTAL, lambda key, state, seen=seen: seen.append(key))  # noqa: B023
 
         with limits(Sees()) as harness:
-            harness.process_batch([(key, 1) for key in keys])
-            harness.process_element(None, input_index=1)
+            harness.process_elements([(key, 1) for key in keys])
+            harness.process_broadcast_element(None)
         orders.append(seen)
     assert orders[0] == orders[1] and sorted(orders[0]) == list("abcdef")
 
@@ -302,8 +302,8 @@ def test_a_keyed_state_function_is_an_object_or_a_callable() -> None:
 
     with limits(Function()) as harness:
         harness.process_element((["a", "list"], 5))
-        harness.process_element(None, input_index=1)
-        assert harness.snapshot() is None
+        harness.process_broadcast_element(None)
+        assert harness.snapshot().keyed_state is None
 
 
 @settings(max_examples=30, deadline=None)
@@ -333,7 +333,7 @@ def test_all_keys_are_reached_whether_their_state_is_in_memory_or_in_files(
             elif step == "release":
                 backend.make_room()
             elif step == "reset":
-                harness.process_element((step, None), input_index=1)
+                harness.process_broadcast_element((step, None))
                 assert harness.take_values() == [sorted(totals.items())]
                 totals = {key: total // 2 for key, total in totals.items() if total > 1}
             else:
@@ -349,7 +349,7 @@ def test_the_broadcast_side_has_no_current_key() -> None:
     with pytest.raises(StateAccessError, match="'total' was used while no record is processed"):
         with limits(Uses()) as harness:
             harness.process_element(("a", 1))
-            harness.process_element(("b", 1), input_index=1)
+            harness.process_broadcast_element(("b", 1))
 
 
 @pytest.mark.parametrize("where", ["process_element", "on_timer"])
@@ -365,9 +365,9 @@ def test_neither_records_nor_timers_write_to_broadcast_state(where: str) -> None
 
     with pytest.raises(StateAccessError, match="'rules' was changed while no broadcast element is processed"):
         with limits(Writes()) as harness:
-            harness.process_element(("limit", 1), input_index=1)
+            harness.process_broadcast_element(("limit", 1))
             harness.process_element(("b", 1))
-            harness.process_watermark(5)
+            harness.process_both_watermarks(5)
 
 
 def test_one_name_is_not_for_keyed_and_broadcast_state() -> None:

@@ -23,7 +23,9 @@ from flinkish.runtime.operators.co_flat_map import CoFlatMapFactory
 from flinkish.runtime.operators.co_map import CoMapFactory
 from flinkish.runtime.operators.co_process import CoProcessFactory
 from flinkish.runtime.operators.keyed_co_process import KeyedCoProcessFactory
-from tests.support.operator_harness import OperatorHarness
+from flinkish.testing import KeyedTwoInputStreamOperatorTestHarness as KeyedHarness
+from flinkish.testing import StreamRecord, Watermark
+from flinkish.testing import TwoInputStreamOperatorTestHarness as Harness
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 TAG = OutputTag("side")
@@ -49,16 +51,16 @@ class Tell(CoMapFunction):
 
 
 def test_each_input_has_its_map_and_none_is_no_result() -> None:
-    with OperatorHarness(CoMapFactory(Tell()), side_tags=("side",)) as harness:
-        harness.process_batch([1, 0, 2], [10, 20, 30])
-        harness.process_batch([3, 0], [40, 50], input_index=1)
-        harness.process_batch([4], None)
-        harness.process_watermark(60)
-        assert harness.take() == [
-            ("record", ("one", 1), 10),
-            ("record", ("one", 2), 30),
-            ("record", ("one", 4), None),
-            ("watermark", 60),
+    with Harness(CoMapFactory(Tell()), side_outputs=("side",)) as harness:
+        harness.process_elements1([1, 0, 2], [10, 20, 30])
+        harness.process_elements2([3, 0], [40, 50])
+        harness.process_elements1([4], None)
+        harness.process_both_watermarks(60)
+        assert harness.take_output() == [
+            StreamRecord(("one", 1), 10),
+            StreamRecord(("one", 2), 30),
+            StreamRecord(("one", 4), None),
+            Watermark(60),
         ]
         assert harness.output.sides == {"side": [(3, 40)]}
 
@@ -69,18 +71,18 @@ def test_a_map_that_raises_stop_iteration_does_not_end_the_batch_silently() -> N
             return next(iter(()))
 
     with pytest.raises(ProgramError, match=r"map2\(\) raised StopIteration"):
-        with OperatorHarness(CoMapFactory(Next())) as harness:
-            harness.process_batch([1, 2], None, input_index=1)
+        with Harness(CoMapFactory(Next())) as harness:
+            harness.process_elements2([1, 2], None)
 
 
 def test_results_are_converted_to_the_declared_type() -> None:
     converter = Types.ROW([Types.STRING(), Types.INT()]).batch_converter("results of 'Co-Map'")
-    with OperatorHarness(CoMapFactory(Tell(), converter=converter)) as harness:
-        harness.process_element(2**33 + 7)
+    with Harness(CoMapFactory(Tell(), converter=converter)) as harness:
+        harness.process_element1(2**33 + 7)
         assert [list(row) for row in harness.take_values()] == [["one", 7]]
     with pytest.raises(TypeMismatchError, match="results of 'Co-Map'"):
-        with OperatorHarness(CoMapFactory(Tell(), converter=converter)) as harness:
-            harness.process_element("no number")
+        with Harness(CoMapFactory(Tell(), converter=converter)) as harness:
+            harness.process_element1("no number")
 
 
 class Remember(CoMapFunction):
@@ -102,14 +104,14 @@ class Remember(CoMapFunction):
 
 
 def test_both_inputs_find_the_state_of_a_key_each_with_its_own_selector() -> None:
-    with OperatorHarness(CoMapFactory(Remember(), keyed=True), first, second) as harness:
-        harness.process_batch([("a", 1), ("b", 2)])
-        harness.process_batch([(3, "a"), (4, "a"), (5, "c")], input_index=1)
-        harness.process_element(("a", 6))
+    with KeyedHarness(CoMapFactory(Remember(), keyed=True), first, second) as harness:
+        harness.process_elements1([("a", 1), ("b", 2)])
+        harness.process_elements2([(3, "a"), (4, "a"), (5, "c")])
+        harness.process_element1(("a", 6))
         assert harness.take_values() == [(None, 1), (None, 2), (1, 3), (3, 4), (None, 5), (4, 6)]
         body = harness.snapshot()
-    with OperatorHarness(CoMapFactory(Remember(), keyed=True), first, second, restored=body) as harness:
-        harness.process_element((7, "a"), input_index=1)
+    with KeyedHarness(CoMapFactory(Remember(), keyed=True), first, second, restored=body) as harness:
+        harness.process_element2((7, "a"))
         assert harness.take_values() == [(6, 7)]
 
 
@@ -126,16 +128,16 @@ def test_each_input_has_its_flat_map() -> None:
                 yield TAG, value
                 yield -value
 
-    with OperatorHarness(CoFlatMapFactory(Both()), side_tags=("side",)) as harness:
-        harness.process_batch([2, 0, 1], [1, 2, 3])
-        harness.process_batch([0, 5], [4, 5], input_index=1)
-        harness.process_batch([1], None, input_index=1)
-        assert harness.take() == [
-            ("record", 0, 1),
-            ("record", 1, 1),
-            ("record", 0, 3),
-            ("record", -5, 5),
-            ("record", -1, None),
+    with Harness(CoFlatMapFactory(Both()), side_outputs=("side",)) as harness:
+        harness.process_elements1([2, 0, 1], [1, 2, 3])
+        harness.process_elements2([0, 5], [4, 5])
+        harness.process_elements2([1], None)
+        assert harness.take_output() == [
+            StreamRecord(0, 1),
+            StreamRecord(1, 1),
+            StreamRecord(0, 3),
+            StreamRecord(-5, 5),
+            StreamRecord(-1, None),
         ]
         assert harness.output.sides == {"side": [(5, 5), (1, None)]}
 
@@ -153,12 +155,12 @@ class TellTime(CoProcessFunction):
 
 
 def test_a_co_process_function_sees_times_of_both_inputs() -> None:
-    with OperatorHarness(CoProcessFactory(TellTime())) as harness:
+    with Harness(CoProcessFactory(TellTime())) as harness:
         harness.epoch.processing_time_ms = 77
-        harness.process_watermark(5)
-        harness.process_element("a", 10)
+        harness.process_both_watermarks(5)
+        harness.process_element1("a", 10)
         assert not harness.epoch.commit_requested
-        harness.process_element("b", None, input_index=1)
+        harness.process_element2("b", None)
         assert harness.epoch.commit_requested
         assert harness.take_values() == [(1, "a", 10, 5), (2, "b", MIN_TIMESTAMP_MS, 77)]
 
@@ -169,15 +171,15 @@ def test_streams_without_keys_have_neither_state_nor_timers() -> None:
             ctx.timer_service().register_event_time_timer(1)
 
     with pytest.raises(StateAccessError, match="Register timers is only supported on a keyed stream"):
-        with OperatorHarness(CoProcessFactory(Timers())) as harness:
-            harness.process_element("a")
+        with Harness(CoProcessFactory(Timers())) as harness:
+            harness.process_element1("a")
 
     class State(TellTime):
         def open(self, runtime_context: RuntimeContext) -> None:
             runtime_context.get_state(ValueStateDescriptor("s", ANY))
 
     with pytest.raises(StateAccessError, match="only accessible by functions executed on a KeyedStream"):
-        OperatorHarness(CoProcessFactory(State()))
+        Harness(CoProcessFactory(State()))
 
 
 class Join(KeyedCoProcessFunction):
@@ -210,22 +212,22 @@ class Join(KeyedCoProcessFunction):
         self.until.clear()
 
 
-def join(**options: Any) -> OperatorHarness:
-    return OperatorHarness(KeyedCoProcessFactory(Join()), first, second, side_tags=("side",), **options)
+def join(**options: Any) -> KeyedHarness:
+    return KeyedHarness(KeyedCoProcessFactory(Join()), first, second, side_outputs=("side",), **options)
 
 
 def test_records_of_one_key_meet_in_state_and_timers_fire_for_those_that_do_not() -> None:
     with join() as harness:
-        harness.process_batch([("a", "tea"), ("b", "milk")], [1, 2])
-        harness.process_batch([(5, "a"), (7, "c")], [3, 4], input_index=1)
-        harness.process_watermark(12)
-        assert harness.take() == [
-            ("record", ("a", "tea", 5), 3),
-            ("record", ("b", "milk", "unpaid"), 12),
-            ("watermark", 12),
+        harness.process_elements1([("a", "tea"), ("b", "milk")], [1, 2])
+        harness.process_elements2([(5, "a"), (7, "c")], [3, 4])
+        harness.process_both_watermarks(12)
+        assert harness.take_output() == [
+            StreamRecord(("a", "tea", 5), 3),
+            StreamRecord(("b", "milk", "unpaid"), 12),
+            Watermark(12),
         ]
         assert harness.output.sides == {"side": [(("c", 7), 4)]}
-        assert harness.snapshot() is None
+        assert harness.snapshot().keyed_state is None
 
 
 @settings(max_examples=100, deadline=None)
@@ -243,12 +245,15 @@ def test_a_join_with_timeouts_gives_what_a_model_gives_wherever_barriers_are(
             results += harness.take_values()
             harness = join(restored=harness.snapshot())
         now += gap
-        harness.process_watermark(now - 1)
-        harness.process_element((number, key) if input_index else (key, number), now, input_index)
-    harness.process_watermark(MAX_WATERMARK_MS)
+        harness.process_both_watermarks(now - 1)
+        if input_index:
+            harness.process_element2((number, key), now)
+        else:
+            harness.process_element1((key, number), now)
+    harness.process_both_watermarks(MAX_WATERMARK_MS)
     results += harness.take_values()
     assert sorted(map(str, results)) == sorted(map(str, _joined(records)))
-    assert harness.snapshot() is None
+    assert harness.snapshot().keyed_state is None
 
 
 def _joined(records: list[tuple[str, int, int, int]]) -> list[tuple[Any, ...]]:
@@ -281,11 +286,11 @@ def test_a_co_process_function_on_keyed_streams_has_state_and_timers_as_in_java(
 
     factory = KeyedCoProcessFactory(Count())
     assert factory.uses_processing_time
-    with OperatorHarness(factory, first, second) as harness:
-        harness.process_batch([("a", 0), ("a", 0)])
-        harness.process_element((0, "a"), input_index=1)
+    with KeyedHarness(factory, first, second) as harness:
+        harness.process_elements1([("a", 0), ("a", 0)])
+        harness.process_element2((0, "a"))
         harness.set_processing_time(100)
-        assert harness.take() == [("record", (TimeDomain.PROCESSING_TIME, 3), None)]
+        assert harness.take_output() == [StreamRecord((TimeDomain.PROCESSING_TIME, 3), None)]
 
 
 def test_only_functions_that_may_have_processing_time_timers_ask_for_epochs_without_data() -> None:
@@ -298,9 +303,9 @@ def test_the_error_of_a_function_names_the_input_and_the_key() -> None:
         def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any:
             raise ValueError("no")
 
-    with OperatorHarness(KeyedCoProcessFactory(Fails()), first, second) as harness:
+    with KeyedHarness(KeyedCoProcessFactory(Fails()), first, second) as harness:
         with pytest.raises(ValueError, match="no") as raised:
-            harness.process_element((1, "k"), input_index=1)
+            harness.process_element2((1, "k"))
     described = describe_failure(raised.value, "Task (1/1)", 3)
     assert "operator 'tested' (uid tested), input 2, key 'k', epoch 3" in str(described)
 
@@ -315,11 +320,11 @@ def test_keys_are_fetched_by_batch_and_records_seen_in_their_order() -> None:
         def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> None:
             seen[ctx.get_current_key()].append(value[0])
 
-    with OperatorHarness(KeyedCoProcessFactory(See()), first, second) as harness:
+    with KeyedHarness(KeyedCoProcessFactory(See()), first, second) as harness:
         fetched: list[list[Any]] = []
         assert harness.backend is not None
         harness.backend.prefetch = fetched.append  # type: ignore[method-assign,assignment]
-        harness.process_batch([("a", 1), ("b", 2), ("a", 3)])
-        harness.process_batch([(4, "b"), (5, "a")], input_index=1)
+        harness.process_elements1([("a", 1), ("b", 2), ("a", 3)])
+        harness.process_elements2([(4, "b"), (5, "a")])
     assert fetched == [["a", "b", "a"], ["b", "a"]]
     assert seen == {"a": [1, 3, 5], "b": [2, 4]}

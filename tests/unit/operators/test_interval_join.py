@@ -15,7 +15,7 @@ from flinkish.core.output_tag import OutputTag
 from flinkish.core.time_limits import MAX_WATERMARK_MS
 from flinkish.errors import ProgramError
 from flinkish.runtime.operators.interval_join import IntervalJoinFactory
-from tests.support.operator_harness import OperatorHarness
+from flinkish.testing import KeyedOneInputStreamOperatorTestHarness, StreamRecord
 
 SEEN = OutputTag("seen")
 LATE = ("late left", "late right")
@@ -37,9 +37,9 @@ def key_of(tagged: Any) -> Any:
 
 def harness_of(
     lower_ms: int, upper_ms: int, body: bytes | None = None, function: Any = None, tags: Any = LATE
-) -> OperatorHarness:
+) -> KeyedOneInputStreamOperatorTestHarness:
     factory = IntervalJoinFactory(function or Pair(), lower_ms, upper_ms, tags)
-    return OperatorHarness(factory, key_of, side_tags=("seen", *LATE), restored=body)
+    return KeyedOneInputStreamOperatorTestHarness(factory, key_of, side_outputs=("seen", *LATE), restored=body)
 
 
 steps = st.one_of(
@@ -64,17 +64,15 @@ def test_pairs_are_those_of_two_nested_loops_also_across_a_restart(
     found_late: tuple[list[Any], list[Any]] = ([], [])
 
     def take() -> None:
-        found.extend((event[1], event[2]) for event in harness.take() if event[0] == "record")
+        found.extend(tuple(event) for event in harness.take_output() if isinstance(event, StreamRecord))
         for side, tag in enumerate(LATE):
-            found_late[side].extend(harness.output.sides[tag])
-            harness.output.sides[tag].clear()
+            found_late[side].extend(harness.take_side_output(tag))
 
     for number, event in enumerate([*events, (MAX_WATERMARK_MS,)]):
         if number == restart_at:
             take()
             body = harness.snapshot()
             harness = harness_of(lower_ms, upper_ms, body)
-            harness.epoch.watermark_ms = watermark
         if len(event) == 1:
             if event[0] > watermark:
                 watermark = event[0]
@@ -95,7 +93,7 @@ def test_pairs_are_those_of_two_nested_loops_also_across_a_restart(
     take()
     assert found == expected
     assert found_late == late
-    assert harness.snapshot() is None
+    assert harness.snapshot().keyed_state is None
 
 
 def test_a_record_right_at_the_watermark_is_not_late_and_meets_what_lies_right_at_the_bound() -> None:
@@ -112,9 +110,9 @@ def test_a_record_right_at_the_watermark_is_not_late_and_meets_what_lies_right_a
 def test_late_records_without_a_side_output_are_counted() -> None:
     with harness_of(0, 5, tags=(None, None)) as harness:
         harness.process_watermark(10)
-        harness.process_batch([(0, ("a", 1)), (1, ("a", 2)), (0, ("a", 3)), (1, ("a", 4))], [9, 8, 10, 10])
+        harness.process_elements([(0, ("a", 1)), (1, ("a", 2)), (0, ("a", 3)), (1, ("a", 4))], [9, 8, 10, 10])
         assert harness.take_values() == [(("a", 3), ("a", 4), 10, 10)]
-        assert harness.output.sides["seen"] == [(10, 10)]
+        assert harness.get_side_output("seen") == [(10, 10)]
         assert harness.metrics.snapshot()["numLateRecordsDropped"] == 2
 
 
@@ -132,12 +130,12 @@ def test_the_function_is_opened_and_closed_and_may_return_nothing() -> None:
             calls.append(f"{left[1]}-{right[1]}")
 
     with harness_of(0, 5, function=Silent()) as harness:
-        harness.process_batch([(0, ("a", 1)), (1, ("a", 2)), (1, ("b", 3))], [0, 5, 5])
-        assert harness.take() == []
+        harness.process_elements([(0, ("a", 1)), (1, ("a", 2)), (1, ("b", 3))], [0, 5, 5])
+        assert harness.take_output() == []
     assert calls == ["open", "1-2", "close"]
 
 
 @pytest.mark.parametrize("timestamps", [None, [-(2**63)]])
 def test_a_record_without_timestamp_is_refused(timestamps: Any) -> None:
     with pytest.raises(ProgramError, match="did you forget to call assign_timestamps_and_watermarks"):
-        harness_of(0, 5).process_batch([(0, ("a", 1))], timestamps)
+        harness_of(0, 5).process_elements([(0, ("a", 1))], timestamps)

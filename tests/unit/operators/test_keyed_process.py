@@ -17,7 +17,7 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
-from tests.support.operator_harness import OperatorHarness
+from flinkish.testing import KeyedOneInputStreamOperatorTestHarness, StreamRecord, Watermark
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 
@@ -39,8 +39,8 @@ class Process(KeyedProcessFunction):
         return self._on_timer(timestamp, ctx, self.state)  # type: ignore[no-any-return]
 
 
-def keyed(function: KeyedProcessFunction, **options: Any) -> OperatorHarness:
-    return OperatorHarness(KeyedProcessFactory(function), lambda value: value[0], **options)
+def keyed(function: KeyedProcessFunction, **options: Any) -> KeyedOneInputStreamOperatorTestHarness:
+    return KeyedOneInputStreamOperatorTestHarness(KeyedProcessFactory(function), lambda value: value[0], **options)
 
 
 def count(value: Any, ctx: Any, state: Any) -> Any:
@@ -52,19 +52,19 @@ def count(value: Any, ctx: Any, state: Any) -> Any:
 def test_state_is_per_key_and_survives_barriers_and_restores() -> None:
     records = [(key, None) for key in "abacab"]
     with keyed(Process(count)) as harness:
-        harness.process_batch(records, list(range(6)))
+        harness.process_elements(records, list(range(6)))
         assert sorted(harness.take_values()) == [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2), ("c", 1)]
         body = harness.snapshot()
-        harness.process_batch(records[:1])
-        assert harness.take() == [("record", ("a", 4), None)]
+        harness.process_elements(records[:1])
+        assert harness.take_output() == [StreamRecord(("a", 4), None)]
     with keyed(Process(count), restored=body) as harness:
-        harness.process_batch(records[:2], [7, 7])
+        harness.process_elements(records[:2], [7, 7])
         assert sorted(harness.take_values()) == [("a", 4), ("b", 3)]
 
 
 def test_equal_numbers_are_one_key() -> None:
     with keyed(Process(count)) as harness:
-        harness.process_batch([(1, 0), (1.0, 0), (True, 0)])
+        harness.process_elements([(1, 0), (1.0, 0), (True, 0)])
         assert [number for _, number in harness.take_values()] == [1, 2, 3]
 
 
@@ -78,20 +78,20 @@ def test_event_timers_fire_in_time_order_before_the_watermark_is_handed_on() -> 
         yield ctx.get_current_key(), timestamp, ctx.timer_service().current_watermark()
 
     with keyed(Process(register, on_timer)) as harness:
-        harness.process_batch([("a", [30, 10, 50, 10]), ("b", [20, 10])], [1, 2])
-        assert harness.take() == []
+        harness.process_elements([("a", [30, 10, 50, 10]), ("b", [20, 10])], [1, 2])
+        assert harness.take_output() == []
         harness.process_watermark(9)
         harness.process_watermark(30)
         harness.process_watermark(MAX_WATERMARK_MS)
-        assert harness.take() == [
-            ("watermark", 9),
-            ("record", ("a", 10, 30), 10),
-            ("record", ("b", 10, 30), 10),
-            ("record", ("b", 20, 30), 20),
-            ("record", ("a", 30, 30), 30),
-            ("watermark", 30),
-            ("record", ("a", 50, MAX_WATERMARK_MS), 50),
-            ("watermark", MAX_WATERMARK_MS),
+        assert harness.take_output() == [
+            Watermark(9),
+            StreamRecord(("a", 10, 30), 10),
+            StreamRecord(("b", 10, 30), 10),
+            StreamRecord(("b", 20, 30), 20),
+            StreamRecord(("a", 30, 30), 30),
+            Watermark(30),
+            StreamRecord(("a", 50, MAX_WATERMARK_MS), 50),
+            Watermark(MAX_WATERMARK_MS),
         ]
 
 
@@ -105,15 +105,15 @@ def test_processing_timers_fire_when_time_has_come_and_their_results_have_no_tim
 
     with keyed(Process(register, on_timer)) as harness:
         harness.set_processing_time(1000)
-        harness.process_batch([("a", 5), ("a", 10)], [1, 2])
+        harness.process_elements([("a", 5), ("a", 10)], [1, 2])
         harness.process_watermark(MAX_WATERMARK_MS)
         harness.set_processing_time(1004)
         assert harness.take_values() == []
         harness.set_processing_time(1005)
         harness.set_processing_time(2000)
-        assert harness.take() == [
-            ("record", (1005, 1005, TimeDomain.PROCESSING_TIME, 1005), None),
-            ("record", (1010, 1010, TimeDomain.PROCESSING_TIME, 2000), None),
+        assert harness.take_output() == [
+            StreamRecord((1005, 1005, TimeDomain.PROCESSING_TIME, 1005), None),
+            StreamRecord((1010, 1010, TimeDomain.PROCESSING_TIME, 2000), None),
         ]
 
 
@@ -127,7 +127,7 @@ def test_timers_survive_a_restore_and_need_no_data_to_fire() -> None:
         yield timestamp, ctx.get_current_key(), state.value()
 
     with keyed(Process(register, on_timer)) as harness:
-        harness.process_batch([("a", 1), ("b", 2)], [1, 1])
+        harness.process_elements([("a", 1), ("b", 2)], [1, 1])
         body = harness.snapshot()
     with keyed(Process(register, on_timer), restored=body) as harness:
         harness.process_watermark(100)
@@ -160,7 +160,7 @@ def test_a_deleted_timer_does_not_fire() -> None:
             getattr(ctx.timer_service(), f"{value[1]}_{domain}_timer")(10)
 
     with keyed(Process(element, lambda timestamp, ctx, state: [ctx.get_current_key()])) as harness:
-        harness.process_batch([("a", "register"), ("b", "register"), ("a", "delete"), ("c", "delete")], [1] * 4)
+        harness.process_elements([("a", "register"), ("b", "register"), ("a", "delete"), ("c", "delete")], [1] * 4)
         harness.process_watermark(10)
         harness.set_processing_time(10)
         assert harness.take_values() == ["b", "b"]
@@ -173,10 +173,10 @@ def test_timers_may_emit_to_side_outputs_and_return_nothing() -> None:
     def on_timer(timestamp: int, ctx: Any, state: Any) -> Any:
         return [(OutputTag("fired"), timestamp), timestamp] if timestamp == 10 else None
 
-    with keyed(Process(register, on_timer), side_tags=("fired",)) as harness:
-        harness.process_batch([("a", 10), ("a", 20)], [1, 2])
+    with keyed(Process(register, on_timer), side_outputs=("fired",)) as harness:
+        harness.process_elements([("a", 10), ("a", 20)], [1, 2])
         harness.process_watermark(20)
-        assert harness.take() == [("record", 10, 10), ("watermark", 20)]
+        assert harness.take_output() == [StreamRecord(10, 10), Watermark(20)]
         assert harness.output.sides == {"fired": [(10, 10)]}
 
 
@@ -206,15 +206,15 @@ def test_what_a_function_does_to_an_object_after_it_emitted_it_does_not_change_t
         yield elements
 
     with keyed(Process(collect)) as harness:
-        harness.process_batch([("a", 1), ("a", 2)])
-        harness.process_batch([("a", 3)])
+        harness.process_elements([("a", 1), ("a", 2)])
+        harness.process_elements([("a", 3)])
         assert harness.take_values() == [[1], [1, 2], [1, 2, 3]]
 
 
 def test_without_timestamps_the_context_says_so() -> None:
     with keyed(Process(lambda value, ctx, state: [ctx.timestamp()])) as harness:
         harness.process_element(("a", None))
-        assert harness.take() == [("record", MIN_TIMESTAMP_MS, None)]
+        assert harness.take_output() == [StreamRecord(MIN_TIMESTAMP_MS, None)]
 
 
 def test_state_in_open_has_no_key_yet() -> None:
@@ -292,7 +292,7 @@ def test_sessions_are_the_same_with_and_without_barriers_in_between(
     harness.process_watermark(MAX_WATERMARK_MS)
     results += harness.take_values()
     assert sorted(results) == sorted(expected)
-    assert harness.snapshot() is None
+    assert harness.snapshot().keyed_state is None
 
 
 def _sessions(records: list[tuple[str, int, int]]) -> list[tuple[str, int, int]]:

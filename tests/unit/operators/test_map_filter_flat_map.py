@@ -16,7 +16,9 @@ from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.operators.filter import FilterFactory
 from flinkish.runtime.operators.flat_map import FlatMapFactory
 from flinkish.runtime.operators.map import MapFactory
-from tests.support.operator_harness import OperatorHarness
+from flinkish.testing import KeyedOneInputStreamOperatorTestHarness as KeyedHarness
+from flinkish.testing import OneInputStreamOperatorTestHarness as Harness
+from flinkish.testing import StreamRecord, Watermark
 
 COUNT = ValueStateDescriptor("count", Types.INT())
 
@@ -76,42 +78,42 @@ class Repeat(FlatMapFunction):
 
 
 def test_map_keeps_timestamps_and_order() -> None:
-    with OperatorHarness(MapFactory(lambda v: v * 2)) as harness:
-        harness.process_batch([1, 2, 3], [10, 20, 30])
-        harness.process_batch([4])
+    with Harness(MapFactory(lambda v: v * 2)) as harness:
+        harness.process_elements([1, 2, 3], [10, 20, 30])
+        harness.process_elements([4])
         harness.process_watermark(40)
-        assert harness.take() == [
-            ("record", 2, 10),
-            ("record", 4, 20),
-            ("record", 6, 30),
-            ("record", 8, None),
-            ("watermark", 40),
+        assert harness.take_output() == [
+            StreamRecord(2, 10),
+            StreamRecord(4, 20),
+            StreamRecord(6, 30),
+            StreamRecord(8, None),
+            Watermark(40),
         ]
 
 
 def test_map_of_none_names_the_operator() -> None:
     with (
         pytest.raises(TypeMismatchError, match=r"map function returned None \[operator 'tested' \(uid 'tested'\)\]"),
-        OperatorHarness(MapFactory(lambda v: None if v == 2 else v)) as harness,
+        Harness(MapFactory(lambda v: None if v == 2 else v)) as harness,
     ):
-        harness.process_batch([1, 2])
+        harness.process_elements([1, 2])
 
 
 def test_falsy_results_of_map_are_results() -> None:
-    with OperatorHarness(MapFactory(lambda v: v)) as harness:
-        harness.process_batch([0, "", False, []])
+    with Harness(MapFactory(lambda v: v)) as harness:
+        harness.process_elements([0, "", False, []])
         assert harness.take_values() == [0, "", False, []]
 
 
 @pytest.mark.parametrize("timestamps", [None, [10, 20, 30, 40]])
 def test_filter_hands_on_the_very_same_records_with_their_timestamps(timestamps: list[int] | None) -> None:
     values = [[1], [2], [3], [4]]
-    with OperatorHarness(FilterFactory(lambda v: v[0] % 2)) as harness:
-        harness.process_batch(values, timestamps)
-        events = harness.take()
-    assert [event[1] for event in events] == [[1], [3]]
-    assert events[0][1] is values[0] and events[1][1] is values[2]
-    assert [event[2] for event in events] == ([None, None] if timestamps is None else [10, 30])
+    with Harness(FilterFactory(lambda v: v[0] % 2)) as harness:
+        harness.process_elements(values, timestamps)
+        events = harness.take_output()
+    assert [event.value for event in events] == [[1], [3]]
+    assert events[0].value is values[0] and events[1].value is values[2]
+    assert [event.timestamp for event in events] == ([None, None] if timestamps is None else [10, 30])
 
 
 @pytest.mark.parametrize("timestamps", [None, [10, 20, 30, 40, 50]])
@@ -119,12 +121,10 @@ def test_flat_map_takes_any_iterable_and_gives_results_the_timestamp_of_their_re
     timestamps: list[int] | None,
 ) -> None:
     results = {1: None, 2: [], 3: "ab", 4: (x for x in (7, 8)), 5: {9: 1}}
-    with OperatorHarness(FlatMapFactory(results.get)) as harness:
-        harness.process_batch([1, 2, 3, 4, 5], timestamps)
+    with Harness(FlatMapFactory(results.get)) as harness:
+        harness.process_elements([1, 2, 3, 4, 5], timestamps)
         expected = [("a", 30), ("b", 30), (7, 40), (8, 40), (9, 50)]
-        assert [event[1:] for event in harness.take()] == [
-            (value, None if timestamps is None else time) for value, time in expected
-        ]
+        assert harness.take_output() == [(value, None if timestamps is None else time) for value, time in expected]
 
 
 @pytest.mark.parametrize("timestamps", [None, [1, 2]])
@@ -136,17 +136,17 @@ def test_a_generator_is_exhausted_before_the_next_record_is_seen(timestamps: lis
         yield value
         story.append(f"end {value}")
 
-    with OperatorHarness(FlatMapFactory(flat_map)) as harness:
-        harness.process_batch(["a", "b"], timestamps)
+    with Harness(FlatMapFactory(flat_map)) as harness:
+        harness.process_elements(["a", "b"], timestamps)
     assert story == ["begin a", "end a", "begin b", "end b"]
 
 
 def test_an_empty_batch_emits_nothing() -> None:
     for factory in (MapFactory(str), FilterFactory(str), FlatMapFactory(str)):
-        with OperatorHarness(factory) as harness:
-            harness.process_batch([])
-            harness.process_batch([], [])
-            assert harness.take() == []
+        with Harness(factory) as harness:
+            harness.process_elements([])
+            harness.process_elements([], [])
+            assert harness.take_output() == []
 
 
 def test_results_pass_through_the_converter_of_the_declared_type() -> None:
@@ -158,8 +158,8 @@ def test_results_pass_through_the_converter_of_the_declared_type() -> None:
         FilterFactory(lambda v: True, converter=convert),
         FlatMapFactory(lambda v: [v], converter=convert),
     ):
-        with OperatorHarness(factory) as harness:
-            harness.process_batch([1, 2])
+        with Harness(factory) as harness:
+            harness.process_elements([1, 2])
             assert harness.take_values() == ["1", "2"]
 
 
@@ -174,13 +174,13 @@ def test_results_pass_through_the_converter_of_the_declared_type() -> None:
 )
 def test_on_a_keyed_stream_functions_have_state_per_key_that_survives_a_restore(factory: Any, expected: Any) -> None:
     first, second = (pickle.loads(pickle.dumps(factory)) for _ in range(2))
-    with OperatorHarness(first, lambda v: v) as harness:
-        harness.process_batch(["a", "b"])
-        harness.process_batch(["a"])
+    with KeyedHarness(first, lambda v: v) as harness:
+        harness.process_elements(["a", "b"])
+        harness.process_elements(["a"])
         values = harness.take_values()
         body = harness.snapshot()
-    with OperatorHarness(second, lambda v: v, restored=body) as harness:
-        harness.process_batch(["a"])
+    with KeyedHarness(second, lambda v: v, restored=body) as harness:
+        harness.process_elements(["a"])
         values += harness.take_values()
     assert sorted(values[:2]) == sorted(expected[:2])
     assert values[2:] == expected[2:]
@@ -188,20 +188,20 @@ def test_on_a_keyed_stream_functions_have_state_per_key_that_survives_a_restore(
 
 def test_state_without_keys_is_refused() -> None:
     with pytest.raises(StateAccessError, match="This state is only accessible by functions executed on a KeyedStream."):
-        OperatorHarness(MapFactory(CountingMap()))
+        Harness(MapFactory(CountingMap()))
 
 
 def test_a_function_is_opened_once_and_closed_once() -> None:
     function = Lifecycle()
-    with OperatorHarness(MapFactory(function)) as harness:
-        harness.process_batch([1, 2])
+    with Harness(MapFactory(function)) as harness:
+        harness.process_elements([1, 2])
     assert function.calls == ["open", "map", "map", "close"]
 
 
 def test_dispose_closes_a_function_that_failed_and_the_error_is_its_own() -> None:
     function = Lifecycle(fail_in="map")
-    with pytest.raises(ZeroDivisionError), OperatorHarness(MapFactory(function)) as harness:
-        harness.process_batch([1, 2])
+    with pytest.raises(ZeroDivisionError), Harness(MapFactory(function)) as harness:
+        harness.process_elements([1, 2])
     assert function.calls == ["open", "map", "close"]
 
 
@@ -210,7 +210,7 @@ def test_dispose_closes_a_function_whose_open_failed_and_does_not_close_twice() 
     operator = MapFactory(function).create()
     operator.dispose()
     assert function.calls == []
-    with OperatorHarness(MapFactory(lambda v: v)) as harness:
+    with Harness(MapFactory(lambda v: v)) as harness:
         operator.setup(harness.operator.context, harness.output)
     with pytest.raises(ZeroDivisionError):
         operator.open()
@@ -228,14 +228,14 @@ def test_what_is_neither_callable_nor_a_function_of_that_kind_is_refused() -> No
 
 def test_map_and_flat_map_emit_to_side_outputs_that_somebody_listens_to() -> None:
     tag, other = OutputTag("side"), OutputTag("nobody listens")
-    with OperatorHarness(MapFactory(lambda v: (tag, v) if v > 1 else (other, v)), side_tags=("side",)) as harness:
-        harness.process_batch([1, 2, 3], [10, 20, 30])
-        assert harness.take() == [("record", (other, 1), 10)]
+    with Harness(MapFactory(lambda v: (tag, v) if v > 1 else (other, v)), side_outputs=("side",)) as harness:
+        harness.process_elements([1, 2, 3], [10, 20, 30])
+        assert harness.take_output() == [StreamRecord((other, 1), 10)]
         assert harness.output.sides == {"side": [(2, 20), (3, 30)]}
-    with OperatorHarness(FlatMapFactory(lambda v: [v, (tag, -v)]), side_tags=("side",)) as harness:
-        harness.process_batch([1, 2], [10, 20])
-        assert harness.take() == [("record", 1, 10), ("record", 2, 20)]
+    with Harness(FlatMapFactory(lambda v: [v, (tag, -v)]), side_outputs=("side",)) as harness:
+        harness.process_elements([1, 2], [10, 20])
+        assert harness.take_output() == [StreamRecord(1, 10), StreamRecord(2, 20)]
         assert harness.output.sides == {"side": [(-1, 10), (-2, 20)]}
-    with OperatorHarness(MapFactory(lambda v: (tag, v))) as harness:
-        harness.process_batch([1])
+    with Harness(MapFactory(lambda v: (tag, v)), side_outputs=()) as harness:
+        harness.process_elements([1])
         assert harness.take_values() == [(tag, 1)]

@@ -12,7 +12,8 @@ from flinkish.core.output_tag import OutputTag
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import StateAccessError
 from flinkish.runtime.operators.process import ProcessFactory
-from tests.support.operator_harness import OperatorHarness
+from flinkish.testing import OneInputStreamOperatorTestHarness as Harness
+from flinkish.testing import StreamRecord, Watermark
 
 LATE, ODD = OutputTag("late"), OutputTag("odd")
 
@@ -33,23 +34,23 @@ def test_the_context_tells_timestamp_watermark_and_processing_time() -> None:
     def tell(value: Any, ctx: Any) -> Any:
         yield ctx.timestamp(), ctx.timer_service().current_watermark(), ctx.timer_service().current_processing_time()
 
-    with OperatorHarness(process(tell)) as harness:
+    with Harness(process(tell)) as harness:
         harness.process_element("before anything")
         harness.set_processing_time(1000)
         harness.process_watermark(50)
-        harness.process_batch(["a", "b"], [60, 70])
-        assert harness.take() == [
-            ("record", (MIN_TIMESTAMP_MS, MIN_TIMESTAMP_MS, 0), None),
-            ("watermark", 50),
-            ("record", (60, 50, 1000), 60),
-            ("record", (70, 50, 1000), 70),
+        harness.process_elements(["a", "b"], [60, 70])
+        assert harness.take_output() == [
+            StreamRecord((MIN_TIMESTAMP_MS, MIN_TIMESTAMP_MS, 0), None),
+            Watermark(50),
+            StreamRecord((60, 50, 1000), 60),
+            StreamRecord((70, 50, 1000), 70),
         ]
 
 
 def test_falsy_results_are_none_and_a_str_is_iterated() -> None:
     results = {1: None, 2: [], 3: "ab", 4: ["ab"]}
-    with OperatorHarness(process(lambda value, ctx: results[value])) as harness:
-        harness.process_batch([1, 2, 3, 4])
+    with Harness(process(lambda value, ctx: results[value])) as harness:
+        harness.process_elements([1, 2, 3, 4])
         assert harness.take_values() == ["a", "b", "ab"]
 
 
@@ -61,10 +62,12 @@ def test_tagged_results_go_to_their_side_output_and_the_rest_to_the_main_one(tim
             yield ODD, value
             yield OutputTag("late"), -value
 
-    with OperatorHarness(process(split), side_tags=("late", "odd")) as harness:
-        harness.process_batch([1, 2, 3], timestamps)
+    with Harness(process(split), side_outputs=("late", "odd")) as harness:
+        harness.process_elements([1, 2, 3], timestamps)
         times = [None] * 3 if timestamps is None else timestamps
-        assert harness.take() == [("record", value, time) for value, time in zip([1, 2, 3], times, strict=True)]
+        assert harness.take_output() == [
+            StreamRecord(value, time) for value, time in zip([1, 2, 3], times, strict=True)
+        ]
         assert harness.output.sides == {
             "odd": [(1, times[0]), (3, times[2])],
             "late": [(-1, times[0]), (-3, times[2])],
@@ -72,16 +75,16 @@ def test_tagged_results_go_to_their_side_output_and_the_rest_to_the_main_one(tim
 
 
 def test_without_a_listener_a_tagged_result_goes_to_the_main_output_as_it_is() -> None:
-    with OperatorHarness(process(lambda value, ctx: [(LATE, value), (ODD, value)]), side_tags=("odd",)) as harness:
-        harness.process_batch([1], [10])
-        assert harness.take() == [("record", (LATE, 1), 10)]
+    with Harness(process(lambda value, ctx: [(LATE, value), (ODD, value)]), side_outputs=("odd",)) as harness:
+        harness.process_elements([1], [10])
+        assert harness.take_output() == [StreamRecord((LATE, 1), 10)]
         assert harness.output.sides == {"odd": [(1, 10)]}
 
 
 def test_only_the_main_output_is_converted() -> None:
     factory = process(lambda value, ctx: [value, (ODD, value), (), ("x",)], converter=lambda values: [str(values)])
-    with OperatorHarness(factory, side_tags=("odd",)) as harness:
-        harness.process_batch([1])
+    with Harness(factory, side_outputs=("odd",)) as harness:
+        harness.process_elements([1])
         assert harness.take_values() == ["[1, (), ('x',)]"]
         assert harness.output.sides == {"odd": [(1, None)]}
 
@@ -96,11 +99,11 @@ def test_timers_need_a_keyed_stream(domain: str) -> None:
 
     with (
         pytest.raises(StateAccessError, match="Register timers is only supported on a keyed stream."),
-        OperatorHarness(process(register)) as harness,
+        Harness(process(register)) as harness,
     ):
         harness.process_element(1)
     with (
         pytest.raises(StateAccessError, match="Deleting timers is only supported on a keyed stream."),
-        OperatorHarness(process(delete)) as harness,
+        Harness(process(delete)) as harness,
     ):
         harness.process_element(1)

@@ -20,7 +20,9 @@ from flinkish.runtime.operators.rolling_aggregations import (
     RollingAggregation,
     RollingAggregationFactory,
 )
-from tests.support.operator_harness import OperatorHarness, changed_keys
+from flinkish.testing import KeyedOneInputStreamOperatorTestHarness as KeyedHarness
+from flinkish.testing import StreamRecord
+from tests.support.changed_keys import changed_keys
 
 SUM, MIN, MAX = AccumulateType.SUM, AccumulateType.MIN, AccumulateType.MAX
 MIN_BY, MAX_BY = AccumulateType.MIN_BY, AccumulateType.MAX_BY
@@ -28,24 +30,28 @@ Sale = namedtuple("Sale", "shop amount note")
 
 
 def rolling(kind: AccumulateType, position: Any, records: list[Any], key: Any = lambda v: v[0]) -> list[Any]:
-    with OperatorHarness(RollingAggregationFactory(kind, position), key) as harness:
-        harness.process_batch(records)
+    with KeyedHarness(RollingAggregationFactory(kind, position), key) as harness:
+        harness.process_elements(records)
         return harness.take_values()
 
 
 def test_each_record_gives_what_was_reduced_so_far_for_its_key_with_its_timestamp() -> None:
     factory = ReduceFactory(lambda a, b: (a[0], a[1] + b[1]))
-    with OperatorHarness(factory, lambda v: v[0]) as harness:
-        harness.process_batch([("a", 1), ("b", 10), ("a", 2)], [5, 6, 7])
-        assert harness.take() == [("record", ("a", 1), 5), ("record", ("b", 10), 6), ("record", ("a", 3), 7)]
+    with KeyedHarness(factory, lambda v: v[0], recording=True) as harness:
+        harness.process_elements([("a", 1), ("b", 10), ("a", 2)], [5, 6, 7])
+        assert harness.take_output() == [
+            StreamRecord(("a", 1), 5),
+            StreamRecord(("b", 10), 6),
+            StreamRecord(("a", 3), 7),
+        ]
         assert harness.backend is not None
         assert changed_keys(harness.backend) == {"_reduce_state": {(None, "a"), (None, "b")}}
         body = harness.snapshot()
         harness.process_element(("b", 1))
         assert changed_keys(harness.backend) == {"_reduce_state": {(None, "b")}}
         assert harness.take_values() == [("b", 11)]
-    with OperatorHarness(factory, lambda v: v[0], restored=body) as harness:
-        harness.process_batch([("b", 5), ("c", 1)])
+    with KeyedHarness(factory, lambda v: v[0], restored=body) as harness:
+        harness.process_elements([("b", 5), ("c", 1)])
         assert harness.take_values() == [("b", 15), ("c", 1)]
 
 
@@ -56,9 +62,9 @@ def test_batches_make_no_difference(records: list[tuple[str, int]], size: int) -
     for key, number in records:
         totals[key] = totals.get(key, 0) + number
         expected.append((key, totals[key]))
-    with OperatorHarness(RollingAggregationFactory(SUM, 1), lambda v: v[0]) as harness:
+    with KeyedHarness(RollingAggregationFactory(SUM, 1), lambda v: v[0]) as harness:
         for start in range(0, len(records), size):
-            harness.process_batch(records[start : start + size])
+            harness.process_elements(records[start : start + size])
         assert harness.take_values() == expected
 
 
@@ -68,16 +74,16 @@ def test_a_reduce_function_may_change_and_return_its_first_argument() -> None:
         return first
 
     for make in (list, lambda fields: Row(*fields)):
-        with OperatorHarness(ReduceFactory(in_place), lambda v: v[0]) as harness:
-            harness.process_batch([make(["a", 1]), make(["a", 2]), make(["a", 3])])
-            harness.process_batch([make(["a", 4])])
+        with KeyedHarness(ReduceFactory(in_place), lambda v: v[0]) as harness:
+            harness.process_elements([make(["a", 1]), make(["a", 2]), make(["a", 3])])
+            harness.process_elements([make(["a", 4])])
             assert harness.take_values() == [make(["a", n]) for n in (1, 3, 6, 10)]
 
 
 def test_a_reduce_function_that_returns_none_is_refused() -> None:
-    harness = OperatorHarness(ReduceFactory(lambda a, b: None), lambda v: v)
+    harness = KeyedHarness(ReduceFactory(lambda a, b: None), lambda v: v)
     with pytest.raises(TypeMismatchError, match=r"the reduce function \(key 'a'\) returned None.*uid 'tested'"):
-        harness.process_batch(["a", "a"])
+        harness.process_elements(["a", "a"])
 
 
 def test_a_reduce_function_may_use_keyed_state() -> None:
@@ -89,8 +95,8 @@ def test_a_reduce_function_may_use_keyed_state() -> None:
             self.count.update((self.count.value() or 0) + 1)
             return value1[0], self.count.value()
 
-    with OperatorHarness(ReduceFactory(CountReductions()), lambda v: v[0]) as harness:
-        harness.process_batch([("a", 0), ("b", 0), ("a", 0), ("a", 0), ("b", 0)])
+    with KeyedHarness(ReduceFactory(CountReductions()), lambda v: v[0]) as harness:
+        harness.process_elements([("a", 0), ("b", 0), ("a", 0), ("a", 0), ("b", 0)])
         assert harness.take_values() == [("a", 0), ("b", 0), ("a", 1), ("a", 2), ("b", 1)]
 
 

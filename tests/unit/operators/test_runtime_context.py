@@ -10,7 +10,7 @@ from flinkish.core.functions import MapFunction, RuntimeContext
 from flinkish.errors import ProgramError
 from flinkish.runtime.metric_group import TaskMetricGroup
 from flinkish.runtime.operators.map import MapFactory
-from tests.support.operator_harness import OperatorHarness
+from flinkish.testing import OneInputStreamOperatorTestHarness as Harness
 
 
 def test_the_context_tells_where_the_function_runs() -> None:
@@ -31,7 +31,7 @@ def test_the_context_tells_where_the_function_runs() -> None:
                 context.get_job_parameter("absent", "default"),
             )
 
-    with OperatorHarness(MapFactory(Tell()), job_parameters={"given": "1"}) as harness:
+    with Harness(MapFactory(Tell()), job_parameters={"given": "1"}, subtask=1, parallelism=3) as harness:
         harness.process_element(0)
         assert harness.take_values() == [("Tested", "Tested (2/3)", 1, 3, 128, 0, "1", "default")]
 
@@ -52,8 +52,8 @@ def test_metrics_are_collected_by_scoped_name() -> None:
             self.rate.mark_event(2)
             return value
 
-    with OperatorHarness(MapFactory(Measure())) as harness:
-        harness.process_batch([3, 8])
+    with Harness(MapFactory(Measure())) as harness:
+        harness.process_elements([3, 8])
         assert harness.metrics.snapshot() == {
             "seen": 2,
             "last": 8,

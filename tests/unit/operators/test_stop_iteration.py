@@ -12,7 +12,7 @@ from flinkish.runtime.operators.filter import FilterFactory
 from flinkish.runtime.operators.flat_map import FlatMapFactory
 from flinkish.runtime.operators.map import MapFactory
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
-from tests.support.operator_harness import OperatorHarness
+from flinkish.testing import OneInputStreamOperatorTestHarness as Harness
 
 
 def first_of(value: list[int], *_: Any) -> Any:
@@ -31,5 +31,5 @@ def first_of(value: list[int], *_: Any) -> Any:
     ids=lambda factory: type(factory).__name__,
 )
 def test_a_function_that_raises_stop_iteration_fails(factory: OperatorFactory, timestamps: list[int] | None) -> None:
-    with OperatorHarness(factory) as harness, pytest.raises((ProgramError, StopIteration)):
-        harness.process_batch([[1], [], [2]], timestamps)
+    with Harness(factory) as harness, pytest.raises((ProgramError, StopIteration)):
+        harness.process_elements([[1], [], [2]], timestamps)

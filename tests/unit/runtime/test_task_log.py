@@ -19,7 +19,8 @@ from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime import task_log
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.task_log import MAX_LINES, TaskLog, TaskLogHandler, log_in_driver
-from tests.unit.minicluster.programs import ListSource, MemorySink, bounded, environment, job_of
+from flinkish.testing import TestingSink
+from tests.unit.minicluster.programs import bounded, environment, job_of, list_source
 
 SHOP = logging.getLogger("shop.cleaning")
 
@@ -59,10 +60,10 @@ class LoggingProcess(KeyedProcessFunction):
 
 def cluster_of(numbers: list[int]) -> MiniCluster:
     env = environment(2)
-    source = ListSource([("a", number, number) for number in numbers])
+    source = list_source([("a", number, number) for number in numbers])
     stream = env.from_source(source, bounded(), "s").map(LoggingMap())
     called = AsyncDataStream.unordered_wait(stream, LoggingCalls(), Time.seconds(30))
-    called.key_by(lambda value: value[0]).process(LoggingProcess()).name("Process").sink_to(MemorySink())
+    called.key_by(lambda value: value[0]).process(LoggingProcess()).name("Process").sink_to(TestingSink())
     return MiniCluster(job_of(env), ManualClock(), StateStore(), 2)
 
 

@@ -16,7 +16,7 @@ from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.references import FileSet
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.managed_memory import ManagedMemory
-from tests.support.operator_harness import changed_keys
+from tests.support.changed_keys import changed_keys
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 

@@ -22,7 +22,7 @@ from flinkish.core.state import (
 from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
-from tests.support.operator_harness import changed_keys
+from tests.support.changed_keys import changed_keys
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 

@@ -21,7 +21,7 @@ from flinkish.runtime.operators.window.window_operator_factory import WindowOper
 from flinkish.runtime.operators.window.window_scope import CONTENTS, TIMERS
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.windowing.window_logic import WindowLogic
-from tests.support.operator_harness import changed_keys
+from tests.support.changed_keys import changed_keys
 from tests.support.window_model import AlignedModel, Element, Fired, Watermark
 from tests.unit.windows.window_driver import WindowDriver
 

@@ -193,7 +193,7 @@ def test_sessions_of_processing_time_go_on_with_each_element() -> None:
     driver = WindowDriver(WindowOperatorFactory(assigner, ProcessingTimeTrigger(), SUM))
     for now_ms in (3, 8, 12):
         driver.harness.set_processing_time(now_ms)
-        driver.harness.process_batch([("a", now_ms)])
+        driver.harness.process_elements([("a", now_ms)])
     driver.restart()
     driver.harness.set_processing_time(20)
     assert driver.results == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,10 +68,9 @@ def test_windows_go_on_from_the_texts_of_a_savepoint(factory: Any) -> None:
     for driver in (whole, restored):
         driver.add(*parts[0])
         driver.watermark(5)
-    body = restored.harness.snapshot()
-    assert body is not None
-    second = restored._harness(through_texts(body))
-    second.epoch.watermark_ms = 5
+    stored = restored.harness.snapshot()
+    assert stored.keyed_state is not None
+    second = restored._harness(replace(stored, keyed_state=through_texts(stored.keyed_state)))
     before, restored.harness = restored.results, second
     for driver in (whole, restored):
         driver.add(*parts[1])
@@ -78,7 +78,7 @@ def test_windows_go_on_from_the_texts_of_a_savepoint(factory: Any) -> None:
     assert sorted(before + restored.results, key=repr) == sorted(whole.results, key=repr)
     assert len(restored.results) > 0
     # what is kept for ever by windows without an end is the same, too
-    one, other = (driver.harness.snapshot() for driver in (whole, restored))
+    one, other = (driver.harness.snapshot().keyed_state for driver in (whole, restored))
     assert sorted(map(repr, stored_rows(one))) == sorted(map(repr, stored_rows(other)))
 
 
@@ -92,7 +92,7 @@ def test_the_changes_of_all_epochs_give_the_rows_of_the_last(factory: Any, event
     table: dict[tuple[Any, ...], tuple[StateRow, ...]] = {}
     for start in range(0, len(events), chunk):
         driver.run(events[start : start + chunk])
-        body = driver.harness.snapshot()
+        body = driver.harness.snapshot().keyed_state
         apply_changes(table, backend.take_changes())
         in_table = sorted(repr(row) for of_entry in table.values() for row in of_entry)
         assert in_table == sorted(map(repr, stored_rows(body)))

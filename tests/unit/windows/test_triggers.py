@@ -121,9 +121,9 @@ def test_processing_time_windows_fire_by_the_epochs_time_and_need_no_timestamps(
     assigner = TumblingProcessingTimeWindows(10)
     driver = WindowDriver(WindowOperatorFactory(assigner, assigner.get_default_trigger(None), SUM))
     driver.harness.set_processing_time(3)
-    driver.harness.process_batch([("a", 1), ("b", 2)])
+    driver.harness.process_elements([("a", 1), ("b", 2)])
     driver.harness.set_processing_time(8)
-    driver.harness.process_batch([("a", 10)])
+    driver.harness.process_elements([("a", 10)])
     assert driver.results == []
     driver.harness.set_processing_time(9)
     assert driver.results == [(("a", 11), 9), (("b", 2), 9)]

@@ -70,16 +70,16 @@ def test_a_window_function_may_return_nothing_and_send_to_side_outputs() -> None
     driver.add(("a", 1, 0), ("none", 2, 0), ("a", 4, 0), ("a", 3, 0))
     driver.watermark(9)
     assert driver.results == [(4, 9)]
-    assert driver.harness.output.sides["odd"] == [(1, 9), (3, 9)]
+    assert driver.harness.get_side_output("odd") == [(1, 9), (3, 9)]
 
 
 @pytest.mark.parametrize("make", [AlignedEventTimeOperator, WindowOperator])
 def test_what_user_code_does_to_a_result_does_not_reach_the_state(make: Any) -> None:
     driver = WindowDriver(WindowOperatorFactory(TEN, EventTimeTrigger(), WindowLogic(lambda a, b: a + b), 5), make)
-    driver.harness.process_batch([["a", 1], ["a", 2]], [1, 2])
+    driver.harness.process_elements([["a", 1], ["a", 2]], [1, 2])
     driver.watermark(9)
     driver.results[0][0].append("changed downstream")
-    driver.harness.process_batch([["a", 3]], [3])
+    driver.harness.process_elements([["a", 3]], [3])
     assert driver.results[1] == (["a", 1, "a", 2, "a", 3], 9)
 
 
@@ -109,7 +109,7 @@ def test_a_process_function_also_sends_to_side_outputs_by_its_context_even_while
     driver.add(("a", 1, 0))
     driver.watermark(9)
     assert driver.results == [("a", 9)]
-    assert driver.harness.output.sides["seen"] == [(("fired", "a"), 9), (("cleared", 0), 9)]
+    assert driver.harness.get_side_output("seen") == [(("fired", "a"), 9), (("cleared", 0), 9)]
 
 
 def test_a_watermark_that_fires_many_windows_keeps_few_results_in_memory() -> None:
@@ -118,7 +118,7 @@ def test_a_watermark_that_fires_many_windows_keeps_few_results_in_memory() -> No
     class Send(ProcessWindowFunction[Any, Any, Any, Any]):
         def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
             context.output(seen, key)
-            held.append(len(driver.harness.output.sides["seen"]))
+            held.append(len(driver.harness.get_side_output("seen")))
             yield key
 
     driver = WindowDriver(
@@ -127,7 +127,7 @@ def test_a_watermark_that_fires_many_windows_keeps_few_results_in_memory() -> No
     driver.add(*[(number, 1, 0) for number in range(25_000)])
     driver.watermark(9)
     assert sorted(set(held)) == [0, 10_000, 20_000]
-    assert [value for value, _ in driver.harness.output.sides["seen"]] == list(range(25_000))
+    assert [value for value, _ in driver.harness.get_side_output("seen")] == list(range(25_000))
     assert [value for value, _ in driver.results] == list(range(25_000))
 
 

@@ -19,6 +19,7 @@ from flinkish.runtime.operators.window.aligned_event_time_operator import Aligne
 from flinkish.runtime.operators.window.window_operator import WindowOperator
 from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
 from flinkish.runtime.windowing.window_logic import WindowLogic
+from flinkish.testing import StreamRecord, Watermark
 from tests.unit.windows.building_blocks import SUM, TEN, AllInOne, Elements, TwoSizes, add_up
 from tests.unit.windows.window_driver import LATE, WindowDriver
 
@@ -63,10 +64,10 @@ def test_windows_fire_before_the_watermark_goes_on_and_in_the_order_of_their_end
     driver.add(("a", 1, 15), ("a", 2, 5), ("b", 3, 4))
     driver.watermark(30)
     assert driver.events == [
-        ("record", ("a", 2), 9),
-        ("record", ("b", 3), 9),
-        ("record", ("a", 1), 19),
-        ("watermark", 30),
+        StreamRecord(("a", 2), 9),
+        StreamRecord(("b", 3), 9),
+        StreamRecord(("a", 1), 19),
+        Watermark(30),
     ]
 
 
@@ -107,7 +108,7 @@ def test_functions_are_opened_once_and_closed_once_also_after_a_failed_open() ->
     factory = WindowOperatorFactory(TEN, EventTimeTrigger(), WindowLogic(Reduce(), Apply()))
     with WindowDriver(factory).harness:
         pass
-    expected = ["open reduce 1", "open apply", "close reduce", "close apply"]
+    expected = ["open reduce 0", "open apply", "close reduce", "close apply"]
     assert calls == expected
     calls.clear()
     fail = True
@@ -125,7 +126,7 @@ def test_functions_are_opened_once_and_closed_once_also_after_a_failed_open() ->
 def test_an_element_without_timestamp_is_refused_with_the_way_out(make: Any, timestamps: Any) -> None:
     driver = WindowDriver(WindowOperatorFactory(TEN, EventTimeTrigger(), SUM), make)
     with pytest.raises(ProgramError, match="did you forget to call assign_timestamps_and_watermarks"):
-        driver.harness.process_batch([("a", 1), ("b", 2)], timestamps)
+        driver.harness.process_elements([("a", 1), ("b", 2)], timestamps)
 
 
 @pytest.mark.parametrize("make", [AlignedEventTimeOperator, WindowOperator])

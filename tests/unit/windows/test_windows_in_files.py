@@ -17,7 +17,7 @@ from flinkish.runtime.operators.window.window_operator_factory import WindowOper
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.stored_state import StoredState
 from flinkish.runtime.windowing.window_logic import WindowLogic
-from tests.support.operator_harness import OperatorHarness
+from flinkish.testing import KeyedOneInputStreamOperatorTestHarness
 from tests.unit.windows.building_blocks import SUM, Elements
 from tests.unit.windows.window_driver import key_of
 
@@ -67,17 +67,17 @@ def test_a_batch_and_a_watermark_look_into_files_a_few_times(
         values: list[Any] = []
         body = None
         for first_ms in (0, 8, 16):
-            harness = OperatorHarness(factory, key_of, restored=body, directory=directory)
+            harness = KeyedOneInputStreamOperatorTestHarness(factory, key_of, restored=body, directory=directory)
             harness.process_watermark(first_ms - 1)
             # states that user code asks for while it works are known from the first time on
-            harness.process_batch([("u0", 0)], [first_ms])
+            harness.process_elements([("u0", 0)], [first_ms])
             looks = 0
-            harness.process_batch(*batch(first_ms))
+            harness.process_elements(*batch(first_ms))
             # one for the contents, and for each other state; where windows are few, one for each window
             assert looks <= 20
             values += harness.take_values()
             body = harness.snapshot()
-        harness = OperatorHarness(factory, key_of, restored=body, directory=directory)
+        harness = KeyedOneInputStreamOperatorTestHarness(factory, key_of, restored=body, directory=directory)
         looks = 0
         harness.process_watermark(MAX_WATERMARK_MS)
         assert looks <= 20

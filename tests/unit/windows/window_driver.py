@@ -11,7 +11,7 @@ from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.window.window_operator import WindowOperator
 from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
-from tests.support.operator_harness import OperatorHarness
+from flinkish.testing import KeyedOneInputStreamOperatorTestHarness, OperatorSubtaskState, StreamRecord
 from tests.support.window_model import Element, Watermark
 
 LATE = "late"
@@ -52,12 +52,14 @@ class WindowDriver:
         self._earlier_late: list[Any] = []
         self.harness = self._harness(None)
 
-    def _harness(self, body: bytes | None) -> OperatorHarness:
-        return OperatorHarness(self._made_by, self._key_selector, side_tags=self._side_tags, restored=body)
+    def _harness(self, body: OperatorSubtaskState | None) -> KeyedOneInputStreamOperatorTestHarness:
+        return KeyedOneInputStreamOperatorTestHarness(
+            self._made_by, self._key_selector, side_outputs=self._side_tags, restored=body, recording=True
+        )
 
     def add(self, *elements: tuple[Any, Any, int]) -> None:
         """One batch of (key, value, timestamp)."""
-        self.harness.process_batch([(key, value) for key, value, _ in elements], [ts for _, _, ts in elements])
+        self.harness.process_elements([(key, value) for key, value, _ in elements], [ts for _, _, ts in elements])
 
     def watermark(self, watermark_ms: int) -> None:
         self._watermark_ms = watermark_ms
@@ -83,8 +85,8 @@ class WindowDriver:
         old = self.harness
         body = old.snapshot()
         old.operator.close()
-        self._earlier += old.output.events
-        self._earlier_late += old.output.sides[LATE]
+        self._earlier += old.get_output()
+        self._earlier_late += old.get_side_output(LATE)
         self.harness = self._harness(body)
         if self._watermark_ms > MIN_TIMESTAMP_MS:
             self.harness.process_watermark(self._watermark_ms)  # all that is due had fired: this fires nothing
@@ -92,17 +94,17 @@ class WindowDriver:
     @property
     def events(self) -> list[tuple[Any, ...]]:
         """All that was emitted: records and watermarks."""
-        return self._earlier + self.harness.output.events
+        return self._earlier + self.harness.get_output()
 
     @property
     def results(self) -> list[tuple[Any, int]]:
         """(value, timestamp) of all results."""
-        return [(event[1], event[2]) for event in self.events if event[0] == "record"]
+        return [(event.value, event.timestamp) for event in self.events if isinstance(event, StreamRecord)]
 
     @property
     def late(self) -> list[Any]:
         """(value, timestamp) of what went to the side output for late elements."""
-        return self._earlier_late + self.harness.output.sides[LATE]
+        return self._earlier_late + self.harness.get_side_output(LATE)
 
     @property
     def dropped(self) -> float:

@@ -29,7 +29,7 @@ import pyarrow as pa
 from flinkish.common.durable_files import delete
 from flinkish.common.storage import local_path, place
 from flinkish.common.storage_errors import storage_error, storage_errors
-from flinkish.errors import CorruptStateError, MissingFileError, OperationError
+from flinkish.errors import CorruptStateError, InternalError, MissingFileError, OperationError
 from flinkish.runtime.state.files.file_format import decode, encode
 from flinkish.runtime.state.files.references import FileReference
 from flinkish.runtime.state.files.retention import epoch_of, file_name
@@ -116,10 +116,18 @@ _OPEN_FILES = OpenFiles()
 
 class StateDirectory:
     """See the module. ``cache_path``: a local folder for copies of the files; without it files that lie on other
-    storage are read into memory."""
+    storage are read into memory. ``read_only``: files stay although nobody needs them any more, and none is written."""
 
-    def __init__(self, path: str, cache_path: str | None = None, open_files: OpenFiles = _OPEN_FILES) -> None:
+    def __init__(
+        self,
+        path: str,
+        cache_path: str | None = None,
+        open_files: OpenFiles = _OPEN_FILES,
+        *,
+        read_only: bool = False,
+    ) -> None:
         self.path = path
+        self._read_only = read_only
         self._local = cache_path is None and local_path(path) is not None
         self._cache_path = cache_path
         self._open_files = open_files
@@ -161,6 +169,8 @@ class StateDirectory:
             self._open_files.verified.add(self._readable_path(name))
 
     def _write(self, data: Any, path: str) -> None:
+        if self._read_only:
+            raise InternalError(f"a file of state was to be written to {path}", expected="that it is only read")
         filesystem, root = place(path)
         try:
             try:
@@ -349,7 +359,7 @@ class StateDirectory:
         """Delete files; those that are not there do not matter."""
         names = list(names)
         self.release(names)
-        for name in names:
+        for name in () if self._read_only else names:
             with storage_errors("delete", self.path_of(name)):
                 delete(self.path_of(name))
 

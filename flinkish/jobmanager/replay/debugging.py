@@ -1,0 +1,54 @@
+"""The debugger in a replay: where an epoch has failed, and breakpoints of one task only."""
+
+from __future__ import annotations
+
+import pdb
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any
+
+from flinkish.errors import UserCodeError
+from flinkish.runtime.task import Task
+
+
+def place_of_failure(error: BaseException) -> TracebackType | None:
+    """The traceback of what user code has raised, which an error of the engine may stand for."""
+    original = error.__context__ if isinstance(error, UserCodeError) and error.__context__ is not None else error
+    return original.__traceback__
+
+
+def post_mortem(error: BaseException) -> None:
+    """Open the debugger where the epoch has failed."""
+    place = place_of_failure(error)
+    if place is not None:
+        pdb.post_mortem(place)
+
+
+@contextmanager
+def breakpoints_of(task: tuple[int, int] | None) -> Iterator[None]:
+    """While the block runs, ``breakpoint()`` holds only in this task, (vertex, subtask); None: in all tasks."""
+    before = sys.breakpointhook
+
+    def hook(*arguments: Any, **settings: Any) -> Any:
+        frame = sys._getframe(1)
+        if _task_of(frame) == task:
+            pdb.Pdb().set_trace(frame)
+
+    if task is not None:
+        sys.breakpointhook = hook
+    try:
+        yield
+    finally:
+        sys.breakpointhook = before
+
+
+def _task_of(frame: FrameType | None) -> tuple[int, int] | None:
+    """The task in whose work a frame is."""
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, Task):
+            return owner.vertex.id, owner.subtask
+        frame = frame.f_back
+    return None

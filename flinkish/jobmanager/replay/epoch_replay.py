@@ -1,0 +1,196 @@
+"""Runs an epoch again, with the program of today, from the state and the positions that it began with.
+
+Sinks are told nothing: their writers do not run. Files of state are read where they lie, and stay.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from flinkish.common.dependencies import dependencies_of
+from flinkish.core.source import DataFrameSource
+from flinkish.errors import FinalOperationError, ProgramError
+from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.replay.debugging import breakpoints_of, post_mortem
+from flinkish.jobmanager.replay.replay_report import ReplayReport
+from flinkish.jobmanager.replay.retained_epoch import (
+    RetainedEpoch,
+    existing_directory,
+    retained_epoch,
+    state_before,
+)
+from flinkish.jobmanager.savepoints.restore import read_restored, restored_watermarks
+from flinkish.jobmanager.settings import job_settings
+from flinkish.jobmanager.submitted_program import SubmittedProgram
+from flinkish.launch.replay import ReplayRequest
+from flinkish.minicluster import MiniCluster, StateStore
+from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
+from flinkish.runtime.sources.split_list import SegmentFiles
+from flinkish.runtime.task import EpochStamp
+from flinkish.spark.addressing import partitions_of
+
+_LOG = logging.getLogger("flinkish.JobManager")
+
+#: No state is as large: all of it stays with the tasks, none is written to files.
+_UNBOUNDED = 2**62
+
+
+class _SilentSink(StreamOperator):
+    """Stands for the writer of a sink."""
+
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        """Nothing is written."""
+
+
+@dataclass(frozen=True)
+class _SilentSinkFactory(OperatorFactoryBase):
+    def create(self) -> _SilentSink:
+        return _SilentSink()
+
+
+class EpochReplay:
+    """One replay.
+
+    Args:
+        program: what the program has executed.
+        request: which epoch, and what to show.
+        session: gives the Spark session that reads the state; asked for when there is some to read.
+    """
+
+    def __init__(self, program: SubmittedProgram, request: ReplayRequest, session: Callable[[], Any]) -> None:
+        self.request = request
+        self._directory = existing_directory(request.directory)
+        self._session = session
+        generator = JobGraphGenerator(program.graph, job_settings(program.configuration), program.chaining)
+        for vertex, source in generator.sources().items():
+            if isinstance(source, DataFrameSource):
+                raise _read_by_spark(generator, vertex, program.name)
+        self.job = self._job(generator, program.name)
+        restored = read_restored(self._directory) is not None
+        self.retained: RetainedEpoch = retained_epoch(self._directory, request.epoch, restored)
+        self.only = _only(self.job, request.subtask)
+        self.report = ReplayReport(self.job, request.limit, self.only)
+        #: what the epoch has failed with
+        self.failure: Exception | None = None
+
+    def _job(self, generator: JobGraphGenerator, name: str) -> JobDescriptor:
+        directory: JobDirectory = self._directory
+        job = generator.generate(directory.job_id() or "", name)
+        directory.check_compatible(job, partitions_of(job))
+        attempts = (directory.read("attempts.json") or {"attempts": 1})["attempts"]
+        settings = replace(
+            job.settings, inline_state_bytes=_UNBOUNDED, managed_memory_bytes=_UNBOUNDED, changelog=False
+        )
+        return replace(
+            job,
+            vertices=tuple(_without_writers(vertex) for vertex in job.vertices),
+            sinks=(),
+            settings=settings,
+            attempt=attempts - 1,
+            restored_watermarks=restored_watermarks(job, directory),
+        )
+
+    def run(self) -> None:
+        """Run the epoch; what it fails with is in ``failure``."""
+        job, retained = self.job, self.retained
+        needs_state = retained.batch > 0 and job.levels > 0
+        store = StateStore(
+            tasks=state_before(self._session(), job, retained) if needs_state else {},
+            next_epoch=retained.epoch,
+            offset=retained.start,
+            planned=retained.end,
+            segments=SegmentFiles(self._directory.path),
+            keyed_state=self._directory.keyed_state,
+            read_only=True,
+        )
+        cluster = MiniCluster(job, store=store, listener=self.report)
+        # a job that ends by itself is not called without data
+        heartbeat = not all(vertex.bounded for vertex in job.vertices if vertex.source is not None)
+        try:
+            with breakpoints_of(self.only):
+                cluster.prepare(retained.end, EpochStamp(retained.epoch, retained.time_ms), heartbeat)
+        except Exception as error:
+            self.failure = error
+        finally:
+            cluster.dispose()
+
+    def describe(self) -> dict[str, Any]:
+        """What was found out, as JSON."""
+        return {
+            "job": self.job.name,
+            "directory": self._directory.path,
+            "epoch": self.retained.epoch,
+            "committed": self.retained.committed,
+            "time_ms": self.retained.time_ms,
+            "operators": self.report.operators(),
+            "failure": None if self.failure is None else str(self.failure),
+        }
+
+    def text(self) -> str:
+        """What was found out, for people."""
+        what = "committed" if self.retained.committed else "not committed"
+        head = (
+            f"job '{self.job.name}', epoch {self.retained.epoch} ({what}), processing time {self.retained.time_ms} ms: "
+            + ("it has run to its end" if self.failure is None else "it has failed")
+        )
+        return f"{head}\n{self.report.text()}"
+
+
+def end_with_replay(program: SubmittedProgram, request: ReplayRequest, session: Any = None) -> NoReturn:
+    """Carry out ``flinkish replay`` in the program's process, in place of running the job, and end the program: with
+    exit code 0, or with what the epoch has failed with."""
+    needed = dependencies_of(program.configuration)
+    if needed.archives or needed.requirements or needed.python_files:
+        _LOG.warning("Python files, archives and requirements are not shipped: a replay runs in this process")
+
+    def get() -> Any:
+        from flinkish.spark.session import get_session
+
+        return session if session is not None else get_session(program.configuration, program.name)
+
+    replay = EpochReplay(program, request, get)
+    replay.run()
+    shown = json.dumps(replay.describe(), indent=1) if request.json else replay.text()
+    sys.stdout.write(shown + "\n")
+    sys.stdout.flush()
+    if replay.failure is None:
+        raise SystemExit(0)
+    if request.pdb:
+        post_mortem(replay.failure)
+    raise replay.failure
+
+
+def _without_writers(vertex: VertexDescriptor) -> VertexDescriptor:
+    def silent(descriptor: OperatorDescriptor) -> OperatorDescriptor:
+        return descriptor if descriptor.sink is None else replace(descriptor, factory=_SilentSinkFactory(), sink=None)
+
+    return replace(vertex, operators=tuple(map(silent, vertex.operators)))
+
+
+def _read_by_spark(generator: JobGraphGenerator, vertex: int, name: str) -> FinalOperationError:
+    source = generator.generate("", name).vertex(vertex)
+    return FinalOperationError(
+        f"the source '{source.name}' is read by Spark",
+        where=f"job '{name}'",
+        expected="sources that Python reads (not Delta, not from_spark)",
+        hint="epochs of such a job cannot be replayed in one process",
+    )
+
+
+def _only(job: JobDescriptor, subtask: str) -> tuple[int, int] | None:
+    """(vertex, subtask) of ``uid/index``."""
+    if not subtask:
+        return None
+    uid, _, number = subtask.rpartition("/")
+    places = {descriptor.uid: vertex for vertex in job.vertices for descriptor in vertex.operators}
+    if uid not in places or not number.isdigit() or int(number) >= places[uid].parallelism:
+        known = ", ".join(f"{uid}/0 ... {uid}/{vertex.parallelism - 1}" for uid, vertex in places.items())
+        raise ProgramError(f"the job has no subtask {subtask!r}", expected=f"one of {known}")
+    return places[uid].id, int(number)

@@ -1,0 +1,118 @@
+"""What a job directory retains of an epoch: where its sources began and ended, and the state that it began with.
+
+Rule: nothing is written, and nothing is claimed: the job may run meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.errors import FinalOperationError
+from flinkish.jobmanager.directory.files import child_names
+from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
+from flinkish.jobmanager.directory.query_log import QueryLog
+from flinkish.jobmanager.drain.marker import has_moved
+from flinkish.minicluster.mini_cluster import StoredTasks
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.sources.job_enumerator import NOTHING_READ
+from flinkish.runtime.task_header import TaskHeader
+
+
+@dataclass(frozen=True)
+class RetainedEpoch:
+    """An epoch that was planned.
+
+    Args:
+        committed: whether Spark has committed it.
+        batch: its number in the query.
+        start, end: where the sources stood before and behind it.
+    """
+
+    epoch: int
+    committed: bool
+    location: QueryLocation
+    batch: int
+    start: dict[str, Any]
+    end: dict[str, Any]
+
+    @property
+    def time_ms(self) -> int:
+        """Its processing time."""
+        return int(self.end["time_ms"])
+
+
+def existing_directory(path: str) -> JobDirectory:
+    """The job directory; it is not made if it is not there.
+
+    Raises:
+        FinalOperationError: no job has begun there.
+    """
+    if "job.json" not in child_names(path):
+        raise FinalOperationError(
+            f"{path} is not the directory of a job", expected="the flinkish.job.dir of a job that has run"
+        )
+    return JobDirectory(path)
+
+
+def retained_epoch(directory: JobDirectory, epoch: int, restored: bool) -> RetainedEpoch:
+    """An epoch of the job's current query. ``restored``: that has begun with a savepoint or checkpoint.
+
+    Raises:
+        FinalOperationError: it is not retained; the message says which epochs are.
+    """
+    location = directory.query_location()
+    log = QueryLog(location.path)
+    planned, committed = set(log.planned()), log.committed()
+    # the first one begins with nothing, every other one with what the one before it has left
+    first = [] if restored else [0]
+    possible = [batch for batch in sorted(planned) if batch in first or batch - 1 in planned]
+    batch = epoch - location.first_epoch
+    if batch not in possible or has_moved(directory):
+        raise _not_retained(directory, epoch, [] if has_moved(directory) else possible, location, committed)
+
+    def position(number: int) -> dict[str, Any]:
+        text = log.positions(number)[0]
+        return NOTHING_READ if text is None else json.loads(text)
+
+    return RetainedEpoch(
+        epoch, batch in committed, location, batch, position(batch - 1) if batch else NOTHING_READ, position(batch)
+    )
+
+
+def _not_retained(
+    directory: JobDirectory, epoch: int, possible: list[int], location: QueryLocation, committed: list[int]
+) -> FinalOperationError:
+    epochs = [batch + location.first_epoch for batch in possible]
+    failed = [batch + location.first_epoch for batch in possible if batch not in committed]
+    expected = f"one of the epochs {', '.join(map(str, epochs))}" if epochs else "a job whose query retains epochs"
+    if failed:
+        expected += f" (not committed: {', '.join(map(str, failed))})"
+    return FinalOperationError(
+        f"epoch {epoch} cannot be replayed: what it began with is not retained",
+        where=directory.path,
+        expected=expected,
+        hint="Spark keeps the state of the last epochs only; the first epoch of a job that began with a savepoint, or "
+        "went on from a checkpoint, and that of a drain cannot be replayed",
+    )
+
+
+def state_before(spark: Any, job: JobDescriptor, retained: RetainedEpoch) -> StoredTasks:
+    """The stored tasks that the epoch began with. ``spark`` is not used by the first epoch."""
+    from flinkish.spark.failures import translate
+    from flinkish.spark.state_reader import stored_tasks
+
+    found: StoredTasks = {}
+    if retained.batch and job.levels:
+        # who coordinates Spark's state stores begins with a session's streaming queries, of which there may be none yet
+        _ = spark.streams.active
+    for operator in range(job.levels) if retained.batch else ():
+        try:
+            rows = stored_tasks(spark, retained.location.path, retained.batch - 1, operator).collect()
+        except Exception as error:
+            raise translate(error, f"state of epoch {retained.epoch - 1}, {retained.location.path}") from error
+        for data, body in rows:
+            header = TaskHeader.decode(bytes(data), f"state of epoch {retained.epoch - 1}", job.classes)
+            found[header.vertex, header.subtask] = bytes(data), None if body is None else bytes(body)
+    return found

@@ -1,0 +1,51 @@
+"""Rows of a savepoint become buffers for the subtasks of a job, re-hashed for its parallelism."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.key_groups import subtask_of_key
+from flinkish.runtime.state.restore import subtasks_of_row
+from flinkish.runtime.state.restored_rows import encode_columns
+from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, OPERATOR_STATE_KIND, StateColumns
+
+
+def places_of(job: JobDescriptor) -> dict[str, int]:
+    """Operator uid -> vertex, of all operators that can have state."""
+    return {d.uid: vertex.id for vertex in job.vertices if vertex.level > 0 for d in vertex.operators}
+
+
+def columns_by_subtask(
+    columns: StateColumns, parallelism: int, max_parallelism: int
+) -> Iterator[tuple[int, StateColumns]]:
+    """The rows of one state of an operator by the subtask that they belong to; several ones for broadcast state."""
+    for subtask, numbers in _by_subtask(columns, parallelism, max_parallelism).items():
+        parts = ([column[number] for number in numbers] for column in columns[2:])
+        yield subtask, StateColumns(columns.state, columns.kind, *parts)
+
+
+def state_buffers(job: JobDescriptor, uid: str, columns: StateColumns) -> Iterator[tuple[int, int, bytes]]:
+    """(vertex, subtask, buffer) for the rows of one state of an operator; nothing if the job has no such operator."""
+    place = places_of(job).get(uid)
+    if place is None:
+        return
+    vertex = job.vertex(place)
+    for subtask, some in columns_by_subtask(columns, vertex.parallelism, vertex.max_parallelism):
+        header = BufferHeader(BufferKind.STATE, vertex.id, subtask, 0, "", 0, 0, len(some.keys))
+        yield vertex.id, subtask, encode(header, encode_columns(uid, some, job.classes))
+
+
+def _by_subtask(columns: StateColumns, parallelism: int, max_parallelism: int) -> dict[int, list[int]]:
+    """Subtask -> the numbers of the rows that belong there."""
+    numbers: dict[int, list[int]] = defaultdict(list)
+    if columns.kind in (OPERATOR_STATE_KIND, BROADCAST_STATE_KIND):
+        for number, (key, namespace) in enumerate(zip(columns.keys, columns.namespaces, strict=True)):
+            for subtask in subtasks_of_row(columns.kind, key, namespace, parallelism):
+                numbers[subtask].append(number)
+        return numbers
+    for number, key in enumerate(columns.keys):
+        numbers[subtask_of_key(key, parallelism, max_parallelism)].append(number)
+    return numbers

@@ -1,0 +1,54 @@
+"""Tests of programs and functions, in one process and without Spark, on the runtime that they have on Spark.
+
+* `ProgramTestHarness` runs a whole program: a manual clock, crashes, savepoints, what operators emitted.
+* `ProcessFunctionTestHarnesses`, `harness_of` and the harnesses by name run one operator.
+* `TestingSource` has marks among its records: `Pause`, `Watermark`, `CrashOnce`, `End`. `TestingSink` remembers.
+
+Needs no test framework. See docs/testing.md.
+"""
+
+from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import Phase
+from flinkish.testing.crash import SimulatedCrash
+from flinkish.testing.operator_harness import (
+    BroadcastOperatorTestHarness,
+    KeyedBroadcastOperatorTestHarness,
+    KeyedOneInputStreamOperatorTestHarness,
+    KeyedTwoInputStreamOperatorTestHarness,
+    OneInputStreamOperatorTestHarness,
+    OperatorSubtaskState,
+    StreamOperatorTestHarness,
+    TwoInputStreamOperatorTestHarness,
+)
+from flinkish.testing.operators import ProcessFunctionTestHarnesses, harness_of
+from flinkish.testing.output import StreamRecord, Watermark, WatermarkStatus
+from flinkish.testing.program import ProgramTestHarness
+from flinkish.testing.savepoint import ProgramSavepoint
+from flinkish.testing.sinks import TestingSink
+from flinkish.testing.sources import CrashOnce, End, Pause, TestingSource
+
+__all__ = [
+    "BroadcastOperatorTestHarness",
+    "CrashOnce",
+    "End",
+    "KeyedBroadcastOperatorTestHarness",
+    "KeyedOneInputStreamOperatorTestHarness",
+    "KeyedTwoInputStreamOperatorTestHarness",
+    "ManualClock",
+    "OneInputStreamOperatorTestHarness",
+    "OperatorSubtaskState",
+    "Pause",
+    "Phase",
+    "ProcessFunctionTestHarnesses",
+    "ProgramSavepoint",
+    "ProgramTestHarness",
+    "SimulatedCrash",
+    "StreamOperatorTestHarness",
+    "StreamRecord",
+    "TestingSink",
+    "TestingSource",
+    "TwoInputStreamOperatorTestHarness",
+    "Watermark",
+    "WatermarkStatus",
+    "harness_of",
+]

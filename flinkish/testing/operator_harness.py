@@ -1,0 +1,475 @@
+"""Runs one operator alone, as a task would: Flink's test harnesses of operators with one input or two, keyed or not.
+
+A harness is an operator that has been opened, with the state of one subtask. Tests of user functions get one from
+`ProcessFunctionTestHarnesses`, or from `harness_of` for the operator of any stream; its class says which inputs it has.
+What the operator emits is kept, in order. ``snapshot`` is the barrier of a checkpoint; ``restore`` gives a new harness
+that goes on from snapshots, with a function that has not run, also as another subtask of another parallelism.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from flinkish.core.output_tag import OutputTag
+from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.errors import ProgramError
+from flinkish.runtime.metric_group import TaskMetricGroup
+from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactory, StreamOperator
+from flinkish.runtime.state.files.directory import StateDirectory
+from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.state.operator_state import OperatorState, StoredOperatorState
+from flinkish.runtime.state.restore import SavepointRows, operator_state_rows
+from flinkish.runtime.state.restored_buffers import columns_by_subtask
+from flinkish.runtime.state.state_rows import TIMERS_PREFIX, StateColumns, StateRow
+from flinkish.runtime.state.stored_columns import stored_columns, stored_rows
+from flinkish.runtime.state.ttl import TTL_PREFIX
+from flinkish.runtime.watermark_valve import WatermarkValve
+from flinkish.testing.output import CollectingOutput, StreamElement, StreamRecord, tag_id
+
+_UID = "tested"
+
+#: What operators without inputs to tell apart are given.
+KeySelectors = Sequence[Callable[[Any], Any]]
+
+H = TypeVar("H", bound="StreamOperatorTestHarness")
+
+
+@dataclass(frozen=True)
+class OperatorSubtaskState:
+    """All that is stored of one subtask at a barrier (Flink's OperatorSubtaskState).
+
+    Args:
+        keyed_state: encoded; None: there is none.
+        operator_state: what belongs to no key.
+        saved: what the operator itself keeps from epoch to epoch.
+        subtask, parallelism: whose state it is.
+        watermark_ms: how far its event time had come.
+        processing_time_ms: how far its processing time had come.
+        directory: where the files of keyed state lie that ``keyed_state`` refers to.
+    """
+
+    keyed_state: bytes | None = None
+    operator_state: StoredOperatorState = field(default_factory=dict)
+    saved: Any = None
+    subtask: int = 0
+    parallelism: int = 1
+    watermark_ms: int = MIN_TIMESTAMP_MS
+    processing_time_ms: int = 0
+    directory: StateDirectory | None = None
+
+
+class StreamOperatorTestHarness:
+    """What all harnesses have. Use one as a context manager: the operator is closed at the end, and disposed of after
+    an error.
+
+    Args:
+        factory: makes the operator.
+        key_selectors: one for each input of a keyed operator.
+        side_outputs: the side outputs that somebody listens to; None: all.
+        restored: what the operator begins with: one state, or those of all subtasks of any parallelism.
+        subtask, parallelism, max_parallelism: which subtask it is.
+        job_parameters: the global job parameters.
+        directory: keyed state lies in files there between two snapshots; None: it is in the snapshots.
+        recording: whether the backend records which keys have changed.
+    """
+
+    def __init__(
+        self,
+        factory: OperatorFactory,
+        key_selectors: KeySelectors = (),
+        *,
+        side_outputs: Iterable[OutputTag | str] | None = None,
+        restored: OperatorSubtaskState | Sequence[OperatorSubtaskState] | None = None,
+        subtask: int = 0,
+        parallelism: int = 1,
+        max_parallelism: int = 128,
+        job_parameters: dict[str, str] | None = None,
+        directory: StateDirectory | None = None,
+        recording: bool = False,
+    ) -> None:
+        self._pristine = _copy_of(factory)
+        self._key_selectors = tuple(key_selectors)
+        self._options: dict[str, Any] = {
+            "side_outputs": side_outputs,
+            "subtask": subtask,
+            "parallelism": parallelism,
+            "max_parallelism": max_parallelism,
+            "job_parameters": job_parameters,
+            "directory": directory,
+            "recording": recording,
+        }
+        self.output = CollectingOutput(side_outputs)
+        self.epoch = EpochInfo()
+        self.metrics = TaskMetricGroup()
+        self.operator_state = OperatorState()
+        self.backend: KeyedStateBackend | None = None
+        if factory.keyed and not key_selectors:
+            raise ProgramError("a keyed operator is tested without a key selector", expected="a Keyed...TestHarness")
+        if key_selectors:
+            self.backend = KeyedStateBackend(
+                f"operator '{_UID}'", self.epoch, directory=directory, inline_bytes=0, recording=recording
+            )
+            self.backend.restore(None)
+        self._directory = directory
+        self._body: bytes | None = None
+        self.operator: StreamOperator = factory.create()
+        saved = self._take_in(restored)
+        context = OperatorContext(
+            uid=_UID,
+            name=_UID,
+            task_name="Tested",
+            subtask=subtask,
+            parallelism=parallelism,
+            max_parallelism=max_parallelism,
+            attempt=0,
+            epoch=self.epoch,
+            metrics=self.metrics,
+            keyed_state=self.backend,
+            operator_state=self.operator_state,
+            key_selectors=self._key_selectors,
+            job_parameters=job_parameters or {},
+        )
+        self.operator.setup(context, self.output)
+        self.operator.initialize_state()
+        self.operator.open()
+        self._begin_epoch(saved)
+
+    def __enter__(self: H) -> H:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if kind is None:
+            self.operator.close()
+        self.operator.dispose()
+
+    def close(self) -> None:
+        """Close the operator and its function."""
+        self.operator.close()
+        self.operator.dispose()
+
+    # ------------------------------------------------------------------------------------------------ time
+
+    def set_processing_time(self, time_ms: int) -> None:
+        """Processing time is this from now on; the timers that are due by it fire."""
+        self.epoch.processing_time_ms = time_ms
+        self.operator.advance_processing_time(time_ms)
+
+    def get_processing_time(self) -> int:
+        """What `set_processing_time` has set."""
+        return self.epoch.processing_time_ms
+
+    def end_input(self) -> None:
+        """The input has ended: the operator flushes what it holds back."""
+        self.epoch.end_of_input = True
+        self.operator.finish()
+
+    # ------------------------------------------------------------------------------------------------ output
+
+    def get_output(self) -> list[StreamElement]:
+        """All that was emitted to the main output and not taken yet."""
+        return list(self.output.elements)
+
+    def take_output(self) -> list[StreamElement]:
+        """The same; the next call gives what was emitted since."""
+        elements, self.output.elements = self.output.elements, []
+        return elements
+
+    def extract_output_values(self) -> list[Any]:
+        """The values of the records of `get_output`."""
+        return [element.value for element in self.output.elements if isinstance(element, StreamRecord)]
+
+    def take_values(self) -> list[Any]:
+        """The values of the records of `take_output`."""
+        return [element.value for element in self.take_output() if isinstance(element, StreamRecord)]
+
+    def get_side_output(self, tag: OutputTag | str) -> list[StreamRecord]:
+        """All that was emitted to a side output."""
+        return list(self.output.sides.get(tag_id(tag), ()))
+
+    def take_side_output(self, tag: OutputTag | str) -> list[StreamRecord]:
+        """The same; the next call gives what was emitted since."""
+        return self.output.sides.pop(tag_id(tag), [])
+
+    # ------------------------------------------------------------------------------------------------ state
+
+    def num_event_time_timers(self) -> int:
+        """The number of event-time timers that have not fired."""
+        return self._timers(TimeDomain.EVENT_TIME)
+
+    def num_processing_time_timers(self) -> int:
+        """The number of processing-time timers that have not fired."""
+        return self._timers(TimeDomain.PROCESSING_TIME)
+
+    def num_keyed_state_entries(self, state_name: str | None = None) -> int:
+        """The number of (key, namespace) pairs that have a value, of one keyed state or of all of them. Windows keep
+        their contents in a state of their own, with the window as the namespace."""
+        return len(
+            {
+                (row.state, row.namespace, row.key)
+                for row in self._rows()
+                if not row.state.startswith((TIMERS_PREFIX, TTL_PREFIX)) and state_name in (None, row.state)
+            }
+        )
+
+    def _timers(self, domain: TimeDomain) -> int:
+        return sum(row.state.startswith(TIMERS_PREFIX) and row.kind == domain.name for row in self._rows())
+
+    def _rows(self) -> Iterator[StateRow]:
+        return stored_rows(self._keyed_body(), self._directory)
+
+    def _keyed_body(self) -> bytes | None:
+        if self.backend is not None and self.backend.changed():
+            self._body = self.backend.snapshot()
+        return self._body
+
+    # ------------------------------------------------------------------------------------------------ barriers
+
+    def snapshot(self) -> OperatorSubtaskState:
+        """The barrier of a checkpoint: all that is stored. The next epoch begins."""
+        self.operator.snapshot_state()
+        saved = self.operator.save()
+        state = OperatorSubtaskState(
+            keyed_state=self._keyed_body(),
+            operator_state=copy.deepcopy(self.operator_state.snapshot()),
+            saved=saved,
+            subtask=self._options["subtask"],
+            parallelism=self._options["parallelism"],
+            watermark_ms=self.epoch.watermark_ms,
+            processing_time_ms=self.epoch.processing_time_ms,
+            directory=self._directory,
+        )
+        self.epoch.epoch += 1
+        self._begin_epoch(saved)
+        return state
+
+    def restore(self: H, *snapshots: OperatorSubtaskState, **options: Any) -> H:
+        """A new harness, whose function has not run, that begins with these snapshots: that of this subtask, or those
+        of all subtasks. ``options`` are arguments of the class: another ``parallelism``, ``subtask``..."""
+        if self._pristine is None:
+            raise ProgramError(
+                "the function of the operator cannot be copied, and has run",
+                expected="a function that copy.deepcopy can copy before it is opened",
+                hint="create connections, locks and files in open(), or make the second harness with restored=...",
+            )
+        return type(self)._of(
+            self._pristine, self._key_selectors, **{**self._options, "restored": snapshots, **options}
+        )
+
+    @classmethod
+    def _of(cls: type[H], factory: OperatorFactory, key_selectors: KeySelectors, **options: Any) -> H:
+        """A harness with the key selectors in a list, whatever the arguments of the class are."""
+        harness = cls.__new__(cls)
+        StreamOperatorTestHarness.__init__(harness, factory, key_selectors, **options)
+        return harness
+
+    def _begin_epoch(self, saved: Any) -> None:
+        self.operator.restore(saved)
+        self.operator.begin_epoch()
+
+    def _take_in(self, restored: OperatorSubtaskState | Sequence[OperatorSubtaskState] | None) -> Any:
+        """The state before `open`; gives what the operator has saved itself."""
+        states = [restored] if isinstance(restored, OperatorSubtaskState) else list(restored or ())
+        if not states:
+            return None
+        self.epoch.watermark_ms = min(state.watermark_ms for state in states)
+        self.epoch.processing_time_ms = max(state.processing_time_ms for state in states)
+        subtask, parallelism = self._options["subtask"], self._options["parallelism"]
+        if [(state.subtask, state.parallelism) for state in states] == [(subtask, parallelism)]:
+            self._body = states[0].keyed_state
+            if self.backend is not None:
+                self.backend.restore(self._body)
+            self.operator_state.restore(copy.deepcopy(states[0].operator_state))
+            return states[0].saved
+        rows = SavepointRows({_UID: self.operator_state}, _UID, self.backend, subtask)
+        for state in states:
+            for columns in _columns_of(state):
+                for place, some in columns_by_subtask(columns, parallelism, self._options["max_parallelism"]):
+                    if place == subtask:
+                        rows.take_in(_UID, some)
+        rows.end()
+        if self.backend is not None:
+            self._body = self.backend.snapshot()
+        return None
+
+    def _process_watermark(self, watermark_ms: int) -> None:
+        """The watermark of all inputs together rises."""
+        self.epoch.watermark_ms = watermark_ms
+        self.operator.process_watermark(watermark_ms)
+
+    def _process(self, values: Iterable[Any], timestamps: Iterable[int] | None, input_index: int) -> None:
+        batch, times = list(values), None if timestamps is None else list(timestamps)
+        self.operator.process_batch(batch, times, input_index)
+
+
+def _columns_of(state: OperatorSubtaskState) -> Iterator[StateColumns]:
+    """All rows of a snapshot, as a savepoint has them."""
+    yield from stored_columns(state.keyed_state, state.directory)
+    for row in operator_state_rows(state.subtask, state.parallelism, copy.deepcopy(state.operator_state)):
+        yield StateColumns(row.state, row.kind, [row.namespace], [row.key], [row.value])
+
+
+def _copy_of(factory: OperatorFactory) -> OperatorFactory | None:
+    try:
+        return copy.deepcopy(factory)
+    except Exception:
+        # whatever a function holds; it matters only to who restores
+        return None
+
+
+def _times(timestamp: int | None) -> list[int] | None:
+    return None if timestamp is None else [timestamp]
+
+
+# ------------------------------------------------------------------------------------------------ by their inputs
+
+
+class OneInputStreamOperatorTestHarness(StreamOperatorTestHarness):
+    """An operator with one input."""
+
+    def process_element(self, value: Any, timestamp: int | None = None) -> None:
+        """One record."""
+        self._process([value], _times(timestamp), 0)
+
+    def process_elements(self, values: Iterable[Any], timestamps: Iterable[int] | None = None) -> None:
+        """Records between two watermarks, as one batch."""
+        self._process(values, timestamps, 0)
+
+    def process_watermark(self, watermark_ms: int) -> None:
+        """The watermark rises: event-time timers fire."""
+        self._process_watermark(watermark_ms)
+
+    def process_watermark_status(self, idle: bool) -> None:
+        """The input becomes idle, or active again."""
+        self.operator.process_status(idle)
+
+
+class KeyedOneInputStreamOperatorTestHarness(OneInputStreamOperatorTestHarness):
+    """A keyed operator with one input. The arguments behind the key selector are those of its base."""
+
+    def __init__(self, factory: OperatorFactory, key_selector: Callable[[Any], Any], **options: Any) -> None:
+        super().__init__(factory, (key_selector,), **options)
+
+
+class _TwoInputs(StreamOperatorTestHarness):
+    """Two inputs with a watermark each."""
+
+    _valve: WatermarkValve | None = None
+
+    def _inputs(self) -> WatermarkValve:
+        if self._valve is None:
+            self._valve = WatermarkValve(self.epoch.watermark_ms)
+            for input_index in range(2):
+                self._valve.add(input_index)
+        return self._valve
+
+    def process_both_watermarks(self, watermark_ms: int) -> None:
+        """The watermarks of both inputs rise."""
+        valve = self._inputs()
+        for input_index in range(2):
+            valve.advance(input_index, watermark_ms)
+        self._process_watermark(watermark_ms)
+
+    def _advance(self, input_index: int, watermark_ms: int) -> None:
+        valve = self._inputs()
+        if valve.advance(input_index, watermark_ms):
+            self._process_watermark(valve.combined_ms)
+
+    def _set_idle(self, input_index: int, idle: bool) -> None:
+        valve = self._inputs()
+        before = valve.idle
+        if valve.set_idle(input_index, idle):
+            self._process_watermark(valve.combined_ms)
+        if valve.idle != before:
+            self.operator.process_status(valve.idle)
+
+
+class TwoInputStreamOperatorTestHarness(_TwoInputs):
+    """An operator with two inputs."""
+
+    def process_element1(self, value: Any, timestamp: int | None = None) -> None:
+        """One record of the first input."""
+        self._process([value], _times(timestamp), 0)
+
+    def process_element2(self, value: Any, timestamp: int | None = None) -> None:
+        """One record of the second input."""
+        self._process([value], _times(timestamp), 1)
+
+    def process_elements1(self, values: Iterable[Any], timestamps: Iterable[int] | None = None) -> None:
+        """Records of the first input between two watermarks, as one batch."""
+        self._process(values, timestamps, 0)
+
+    def process_elements2(self, values: Iterable[Any], timestamps: Iterable[int] | None = None) -> None:
+        """Records of the second input between two watermarks, as one batch."""
+        self._process(values, timestamps, 1)
+
+    def process_watermark1(self, watermark_ms: int) -> None:
+        """The watermark of the first input rises; the operator's is the lower one of both."""
+        self._advance(0, watermark_ms)
+
+    def process_watermark2(self, watermark_ms: int) -> None:
+        """The watermark of the second input rises."""
+        self._advance(1, watermark_ms)
+
+    def process_watermark_status1(self, idle: bool) -> None:
+        """The first input becomes idle, or active again: an idle one does not hold the watermark back."""
+        self._set_idle(0, idle)
+
+    def process_watermark_status2(self, idle: bool) -> None:
+        """The second input becomes idle, or active again."""
+        self._set_idle(1, idle)
+
+
+class KeyedTwoInputStreamOperatorTestHarness(TwoInputStreamOperatorTestHarness):
+    """A keyed operator with two inputs."""
+
+    def __init__(
+        self,
+        factory: OperatorFactory,
+        key_selector1: Callable[[Any], Any],
+        key_selector2: Callable[[Any], Any],
+        **options: Any,
+    ) -> None:
+        super().__init__(factory, (key_selector1, key_selector2), **options)
+
+
+class BroadcastOperatorTestHarness(_TwoInputs):
+    """An operator whose second input is a broadcast stream."""
+
+    def process_element(self, value: Any, timestamp: int | None = None) -> None:
+        """One record of the stream that is not broadcast."""
+        self._process([value], _times(timestamp), 0)
+
+    def process_elements(self, values: Iterable[Any], timestamps: Iterable[int] | None = None) -> None:
+        """Records of that stream between two watermarks, as one batch."""
+        self._process(values, timestamps, 0)
+
+    def process_broadcast_element(self, value: Any, timestamp: int | None = None) -> None:
+        """One element of the broadcast stream."""
+        self._process([value], _times(timestamp), 1)
+
+    def process_broadcast_elements(self, values: Iterable[Any], timestamps: Iterable[int] | None = None) -> None:
+        """Elements of the broadcast stream between two watermarks, as one batch."""
+        self._process(values, timestamps, 1)
+
+    def process_watermark(self, watermark_ms: int) -> None:
+        """The watermark of the stream that is not broadcast rises; the operator's is the lower one of both."""
+        self._advance(0, watermark_ms)
+
+    def process_broadcast_watermark(self, watermark_ms: int) -> None:
+        """The watermark of the broadcast stream rises."""
+        self._advance(1, watermark_ms)
+
+    def get_broadcast_state(self, name: str) -> dict[Any, Any]:
+        """A copy of the subtask's copy of a broadcast state."""
+        return dict(self.operator_state.broadcast(name))
+
+
+class KeyedBroadcastOperatorTestHarness(BroadcastOperatorTestHarness):
+    """A keyed operator whose second input is a broadcast stream."""
+
+    def __init__(self, factory: OperatorFactory, key_selector: Callable[[Any], Any], **options: Any) -> None:
+        super().__init__(factory, (key_selector,), **options)

@@ -1,0 +1,67 @@
+"""A sink that remembers what was committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flinkish.core.sink import CommitContext, Committer, Guarantee, SinkWriter, WriterSink
+from flinkish.errors import InternalError
+
+
+class TestingSink(WriterSink):
+    """Keeps the committed records, by (subtask, epoch). An epoch that is committed again must be the same, and counts
+    once. Only for programs that run in the test's process."""
+
+    __test__ = False
+    guarantee = Guarantee.EXACTLY_ONCE
+
+    def __init__(self) -> None:
+        self.commits: dict[tuple[int, int], list[Any]] = {}
+        self.contexts: list[CommitContext] = []
+
+    @property
+    def values(self) -> list[Any]:
+        """All that was committed, by epoch and within an epoch by subtask."""
+        in_order = sorted(self.commits.items(), key=lambda commit: (commit[0][1], commit[0][0]))
+        return [value for _, values in in_order for value in values]
+
+    def create_writer(self) -> SinkWriter:
+        return _Writer()
+
+    def create_committer(self) -> Committer:
+        return _Committer(self)
+
+
+class _Writer(SinkWriter):
+    def __init__(self) -> None:
+        self._held: list[Any] = []
+
+    def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
+        self._held += values
+        return []
+
+    def prepare_commit(self) -> list[Any]:
+        held, self._held = self._held, []
+        return held
+
+
+class _Committer(Committer):
+    def __init__(self, sink: TestingSink) -> None:
+        self._sink = sink
+
+    def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
+        values = [value for batch in committables for value in batch]
+        self._sink.contexts.append(context)
+        place = (context.subtask, context.epoch)
+        if place in self._sink.commits:
+            if self._sink.commits[place] != values:
+                raise InternalError(
+                    f"epoch {context.epoch} was committed again with other records",
+                    where=f"sink '{context.sink_name}', subtask {context.subtask}",
+                    expected=f"{self._sink.commits[place]!r:.500}, not {values!r:.500}",
+                    hint="functions must give the same for the same input, state and time",
+                )
+            return 0
+        self._sink.commits[place] = values
+        return len(values)

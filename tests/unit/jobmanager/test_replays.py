@@ -1,0 +1,182 @@
+"""Replays of epochs without Spark: jobs whose first epoch begins with nothing, what is shown, where breakpoints are."""
+
+from __future__ import annotations
+
+import json
+import pdb
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.core.functions import ProcessFunction
+from flinkish.core.source import SourceLimits
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.errors import FinalOperationError, InternalError, UserCodeError
+from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.replay.epoch_replay import EpochReplay, end_with_replay
+from flinkish.jobmanager.replay.replay_report import Records
+from flinkish.jobmanager.settings import job_settings
+from flinkish.jobmanager.submitted_program import SubmittedProgram, captured
+from flinkish.launch.replay import VARIABLE, ReplayRequest, requested_replay
+from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
+from flinkish.runtime.sources.split_list import SegmentFiles
+from flinkish.runtime.state.files.directory import StateDirectory
+from flinkish.spark.addressing import partitions_of
+from flinkish.testing import End, StreamRecord, TestingSink, TestingSource, Watermark
+
+ELEMENTS = [StreamRecord(3, 10), StreamRecord(-4, 20), Watermark(15), "x" * 300, End()]
+
+
+class Work(ProcessFunction):
+    """Doubles; the hook may do more."""
+
+    def __init__(self, hook: Callable[[Any], None] = lambda value: None) -> None:
+        self._hook = hook
+
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[Any]:
+        self._hook(value)
+        yield value * 2
+
+
+def program(sink: TestingSink, hook: Callable[[Any], None] = lambda value: None) -> SubmittedProgram:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    env.set_parallelism(2)
+    source = TestingSource.of_splits(ELEMENTS, [StreamRecord(100, 1), End()])
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "records").uid("records")
+    stream.rebalance().process(Work(hook)).uid("work").sink_to(sink).uid("out")
+    return captured(lambda: env.execute("a job"))
+
+
+@pytest.fixture
+def job_dir(tmp_path: Path) -> str:
+    """A job directory in which epoch 0 was planned by Spark, and nothing more has happened."""
+    submitted = program(TestingSink())
+    directory = JobDirectory(str(tmp_path / "job"))
+    generator = JobGraphGenerator(submitted.graph, job_settings(submitted.configuration))
+    job = generator.generate("a" * 32, "a job")
+    directory.remember_structure(job, partitions_of(job))
+    enumerator = JobEnumerator(job, SourceLimits(), SegmentFiles(directory.path), ManualClock(77))
+    offset = enumerator.next_offset(NOTHING_READ)
+    offsets = tmp_path / "job" / "spark" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "0").write_text(f"v1\n{{}}\n{json.dumps(offset)}")
+    return directory.path
+
+
+def no_session() -> Any:
+    raise AssertionError("the first epoch needs no state, and so no Spark")
+
+
+def test_the_first_epoch_runs_again_without_spark_and_without_a_word_to_the_sink(job_dir: str) -> None:
+    sink = TestingSink()
+    replay = EpochReplay(program(sink), ReplayRequest(job_dir, 0), no_session)
+    replay.run()
+    assert replay.failure is None and not replay.retained.committed and sink.commits == {}
+    described = replay.describe()
+    assert described["time_ms"] == 77 and described["epoch"] == 0 and described["job"] == "a job"
+    shown = {
+        record["value"]
+        for one in described["operators"]
+        if one["uid"] == "out"
+        for given in one["received"]
+        for record in given["records"]
+    }
+    assert {"6", "-8", "200"} < shown
+    assert max(map(len, shown)) < 210, "long values are cut"
+    text = replay.text()
+    assert "records/0  'Source: records' of Source: records (1/2)" in text
+    assert "    3 @ 10\n" in text and "watermarks: " in text
+
+
+def test_the_program_ends_with_the_replay_and_with_what_the_epoch_fails_with(
+    job_dir: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        end_with_replay(program(TestingSink()), ReplayRequest(job_dir, 0, json=True))
+    assert ended.value.code == 0
+    assert json.loads(capsys.readouterr().out)["failure"] is None
+
+    def fails(value: Any) -> None:
+        if value == 100:
+            raise KeyError("no hundreds")
+
+    opened: list[Any] = []
+    monkeypatch.setattr(pdb, "post_mortem", opened.append)
+    with pytest.raises(UserCodeError, match="no hundreds"):
+        end_with_replay(program(TestingSink(), fails), ReplayRequest(job_dir, 0, pdb=True))
+    assert "it has failed" in capsys.readouterr().out
+    place = opened[0]
+    while place.tb_next is not None:
+        place = place.tb_next
+    assert place.tb_frame.f_code is fails.__code__ and place.tb_frame.f_locals["value"] == 100
+
+
+def test_a_request_in_the_environment_is_carried_out_in_place_of_the_job(
+    job_dir: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = ReplayRequest(job_dir, 0, "work/1", limit=3)
+    assert requested_replay(request.variables()) == request and requested_replay({}) is None
+    monkeypatch.setenv(VARIABLE, request.variables()[VARIABLE])
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    env.set_parallelism(2)
+    source = TestingSource.of_splits(ELEMENTS, [StreamRecord(100, 1), End()])
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "records").uid("records")
+    stream.rebalance().process(Work()).uid("work").sink_to(TestingSink()).uid("out")
+    with pytest.raises(SystemExit):
+        env.execute("a job")
+    shown = capsys.readouterr().out
+    assert "work/1" in shown and "out/1" in shown and "work/0" not in shown and "records/" not in shown
+
+
+def test_breakpoints_hold_only_in_the_task_that_was_named(job_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[Any] = []
+    monkeypatch.setattr(pdb.Pdb, "set_trace", lambda self, frame: held.append(frame.f_locals["value"]))
+
+    def stop(value: Any) -> None:
+        breakpoint()
+
+    of_task = []
+    for subtask in (0, 1):
+        held.clear()
+        EpochReplay(program(TestingSink(), stop), ReplayRequest(job_dir, 0, f"work/{subtask}"), no_session).run()
+        of_task.append(list(held))
+    assert sorted(map(str, of_task[0] + of_task[1])) == sorted(["3", "-4", "x" * 300, "100"])
+    assert of_task[0] and of_task[1]
+
+
+def test_an_epoch_that_began_with_a_savepoint_and_one_of_a_drain_are_refused(job_dir: str) -> None:
+    directory = JobDirectory(job_dir)
+    directory.write("restored.json", {"savepoint": "s", "rows": "restore", "sources": {}, "watermarks": {}})
+    with pytest.raises(FinalOperationError, match="epoch 0 cannot be replayed.*began with a savepoint"):
+        EpochReplay(program(TestingSink()), ReplayRequest(job_dir, 0), no_session)
+    directory.delete("restored.json")
+    directory.move_query("spark-drain", 7)
+    with pytest.raises(FinalOperationError, match="a job whose query retains epochs"):
+        EpochReplay(program(TestingSink()), ReplayRequest(job_dir, 7), no_session)
+
+
+def test_records_beyond_the_limit_are_counted() -> None:
+    records = Records()
+    records.add([1, 2], [5, 6], 3)
+    records.add(["a", "b"], None, 3)
+    assert records.lines("emitted") == [
+        "  emitted: 4 records",
+        "    1 @ 5",
+        "    2 @ 6",
+        "    'a'",
+        "    ... and 1 more",
+    ]
+
+
+def test_files_of_state_that_are_only_read_stay(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("x")
+    directory = StateDirectory(str(tmp_path), read_only=True)
+    directory.delete(["kept"])
+    assert (tmp_path / "kept").exists()
+    with pytest.raises(InternalError, match="only read"):
+        directory._write(b"", directory.path_of("new"))

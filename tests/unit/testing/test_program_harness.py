@@ -1,0 +1,307 @@
+"""Whole programs in one process: the example of docs/testing.md, crashes, restores, records of what was emitted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flinkish
+from flinkish.common import Configuration, Row, Types, WatermarkStrategy
+from flinkish.core.functions import KeyedProcessFunction, RuntimeContext
+from flinkish.core.output_tag import OutputTag
+from flinkish.core.state import ValueStateDescriptor
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.errors import ProgramError, SavepointError, UserCodeError
+from flinkish.testing import (
+    CrashOnce,
+    End,
+    Pause,
+    Phase,
+    ProgramTestHarness,
+    SimulatedCrash,
+    StreamRecord,
+    TestingSink,
+    TestingSource,
+    Watermark,
+)
+from flinkish.testing.program import PHASES
+
+PAGE = Path(flinkish.__file__).parent.parent / "docs" / "testing.md"
+SIDE = OutputTag("side")
+
+
+def test_the_example_of_the_page_runs_and_is_short() -> None:
+    example = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)[0]
+    names: dict[str, Any] = {}
+    exec(compile(example, str(PAGE), "exec"), names)
+    names["test_sums_outlive_a_crash_and_another_parallelism"]()
+    body = [line for line in example.splitlines() if line.strip() and not line.startswith(("from", "import"))]
+    assert len(body) <= 21
+
+
+class Count(KeyedProcessFunction):
+    """Counts per key; a timer of event time tells the count; negative numbers go to the side output."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+        self.calls = 0
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:
+        self.calls += 1
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        ctx.timer_service().register_event_time_timer(100)
+        ctx.timer_service().register_processing_time_timer(50)
+        yield value[0], count
+        if value[1] < 0:
+            yield SIDE, value
+        if value[1] == 13:
+            raise ValueError("13 brings bad luck")
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any]:
+        yield "timer", ctx.get_current_key(), self.count.value(), timestamp
+
+
+ELEMENTS = [
+    StreamRecord(("a", 1), 1),
+    StreamRecord(("b", 2), 2),
+    Pause(),
+    StreamRecord(("a", 3), 3),
+    StreamRecord(("c", -1), 4),
+    Watermark(50),
+    Pause(2),
+    StreamRecord(("a", 5), 60),
+    Watermark(99),
+    StreamRecord(("b", 6), 99),
+    End(),
+]
+
+
+def program(
+    *elements: Any, sink: TestingSink | None = None, parallelism: int = 2, uid: str | None = "count"
+) -> StreamExecutionEnvironment:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    env.set_parallelism(parallelism)
+    source = TestingSource(*(elements or ELEMENTS))
+    records = env.from_source(source, WatermarkStrategy.no_watermarks(), "records").uid("records")
+    counts = records.key_by(lambda value: value[0]).process(Count())
+    if uid is not None:
+        counts.uid(uid)
+    counts.get_side_output(SIDE).map(lambda value: value).name("negative")
+    counts.sink_to(sink or TestingSink()).name("out")
+    return env
+
+
+def expected() -> list[Any]:
+    sink = TestingSink()
+    with ProgramTestHarness(program(sink=sink)) as harness:
+        harness.run()
+    return sorted(sink.values, key=repr)
+
+
+def test_a_program_runs_to_its_end_and_what_each_operator_emitted_is_known() -> None:
+    sink = TestingSink()
+    with ProgramTestHarness(program(sink=sink)) as harness:
+        assert harness.run() == 4 and harness.finished
+        assert harness.emitted("records", epoch=0) == ELEMENTS[:2]
+        assert harness.emitted("count", subtask=9) == []
+        assert harness.emitted("count", SIDE) == harness.emitted("negative") == [StreamRecord(("c", -1), 4)]
+        assert sorted(harness.received("count")) == sorted(e for e in ELEMENTS if isinstance(e, StreamRecord))
+        assert sorted(record.value for record in harness.emitted("count") if record.timestamp == 100) == [
+            ("timer", "a", 3, 100),
+            ("timer", "b", 2, 100),
+            ("timer", "c", 1, 100),
+        ]
+        assert [one.value for one in harness.received("Sink: out", epoch=2)] == []
+        assert harness.watermarks("records", subtask=0) == [50, 99, 2**63 - 1]
+        assert sorted(sink.values, key=repr) == sorted((one.value for one in harness.emitted("count")), key=repr)
+        with pytest.raises(ProgramError, match="no operators are called 'nobody'.*count"):
+            harness.emitted("nobody")
+
+
+def test_processing_time_stands_still_until_the_test_moves_it() -> None:
+    with ProgramTestHarness(program(*ELEMENTS[:6])) as harness:
+        harness.run()
+        fired = [one for one in harness.emitted("count") if one.value[0] == "timer"]
+        assert fired == [] and not harness.finished
+        harness.advance_processing_time(49)
+        harness.run_epoch()
+        harness.set_processing_time(50)
+        epoch = harness.next_epoch
+        harness.run_epoch()
+        assert sorted(one.value for one in harness.emitted("count", epoch=epoch)) == [
+            ("timer", "a", 2, 50),
+            ("timer", "b", 1, 50),
+            ("timer", "c", 1, 50),
+        ]
+
+
+@pytest.mark.parametrize("phase", PHASES, ids=lambda phase: phase.name)
+@pytest.mark.parametrize("epoch", [0, 1, 3])
+def test_a_crash_at_any_phase_changes_nothing(phase: Phase, epoch: int) -> None:
+    sink = TestingSink()
+    with ProgramTestHarness(program(sink=sink)) as harness:
+        harness.crash_at(phase, epoch=epoch)
+        with pytest.raises(SimulatedCrash, match=phase.name):
+            harness.run()
+        assert harness.next_epoch == epoch + (phase is Phase.METADATA_COMMITTED)
+        harness.run()
+        assert harness.finished
+        assert sorted((one.value for one in harness.emitted("count")), key=repr) == expected()
+    assert sorted(sink.values, key=repr) == expected()
+
+
+def test_a_crash_that_never_comes_and_a_phase_that_never_is_passed_are_errors() -> None:
+    with pytest.raises(ProgramError, match="has not come: STATE_WRITTEN"):
+        with ProgramTestHarness(program()) as harness:
+            harness.crash_at(Phase.STATE_WRITTEN, epoch=77)
+            harness.run()
+    with ProgramTestHarness(program()) as harness, pytest.raises(ProgramError, match="CHECKPOINT_READ"):
+        harness.crash_at(Phase.CHECKPOINT_READ)
+
+
+def test_what_a_function_keeps_outside_of_its_state_does_not_outlive_a_crash() -> None:
+    with ProgramTestHarness(program()) as harness:
+        harness.run_epoch()
+        functions = [task.chain.head.function for task in harness._cluster._task_manager.tasks.active.values()]  # type: ignore[attr-defined]
+        assert sum(function.calls for function in functions) == 2
+        harness.crash()
+        assert not harness._cluster._task_manager.tasks.active
+        harness.run()
+        assert sorted((one.value for one in harness.emitted("count")), key=repr) == expected()
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 2)])
+@pytest.mark.parametrize("epochs", [1, 2, 3])
+def test_a_savepoint_moves_a_program_to_another_parallelism(before: int, after: int, epochs: int) -> None:
+    values: list[Any] = []
+    with ProgramTestHarness(program(parallelism=before)) as harness:
+        harness.run(epochs)
+        values += [one.value for one in harness.emitted("count")]
+        savepoint = harness.savepoint()
+        assert sum(row.state == "count" for row in savepoint.rows("count")) == len({v[0] for v in values})
+    with ProgramTestHarness(program(parallelism=after), restored=savepoint) as harness:
+        harness.crash_at(Phase.EPOCH_PREPARED)
+        with pytest.raises(SimulatedCrash):
+            harness.run()
+        harness.crash()
+        harness.run()
+        assert harness.finished
+        values += [one.value for one in harness.emitted("count")]
+    assert sorted(values, key=repr) == expected()
+
+
+def test_a_savepoint_that_would_lose_state_is_refused() -> None:
+    with ProgramTestHarness(program()) as harness:
+        with pytest.raises(SavepointError, match="no epoch"):
+            harness.savepoint()
+        harness.run_epoch()
+        savepoint = harness.savepoint()
+    with pytest.raises(SavepointError, match="operators that the program does not have: count"):
+        ProgramTestHarness(program(uid="other"), restored=savepoint)
+    with pytest.raises(SavepointError, match="have no uid"):
+        ProgramTestHarness(program(uid=None), restored=savepoint, allow_non_restored_state=True)
+    with ProgramTestHarness(program(uid="other"), restored=savepoint, allow_non_restored_state=True) as harness:
+        harness.run()
+        assert max(value[1] for value in [one.value for one in harness.emitted("other")] if value[0] == "a") == 2
+
+
+def test_an_error_of_a_function_is_raised_and_the_epoch_runs_again() -> None:
+    with ProgramTestHarness(program(("a", 1), ("a", 13), End())) as harness:
+        for _ in range(2):
+            with pytest.raises(UserCodeError, match="13 brings bad luck") as raised:
+                harness.run()
+            assert isinstance(raised.value.__cause__, ValueError)
+            assert harness.received("count") == [StreamRecord(("a", 1)), StreamRecord(("a", 13))]
+        assert harness.next_epoch == 0
+
+
+def test_a_main_function_is_taken_up_to_its_execute_and_its_ends_are_replaced() -> None:
+    after = []
+
+    def main() -> None:
+        env = program()
+        env.execute("a job of its own")
+        after.append("execute returned")
+
+    sink = TestingSink()
+    source = TestingSource(("x", 1), ("x", 2), End())
+    with ProgramTestHarness(main, sources={"records": source}, sinks={"out": sink}) as harness:
+        assert harness.job.name == "a job of its own"
+        harness.run()
+    assert [value for value in sink.values if value[0] == "x"] == [("x", 1), ("x", 2)]
+    assert after == []
+    with pytest.raises(ProgramError, match="without calling execute"):
+        ProgramTestHarness(lambda: None)
+    with pytest.raises(ProgramError, match="no sources are called 'kafka'.*records"):
+        ProgramTestHarness(program(), sources={"kafka": source})
+
+
+def test_a_sink_that_gets_another_epoch_under_the_same_number_says_so() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    numbers = iter(range(100))
+    sink = TestingSink()
+    env.from_source(TestingSource(1, End()), WatermarkStrategy.no_watermarks(), "s").map(
+        lambda value: next(numbers)
+    ).sink_to(sink)
+    with ProgramTestHarness(env) as harness:
+        harness.run()
+    sink.commits[0, 0] = ["something else"]
+    with pytest.raises(Exception, match="committed again with other records"):
+        _commit(sink, ["x"])
+
+
+def _commit(sink: TestingSink, values: list[Any]) -> None:
+    sink.create_committer().commit(iter([values]), sink.contexts[0])
+
+
+# ---------------------------------------------------------------------------------------------------- the source
+
+
+def test_a_source_crashes_once_in_each_program_or_once_for_all_with_a_marker(tmp_path: Path) -> None:
+    marker = tmp_path / "crashed"
+    for crash in (CrashOnce(), CrashOnce(marker)):
+        with ProgramTestHarness(program(("a", 1), crash, ("a", 2), End())) as harness:
+            with pytest.raises(SimulatedCrash):
+                harness.run()
+            assert [one.value for one in harness.emitted("records")] == [("a", 1)]
+            harness.run()
+            assert [one.value for one in harness.emitted("records")] == [("a", 1), ("a", 2)]
+    with ProgramTestHarness(program(("a", 1), CrashOnce(marker), End())) as harness:
+        harness.run()
+
+
+def test_splits_have_watermarks_of_their_own_and_records_with_and_without_time_keep_theirs() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    env.set_parallelism(1)
+    source = TestingSource.of_splits(
+        [Watermark(10), StreamRecord("a", 5), "b", Row(1), Pause(), Watermark(30)], [Watermark(20), "c"]
+    )
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "s").key_by(lambda value: 0)
+    stream.reduce(lambda a, b: b).name("last").print()
+    with ProgramTestHarness(env) as harness:
+        harness.run_epoch()
+        records = [StreamRecord("a", 5), StreamRecord("b"), StreamRecord(Row(1)), StreamRecord("c")]
+        assert sorted(harness.emitted("Source: s"), key=repr) == sorted(records, key=repr)
+        assert harness.watermarks("last") == [10]
+        harness.run_epoch()
+        assert harness.watermarks("last") == [10, 20]
+        assert harness.run() == 1, "an open source that has nothing more"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: TestingSource(End(), 1), "stands before other elements"),
+        (lambda: TestingSource(Watermark(5), Watermark(4)), "the watermark 4 stands behind 5"),
+        (lambda: TestingSource(Pause(0)), "at least one epoch"),
+        (lambda: TestingSource.of_splits([1, End()], [2]), "some splits of a TestingSource end"),
+    ],
+)
+def test_marks_that_contradict_each_other_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(ProgramError, match=message):
+        make()
