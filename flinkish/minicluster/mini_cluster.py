@@ -23,6 +23,7 @@ from flinkish.runtime.heartbeat import heartbeats
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch
 from flinkish.runtime.report import TaskReport
+from flinkish.runtime.sources.alignment import watermarks_of
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.progress import SourceShare
 from flinkish.runtime.sources.split_list import SegmentsInMemory
@@ -44,6 +45,8 @@ class StateStore:
     offset: dict[str, Any] = field(default_factory=lambda: NOTHING_READ)
     #: where they stand after the next epoch, once it was planned: it is the same when it is tried again
     planned: dict[str, Any] | None = None
+    #: the watermarks that aligned sources have reached in the last epoch
+    reached: dict[str, dict[str, int]] = field(default_factory=dict)
     #: long lists of splits
     segments: SegmentsInMemory = field(default_factory=SegmentsInMemory)
     #: the next epoch, once all of its tasks have ended, and the state that they have written
@@ -128,7 +131,9 @@ class MiniCluster:
 
     def _plan(self) -> dict[str, Any]:
         if self.store.planned is None:
-            self.store.planned = self._enumerator.next_offset(self.store.offset, forced=True)
+            self.store.planned = self._enumerator.next_offset(
+                self.store.offset, forced=True, reached=self.store.reached
+            )
         passed(Phase.PLANNED, epoch=self.store.next_epoch)
         return self.store.planned
 
@@ -142,6 +147,7 @@ class MiniCluster:
         commits = [commit.commit(*target) for target in prepared.by_target()]
         report = sum_up(self.job, stamp.epoch, stamp.time_ms, map(TaskReport.decode, prepared.reports), commits)
         self.store.tasks.update(written)
+        self.store.reached = watermarks_of(self.job, report.tasks)
         self.store.next_epoch += 1
         self.store.offset = planned
         self.store.planned = self.store.prepared = None

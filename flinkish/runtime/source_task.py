@@ -15,6 +15,10 @@ from flinkish.core.source import SplitRange, SplitReader, SplitSource
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.input_gate import WHOLE_SOURCE, origin_name
+from flinkish.runtime.operators.timestamps_and_watermarks import (
+    TimestampsAndWatermarksFactory,
+    TimestampsAndWatermarksOperator,
+)
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.sources.progress import SourceShare
 from flinkish.runtime.task import WORKER, EpochStamp, Row, Task
@@ -48,12 +52,14 @@ class SourceInput:
         part: tells apart several tasks that read the same splits in one epoch (only where Spark reads).
         ends: nothing will ever follow.
         ended: it was so before this epoch: there is nothing to read, and everybody was told.
+        held: splits with records that are not read in this epoch: they are not idle.
     """
 
     batches: Iterable[SplitBatch]
     part: int = 0
     ends: bool = False
     ended: bool = False
+    held: tuple[str, ...] = ()
 
 
 class SourceTask(Task):
@@ -79,13 +85,13 @@ class SourceTask(Task):
         source = self.vertex.source
         assert isinstance(source, SplitSource)
         if share.ended or not share.ranges:
-            return SourceInput((), ends=share.ends, ended=share.ended)
+            return SourceInput((), ends=share.ends, ended=share.ended, held=share.held)
         if self._reader is None:
             self._reader = source.create_reader()
         size = self.job.settings.source_batch_size
         self._reader.open(share.ranges, size)
         read = side_by_side if source.side_by_side else one_after_the_other
-        return SourceInput(read(self._reader, share.ranges, size), ends=share.ends)
+        return SourceInput(read(self._reader, share.ranges, size), ends=share.ends, held=share.held)
 
     def run(self, given: SourceInput, stamp: EpochStamp) -> Iterator[list[Row]]:
         """Work through the input; yields rows as they become full buffers, then the barrier's."""
@@ -102,6 +108,10 @@ class SourceTask(Task):
         self._time_ms = stamp.time_ms
         records, splits, ended = 0, dict[str, None](), dict[str, None]()
         current: str | None = None
+        for split in given.held:
+            self._begin_split(split, self._stream_of(split), given.part)
+            self.chain.mark_active()
+            current = split
         for batch in given.batches:
             if batch.split != current:
                 self._begin_split(batch.split, self._stream_of(batch.split), given.part)
@@ -176,8 +186,22 @@ class SourceTask(Task):
             place=stamp.place,
             processing_time_ms=stamp.time_ms,
             commit_requested=self.commit_requested,
+            stream_watermarks=self._stream_watermarks(),
             log=self.log.take(),
         )
+
+    def _stream_watermarks(self) -> dict[str, int]:
+        """Of a source that is aligned with others: the watermark that each of its streams has reached."""
+        found: dict[str, int] = {}
+        for operator, descriptor in zip(self.chain.operators, self.vertex.operators):
+            factory = descriptor.factory
+            if isinstance(factory, TimestampsAndWatermarksFactory) and factory.alignment is not None:
+                assert isinstance(operator, TimestampsAndWatermarksOperator)
+                found = {}
+                for split, watermark_ms in operator.watermarks_of_splits().items():
+                    stream = self._stream_of(split)
+                    found[stream] = max(watermark_ms, found.get(stream, watermark_ms))
+        return found
 
 
 def one_after_the_other(reader: SplitReader, ranges: Iterable[SplitRange], batch_size: int) -> Iterator[SplitBatch]:

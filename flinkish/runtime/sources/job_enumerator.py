@@ -1,6 +1,8 @@
 """The sources of a job, planned together: one offset for all of them (Flink's SourceCoordinator for each).
 
 {"announce": false, "epoch": 17, "sources": {uid: where it stands}, "time_ms": 1700000000000}
+
+and, where sources are aligned with each other, "watermarks": {uid: {stream: how far it was before the epoch}}.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumerator, Spl
 from flinkish.errors import CorruptStateError, FlinkishError
 from flinkish.runtime.clock import Clock
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.sources.alignment import AlignmentCoordinator, Watermarks
 from flinkish.runtime.sources.epoch_planner import EpochPlanner, is_news
 from flinkish.runtime.sources.progress import SourceProgress, SourceShare, ranges_between
 from flinkish.runtime.sources.split_list import SegmentStore
@@ -69,34 +72,59 @@ class JobEnumerator:
         self._planners: dict[str, EpochPlanner] = {}
         self._enumerators: list[SplitEnumerator] = []
         self._frozen = False
+        self._alignment = AlignmentCoordinator(job, limits.batch_size)
 
-    def next_offset(self, start: dict[str, Any], forced: bool = False, announce: bool = False) -> dict[str, Any]:
+    @property
+    def aligned(self) -> bool:
+        """Whether sources are held back by watermarks: `next_offset` then needs those that were reached."""
+        return bool(self._alignment)
+
+    def next_offset(
+        self,
+        start: dict[str, Any],
+        forced: bool = False,
+        announce: bool = False,
+        reached: Watermarks | None = None,
+    ) -> dict[str, Any]:
         """Where the sources stand at the end of the next epoch; ``start`` itself when there is nothing to do.
 
         Args:
             start: where they stand now.
             forced: there must be an epoch, also without data.
             announce: the epoch announces the end of the sources that Spark reads.
+            reached: the watermarks that aligned sources have reached in the epoch that ended with ``start``.
         """
         epoch = start.get("epoch", 0) + 1
         # what a savepoint says of sources that have ended must be told to the new query
         news, stands = forced or announce or (start == NOTHING_READ and bool(self._restored)), {}
         segments: set[str] = set()
+        now_ms = self._clock.now_ms()
+        places = {one.uid: self.progress(start, one.uid) for one in self._sources}
+        planners = {one.uid: self._planner(one, places[one.uid]) for one in self._sources}
+        for uid, planner in planners.items():
+            planner.discover(places[uid])
+        streams = {uid: planner.streams(places[uid]) for uid, planner in planners.items() if uid in self._alignment}
+        progress = self._alignment.progress(start.get("watermarks", {}), reached or {}, streams, now_ms)
+        allowed = self._alignment.allowances(progress, streams, now_ms, self._frozen)
         for one in self._sources:
-            before = self.progress(start, one.uid)
-            after = self._planner(one, before).next(before, epoch)
+            before = places[one.uid]
+            after = planners[one.uid].next(before, epoch, allowed.get(one.uid))
             news = news or is_news(before, after)
             stands[one.uid] = after.encode()
             segments.update(name for name, _ in (*before.splits.segments, *after.splits.segments))
         if not news:
             return start
         self._store.sweep(segments, epoch)
-        return {
+        offset = {
             "announce": announce,
             "epoch": epoch,
             "sources": dict(sorted(stands.items())),
-            "time_ms": self._clock.now_ms(),
+            "time_ms": now_ms,
         }
+        if self.aligned:
+            read = {uid: planner.records for uid, planner in planners.items()}
+            offset["watermarks"] = self._alignment.encode(progress, read)
+        return offset
 
     def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[SourceShare]:
         """What each subtask of each source does in the epoch between the two. Every one has a share: also those that
@@ -106,10 +134,12 @@ class JobEnumerator:
             before, after = self.progress(start, one.uid), self.progress(end, one.uid)
             ranges = ranges_between(before, after, self._store, one.parallelism)
             for subtask in range(one.parallelism):
+                held = tuple(split for holder, split in after.held if holder == subtask)
                 ended = start != NOTHING_READ and before.ended(subtask)
                 ends = after.ended(subtask) and not ended
-                share = SourceShare(one.vertex, subtask, end["time_ms"], tuple(ranges[subtask]), ends, ended)
-                found.append(share)
+                found.append(
+                    SourceShare(one.vertex, subtask, end["time_ms"], tuple(ranges[subtask]), ends, ended, held)
+                )
         return found
 
     def progress(self, offset: dict[str, Any], uid: str) -> SourceProgress:

@@ -40,6 +40,8 @@ class SourceProgress:
         begun: the subtasks to which this epoch has assigned the splits before ``next``, in order.
         complete: no other split will ever be found.
         stops: (number, position) of the splits that this epoch reads to another end than the list has.
+        held: (subtask, split) of the streams with records that this epoch does not read, so that they do not run ahead
+            of others; the split is "" where the subtask is the stream.
     """
 
     splits: SplitList = SplitList()
@@ -48,6 +50,7 @@ class SourceProgress:
     begun: tuple[int, ...] = ()
     complete: bool = False
     stops: tuple[tuple[int, int], ...] = ()
+    held: tuple[tuple[int, str], ...] = ()
 
     def ended(self, subtask: int) -> bool:
         """Whether the subtask has nothing more to read, ever."""
@@ -65,7 +68,7 @@ class SourceProgress:
 
     def encode(self) -> dict[str, Any]:
         """The form in the offset; keys in order, since Spark compares the text."""
-        return {
+        found = {
             "begun": list(self.begun),
             "complete": self.complete,
             "next": self.next,
@@ -74,6 +77,9 @@ class SourceProgress:
             "stops": [list(stop) for stop in self.stops],
             "tail": [to_json(split) for split in self.splits.tail],
         }
+        if self.held:
+            found["held"] = [list(stream) for stream in self.held]
+        return dict(sorted(found.items()))
 
     @staticmethod
     def decode(value: dict[str, Any], where: str) -> SourceProgress:
@@ -88,6 +94,7 @@ class SourceProgress:
                 tuple(value["begun"]),
                 bool(value["complete"]),
                 tuple((int(number), int(position)) for number, position in value["stops"]),
+                tuple((int(subtask), str(split)) for subtask, split in value.get("held", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptStateError(
@@ -107,6 +114,7 @@ class SourceShare:
         ranges: what is read, in this order unless they are read side by side.
         ends: nothing will ever follow; told in the epoch in which it becomes so.
         ended: it has become so in an earlier epoch.
+        held: splits with records that are not read in this epoch; "": all of the subtask's.
     """
 
     vertex: int
@@ -115,6 +123,7 @@ class SourceShare:
     ranges: tuple[SplitRange, ...] = ()
     ends: bool = False
     ended: bool = False
+    held: tuple[str, ...] = ()
 
 
 def ranges_between(
