@@ -6,6 +6,11 @@ epoch's changes only when the whole epoch has succeeded. An epoch is prepared be
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+import uuid
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -54,6 +59,14 @@ class StateStore:
     finished: bool = False
     #: directory of the files of keyed state; "": all of it is in ``tasks``
     keyed_state: str = ""
+    _sources: str = ""
+
+    def source_directories(self) -> str:
+        """Where sources keep files of their own, in a temporary directory that goes with this object."""
+        if not self._sources:
+            self._sources = os.path.join(tempfile.gettempdir(), f"flinkish-sources-{uuid.uuid4().hex}")
+            weakref.finalize(self, shutil.rmtree, self._sources, ignore_errors=True)
+        return self._sources
 
 
 class MiniCluster:
@@ -98,7 +111,9 @@ class MiniCluster:
             settings.max_bytes_per_epoch,
             settings.source_batch_size,
         )
-        self._enumerator = JobEnumerator(job, limits, self.store.segments, self._clock)
+        self._enumerator = JobEnumerator(
+            job, limits, self.store.segments, self._clock, directory=self.store.source_directories()
+        )
         self._task_manager = TaskManager(job, keyed_state=self.store.keyed_state)
 
     def run(

@@ -10,6 +10,7 @@ Rule: the reader is made in several processes, and pickled: nothing happens unti
 from __future__ import annotations
 
 import math
+import posixpath
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -148,7 +149,8 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._query.drain:
                 # nothing is read any more
                 job = _without_sources(job)
-            self._planning = JobEnumerator(job, limits, store, SystemClock(), restored)
+            directory = posixpath.join(self._query.job_dir, "sources")
+            self._planning = JobEnumerator(job, limits, store, SystemClock(), restored, directory)
         return self._planning
 
     def stop(self) -> None:

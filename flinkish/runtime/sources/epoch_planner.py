@@ -77,19 +77,20 @@ class EpochPlanner:
         #: stream -> how many records the epoch that was planned last reads of it, estimated
         self.records: dict[str, float] = {}
 
-    def discover(self, start: SourceProgress) -> None:
-        """Look for new splits. To be called before each `next`."""
+    def discover(self, start: SourceProgress, epoch: int) -> None:
+        """Look for new splits. To be called before each `next`, with what that is called with."""
         if len(self._splits) != len(start.splits):
             self._splits = start.splits.splits(self._store)
             self._ids = {split.id for split in self._splits}
         if not start.complete:
+            self._enumerator.splits_ended(start.oldest_open, epoch)
             found = list(self._enumerator.discover(self._ids))
             self._splits.extend(found)
             self._ids.update(split.id for split in found)
 
     def streams(self, start: SourceProgress) -> list[SourceStream]:
         """The streams of the source that have not ended, after `discover`."""
-        if not self._source.side_by_side:
+        if not self._together(start):
             busy = {one.subtask for one in start.open}
             waiting = len(self._splits) > start.next
             return [SourceStream(str(n), True) for n in range(self._parallelism) if waiting or n in busy]
@@ -112,7 +113,7 @@ class EpochPlanner:
         """
         self._turn, self._stops, self._held, self.records = epoch, [], [], {}
         self._allowed = allowed or {}
-        if self._source.side_by_side:
+        if self._together(start):
             open_splits, begun = self._assign_all(start)
             after, assigned = self._read_side_by_side(open_splits), len(self._splits)
         else:
@@ -123,7 +124,14 @@ class EpochPlanner:
             splits = splits.with_splits(self._splits, start.ended_before(start.next), self._store)
         complete = start.complete or self._enumerator.complete
         stops, held = tuple(sorted(self._stops)), tuple(self._held)
-        return SourceProgress(splits, assigned, tuple(after), tuple(begun), complete, stops, held)
+        state = self._enumerator.snapshot_state()
+        return SourceProgress(splits, assigned, tuple(after), tuple(begun), complete, stops, held, state)
+
+    def _together(self, start: SourceProgress) -> bool:
+        """Whether the splits are read side by side now: all that have not ended belong to one stage."""
+        if self._source.stages == 1 or not self._splits:
+            return self._source.side_by_side
+        return self._source.stage_of(self._splits[min(start.oldest_open, len(self._splits) - 1)].id)[1]
 
     def _may_read(self, stream: str) -> float:
         return self._allowed.get(stream, UNLIMITED)
@@ -282,5 +290,5 @@ def _ratio(part: float, whole: float) -> float:
 
 def is_news(start: SourceProgress, end: SourceProgress) -> bool:
     """Whether an epoch between the two has anything to read or to tell."""
-    before, after = (replace(one, begun=(), stops=(), held=()) for one in (start, end))
+    before, after = (replace(one, begun=(), stops=(), held=(), state=None) for one in (start, end))
     return before != after or bool(end.begun)

@@ -7,15 +7,20 @@ and, where sources are aligned with each other, "watermarks": {uid: {stream: how
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import posixpath
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
-from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumerator, SplitSource
-from flinkish.errors import CorruptStateError, FlinkishError
+from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumerator, SplitEnumeratorContext, SplitSource
+from flinkish.errors import CorruptStateError, FlinkishError, ProgramError
 from flinkish.runtime.clock import Clock
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.sources.alignment import AlignmentCoordinator, Watermarks
+from flinkish.runtime.failure import describe_failure
+from flinkish.runtime.sources.alignment import AlignmentCoordinator, SourceStream, Watermarks
 from flinkish.runtime.sources.epoch_planner import EpochPlanner, is_news
 from flinkish.runtime.sources.progress import SourceProgress, SourceShare, ranges_between
 from flinkish.runtime.sources.split_list import SegmentStore
@@ -53,6 +58,7 @@ class JobEnumerator:
         store: where long lists of splits go.
         clock: gives each epoch its processing time.
         restored: uid -> where the source stood in the savepoint that the job begins with.
+        directory: path or URI; each source has a directory of its own there.
     """
 
     def __init__(
@@ -62,6 +68,7 @@ class JobEnumerator:
         store: SegmentStore,
         clock: Clock,
         restored: Mapping[str, SourceProgress] | None = None,
+        directory: str = "",
     ) -> None:
         self._where = f"job '{job.name}'"
         self._sources = coordinated_sources(job)
@@ -69,6 +76,7 @@ class JobEnumerator:
         self._store = store
         self._clock = clock
         self._restored = restored or {}
+        self._directory = directory
         self._planners: dict[str, EpochPlanner] = {}
         self._enumerators: list[SplitEnumerator] = []
         self._frozen = False
@@ -100,17 +108,23 @@ class JobEnumerator:
         segments: set[str] = set()
         now_ms = self._clock.now_ms()
         places = {one.uid: self.progress(start, one.uid) for one in self._sources}
-        planners = {one.uid: self._planner(one, places[one.uid]) for one in self._sources}
-        for uid, planner in planners.items():
-            planner.discover(places[uid])
-        streams = {uid: planner.streams(places[uid]) for uid, planner in planners.items() if uid in self._alignment}
+        planners: dict[str, EpochPlanner] = {}
+        streams: dict[str, list[SourceStream]] = {}
+        for one in self._sources:
+            with self._asking(one, epoch):
+                planners[one.uid] = self._planner(one, places[one.uid])
+                planners[one.uid].discover(places[one.uid], epoch)
+                if one.uid in self._alignment:
+                    streams[one.uid] = planners[one.uid].streams(places[one.uid])
         progress = self._alignment.progress(start.get("watermarks", {}), reached or {}, streams, now_ms)
         allowed = self._alignment.allowances(progress, streams, now_ms, self._frozen)
         for one in self._sources:
             before = places[one.uid]
-            after = planners[one.uid].next(before, epoch, allowed.get(one.uid))
+            with self._asking(one, epoch):
+                after = planners[one.uid].next(before, epoch, allowed.get(one.uid))
+                encoded = _checked(after.encode())
             news = news or is_news(before, after)
-            stands[one.uid] = after.encode()
+            stands[one.uid] = encoded
             segments.update(name for name, _ in (*before.splits.segments, *after.splits.segments))
         if not news:
             return start
@@ -133,14 +147,28 @@ class JobEnumerator:
         for one in self._sources:
             before, after = self.progress(start, one.uid), self.progress(end, one.uid)
             ranges = ranges_between(before, after, self._store, one.parallelism)
+            together, apart = self._stage_between(one.source, before, after)
             for subtask in range(one.parallelism):
                 held = tuple(split for holder, split in after.held if holder == subtask)
                 ended = start != NOTHING_READ and before.ended(subtask)
                 ends = after.ended(subtask) and not ended
                 found.append(
-                    SourceShare(one.vertex, subtask, end["time_ms"], tuple(ranges[subtask]), ends, ended, held)
+                    SourceShare(
+                        one.vertex, subtask, end["time_ms"], tuple(ranges[subtask]), ends, ended, held, together, apart
+                    )
                 )
         return found
+
+    def _stage_between(self, source: SplitSource, before: SourceProgress, after: SourceProgress) -> tuple[bool, bool]:
+        """Whether splits are read side by side in this epoch, and whether it begins a stage in which they are."""
+        if source.stages == 1 or not len(after.splits):
+            return source.side_by_side, False
+        splits = after.splits.splits(self._store)
+        current = source.stage_of(splits[min(before.oldest_open, len(splits) - 1)].id)
+        begins = before.next < after.next and (
+            before.next == 0 or source.stage_of(splits[before.next - 1].id)[0] != current[0]
+        )
+        return current[1], current[1] and begins
 
     def progress(self, offset: dict[str, Any], uid: str) -> SourceProgress:
         """Where a source stands."""
@@ -158,17 +186,27 @@ class JobEnumerator:
     def _planner(self, one: CoordinatedSource, start: SourceProgress) -> EpochPlanner:
         found = self._planners.get(one.uid)
         if found is None:
-            try:
-                enumerator = one.source.create_enumerator(known_splits(start, self._store))
-            except FlinkishError as error:
-                error.where = "; ".join(part for part in (f"{self._where}, source uid {one.uid}", error.where) if part)
-                raise
+            enumerator = one.source.create_enumerator(known_splits(start, self._store))
+            self._enumerators.append(enumerator)
+            directory = posixpath.join(self._directory, quote(one.uid, safe=""))
+            enumerator.start(SplitEnumeratorContext(directory, start.state))
             if self._frozen:
                 enumerator.freeze()
-            self._enumerators.append(enumerator)
             found = EpochPlanner(one.source, enumerator, one.parallelism, self._limits, self._store)
             self._planners[one.uid] = found
         return found
+
+    @contextmanager
+    def _asking(self, one: CoordinatedSource, epoch: int) -> Iterator[None]:
+        """Whatever a source raises says which source it was; what is no error of flinkish's is one of user code."""
+        where = f"{self._where}, source uid {one.uid}"
+        try:
+            yield
+        except FlinkishError as error:
+            error.where = "; ".join(part for part in (where, error.where) if part)
+            raise
+        except Exception as error:
+            raise describe_failure(error, f"enumerator of '{one.name}'; {where}", epoch) from error
 
     def freeze(self) -> None:
         """From now on plan only what is there now."""
@@ -180,6 +218,19 @@ class JobEnumerator:
         """The query has ended."""
         for enumerator in self._enumerators:
             enumerator.close()
+
+
+def _checked(stand: dict[str, Any]) -> dict[str, Any]:
+    """Where a source stands, as it will be read again."""
+    try:
+        copy: dict[str, Any] = json.loads(json.dumps(stand, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ProgramError(
+            f"the splits or the state of an enumerator cannot be stored: {error}",
+            expected="what JSON can say: None, bool, int, float, str, lists, and dicts with str as keys",
+            hint="see SourceSplit.info and SplitEnumerator.snapshot_state",
+        ) from error
+    return copy
 
 
 def known_splits(progress: SourceProgress, store: SegmentStore) -> list[SourceSplit]:

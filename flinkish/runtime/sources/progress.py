@@ -42,6 +42,7 @@ class SourceProgress:
         stops: (number, position) of the splits that this epoch reads to another end than the list has.
         held: (subtask, split) of the streams with records that this epoch does not read, so that they do not run ahead
             of others; the split is "" where the subtask is the stream.
+        state: what the enumerator keeps besides.
     """
 
     splits: SplitList = SplitList()
@@ -51,6 +52,7 @@ class SourceProgress:
     complete: bool = False
     stops: tuple[tuple[int, int], ...] = ()
     held: tuple[tuple[int, str], ...] = ()
+    state: Any = None
 
     def ended(self, subtask: int) -> bool:
         """Whether the subtask has nothing more to read, ever."""
@@ -60,6 +62,11 @@ class SourceProgress:
     def all_assigned(self) -> bool:
         """Whether every split that there will ever be has been assigned."""
         return self.complete and self.next == len(self.splits)
+
+    @property
+    def oldest_open(self) -> int:
+        """Index of the first split that has not ended: all before it have."""
+        return min((split.number for split in self.open), default=self.next)
 
     def ended_before(self, begun: int) -> list[int]:
         """Indices of the splits before ``begun`` that have ended."""
@@ -79,6 +86,8 @@ class SourceProgress:
         }
         if self.held:
             found["held"] = [list(stream) for stream in self.held]
+        if self.state is not None:
+            found["state"] = self.state
         return dict(sorted(found.items()))
 
     @staticmethod
@@ -95,6 +104,7 @@ class SourceProgress:
                 bool(value["complete"]),
                 tuple((int(number), int(position)) for number, position in value["stops"]),
                 tuple((int(subtask), str(split)) for subtask, split in value.get("held", ())),
+                value.get("state"),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptStateError(
@@ -115,6 +125,9 @@ class SourceShare:
         ends: nothing will ever follow; told in the epoch in which it becomes so.
         ended: it has become so in an earlier epoch.
         held: splits with records that are not read in this epoch; "": all of the subtask's.
+        together: the ranges are read side by side.
+        apart: the splits have watermarks of their own from now on, and that of the subtask counts no more: a stage has
+            begun whose splits are read side by side.
     """
 
     vertex: int
@@ -124,6 +137,8 @@ class SourceShare:
     ends: bool = False
     ended: bool = False
     held: tuple[str, ...] = ()
+    together: bool = False
+    apart: bool = False
 
 
 def ranges_between(
