@@ -71,6 +71,10 @@ class HybridSource(SplitSource):
         stage, name = _parts(split_id)
         return self._sources[stage].subtask_of(name, parallelism)
 
+    def declared_splits(self) -> tuple[str, ...]:
+        """Those of the first source: what the others have is not looked up before they begin."""
+        return tuple(_name(0, split) for split in self._sources[0].declared_splits())
+
     def create_enumerator(self, restored: Sequence[SourceSplit]) -> SplitEnumerator:
         return _HybridEnumerator(self._sources, restored)
 

@@ -95,7 +95,7 @@ class KafkaSourceBuilder:
                 where=settings.label,
                 expected="one of set_topics, set_topic_pattern and set_partitions",
             )
-        _check_properties(settings)
+        check_properties(settings)
         return KafkaSource(settings)
 
     def _with(self, **changes: object) -> KafkaSourceBuilder:
@@ -103,7 +103,12 @@ class KafkaSourceBuilder:
         return self
 
 
-def _check_properties(settings: KafkaSourceSettings) -> None:
+def check_properties(settings: KafkaSourceSettings) -> None:
+    """
+    Raises:
+        ConfigurationError: one that the client does not know, or whose value it refuses.
+        EnvironmentVersionError: confluent-kafka is missing.
+    """
     unconnected = {
         key: value for key, value in settings.consumer_settings("check").items() if key != "bootstrap.servers"
     }

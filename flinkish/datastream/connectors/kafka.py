@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
+from flinkish.connectors.kafka.flink_kafka import (
+    FlinkKafkaConsumer,
+    FlinkKafkaConsumerBase,
+    FlinkKafkaProducer,
+    FlinkKafkaProducerBase,
+    Semantic,
+)
 from flinkish.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaTopicPartition
 from flinkish.connectors.kafka.record_serializer import (
     KafkaRecordSerializationSchema,
@@ -15,6 +22,10 @@ from flinkish.connectors.kafka.source_builder import KafkaSourceBuilder
 
 __all__ = [
     "DeliveryGuarantee",
+    "FlinkKafkaConsumer",
+    "FlinkKafkaConsumerBase",
+    "FlinkKafkaProducer",
+    "FlinkKafkaProducerBase",
     "KafkaOffsetResetStrategy",
     "KafkaOffsetsInitializer",
     "KafkaRecordSerializationSchema",
@@ -25,4 +36,5 @@ __all__ = [
     "KafkaSourceBuilder",
     "KafkaTopicPartition",
     "KafkaTopicSelector",
+    "Semantic",
 ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flinkish.common import Time, WatermarkStrategy
@@ -67,6 +67,7 @@ stages = st.lists(
 )
 
 
+@example([(True, [1, 1])], 1, 1, False, False)
 @settings(max_examples=150, deadline=None)
 @given(stages, st.sampled_from([1, 3, 7, 1000]), st.integers(1, 3), st.booleans(), st.booleans())
 def test_all_is_read_in_the_order_of_the_sources_and_nothing_is_late(
