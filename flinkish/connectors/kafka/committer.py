@@ -200,10 +200,11 @@ class KafkaCommitter(Committer):
 
         records = 0
         for batch in chain((first,), batches):
-            for topic, key, value, timestamp in batch:
+            for topic, key, value, timestamp, *headers in batch:
                 while True:
                     try:
-                        producer.produce(topic, value, key, on_delivery=on_delivery, timestamp=timestamp)
+                        more = {"headers": headers[0]} if headers else {}
+                        producer.produce(topic, value, key, on_delivery=on_delivery, timestamp=timestamp, **more)
                         break
                     except BufferError:
                         producer.poll(0.5)

@@ -7,8 +7,8 @@ import socket
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.common.serialization import DeserializationSchema
 from flinkish.connectors.kafka.client import Cluster
+from flinkish.connectors.kafka.decoding import Schema
 from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition, Partition
 from flinkish.connectors.kafka.properties import (
     CLIENT_ID_PREFIX,
@@ -28,7 +28,7 @@ class KafkaSourceSettings:
     """What the builder collects."""
 
     bootstrap_servers: str
-    deserializer: DeserializationSchema
+    deserializer: Schema
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
     partitions: tuple[KafkaTopicPartition, ...] = ()

@@ -73,21 +73,22 @@ class KafkaSink(WriterSink, SupportsPreprocessing):
 
 
 class KafkaWriter(SinkWriter):
-    """Makes (topic, key, value, timestamp) of records; ``timestamped`` False: Kafka's client puts its own time."""
+    """Makes (topic, key, value, timestamp[, headers]) of records. ``timestamped`` False: Kafka's client puts the time
+    of producing."""
 
     def __init__(self, serializer: KafkaRecordSerializationSchema, timestamped: bool = True) -> None:
         self._serializer = serializer
         self._timestamped = timestamped
 
     def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
-        records = self._serializer.serialize_batch(values)
+        records: list[tuple[Any, ...]] = [*self._serializer.serialize_batch(values)]
         if timestamps is None or not self._timestamped:
-            return [(topic, key, value, 0) for topic, key, value in records]
-        return [
+            records = [(*record, 0) for record in records]
+        else:
             # a record without a timestamp carries Long.MIN_VALUE; 0 lets the client put the time of producing
-            (topic, key, value, timestamp if timestamp >= 0 else 0)
-            for (topic, key, value), timestamp in zip(records, timestamps, strict=True)
-        ]
+            records = [(*record, max(time_ms, 0)) for record, time_ms in zip(records, timestamps, strict=True)]
+        headers = self._serializer.headers_batch(values)
+        return records if headers is None else [(*record, own) for record, own in zip(records, headers, strict=True)]
 
 
 class KafkaSinkBuilder:

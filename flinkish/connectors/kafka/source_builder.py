@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from flinkish.common.serialization import DeserializationSchema, SimpleStringSchema
 from flinkish.connectors.kafka.client import new_consumer
+from flinkish.connectors.kafka.decoding import KafkaRecordDeserializationSchema
 from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition
 from flinkish.connectors.kafka.settings import KafkaSourceSettings
 from flinkish.connectors.kafka.source import KafkaSource
@@ -53,6 +54,11 @@ class KafkaSourceBuilder:
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> KafkaSourceBuilder:
         self._has_deserializer = True
         return self._with(deserializer=deserialization_schema)
+
+    def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema) -> KafkaSourceBuilder:
+        """For records with their keys, headers and topics, as in Java."""
+        self._has_deserializer = True
+        return self._with(deserializer=record_deserializer)
 
     def set_fail_on_data_loss(self, fail: bool) -> KafkaSourceBuilder:
         """Whether records that were deleted before they were read end the job (default), or are passed over."""

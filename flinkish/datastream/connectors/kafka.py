@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flinkish.connectors.kafka.decoding import ConsumerRecord, KafkaRecordDeserializationSchema
 from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
 from flinkish.connectors.kafka.flink_kafka import (
     FlinkKafkaConsumer,
@@ -21,6 +22,7 @@ from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.connectors.kafka.source_builder import KafkaSourceBuilder
 
 __all__ = [
+    "ConsumerRecord",
     "DeliveryGuarantee",
     "FlinkKafkaConsumer",
     "FlinkKafkaConsumerBase",
@@ -28,6 +30,7 @@ __all__ = [
     "FlinkKafkaProducerBase",
     "KafkaOffsetResetStrategy",
     "KafkaOffsetsInitializer",
+    "KafkaRecordDeserializationSchema",
     "KafkaRecordSerializationSchema",
     "KafkaRecordSerializationSchemaBuilder",
     "KafkaSink",
