@@ -11,7 +11,6 @@ import abc
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.time import Duration
 
 __all__ = ["AssignerWithPeriodicWatermarksWrapper", "TimestampAssigner", "WatermarkStrategy"]
@@ -34,8 +33,6 @@ class WatermarkStrategy:
 
     ``kind`` is ``"none"`` (only the final watermark of a bounded input) or ``"bounded"``: the watermark is
     ``highest timestamp seen - max_out_of_orderness_ms - 1`` (Flink's ``BoundedOutOfOrdernessWatermarks``).
-    Watermark alignment is accepted and kept; within an epoch a task always reads its input with the lowest
-    watermark first, so sources cannot drift apart there and nothing more needs to be done.
 
     >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
     >>> strategy.with_idleness(Duration.of_minutes(1)).idle_timeout_ms
@@ -97,13 +94,26 @@ class WatermarkStrategy:
         max_allowed_watermark_drift: Duration,
         update_interval: Duration | None = None,
     ) -> WatermarkStrategy:
-        """Keep sources of one group together. Changes nothing, and says so: see the class."""
-        warn_without_effect("with_watermark_alignment", "sources cannot run apart by more than an epoch")
+        """Hold back the sources and splits of a group whose watermarks are more than that ahead of the lowest one.
+
+        Works for the strategy of a source (``from_source``, or an operator that is chained to the source). It is
+        decided for each epoch anew, so ``update_interval`` changes nothing: docs/semantics.md.
+
+        Raises:
+            ValueError: the drift is negative, or the interval is not positive.
+        """
+        if not isinstance(watermark_group, str):
+            raise TypeError(f"watermark_group is {watermark_group!r}; expected a str")
+        drift_ms = _millis(max_allowed_watermark_drift, "max_allowed_watermark_drift")
+        if drift_ms < 0:
+            raise ValueError(f"max_allowed_watermark_drift is {drift_ms} ms; expected 0 or more")
         interval_ms = 1_000 if update_interval is None else _millis(update_interval, "update_interval")
+        if interval_ms <= 0:
+            raise ValueError(f"update_interval is {interval_ms} ms; expected more than 0")
         return replace(
             self,
             alignment_group=watermark_group,
-            max_allowed_watermark_drift_ms=_millis(max_allowed_watermark_drift, "max_allowed_watermark_drift"),
+            max_allowed_watermark_drift_ms=drift_ms,
             alignment_update_interval_ms=interval_ms,
         )
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.arrow import no_columns
-from flinkish.common.typeinfo.spark_ddl import holds_pickled
+from flinkish.common.typeinfo.spark_ddl import holds_pickled, quoted
 from flinkish.connectors.spark_types import ddl_of
 from flinkish.core.sink import CommitContext, DataFrameSink, Guarantee
 from flinkish.errors import ProgramError, TypeMismatchError
+
+#: Column of a merge beside those of the records.
+_DELETED = "__flinkish_deleted"
 
 
 class DeltaSink(DataFrameSink):
@@ -43,6 +47,20 @@ class DeltaSink(DataFrameSink):
         self._partition_by = list(partition_by)
         self._options = dict(options or {})
 
+    @staticmethod
+    def merge(
+        path: str, key_columns: Sequence[str], delete_when: str | None = None, partition_by: Sequence[str] = ()
+    ) -> DeltaMergeSink:
+        """A sink that inserts or updates the row of each key.
+
+        Args:
+            path: of the table.
+            key_columns: fields that say which row is meant; None is a value like others.
+            delete_when: a condition of Spark SQL over the fields (``"amount IS NULL"``): the row is deleted.
+            partition_by: columns to partition a new table by.
+        """
+        return DeltaMergeSink(path, key_columns, delete_when, partition_by)
+
     def check_type(self, input_type: TypeInformation, where: str) -> None:
         _check_row(input_type, where, "DeltaSink")
 
@@ -66,6 +84,109 @@ class DeltaSink(DataFrameSink):
                 expected="rows of the table's schema",
                 hint="alter the table, or allow new columns with options={'mergeSchema': 'true'}",
             ) from error
+
+
+class DeltaMergeSink(DataFrameSink):
+    """Inserts or updates one row per key in a Delta table, which is created if it is not there. Made by
+    :meth:`DeltaSink.merge`.
+
+    Of several records of an epoch with one key the last one counts. So key the stream by the same fields, or give it
+    one subtask: between subtasks there is no order.
+
+    Guarantee: exactly once. The epoch is Delta's transaction version of the application ``<job id>/<sink uid>``; Delta
+    skips a version that it has.
+    """
+
+    guarantee = Guarantee.EXACTLY_ONCE
+
+    def __init__(
+        self, path: str, key_columns: Sequence[str], delete_when: str | None, partition_by: Sequence[str]
+    ) -> None:
+        if not key_columns or len(set(key_columns)) < len(key_columns):
+            raise ProgramError(
+                f"the key columns {list(key_columns)}",
+                where=f"DeltaSink {path}",
+                expected="at least one name, each of them once",
+            )
+        self._path = path
+        self._keys = list(key_columns)
+        self._delete_when = delete_when
+        self._partition_by = list(partition_by)
+
+    @property
+    def default_name(self) -> str:
+        return "DeltaSink"
+
+    def check_type(self, input_type: TypeInformation, where: str) -> None:
+        _check_row(input_type, where, "DeltaSink")
+        assert isinstance(input_type, RowTypeInfo)
+        names = input_type.get_field_names()
+        missing = [key for key in self._keys if key not in names]
+        if missing:
+            raise TypeMismatchError(
+                f"the key column '{missing[0]}' is no field of the records",
+                where=where,
+                expected=f"one of {', '.join(names)}",
+            )
+
+    def write_frame(self, frame: Any, context: CommitContext) -> None:
+        from pyspark.errors import AnalysisException
+
+        session = frame.sparkSession
+        settings = {
+            "spark.databricks.delta.write.txnAppId": f"{context.job_id}/{context.sink_uid}",
+            "spark.databricks.delta.write.txnVersion": str(context.epoch),
+        }
+        view = f"flinkish_{zlib.crc32(f'{context.job_id}/{context.sink_uid}'.encode())}"
+        try:
+            # makes the table, and nothing where there is one
+            writer = frame.limit(0).write.format("delta").mode("ignore")
+            (writer.partitionBy(*self._partition_by) if self._partition_by else writer).save(self._path)
+            missing = set(frame.columns) - set(session.read.format("delta").load(self._path).columns)
+            if missing:
+                raise self._refused(context, f"it has no column '{min(missing)}'")
+            self._last_of_each_key(frame).createOrReplaceTempView(view)
+            for key, value in settings.items():
+                session.conf.set(key, value)
+            session.sql(self._statement(frame.columns, view)).collect()
+        except AnalysisException as error:
+            raise self._refused(context, _text_of(error)) from error
+        finally:
+            for key in settings:
+                session.conf.unset(key)
+            session.catalog.dropTempView(view)
+
+    def _refused(self, context: CommitContext, why: str) -> ProgramError:
+        return ProgramError(
+            f"the Delta table refuses the rows: {why}",
+            where=f"DeltaSink '{context.sink_uid}' into {self._path}, epoch {context.epoch}",
+            expected="a table with a column for each field, and a condition that Spark understands",
+            hint="alter the table, or the condition for what is deleted",
+        )
+
+    def _last_of_each_key(self, frame: Any) -> Any:
+        from pyspark.sql import functions
+
+        columns = [functions.col(quoted(name)) for name in frame.columns]
+        # within a subtask in the order of the stream
+        numbered = frame.select(functions.struct(*columns).alias("row"), functions.monotonically_increasing_id())
+        numbered = numbered.toDF("row", "number")
+        keys = [functions.col(f"row.{quoted(key)}").alias(f"key{n}") for n, key in enumerate(self._keys)]
+        rows = numbered.groupBy(*keys).agg(functions.max_by("row", "number").alias("row")).select("row.*")
+        delete = functions.expr(self._delete_when or "false")
+        return rows.withColumn(_DELETED, functions.coalesce(delete, functions.lit(False)))
+
+    def _statement(self, columns: Sequence[str], view: str) -> str:
+        names = [quoted(name) for name in columns]
+        same = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in self._keys)
+        path = self._path.replace("`", "``")
+        return (
+            f"MERGE INTO delta.`{path}` t USING {view} s ON {same}"
+            f" WHEN MATCHED AND s.{_DELETED} THEN DELETE"
+            f" WHEN MATCHED THEN UPDATE SET {', '.join(f't.{name} = s.{name}' for name in names)}"
+            f" WHEN NOT MATCHED AND NOT s.{_DELETED} THEN INSERT ({', '.join(names)})"
+            f" VALUES ({', '.join(f's.{name}' for name in names)})"
+        )
 
 
 class FunctionSink(DataFrameSink):
@@ -96,6 +217,14 @@ class FunctionSink(DataFrameSink):
 
     def write_frame(self, frame: Any, context: CommitContext) -> None:
         self._function(frame, context.epoch)
+
+
+def _text_of(error: Exception) -> str:
+    """The first line of what Spark says. PySpark cannot show Delta's own errors: Spark does not know their names."""
+    try:
+        return str(error).splitlines()[0]
+    except Exception:
+        return str(getattr(error, "_desc", None) or getattr(error, "_origin", type(error).__name__)).splitlines()[0]
 
 
 def _check_row(input_type: TypeInformation, where: str, what: str) -> None:

@@ -78,15 +78,17 @@ class Sink(ABC):
         return type(self).__name__
 
 
-class SinkWriter(ABC):
-    """Runs in the task, chained behind the operator that feeds the sink. One instance per subtask."""
+class SinkWriter(ABC):  # noqa: B024 - all of it is optional
+    """Runs in the task, chained behind the operator that feeds the sink. One instance per subtask. This one makes the
+    records themselves the committables."""
 
     def open(self, subtask: int, parallelism: int) -> None:  # noqa: B027 - optional
         """Before the first record."""
 
-    @abstractmethod
     def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
-        """Take a batch. Returns the committables that can already go on their way (or [])."""
+        """Take a batch of records, with their timestamps in ms (None: they have none). Returns the committables that
+        can already go on their way (or []): data, and instances of classes that can be imported."""
+        return values
 
     def prepare_commit(self) -> list[Any]:
         """The barrier: the committables of this epoch that `write` held back. Must not keep any afterwards."""
@@ -110,9 +112,12 @@ class Committer(ABC):
 class WriterSink(Sink):
     """A sink made of a writer and a committer. Picklable; both are made in the worker."""
 
-    @abstractmethod
+    #: what it promises when an epoch is delivered again; shown in plans
+    guarantee = Guarantee.AT_LEAST_ONCE
+
     def create_writer(self) -> SinkWriter:
-        """The writer of one subtask."""
+        """The writer of one subtask; unless overridden, the committables are the records."""
+        return SinkWriter()
 
     @abstractmethod
     def create_committer(self) -> Committer:

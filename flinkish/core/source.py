@@ -127,13 +127,39 @@ class UnitCost(NamedTuple):
     bytes: float
 
 
+@dataclass(frozen=True)
+class SplitEnumeratorContext:
+    """What an enumerator is told when it starts.
+
+    Args:
+        directory: path or URI of a directory in the job directory that belongs to this source alone. It is there only
+            once something was written to it. In a job that begins with a savepoint it is another one than before.
+        state: what `SplitEnumerator.snapshot_state` gave for the last epoch; None when there was none.
+    """
+
+    directory: str
+    state: Any = None
+
+
 class SplitEnumerator(ABC):
     """Finds the splits of a source and how far each can be read. One instance per query; it runs beside the driver, in
     a process of its own, without a Spark session, and is asked by one thread.
 
-    It holds no state that must outlive it: which splits are known, open or finished, and the position in each, is kept
-    by the engine, which writes it into the query's log before the epoch runs.
+    Which splits are known, open or finished, and the position in each, is kept by the engine, which writes it into the
+    query's log before the epoch runs, with what `snapshot_state` gives. So an epoch that runs again asks nobody.
     """
+
+    def start(self, context: SplitEnumeratorContext) -> None:  # noqa: B027 - optional
+        """Called once, before anything else."""
+
+    def snapshot_state(self) -> Any:
+        """What the next enumerator must know besides splits and positions, made of JSON's types: where in a list of
+        splits to go on. Asked for each epoch when it was planned; kept with the positions, in savepoints too."""
+        return None
+
+    def splits_ended(self, count: int, epoch: int) -> None:  # noqa: B027 - optional
+        """The first ``count`` splits, in the order in which they were found, had been read to their ends when the epoch
+        before ``epoch`` was planned. Called before each `discover`."""
 
     @abstractmethod
     def discover(self, known: Collection[str]) -> Sequence[SourceSplit]:
@@ -203,6 +229,16 @@ class SplitSource(Source):
         counts from the moment the split is known. False: one after the other, as for files: the next one is assigned,
         to whichever subtask is free, when one ends."""
         return False
+
+    @property
+    def stages(self) -> int:
+        """Number of the stages in which the source is read: the splits of a stage are found when those of the one
+        before have ended, and each stage may be read side by side or one after the other."""
+        return 1
+
+    def stage_of(self, split_id: str) -> tuple[int, bool]:
+        """The stage that a split belongs to, and whether the splits of that stage are read side by side."""
+        return 0, self.side_by_side
 
     @abstractmethod
     def create_enumerator(self, restored: Sequence[SourceSplit]) -> SplitEnumerator:

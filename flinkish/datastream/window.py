@@ -16,6 +16,7 @@ from flinkish.core.window.event_time_session import EventTimeSessionWindows
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
 from flinkish.core.window.evictor import Evictor, TimestampedValue
 from flinkish.core.window.global_windows import GlobalWindows
+from flinkish.core.window.hashing import long_to_int_with_bit_mixing, mod_inverse
 from flinkish.core.window.merging_assigner import MergingWindowAssigner
 from flinkish.core.window.never_trigger import NeverTrigger
 from flinkish.core.window.processing_time_session import ProcessingTimeSessionWindows
@@ -67,4 +68,6 @@ __all__ = [
     "TumblingProcessingTimeWindows",
     "Window",
     "WindowAssigner",
+    "long_to_int_with_bit_mixing",
+    "mod_inverse",
 ]

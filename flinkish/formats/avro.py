@@ -53,7 +53,8 @@ _LOGICAL: dict[str, TypeInformation] = {
 _MOMENTS = ("timestamp-millis", "timestamp-micros")
 
 
-def _fastavro() -> Any:
+def fastavro_package() -> Any:
+    """The package that reads and writes Avro. EnvironmentVersionError if it is missing."""
     try:
         import fastavro
         import fastavro.schema
@@ -76,7 +77,7 @@ class AvroSchema:
     @staticmethod
     def parse_string(json_schema: str) -> AvroSchema:
         """From JSON. Raises ProgramError if it is no Avro schema."""
-        fastavro = _fastavro()
+        fastavro = fastavro_package()
         try:
             return AvroSchema(fastavro.schema.parse_schema(json.loads(json_schema)))
         except (ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
@@ -131,7 +132,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
     def deserialize(self, message: bytes | None) -> Any:
         if message is None:
             return None
-        fastavro, stream = _fastavro(), io.BytesIO(message)
+        fastavro, stream = fastavro_package(), io.BytesIO(message)
         try:
             record = fastavro.schemaless_reader(stream, self._schema._schema, None)
         except Exception as error:
@@ -166,11 +167,11 @@ class AvroRowSerializationSchema(SerializationSchema):
         type_of(self._schema._schema)
 
     def serialize(self, value: Any) -> bytes | None:
-        fastavro, stream = _fastavro(), io.BytesIO()
+        fastavro, stream = fastavro_package(), io.BytesIO()
         try:
             fastavro.schemaless_writer(stream, self._schema._schema, self._write(value))
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
-            raise _misfit(value, self._schema, error, "AvroRowSerializationSchema") from None
+            raise misfit(value, self._schema, error, "AvroRowSerializationSchema") from None
         return stream.getvalue()
 
     @cached_property
@@ -207,14 +208,14 @@ class _AvroFileWriter(BulkWriter):
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
         self._stream = io.BytesIO()
-        self._file = _fastavro().write.Writer(self._stream, schema._schema)
+        self._file = fastavro_package().write.Writer(self._stream, schema._schema)
 
     def add_batch(self, values: list[Any]) -> None:
         for value in values:
             try:
                 self._file.write(value)
             except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
-                raise _misfit(value, self._schema, error, "AvroBulkWriters") from None
+                raise misfit(value, self._schema, error, "AvroBulkWriters") from None
 
     def finish(self) -> bytes:
         self._file.flush()
@@ -223,7 +224,7 @@ class _AvroFileWriter(BulkWriter):
 
 def read_file(file: Any, schema: AvroSchema) -> Iterator[Any]:
     """The records of an open file, as dictionaries of this schema. MalformedRecordError if it is no such file."""
-    fastavro = _fastavro()
+    fastavro = fastavro_package()
     try:
         yield from fastavro.reader(file, reader_schema=schema._schema)
     except OSError:
@@ -237,7 +238,8 @@ def read_file(file: Any, schema: AvroSchema) -> Iterator[Any]:
         ) from None
 
 
-def _misfit(value: Any, schema: AvroSchema, error: Exception, where: str) -> TypeMismatchError:
+def misfit(value: Any, schema: AvroSchema, error: Exception, where: str) -> TypeMismatchError:
+    """The error for a record that does not fit its schema."""
     return TypeMismatchError(
         f"the record {abbreviated(value)} does not fit the Avro schema: {error}",
         where=where,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from flinkish.common.no_effect import warn_without_effect
 from flinkish.core.source import DataFrameSource, RecordDecoder, Source, SplitSource
 from flinkish.errors import ProgramError
 from flinkish.graph.origins import declare_origins
@@ -209,6 +210,12 @@ class JobGraphGenerator:
         factory = node.factory
         if isinstance(factory, TimestampsAndWatermarksFactory):
             interval_ms = self._settings.auto_watermark_interval_ms or None if node.id in self._sensitive else None
+            if factory.alignment is not None and not isinstance(self._heads[node.id].source, SplitSource):
+                warn_without_effect(
+                    "with_watermark_alignment",
+                    f"'{node.name}' is not chained to a source whose splits flinkish reads (give the strategy to"
+                    " from_source; Delta and from_spark are read by Spark)",
+                )
             return replace(factory, interval_ms=interval_ms, before_next=node.id in self._before_merges)
         return factory
 

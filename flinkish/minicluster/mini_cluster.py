@@ -6,6 +6,11 @@ epoch's changes only when the whole epoch has succeeded. An epoch is prepared be
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+import uuid
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -24,6 +29,7 @@ from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch
 from flinkish.runtime.report import TaskReport
+from flinkish.runtime.sources.alignment import watermarks_of
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.progress import SourceProgress, SourceShare
 from flinkish.runtime.sources.split_list import SegmentsInMemory, SegmentStore
@@ -48,6 +54,8 @@ class StateStore:
     offset: dict[str, Any] = field(default_factory=lambda: NOTHING_READ)
     #: where they stand after the next epoch, once it was planned: it is the same when it is tried again
     planned: dict[str, Any] | None = None
+    #: the watermarks that aligned sources have reached in the last epoch
+    reached: dict[str, dict[str, int]] = field(default_factory=dict)
     #: long lists of splits
     segments: SegmentStore = field(default_factory=SegmentsInMemory)
     #: the next epoch, once all of its tasks have ended, and the state that they have written
@@ -61,6 +69,14 @@ class StateStore:
     restored: list[Row] = field(default_factory=list)
     #: uid of a source -> where it stood in that savepoint
     positions: dict[str, SourceProgress] = field(default_factory=dict)
+    _sources: str = ""
+
+    def source_directories(self) -> str:
+        """Where sources keep files of their own, in a temporary directory that goes with this object."""
+        if not self._sources:
+            self._sources = os.path.join(tempfile.gettempdir(), f"flinkish-sources-{uuid.uuid4().hex}")
+            weakref.finalize(self, shutil.rmtree, self._sources, ignore_errors=True)
+        return self._sources
 
 
 class MiniCluster:
@@ -107,7 +123,14 @@ class MiniCluster:
             settings.max_bytes_per_epoch,
             settings.source_batch_size,
         )
-        self._enumerator = JobEnumerator(job, limits, self.store.segments, self._clock, self.store.positions)
+        self._enumerator = JobEnumerator(
+            job,
+            limits,
+            self.store.segments,
+            self._clock,
+            self.store.positions,
+            directory=self.store.source_directories(),
+        )
         self._task_manager = TaskManager(
             job, keyed_state=self.store.keyed_state, listener=listener, read_only=self.store.read_only
         )
@@ -143,7 +166,9 @@ class MiniCluster:
     def plan(self) -> dict[str, Any]:
         """Where the sources stand after the next epoch; the same at each call until it is committed."""
         if self.store.planned is None:
-            self.store.planned = self._enumerator.next_offset(self.store.offset, forced=True)
+            self.store.planned = self._enumerator.next_offset(
+                self.store.offset, forced=True, reached=self.store.reached
+            )
         passed(Phase.PLANNED, epoch=self.store.next_epoch)
         return self.store.planned
 
@@ -157,6 +182,7 @@ class MiniCluster:
         commits = [commit.commit(*target) for target in prepared.by_target()]
         report = sum_up(self.job, stamp.epoch, stamp.time_ms, map(TaskReport.decode, prepared.reports), commits)
         self.store.tasks.update(written)
+        self.store.reached = watermarks_of(self.job, report.tasks)
         self.store.next_epoch += 1
         self.store.offset = planned
         self.store.planned = self.store.prepared = None

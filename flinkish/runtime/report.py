@@ -64,6 +64,8 @@ class TaskReport:
     restored_bytes: int = 0
     #: user code has asked that the next epoch be planned at once
     commit_requested: bool = False
+    #: of an aligned source: the watermark that each of its streams has reached (runtime/sources/alignment.py)
+    stream_watermarks: dict[str, int] = field(default_factory=dict)
     #: what user functions have logged
     log: tuple[LogLine, ...] = ()
     #: states that the task has not told of before

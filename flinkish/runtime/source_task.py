@@ -16,6 +16,10 @@ from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.input_gate import WHOLE_SOURCE, origin_name
 from flinkish.runtime.operator_listener import OperatorListener
+from flinkish.runtime.operators.timestamps_and_watermarks import (
+    TimestampsAndWatermarksFactory,
+    TimestampsAndWatermarksOperator,
+)
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.sources.progress import SourceShare
 from flinkish.runtime.task import WORKER, EpochStamp, Row, Task
@@ -51,12 +55,18 @@ class SourceInput:
         part: tells apart several tasks that read the same splits in one epoch (only where Spark reads).
         ends: nothing will ever follow.
         ended: it was so before this epoch: there is nothing to read, and everybody was told.
+        held: splits with records that are not read in this epoch: they are not idle.
+        together: the batches come from splits that are read side by side; None: as the source always does.
+        apart: the watermark of the subtask as a whole counts no more (`SourceShare`).
     """
 
     batches: Iterable[SplitBatch]
     part: int = 0
     ends: bool = False
     ended: bool = False
+    held: tuple[str, ...] = ()
+    together: bool | None = None
+    apart: bool = False
 
 
 class SourceTask(Task):
@@ -72,6 +82,8 @@ class SourceTask(Task):
         source = vertex.source
         #: splits that are read one after the other are one stream of the subtask, with one watermark
         self._one_stream = isinstance(source, SplitSource) and not source.side_by_side
+        #: a source of several stages: the subtask has a watermark also while its splits have their own
+        self._staged = isinstance(source, SplitSource) and source.stages > 1
 
     def open(self) -> None:
         """Open the chain, once."""
@@ -84,13 +96,15 @@ class SourceTask(Task):
         source = self.vertex.source
         assert isinstance(source, SplitSource)
         if share.ended or not share.ranges:
-            return SourceInput((), ends=share.ends, ended=share.ended)
+            batches: Iterable[SplitBatch] = ()
+            return SourceInput(batches, 0, share.ends, share.ended, share.held, share.together, share.apart)
         if self._reader is None:
             self._reader = source.create_reader()
         size = self.job.settings.source_batch_size
         self._reader.open(share.ranges, size)
-        read = side_by_side if source.side_by_side else one_after_the_other
-        return SourceInput(read(self._reader, share.ranges, size), ends=share.ends)
+        read = side_by_side if share.together else one_after_the_other
+        batches = read(self._reader, share.ranges, size)
+        return SourceInput(batches, 0, share.ends, share.ended, share.held, share.together, share.apart)
 
     def run(self, given: SourceInput, stamp: EpochStamp) -> Iterator[list[Row]]:
         """Work through the input; yields rows as they become full buffers, then the barrier's."""
@@ -105,8 +119,17 @@ class SourceTask(Task):
         # who reads what is Spark's business where Spark reads: then one committer gets it all
         self._committer = self.subtask if isinstance(self.vertex.source, SplitSource) else 0
         self._time_ms = stamp.time_ms
+        if given.together is not None:
+            self._one_stream = not given.together
         records, splits, ended = 0, dict[str, None](), dict[str, None]()
         current: str | None = None
+        if given.apart:
+            self._begin_split(_NO_SPLIT, str(self.subtask), given.part)
+            self.chain.head.process_status(True)
+        for split in given.held:
+            self._begin_split(split, self._stream_of(split), given.part)
+            self.chain.mark_active()
+            current = split
         for batch in given.batches:
             if batch.split != current:
                 self._begin_split(batch.split, self._stream_of(batch.split), given.part)
@@ -145,9 +168,10 @@ class SourceTask(Task):
 
     def _end(self, current: str | None) -> None:
         """Nothing will ever follow: event time goes to its end, and the functions flush what they hold back."""
-        if current is None:
+        if current is None or self._staged and not self._one_stream:
             # a subtask that had nothing to read in this epoch, or never, has an end, too
             self._begin_split(_NO_SPLIT, str(self.subtask), 0)
+            current = None
         if self._one_stream and current != WHOLE_SOURCE or current is None:
             self.chain.process_watermark(MAX_WATERMARK_MS)
         self.chain.finish()
@@ -183,8 +207,22 @@ class SourceTask(Task):
             place=stamp.place,
             processing_time_ms=stamp.time_ms,
             commit_requested=self.commit_requested,
+            stream_watermarks=self._stream_watermarks(),
             log=self.log.take(),
         )
+
+    def _stream_watermarks(self) -> dict[str, int]:
+        """Of a source that is aligned with others: the watermark that each of its streams has reached."""
+        found: dict[str, int] = {}
+        for operator, descriptor in zip(self.chain.operators, self.vertex.operators):
+            factory = descriptor.factory
+            if isinstance(factory, TimestampsAndWatermarksFactory) and factory.alignment is not None:
+                assert isinstance(operator, TimestampsAndWatermarksOperator)
+                found = {}
+                for split, watermark_ms in operator.watermarks_of_splits().items():
+                    stream = self._stream_of(split)
+                    found[stream] = max(watermark_ms, found.get(stream, watermark_ms))
+        return found
 
 
 def one_after_the_other(reader: SplitReader, ranges: Iterable[SplitRange], batch_size: int) -> Iterator[SplitBatch]:

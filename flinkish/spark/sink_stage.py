@@ -32,7 +32,9 @@ from flinkish.runtime.epoch_request import EpochRequest
 from flinkish.runtime.operators.column_writer import batches_of
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
+from flinkish.runtime.reached_watermarks import ReachedWatermarks
 from flinkish.runtime.report import TaskReport
+from flinkish.runtime.sources.alignment import watermarks_of
 from flinkish.spark.worker import Deployment, failures_marked
 
 #: (sink, subtask, its buffers): what is committed as one.
@@ -133,6 +135,9 @@ class EpochRunner:
         if job.settings.changelog:
             self._list_changes(epoch, changes)
         tasks = list(map(TaskReport.decode, reports))
+        reached = watermarks_of(job, tasks)
+        if reached:
+            ReachedWatermarks(self._files().query).write(reached)
         time_ms = max((task.processing_time_ms for task in tasks), default=0)
         end_of_input = sum_up(job, epoch, time_ms, tasks, ()).end_of_input
         prepared = PreparedEpoch(epoch, time_ms, end_of_input, tuple(reports), tuple(committables))

@@ -10,6 +10,7 @@ Rule: the reader is made in several processes, and pickled: nothing happens unti
 from __future__ import annotations
 
 import math
+import posixpath
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from flinkish.runtime.clock import SystemClock
 from flinkish.runtime.deployment import VertexDescriptor
 from flinkish.runtime.epoch_request import EpochRequest
 from flinkish.runtime.heartbeat import heartbeats
+from flinkish.runtime.reached_watermarks import ReachedWatermarks
 from flinkish.runtime.source_task import end_of_source
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.positions import decode_position
@@ -109,7 +111,9 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             forced = query.heartbeat and not (self._available_now and self._called)
             self._called = True
             announce = query.end_of_input and not start.get("announce", False)
-            return self._enumerator().next_offset(start, forced, announce)
+            enumerator, files = self._enumerator(), query.deployment.files
+            reached = ReachedWatermarks(files.query).read() if enumerator.aligned and files is not None else {}
+            return enumerator.next_offset(start, forced, announce, reached)
 
     def _is_due(self) -> bool:
         """Whether it is time for an epoch: the interval is over, or user code has asked for it since."""
@@ -145,7 +149,8 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._query.drain:
                 # nothing is read any more
                 job = _without_sources(job)
-            self._planning = JobEnumerator(job, limits, store, SystemClock(), restored)
+            directory = posixpath.join(self._query.job_dir, "sources")
+            self._planning = JobEnumerator(job, limits, store, SystemClock(), restored, directory)
         return self._planning
 
     def stop(self) -> None:

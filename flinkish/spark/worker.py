@@ -163,7 +163,15 @@ def _folder_of_files() -> str | None:
     """Where Spark keeps the files that were shipped; None in the driver's process."""
     from pyspark.core.files import SparkFiles
 
-    return at_home(SparkFiles.getRootDirectory()) if SparkFiles._is_running_on_worker else None
+    if not SparkFiles._is_running_on_worker:
+        return None
+    folder = at_home(SparkFiles.getRootDirectory())
+    # the process that plans epochs is told a folder beside those of the sessions, with nothing in it
+    return os.path.dirname(folder) if os.path.basename(folder) == _PLANNING_FOLDER else folder
+
+
+#: What Spark calls the folder of files of a process that plans epochs (of a Python data source).
+_PLANNING_FOLDER = "streaming_job"
 
 
 def _prepare_worker() -> None:

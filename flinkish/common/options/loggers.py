@@ -19,6 +19,7 @@ CLASSES = {
     "JobManager": "submission of jobs, requests to running ones",
     "JobMaster": "one job at work: its epochs, attempts and restarts",
     "KafkaPartitionSplitReader": "reading of Kafka partitions",
+    "KafkaCommitter": "records that Kafka did not take, and that are lost because the program allows it",
     "KafkaSourceEnumerator": "discovery of Kafka partitions, their first and last offsets",
     "KafkaSourceReader": "offsets that are committed to Kafka's consumer groups",
     "KeyedStateBackend": "files of keyed state: writing, compaction, damage",

@@ -88,40 +88,29 @@ def facts_of(footer: FileMetaData, columns: tuple[str, ...]) -> ParquetFacts:
 
 
 class ParquetSplitReader(SplitReader):
-    """Keeps the file open that it read last."""
+    """Keeps the file open that it read last. ``encoded``: columns of texts that are read as dictionaries, until one
+    turns out to hold too many texts."""
 
-    def __init__(self, bulk_format: BulkFormat, systems: FileSystems) -> None:
-        self._format = bulk_format
+    def __init__(self, columns: tuple[str, ...], systems: FileSystems, encoded: Sequence[str] = ()) -> None:
+        self._columns = columns
         self._systems = systems
         self._open: tuple[SourceSplit, Any, ParquetFacts] | None = None
-        #: columns of texts that are read as dictionaries, until one turns out to hold too many texts
-        self._encoded = _text_columns(bulk_format)
+        self._encoded = list(encoded)
 
     def open(self, ranges: Sequence[SplitRange], batch_size: int) -> None:
         if self._open is not None and all(wanted.split != self._open[0] for wanted in ranges):
             self.close()
 
-    def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
-        # what has been learnt about dictionaries moves the borders of Arrow's batches, but never those of ours
-        held: list[Any] = []
-        reader = RecordReader(self._format.type_info, f"file {wanted.split.id}")
-        for part, rows_at_a_time in self._parts(wanted):
-            size = min(batch_size, rows_at_a_time)
-            for records in reader.parts(part, _ranges(part.num_rows, size, size - len(held))):
-                held = held + records if held else records
-                if len(held) == size:
-                    yield SplitRecords(held, None)
-                    held = []
-        if held:
-            yield SplitRecords(held, None)
-        if wanted.ends:
-            self.close()
+    def close(self) -> None:
+        if self._open is not None:
+            self._open[1].close(force=True)
+            self._open = None
 
     def _parts(self, wanted: SplitRange) -> Iterator[tuple[pyarrow.RecordBatch, int]]:
         """The rows of a range, with how many the file is read at a time."""
         from pyarrow import ArrowInvalid
 
-        columns = list(self._format.columns)
+        columns = list(self._columns)
         try:
             file, facts = self._file(wanted)
             stop = facts.rows if wanted.ends or wanted.stop is None else min(wanted.stop, facts.rows)
@@ -158,8 +147,8 @@ class ParquetSplitReader(SplitReader):
             handle = open_split(self._systems, split, wanted.whole)
             try:
                 footer = parquet.read_metadata(handle)
-                check_columns(self._format.columns, footer, split.id)
-                facts = facts_of(footer, self._format.columns)
+                check_columns(self._columns, footer, split.id)
+                facts = facts_of(footer, self._columns)
                 encoded = [name for name in self._encoded if _largest_chunk(footer, name) <= _DICTIONARY_BYTES]
                 # a file that is read ahead (pre_buffer) is held in memory until it is closed
                 file = parquet.ParquetFile(
@@ -177,10 +166,29 @@ class ParquetSplitReader(SplitReader):
             most = DICTIONARY_SHARE * batch.num_rows
             self._encoded = [name for name in self._encoded if _dictionary_size(batch.column(name)) <= most]
 
-    def close(self) -> None:
-        if self._open is not None:
-            self._open[1].close(force=True)
-            self._open = None
+
+class RowSplitReader(ParquetSplitReader):
+    """Makes Rows or tuples of rows."""
+
+    def __init__(self, bulk_format: BulkFormat, systems: FileSystems) -> None:
+        super().__init__(bulk_format.columns, systems, _text_columns(bulk_format))
+        self._format = bulk_format
+
+    def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
+        # what has been learnt about dictionaries moves the borders of Arrow's batches, but never those of ours
+        held: list[Any] = []
+        reader = RecordReader(self._format.type_info, f"file {wanted.split.id}")
+        for part, rows_at_a_time in self._parts(wanted):
+            size = min(batch_size, rows_at_a_time)
+            for records in reader.parts(part, _ranges(part.num_rows, size, size - len(held))):
+                held = held + records if held else records
+                if len(held) == size:
+                    yield SplitRecords(held, None)
+                    held = []
+        if held:
+            yield SplitRecords(held, None)
+        if wanted.ends:
+            self.close()
 
 
 def _text_columns(bulk_format: BulkFormat) -> list[str]:

@@ -25,13 +25,21 @@ from flinkish.connectors.file_system.sink_options import (
     OutputFileConfig,
     RollingPolicy,
 )
-from flinkish.core.sink import CommitContext, Committer, Guarantee, SinkWriter, WriterSink
+from flinkish.core.sink import (
+    CommitContext,
+    Committer,
+    Guarantee,
+    SinkWriter,
+    StreamTransformer,
+    SupportsPreprocessing,
+    WriterSink,
+)
 from flinkish.errors import ConnectionFailedError
 
 B = TypeVar("B", bound="FileSink.BaseBuilder")
 
 
-class FileSink(WriterSink):
+class FileSink(WriterSink, SupportsPreprocessing):
     """Writes records to ``<base path>/<bucket>/<prefix>-<subtask>-<epoch><suffix>``.
 
     Guarantee: exactly once, for readers that look at files whose names do not begin with a dot. An epoch of a subtask
@@ -68,6 +76,10 @@ class FileSink(WriterSink):
         if not isinstance(writer_factory, BulkWriterFactory):
             raise TypeError(f"the writer factory is {writer_factory!r}; expected a BulkWriterFactory")
         return FileSink.BulkFormatBuilder(base_path, writer_factory)
+
+    def get_transformer(self) -> StreamTransformer | None:
+        """None: encoders and bulk writers of Python take records as they are."""
+        return None
 
     def with_input_type(self, input_type: TypeInformation) -> FileSink:
         """The sink for a stream of this type: decides the text form of ``Encoder.simple_string_encoder()``."""

@@ -12,9 +12,10 @@ from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.time import Duration
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.connectors.file_system.avro import AvroFileEnumerator, AvroFormat, AvroSplitReader
+from flinkish.connectors.file_system.avro_parquet import AvroParquetFormat, AvroParquetSplitReader
 from flinkish.connectors.file_system.lines import LineFileEnumerator, LineSplitReader
 from flinkish.connectors.file_system.listing import find_roots, folder_of, single_paths
-from flinkish.connectors.file_system.parquet import ParquetFileEnumerator, ParquetSplitReader
+from flinkish.connectors.file_system.parquet import ParquetFileEnumerator, RowSplitReader
 from flinkish.connectors.file_system.paths import FileSystems, absolute
 from flinkish.connectors.file_system.stream_format import BulkFormat, StreamFormat
 from flinkish.core.source import SourceSplit, SplitEnumerator, SplitReader, SplitSource
@@ -43,7 +44,7 @@ class FileSource(SplitSource):
 
     def __init__(
         self,
-        content: StreamFormat | BulkFormat | AvroFormat,
+        content: StreamFormat | BulkFormat | AvroFormat | AvroParquetFormat,
         paths: Sequence[str],
         discovery_interval: Duration | None = None,
     ) -> None:
@@ -52,7 +53,7 @@ class FileSource(SplitSource):
         self._discovery_interval = discovery_interval
 
     @staticmethod
-    def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> FileSourceBuilder:
+    def for_record_stream_format(stream_format: StreamFormat | AvroParquetFormat, *paths: str) -> FileSourceBuilder:
         """Read lines.
 
         >>> source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/data/in").build()
@@ -151,7 +152,9 @@ class FileSource(SplitSource):
             return LineSplitReader(self._content, systems)
         if isinstance(self._content, AvroFormat):
             return AvroSplitReader(self._content, systems)
-        return ParquetSplitReader(self._content, systems)
+        if isinstance(self._content, AvroParquetFormat):
+            return AvroParquetSplitReader(self._content, systems)
+        return RowSplitReader(self._content, systems)
 
     def check_continuation(self, position: str | None, known: Mapping[str, str]) -> dict[str, str]:
         """
@@ -167,7 +170,7 @@ class FileSource(SplitSource):
 class FileSourceBuilder:
     """PyFlink's builder of :class:`FileSource`."""
 
-    def __init__(self, content: StreamFormat | BulkFormat, paths: Sequence[str]) -> None:
+    def __init__(self, content: StreamFormat | BulkFormat | AvroParquetFormat, paths: Sequence[str]) -> None:
         self._content = content
         self._paths = paths
         self._discovery_interval: Duration | None = None

@@ -15,6 +15,7 @@ the marker is what it sends first; then it is thrown away, and a new one begins 
 
 from __future__ import annotations
 
+import logging
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,8 @@ from flinkish.connectors.kafka.properties import writing_settings
 from flinkish.connectors.kept_resources import KeptResources
 from flinkish.core.sink import CommitContext, Committer
 from flinkish.errors import ConnectionFailedError, OperationError, ProgramError, RetryableError
+
+_log = logging.getLogger("flinkish.KafkaCommitter")
 
 #: how long acknowledgements of one epoch are waited for after its last record was handed to the client
 FLUSH_TIMEOUT_S = 120.0
@@ -143,11 +146,13 @@ _producers = KeptResources[Any](lambda producer: producer.close(), PRODUCERS_KEP
 
 
 class KafkaCommitter(Committer):
-    """At least once: returns when all replicas in sync have acknowledged all records."""
+    """At least once: returns when all replicas in sync have acknowledged all records. ``log_failures``: records that
+    Kafka does not take are logged and lost."""
 
-    def __init__(self, servers: str, properties: Mapping[str, str]) -> None:
+    def __init__(self, servers: str, properties: Mapping[str, str], log_failures: bool = False) -> None:
         self._servers = servers
         self._properties = dict(properties)
+        self._log_failures = log_failures
 
     def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
         kafka = driver("KafkaSink")
@@ -195,17 +200,27 @@ class KafkaCommitter(Committer):
 
         records = 0
         for batch in chain((first,), batches):
-            for topic, key, value, timestamp in batch:
+            for topic, key, value, timestamp, *headers in batch:
                 while True:
                     try:
-                        producer.produce(topic, value, key, on_delivery=on_delivery, timestamp=timestamp)
+                        more = {"headers": headers[0]} if headers else {}
+                        producer.produce(topic, value, key, on_delivery=on_delivery, timestamp=timestamp, **more)
                         break
                     except BufferError:
                         producer.poll(0.5)
             producer.poll(0)
             records += len(batch)
         left = producer.flush(FLUSH_TIMEOUT_S)
-        if failures:
+        if failures and self._log_failures:
+            _log.error(
+                "%d of %d records are lost, as set_log_failures_only(True) allows; the first: %s [%s]",
+                len(failures),
+                records,
+                failures[0].str(),
+                self._where(context),
+            )
+            records -= len(failures)
+        elif failures:
             raise _classified(driver("KafkaSink").KafkaException(failures[0]), self._where(context))
         if left:
             raise ConnectionFailedError(

@@ -2,29 +2,74 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import compress
 from operator import itemgetter, methodcaller
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from flinkish.common.serialization import DeserializationSchema
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.source import SplitRecords
 from flinkish.errors import MalformedRecordError, ProgramError
+
+#: What a source makes records with.
+Schema: TypeAlias = "DeserializationSchema | KafkaRecordDeserializationSchema"
 
 _value, _timestamp = methodcaller("value"), methodcaller("timestamp")
 _milliseconds = itemgetter(1)
 
 
-def decoded(schema: DeserializationSchema, messages: Sequence[Any], split: str) -> SplitRecords:
+class ConsumerRecord(NamedTuple):
+    """A record as it lies in a topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class KafkaRecordDeserializationSchema(ABC):
+    """Makes records of the stream of whole records of Kafka, with their keys, headers and topics."""
+
+    @abstractmethod
+    def deserialize(self, record: ConsumerRecord) -> Any:
+        """The record of the stream, made of plain data (a tuple or Row, not the ConsumerRecord); None: it is none."""
+
+    @abstractmethod
+    def get_produced_type(self) -> TypeInformation:
+        """The type of what `deserialize` gives."""
+
+    def deserialize_batch(self, messages: Sequence[Any]) -> list[Any]:
+        """All of them, as the client has them."""
+        return [self.deserialize(_record_of(message)) for message in messages]
+
+
+def _record_of(message: Any) -> ConsumerRecord:
+    headers = tuple((name, value) for name, value in message.headers() or ())
+    return ConsumerRecord(
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        headers,
+    )
+
+
+def decoded(schema: Schema, messages: Sequence[Any], split: str) -> SplitRecords:
     """The records of messages of one partition, without those that hold no record (tombstones).
 
     Raises:
         MalformedRecordError: names partition and offset.
     """
-    values = list(map(_value, messages))
     timestamps: Iterable[int] = map(_milliseconds, map(_timestamp, messages))
     try:
-        records = schema.deserialize_batch(values)
+        records = schema.deserialize_batch(_input(schema, messages))
     except MalformedRecordError:
         raise _located(schema, messages, split) from None
     if type(None) in set(map(type, records)):
@@ -34,11 +79,15 @@ def decoded(schema: DeserializationSchema, messages: Sequence[Any], split: str) 
     return SplitRecords(records, list(timestamps))
 
 
-def _located(schema: DeserializationSchema, messages: Sequence[Any], split: str) -> Exception:
+def _input(schema: Schema, messages: Sequence[Any]) -> list[Any]:
+    return list(messages if isinstance(schema, KafkaRecordDeserializationSchema) else map(_value, messages))
+
+
+def _located(schema: Schema, messages: Sequence[Any], split: str) -> Exception:
     """The error again, with partition and offset: which record it was is asked of the schema one by one."""
     for message in messages:
         try:
-            schema.deserialize_batch([message.value()])
+            schema.deserialize_batch(_input(schema, [message]))
         except MalformedRecordError as error:
             return MalformedRecordError(
                 error.what,

@@ -92,6 +92,8 @@ class KafkaSplitEnumerator(SplitEnumerator):
 
     def end_of(self, split: SourceSplit, position: int) -> tuple[int | None, bool]:
         partition = partition_of(split)
+        if self._settings.leaves_out(partition[0]):
+            return position, True
         stop = self._stop_of(split)
         if stop is not None and position >= stop:
             return position, True
@@ -104,6 +106,8 @@ class KafkaSplitEnumerator(SplitEnumerator):
 
     def cost(self, split: SourceSplit, position: int) -> UnitCost:
         partition = partition_of(split)
+        if self._settings.leaves_out(partition[0]):
+            return UnitCost(1.0, 0.0)
         sampled_at, size = self._samples.get(partition, (None, self._usual_size()))
         stale = sampled_at is None or not 0 <= position - sampled_at < _SAMPLE_HOLDS_OFFSETS
         if stale and self._end(partition) - position > _NO_SAMPLE_RECORDS:

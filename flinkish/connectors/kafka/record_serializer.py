@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -28,6 +28,7 @@ class KafkaRecordSerializationSchema:
     topic_selector: Callable[[Any], str] | None
     key_schema: SerializationSchema | None
     value_schema: SerializationSchema
+    header_provider: Callable[[Any], Iterable[tuple[str, bytes | None]]] | None = None
 
     @staticmethod
     def builder() -> KafkaRecordSerializationSchemaBuilder:
@@ -50,6 +51,28 @@ class KafkaRecordSerializationSchema:
         keys: Any = self.key_schema.serialize_batch(values) if self.key_schema else repeat(None, len(values))
         return list(zip(topics, keys, self.value_schema.serialize_batch(values), strict=True))
 
+    def headers_batch(self, values: list[Any]) -> list[list[tuple[str, bytes | None]]] | None:
+        """The headers of each record; None: there are none.
+
+        Raises:
+            TypeMismatchError: the provider gave something else.
+        """
+        if self.header_provider is None:
+            return None
+        found = [list(headers) for headers in map(self.header_provider, values)]
+        for headers in found:
+            if not all(isinstance(header, tuple) and len(header) == 2 and _is_header(*header) for header in headers):
+                raise TypeMismatchError(
+                    f"the header provider gave {headers!r:.200}",
+                    where="KafkaSink",
+                    expected="tuples of a name (str) and a value (bytes or None)",
+                )
+        return found
+
+
+def _is_header(name: Any, value: Any) -> bool:
+    return isinstance(name, str) and (value is None or isinstance(value, bytes))
+
 
 class KafkaRecordSerializationSchemaBuilder:
     """Builder of :class:`KafkaRecordSerializationSchema`."""
@@ -59,6 +82,7 @@ class KafkaRecordSerializationSchemaBuilder:
         self._selector: Callable[[Any], str] | None = None
         self._key: SerializationSchema | None = None
         self._value: SerializationSchema | None = None
+        self._headers: Callable[[Any], Iterable[tuple[str, bytes | None]]] | None = None
 
     def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
         self._topic = topic
@@ -83,6 +107,13 @@ class KafkaRecordSerializationSchemaBuilder:
         self._value = value_serialization_schema
         return self
 
+    def set_header_provider(
+        self, header_provider: Callable[[Any], Iterable[tuple[str, bytes | None]]]
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """A function from a record to its headers, as in Java."""
+        self._headers = header_provider
+        return self
+
     def build(self) -> KafkaRecordSerializationSchema:
         """
         Raises:
@@ -100,4 +131,4 @@ class KafkaRecordSerializationSchemaBuilder:
                 where="KafkaRecordSerializationSchema",
                 expected="one of set_topic and set_topic_selector",
             )
-        return KafkaRecordSerializationSchema(self._topic, self._selector, self._key, self._value)
+        return KafkaRecordSerializationSchema(self._topic, self._selector, self._key, self._value, self._headers)

@@ -7,8 +7,8 @@ import socket
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.common.serialization import DeserializationSchema
 from flinkish.connectors.kafka.client import Cluster
+from flinkish.connectors.kafka.decoding import Schema
 from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition, Partition
 from flinkish.connectors.kafka.properties import (
     CLIENT_ID_PREFIX,
@@ -28,7 +28,7 @@ class KafkaSourceSettings:
     """What the builder collects."""
 
     bootstrap_servers: str
-    deserializer: DeserializationSchema
+    deserializer: Schema
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
     partitions: tuple[KafkaTopicPartition, ...] = ()
@@ -36,6 +36,9 @@ class KafkaSourceSettings:
     starting: KafkaOffsetsInitializer = field(default_factory=KafkaOffsetsInitializer.earliest)
     stopping: KafkaOffsetsInitializer | None = None
     fail_on_data_loss: bool = True
+    #: what becomes of partitions in a savepoint whose topics are not named any more: they are not read (True), they are
+    #: read on (False), or the job is refused (None)
+    only_topics: bool | None = None
     properties: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -58,6 +61,10 @@ class KafkaSourceSettings:
     def commits_offsets(self) -> bool:
         """Whether the offsets of finished epochs are committed to the consumer group."""
         return bool(self.group_id) and self.properties.get(COMMIT_OFFSETS, "true").strip().lower() != "false"
+
+    def leaves_out(self, topic: str) -> bool:
+        """Whether partitions of this topic, which a savepoint may name, are not read."""
+        return self.only_topics is True and topic not in self.topics
 
     def consumer_settings(self, role: str) -> dict[str, Any]:
         """librdkafka's settings of a consumer of this source: servers, group and all properties. It is assigned its

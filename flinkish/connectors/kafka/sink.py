@@ -10,7 +10,14 @@ from flinkish.connectors.kafka.committer import KafkaCommitter, KafkaTransaction
 from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
 from flinkish.connectors.kafka.properties import writing_settings
 from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
-from flinkish.core.sink import Committer, Guarantee, SinkWriter, WriterSink
+from flinkish.core.sink import (
+    Committer,
+    Guarantee,
+    SinkWriter,
+    StreamTransformer,
+    SupportsPreprocessing,
+    WriterSink,
+)
 from flinkish.errors import ConfigurationError
 
 
@@ -25,7 +32,7 @@ class KafkaSinkSettings:
     properties: dict[str, str] = field(default_factory=dict, repr=False)
 
 
-class KafkaSink(WriterSink):
+class KafkaSink(WriterSink, SupportsPreprocessing):
     """Produces to Kafka with confluent-kafka (on the executors). Made by :meth:`builder`.
 
     Guarantee, as the builder was told:
@@ -48,9 +55,13 @@ class KafkaSink(WriterSink):
     def builder() -> KafkaSinkBuilder:
         return KafkaSinkBuilder()
 
+    def get_transformer(self) -> StreamTransformer | None:
+        """None: a topic selector of Python runs in the writer, so that nothing is to be prepared before it."""
+        return None
+
     def create_writer(self) -> SinkWriter:
         assert self._settings.serializer is not None
-        return _KafkaWriter(self._settings.serializer)
+        return KafkaWriter(self._settings.serializer)
 
     def create_committer(self) -> Committer:
         settings = self._settings
@@ -61,19 +72,23 @@ class KafkaSink(WriterSink):
         return KafkaCommitter(settings.bootstrap_servers, settings.properties)
 
 
-class _KafkaWriter(SinkWriter):
-    def __init__(self, serializer: KafkaRecordSerializationSchema) -> None:
+class KafkaWriter(SinkWriter):
+    """Makes (topic, key, value, timestamp[, headers]) of records. ``timestamped`` False: Kafka's client puts the time
+    of producing."""
+
+    def __init__(self, serializer: KafkaRecordSerializationSchema, timestamped: bool = True) -> None:
         self._serializer = serializer
+        self._timestamped = timestamped
 
     def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
-        records = self._serializer.serialize_batch(values)
-        if timestamps is None:
-            return [(topic, key, value, 0) for topic, key, value in records]
-        return [
+        records: list[tuple[Any, ...]] = [*self._serializer.serialize_batch(values)]
+        if timestamps is None or not self._timestamped:
+            records = [(*record, 0) for record in records]
+        else:
             # a record without a timestamp carries Long.MIN_VALUE; 0 lets the client put the time of producing
-            (topic, key, value, timestamp if timestamp >= 0 else 0)
-            for (topic, key, value), timestamp in zip(records, timestamps, strict=True)
-        ]
+            records = [(*record, max(time_ms, 0)) for record, time_ms in zip(records, timestamps, strict=True)]
+        headers = self._serializer.headers_batch(values)
+        return records if headers is None else [(*record, own) for record, own in zip(records, headers, strict=True)]
 
 
 class KafkaSinkBuilder:

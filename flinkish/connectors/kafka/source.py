@@ -17,40 +17,11 @@ if TYPE_CHECKING:
     from flinkish.connectors.kafka.source_builder import KafkaSourceBuilder
 
 
-class KafkaSource(SplitSource):
-    """The values of Kafka's records, with Kafka's timestamps. Made by :meth:`builder`. Needs confluent-kafka (the extra
-    ``kafka``) on the driver and the executors.
-
-    >>> from flinkish.common.serialization import SimpleStringSchema
-    >>> source = (KafkaSource.builder().set_bootstrap_servers("localhost:9092").set_topics("clicks")
-    ...     .set_value_only_deserializer(SimpleStringSchema()).build())
-    >>> source.bounded
-    False
-
-    A record with a null value (a tombstone) is no record of the stream. Offsets live in the job's checkpoint; those of
-    finished epochs are also committed to the consumer group, if there is one (``commit.offsets.on.checkpoint``), for
-    monitoring and for ``committed_offsets()`` of another job. Records that Kafka deleted before they were read end the
-    job, unless ``set_fail_on_data_loss(False)``.
-
-    New partitions are looked for every ``partition.discovery.interval.ms`` (five minutes; 0 or less: only at the
-    start) and read from their beginning. With ``set_bounded`` the stopping offsets are looked up when the source starts
-    for the first time and hold over all restarts: ``latest()`` is what was there then. Restore: exact, from the offsets
-    of the savepoint.
-
-    Raises (when it starts, or goes on):
-        FinalOperationError: records are gone that were not read, or a topic was made anew.
-        ConnectionFailedError: no server can be reached, found out before the query starts.
-        OperationError: a topic does not exist.
-    """
+class KafkaPartitionsSource(SplitSource):
+    """Reads partitions as the settings say; what `KafkaSource` and `FlinkKafkaConsumer` have in common."""
 
     def __init__(self, settings: KafkaSourceSettings) -> None:
         self._settings = settings
-
-    @staticmethod
-    def builder() -> KafkaSourceBuilder:
-        from flinkish.connectors.kafka.source_builder import KafkaSourceBuilder
-
-        return KafkaSourceBuilder()
 
     @property
     def bounded(self) -> bool:
@@ -68,9 +39,12 @@ class KafkaSource(SplitSource):
         """Topic -> its id."""
         settings = self._settings
         offsets = continuation.next_offsets(position) if position is not None else {}
+        offsets = {partition: at for partition, at in offsets.items() if not settings.leaves_out(partition[0])}
         check_reachable(settings.bootstrap_servers, settings.label)
         with settings.cluster("KafkaSource") as cluster:
             topics = {topic for topic, _ in settings.partitions_of(cluster)}
+            if settings.only_topics is False:
+                topics.update(topic for topic, _ in offsets)
             return continuation.check(cluster, offsets, known, topics, settings.fail_on_data_loss, settings.label)
 
     def declared_splits(self) -> tuple[str, ...]:
@@ -101,6 +75,39 @@ class KafkaSource(SplitSource):
     def acknowledge(self, positions: Mapping[str, int]) -> None:
         if self._settings.commits_offsets and positions:
             group_offsets.commit(self._settings, positions)
+
+
+class KafkaSource(KafkaPartitionsSource):
+    """The values of Kafka's records, with Kafka's timestamps. Made by :meth:`builder`. Needs confluent-kafka (the extra
+    ``kafka``) on the driver and the executors.
+
+    >>> from flinkish.common.serialization import SimpleStringSchema
+    >>> source = (KafkaSource.builder().set_bootstrap_servers("localhost:9092").set_topics("clicks")
+    ...     .set_value_only_deserializer(SimpleStringSchema()).build())
+    >>> source.bounded
+    False
+
+    A record with a null value (a tombstone) is no record of the stream. Offsets live in the job's checkpoint; those of
+    finished epochs are also committed to the consumer group, if there is one (``commit.offsets.on.checkpoint``), for
+    monitoring and for ``committed_offsets()`` of another job. Records that Kafka deleted before they were read end the
+    job, unless ``set_fail_on_data_loss(False)``.
+
+    New partitions are looked for every ``partition.discovery.interval.ms`` (five minutes; 0 or less: only at the
+    start) and read from their beginning. With ``set_bounded`` the stopping offsets are looked up when the source starts
+    for the first time and hold over all restarts: ``latest()`` is what was there then. Restore: exact, from the offsets
+    of the savepoint.
+
+    Raises (when it starts, or goes on):
+        FinalOperationError: records are gone that were not read, or a topic was made anew.
+        ConnectionFailedError: no server can be reached, found out before the query starts.
+        OperationError: a topic does not exist.
+    """
+
+    @staticmethod
+    def builder() -> KafkaSourceBuilder:
+        from flinkish.connectors.kafka.source_builder import KafkaSourceBuilder
+
+        return KafkaSourceBuilder()
 
 
 def _java_hash(text: str) -> int:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from flinkish.common.serialization import DeserializationSchema, SimpleStringSchema
 from flinkish.connectors.kafka.client import new_consumer
+from flinkish.connectors.kafka.decoding import KafkaRecordDeserializationSchema
 from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition
 from flinkish.connectors.kafka.settings import KafkaSourceSettings
 from flinkish.connectors.kafka.source import KafkaSource
@@ -54,6 +55,11 @@ class KafkaSourceBuilder:
         self._has_deserializer = True
         return self._with(deserializer=deserialization_schema)
 
+    def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema) -> KafkaSourceBuilder:
+        """For records with their keys, headers and topics, as in Java."""
+        self._has_deserializer = True
+        return self._with(deserializer=record_deserializer)
+
     def set_fail_on_data_loss(self, fail: bool) -> KafkaSourceBuilder:
         """Whether records that were deleted before they were read end the job (default), or are passed over."""
         return self._with(fail_on_data_loss=fail)
@@ -95,7 +101,7 @@ class KafkaSourceBuilder:
                 where=settings.label,
                 expected="one of set_topics, set_topic_pattern and set_partitions",
             )
-        _check_properties(settings)
+        check_properties(settings)
         return KafkaSource(settings)
 
     def _with(self, **changes: object) -> KafkaSourceBuilder:
@@ -103,7 +109,12 @@ class KafkaSourceBuilder:
         return self
 
 
-def _check_properties(settings: KafkaSourceSettings) -> None:
+def check_properties(settings: KafkaSourceSettings) -> None:
+    """
+    Raises:
+        ConfigurationError: one that the client does not know, or whose value it refuses.
+        EnvironmentVersionError: confluent-kafka is missing.
+    """
     unconnected = {
         key: value for key, value in settings.consumer_settings("check").items() if key != "bootstrap.servers"
     }

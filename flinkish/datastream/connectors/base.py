@@ -1,13 +1,24 @@
-"""``flinkish.datastream.connectors.base``: PyFlink's, and what a source in Python is made of."""
+"""``flinkish.datastream.connectors.base``: PyFlink's, and what sources and sinks in Python are made of."""
 
 from __future__ import annotations
 
 from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
-from flinkish.core.sink import Sink, StreamTransformer, SupportsPreprocessing
+from flinkish.connectors.paged_source import Page, PagedSource
+from flinkish.core.sink import (
+    CommitContext,
+    Committer,
+    Guarantee,
+    Sink,
+    SinkWriter,
+    StreamTransformer,
+    SupportsPreprocessing,
+    WriterSink,
+)
 from flinkish.core.source import (
     Source,
     SourceSplit,
     SplitEnumerator,
+    SplitEnumeratorContext,
     SplitRange,
     SplitReader,
     SplitRecords,
@@ -16,11 +27,18 @@ from flinkish.core.source import (
 )
 
 __all__ = [
+    "CommitContext",
+    "Committer",
     "DeliveryGuarantee",
+    "Guarantee",
+    "Page",
+    "PagedSource",
     "Sink",
+    "SinkWriter",
     "Source",
     "SourceSplit",
     "SplitEnumerator",
+    "SplitEnumeratorContext",
     "SplitRange",
     "SplitReader",
     "SplitRecords",
@@ -28,4 +46,5 @@ __all__ = [
     "StreamTransformer",
     "SupportsPreprocessing",
     "UnitCost",
+    "WriterSink",
 ]

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from flinkish.connectors.kafka.decoding import ConsumerRecord, KafkaRecordDeserializationSchema
 from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
+from flinkish.connectors.kafka.flink_kafka import (
+    FlinkKafkaConsumer,
+    FlinkKafkaConsumerBase,
+    FlinkKafkaProducer,
+    FlinkKafkaProducerBase,
+    Semantic,
+)
 from flinkish.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaTopicPartition
 from flinkish.connectors.kafka.record_serializer import (
     KafkaRecordSerializationSchema,
@@ -14,9 +22,15 @@ from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.connectors.kafka.source_builder import KafkaSourceBuilder
 
 __all__ = [
+    "ConsumerRecord",
     "DeliveryGuarantee",
+    "FlinkKafkaConsumer",
+    "FlinkKafkaConsumerBase",
+    "FlinkKafkaProducer",
+    "FlinkKafkaProducerBase",
     "KafkaOffsetResetStrategy",
     "KafkaOffsetsInitializer",
+    "KafkaRecordDeserializationSchema",
     "KafkaRecordSerializationSchema",
     "KafkaRecordSerializationSchemaBuilder",
     "KafkaSink",
@@ -25,4 +39,5 @@ __all__ = [
     "KafkaSourceBuilder",
     "KafkaTopicPartition",
     "KafkaTopicSelector",
+    "Semantic",
 ]

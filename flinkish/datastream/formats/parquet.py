@@ -4,10 +4,29 @@ from __future__ import annotations
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.typeinfo.composite import RowTypeInfo
+from flinkish.connectors.file_system.avro_parquet import AvroParquetFormat
 from flinkish.connectors.file_system.stream_format import BulkFormat
+from flinkish.formats.avro import AvroSchema
+from flinkish.formats.avro_parquet import AvroColumns, AvroParquetWriters
 from flinkish.formats.parquet import ParquetBulkWriters
 
-__all__ = ["ParquetBulkWriters", "ParquetColumnarRowInputFormat"]
+__all__ = ["AvroParquetReaders", "AvroParquetWriters", "ParquetBulkWriters", "ParquetColumnarRowInputFormat"]
+
+
+class AvroParquetReaders:
+    """Example::
+
+    source = FileSource.for_record_stream_format(AvroParquetReaders.for_generic_record(schema), "/data/in").build()
+    """
+
+    @staticmethod
+    def for_generic_record(schema: AvroSchema) -> AvroParquetFormat:
+        """Parquet files as dictionaries of the schema's fields. Needs the extra ``avro`` (fastavro).
+
+        Raises:
+            ProgramError: a schema that Parquet has no columns for.
+        """
+        return AvroParquetFormat(AvroColumns(schema))
 
 
 class ParquetColumnarRowInputFormat(BulkFormat):

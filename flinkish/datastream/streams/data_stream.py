@@ -35,7 +35,7 @@ from flinkish.runtime.operators.filter import FilterFactory
 from flinkish.runtime.operators.flat_map import FlatMapFactory
 from flinkish.runtime.operators.map import MapFactory
 from flinkish.runtime.operators.process import ProcessFactory
-from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
+from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory, WatermarkAlignment
 from flinkish.runtime.partitioners import (
     BroadcastPartitioner,
     CustomPartitioner,
@@ -316,7 +316,13 @@ def watermarks_factory(strategy: WatermarkStrategy) -> TimestampsAndWatermarksFa
         None if assigner is None else assigner.extract_timestamp,
         strategy.max_out_of_orderness_ms if strategy.kind == "bounded" else None,
         strategy.idle_timeout_ms,
+        alignment=_alignment(strategy),
     )
+
+
+def _alignment(strategy: WatermarkStrategy) -> WatermarkAlignment | None:
+    group, max_drift_ms = strategy.alignment_group, strategy.max_allowed_watermark_drift_ms
+    return None if group is None or max_drift_ms is None else WatermarkAlignment(group, max_drift_ms)
 
 
 def _projection(field_indexes: Sequence[int]) -> Callable[[Any], Any]:

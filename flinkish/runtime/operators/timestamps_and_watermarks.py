@@ -26,6 +26,14 @@ from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
 ExtractTimestamp = Callable[[Any, int], int]
 
 
+@dataclass(frozen=True)
+class WatermarkAlignment:
+    """Sources of one ``group`` whose watermarks stay within ``max_drift_ms`` (runtime/sources/alignment.py)."""
+
+    group: str
+    max_drift_ms: int
+
+
 class TimestampsAndWatermarksOperator(StreamOperator):
     """``out_of_orderness_ms`` None: timestamps only, no watermarks. ``before_next``: also before a record that is one
     millisecond ahead of it."""
@@ -57,6 +65,13 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         self._split = split
         self._max_ms = self._max_by_split.get(split, MIN_TIMESTAMP_MS)
         self._emitted_ms = self._watermark()
+
+    def watermarks_of_splits(self) -> dict[str, int]:
+        """The watermark that each split has reached in the running epoch, as far as it has one."""
+        if self._delay_ms is None:
+            return {}
+        highest = {**self._max_by_split, self._split: self._max_ms}
+        return {split: max_ms - self._delay_ms for split, max_ms in highest.items() if max_ms != MIN_TIMESTAMP_MS}
 
     def save(self) -> Any:
         """The generator of the subtask."""
@@ -170,6 +185,8 @@ class TimestampsAndWatermarksFactory(OperatorFactoryBase):
     idle_timeout_ms: int | None = None
     interval_ms: int | None = None
     before_next: bool = False
+    #: of the source whose watermarks these are; None: it is not aligned with others
+    alignment: WatermarkAlignment | None = None
 
     @property
     def uses_processing_time(self) -> bool:  # type: ignore[override]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumerator, SplitSource
+from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumerator, SplitSource, UnitCost
+from flinkish.runtime.sources.alignment import UNLIMITED, SourceStream
 from flinkish.runtime.sources.progress import OpenSplit, SourceProgress
 from flinkish.runtime.sources.split_list import SegmentStore
 
@@ -70,38 +71,73 @@ class EpochPlanner:
         self._turn = 0
         #: (split, position) of those that end in this epoch, but not where the list says
         self._stops: list[tuple[int, int]] = []
+        #: stream -> how many records it may read in this epoch; a stream that is not named may read any number
+        self._allowed: Mapping[str, float] = {}
+        self._held: list[tuple[int, str]] = []
+        #: stream -> how many records the epoch that was planned last reads of it, estimated
+        self.records: dict[str, float] = {}
 
-    def next(self, start: SourceProgress, epoch: int) -> SourceProgress:
-        """The end of the epoch that follows ``start``. `is_news` says whether there is anything to read or to tell.
-
-        Args:
-            start: where the source stands.
-            epoch: number of the epoch; where limits are too small for all splits, they take turns by it.
-        """
-        self._look_up(start)
-        before = len(self._splits)
-        complete = start.complete
-        if not complete:
+    def discover(self, start: SourceProgress, epoch: int) -> None:
+        """Look for new splits. To be called before each `next`, with what that is called with."""
+        if len(self._splits) != len(start.splits):
+            self._splits = start.splits.splits(self._store)
+            self._ids = {split.id for split in self._splits}
+        if not start.complete:
+            self._enumerator.splits_ended(start.oldest_open, epoch)
             found = list(self._enumerator.discover(self._ids))
             self._splits.extend(found)
             self._ids.update(split.id for split in found)
-            complete = self._enumerator.complete
-        self._turn, self._stops = epoch, []
-        if self._source.side_by_side:
+
+    def streams(self, start: SourceProgress) -> list[SourceStream]:
+        """The streams of the source that have not ended, after `discover`."""
+        if not self._together(start):
+            busy = {one.subtask for one in start.open}
+            waiting = len(self._splits) > start.next
+            return [SourceStream(str(n), True) for n in range(self._parallelism) if waiting or n in busy]
+        found = []
+        for one in self._assign_all(start)[0]:
+            split = self._splits[one.number]
+            end, last = self._enumerator.end_of(split, one.position)
+            readable = end is None or end > one.position
+            if readable or not last:
+                found.append(SourceStream(split.id, readable))
+        return found
+
+    def next(self, start: SourceProgress, epoch: int, allowed: Mapping[str, float] | None = None) -> SourceProgress:
+        """The end of the epoch that follows ``start``. `is_news` says whether there is anything to read or to tell.
+
+        Args:
+            start: where the source stands; `discover` was called with it.
+            epoch: number of the epoch; where limits are too small for all splits, they take turns by it.
+            allowed: stream -> how many records it may read; 0: it is held back.
+        """
+        self._turn, self._stops, self._held, self.records = epoch, [], [], {}
+        self._allowed = allowed or {}
+        if self._together(start):
             open_splits, begun = self._assign_all(start)
             after, assigned = self._read_side_by_side(open_splits), len(self._splits)
         else:
             after, begun = self._read_one_after_the_other(start)
             assigned = start.next + len(begun)
         splits = start.splits
-        if len(self._splits) > before or len(splits.tail) and start.next < assigned:
+        if len(self._splits) > len(splits) or len(splits.tail) and start.next < assigned:
             splits = splits.with_splits(self._splits, start.ended_before(start.next), self._store)
-        return SourceProgress(splits, assigned, tuple(after), tuple(begun), complete, tuple(sorted(self._stops)))
+        complete = start.complete or self._enumerator.complete
+        stops, held = tuple(sorted(self._stops)), tuple(self._held)
+        state = self._enumerator.snapshot_state()
+        return SourceProgress(splits, assigned, tuple(after), tuple(begun), complete, stops, held, state)
 
-    def _look_up(self, start: SourceProgress) -> None:
-        if len(self._splits) != len(start.splits):
-            self._splits = start.splits.splits(self._store)
-            self._ids = {split.id for split in self._splits}
+    def _together(self, start: SourceProgress) -> bool:
+        """Whether the splits are read side by side now: all that have not ended belong to one stage."""
+        if self._source.stages == 1 or not self._splits:
+            return self._source.side_by_side
+        return self._source.stage_of(self._splits[min(start.oldest_open, len(self._splits) - 1)].id)[1]
+
+    def _may_read(self, stream: str) -> float:
+        return self._allowed.get(stream, UNLIMITED)
+
+    def _is_read(self, stream: str, records: float) -> None:
+        self.records[stream] = self.records.get(stream, 0) + records
 
     def _ends(self, one: OpenSplit, end: int | None) -> None:
         """The split ends there. The list says otherwise of a split that had no end when it was found, and of one that
@@ -129,6 +165,9 @@ class EpochPlanner:
             whole.units(*cost) if end is None else end - one.position
             for one, (end, _), cost in zip(open_splits, ends, costs)
         ]
+        names = [self._splits[one.number].id for one in open_splits]
+        held = {name for name, units in zip(names, available) if units and not self._may_read(name)}
+        available = [_at_most(self._may_read(name), units, cost) for name, units, cost in zip(names, available, costs)]
         records = sum(units * cost.records for units, cost in zip(available, costs))
         size = sum(units * cost.bytes for units, cost in zip(available, costs))
         share = min(1.0, _ratio(self._limits.max_records, records), _ratio(self._limits.max_bytes, size))
@@ -136,7 +175,12 @@ class EpochPlanner:
         if share < 1.0:
             self._hand_out_rest(units, available, costs)
         after = []
-        for one, (end, last), amount in zip(open_splits, ends, units):
+        for one, name, (end, last), amount, cost in zip(open_splits, names, ends, units, costs):
+            if name in held:
+                self._held.append((self._source.subtask_of(name, self._parallelism), name))
+                after.append(one)
+                continue
+            self._is_read(name, amount * cost.records)
             position = one.position + amount
             if end is not None and amount and position < end:
                 position = self._enumerator.cut(self._splits[one.number], one.position, position)
@@ -167,6 +211,7 @@ class EpochPlanner:
             current[one.subtask] = one
         waiting = iter(range(start.next, len(self._splits)))
         begun: list[int] = []
+        self._held = [(n, "") for n in range(self._parallelism) if not self._may_read(str(n))]
         budgets = self._budgets(current, len(self._splits) - start.next)
         whole = {subtask: replace(budget) for subtask, budget in budgets.items()}
         turns = [(0.0, subtask) for subtask in budgets]
@@ -180,7 +225,9 @@ class EpochPlanner:
                     continue
                 begun.append(subtask)
                 going = OpenSplit(number, subtask, self._splits[number].start)
+            before = budgets[subtask].records
             current[subtask], goes_on = self._read_on(going, budgets[subtask])
+            self._is_read(str(subtask), before - budgets[subtask].records)
             if goes_on:
                 left, most = budgets[subtask], whole[subtask]
                 used = 1 - min(_ratio(left.records, most.records), _ratio(left.bytes, most.bytes))
@@ -189,8 +236,9 @@ class EpochPlanner:
 
     def _budgets(self, current: Sequence[OpenSplit | None], waiting: int) -> dict[int, _Budget]:
         """The epoch's limits, divided among the subtasks that have something to read."""
-        busy = [subtask for subtask, one in enumerate(current) if one is not None]
-        free = [subtask for subtask, one in enumerate(current) if one is None]
+        held = {subtask for subtask, _ in self._held}
+        busy = [subtask for subtask, one in enumerate(current) if one is not None and subtask not in held]
+        free = [subtask for subtask, one in enumerate(current) if one is None and subtask not in held]
         working = [*busy, *free[:waiting]]
         if not working:
             return {}
@@ -198,7 +246,11 @@ class EpochPlanner:
         size = self._limits.max_bytes / len(working)
         shares = [records + ((place + self._turn) % len(working) < more) for place in range(len(working))]
         # with fewer records than subtasks some have to wait
-        return {subtask: _Budget(share, size) for subtask, share in zip(working, shares) if share}
+        return {
+            subtask: _Budget(min(share, self._may_read(str(subtask))), size)
+            for subtask, share in zip(working, shares)
+            if share
+        }
 
     def _read_on(self, one: OpenSplit, budget: _Budget) -> tuple[OpenSplit | None, bool]:
         """Where the split stands then (None: at its end), and whether the subtask may read another one."""
@@ -225,10 +277,18 @@ class EpochPlanner:
         return None, budget.untouched or budget.records >= 1 and budget.bytes >= 1
 
 
+def _at_most(records: float, units: int, cost: UnitCost) -> int:
+    """So many units, but not more than make about so many records."""
+    if records == UNLIMITED or cost.records <= 0:
+        return units if records else 0
+    return min(units, max(1, int(records / cost.records))) if records else 0
+
+
 def _ratio(part: float, whole: float) -> float:
     return part / whole if whole > 0 else math.inf
 
 
 def is_news(start: SourceProgress, end: SourceProgress) -> bool:
     """Whether an epoch between the two has anything to read or to tell."""
-    return replace(start, begun=(), stops=()) != replace(end, begun=(), stops=()) or bool(end.begun)
+    before, after = (replace(one, begun=(), stops=(), held=(), state=None) for one in (start, end))
+    return before != after or bool(end.begun)

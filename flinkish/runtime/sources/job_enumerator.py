@@ -1,18 +1,26 @@
 """The sources of a job, planned together: one offset for all of them (Flink's SourceCoordinator for each).
 
 {"announce": false, "epoch": 17, "sources": {uid: where it stands}, "time_ms": 1700000000000}
+
+and, where sources are aligned with each other, "watermarks": {uid: {stream: how far it was before the epoch}}.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import posixpath
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
-from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumerator, SplitSource
-from flinkish.errors import CorruptStateError, FlinkishError
+from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumerator, SplitEnumeratorContext, SplitSource
+from flinkish.errors import CorruptStateError, FlinkishError, ProgramError
 from flinkish.runtime.clock import Clock
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.failure import describe_failure
+from flinkish.runtime.sources.alignment import AlignmentCoordinator, SourceStream, Watermarks
 from flinkish.runtime.sources.epoch_planner import EpochPlanner, is_news
 from flinkish.runtime.sources.progress import SourceProgress, SourceShare, ranges_between
 from flinkish.runtime.sources.split_list import SegmentStore
@@ -50,6 +58,7 @@ class JobEnumerator:
         store: where long lists of splits go.
         clock: gives each epoch its processing time.
         restored: uid -> where the source stood in the savepoint that the job begins with.
+        directory: path or URI; each source has a directory of its own there.
     """
 
     def __init__(
@@ -59,6 +68,7 @@ class JobEnumerator:
         store: SegmentStore,
         clock: Clock,
         restored: Mapping[str, SourceProgress] | None = None,
+        directory: str = "",
     ) -> None:
         self._where = f"job '{job.name}'"
         self._sources = coordinated_sources(job)
@@ -66,37 +76,69 @@ class JobEnumerator:
         self._store = store
         self._clock = clock
         self._restored = restored or {}
+        self._directory = directory
         self._planners: dict[str, EpochPlanner] = {}
         self._enumerators: list[SplitEnumerator] = []
         self._frozen = False
+        self._alignment = AlignmentCoordinator(job, limits.batch_size)
 
-    def next_offset(self, start: dict[str, Any], forced: bool = False, announce: bool = False) -> dict[str, Any]:
+    @property
+    def aligned(self) -> bool:
+        """Whether sources are held back by watermarks: `next_offset` then needs those that were reached."""
+        return bool(self._alignment)
+
+    def next_offset(
+        self,
+        start: dict[str, Any],
+        forced: bool = False,
+        announce: bool = False,
+        reached: Watermarks | None = None,
+    ) -> dict[str, Any]:
         """Where the sources stand at the end of the next epoch; ``start`` itself when there is nothing to do.
 
         Args:
             start: where they stand now.
             forced: there must be an epoch, also without data.
             announce: the epoch announces the end of the sources that Spark reads.
+            reached: the watermarks that aligned sources have reached in the epoch that ended with ``start``.
         """
         epoch = start.get("epoch", 0) + 1
         # what a savepoint says of sources that have ended must be told to the new query
         news, stands = forced or announce or (start == NOTHING_READ and bool(self._restored)), {}
         segments: set[str] = set()
+        now_ms = self._clock.now_ms()
+        places = {one.uid: self.progress(start, one.uid) for one in self._sources}
+        planners: dict[str, EpochPlanner] = {}
+        streams: dict[str, list[SourceStream]] = {}
         for one in self._sources:
-            before = self.progress(start, one.uid)
-            after = self._planner(one, before).next(before, epoch)
+            with self._asking(one, epoch):
+                planners[one.uid] = self._planner(one, places[one.uid])
+                planners[one.uid].discover(places[one.uid], epoch)
+                if one.uid in self._alignment:
+                    streams[one.uid] = planners[one.uid].streams(places[one.uid])
+        progress = self._alignment.progress(start.get("watermarks", {}), reached or {}, streams, now_ms)
+        allowed = self._alignment.allowances(progress, streams, now_ms, self._frozen)
+        for one in self._sources:
+            before = places[one.uid]
+            with self._asking(one, epoch):
+                after = planners[one.uid].next(before, epoch, allowed.get(one.uid))
+                encoded = _checked(after.encode())
             news = news or is_news(before, after)
-            stands[one.uid] = after.encode()
+            stands[one.uid] = encoded
             segments.update(name for name, _ in (*before.splits.segments, *after.splits.segments))
         if not news:
             return start
         self._store.sweep(segments, epoch)
-        return {
+        offset = {
             "announce": announce,
             "epoch": epoch,
             "sources": dict(sorted(stands.items())),
-            "time_ms": self._clock.now_ms(),
+            "time_ms": now_ms,
         }
+        if self.aligned:
+            read = {uid: planner.records for uid, planner in planners.items()}
+            offset["watermarks"] = self._alignment.encode(progress, read)
+        return offset
 
     def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[SourceShare]:
         """What each subtask of each source does in the epoch between the two. Every one has a share: also those that
@@ -105,12 +147,28 @@ class JobEnumerator:
         for one in self._sources:
             before, after = self.progress(start, one.uid), self.progress(end, one.uid)
             ranges = ranges_between(before, after, self._store, one.parallelism)
+            together, apart = self._stage_between(one.source, before, after)
             for subtask in range(one.parallelism):
+                held = tuple(split for holder, split in after.held if holder == subtask)
                 ended = start != NOTHING_READ and before.ended(subtask)
                 ends = after.ended(subtask) and not ended
-                share = SourceShare(one.vertex, subtask, end["time_ms"], tuple(ranges[subtask]), ends, ended)
-                found.append(share)
+                found.append(
+                    SourceShare(
+                        one.vertex, subtask, end["time_ms"], tuple(ranges[subtask]), ends, ended, held, together, apart
+                    )
+                )
         return found
+
+    def _stage_between(self, source: SplitSource, before: SourceProgress, after: SourceProgress) -> tuple[bool, bool]:
+        """Whether splits are read side by side in this epoch, and whether it begins a stage in which they are."""
+        if source.stages == 1 or not len(after.splits):
+            return source.side_by_side, False
+        splits = after.splits.splits(self._store)
+        current = source.stage_of(splits[min(before.oldest_open, len(splits) - 1)].id)
+        begins = before.next < after.next and (
+            before.next == 0 or source.stage_of(splits[before.next - 1].id)[0] != current[0]
+        )
+        return current[1], current[1] and begins
 
     def progress(self, offset: dict[str, Any], uid: str) -> SourceProgress:
         """Where a source stands."""
@@ -128,17 +186,27 @@ class JobEnumerator:
     def _planner(self, one: CoordinatedSource, start: SourceProgress) -> EpochPlanner:
         found = self._planners.get(one.uid)
         if found is None:
-            try:
-                enumerator = one.source.create_enumerator(known_splits(start, self._store))
-            except FlinkishError as error:
-                error.where = "; ".join(part for part in (f"{self._where}, source uid {one.uid}", error.where) if part)
-                raise
+            enumerator = one.source.create_enumerator(known_splits(start, self._store))
+            self._enumerators.append(enumerator)
+            directory = posixpath.join(self._directory, quote(one.uid, safe=""))
+            enumerator.start(SplitEnumeratorContext(directory, start.state))
             if self._frozen:
                 enumerator.freeze()
-            self._enumerators.append(enumerator)
             found = EpochPlanner(one.source, enumerator, one.parallelism, self._limits, self._store)
             self._planners[one.uid] = found
         return found
+
+    @contextmanager
+    def _asking(self, one: CoordinatedSource, epoch: int) -> Iterator[None]:
+        """Whatever a source raises says which source it was; what is no error of flinkish's is one of user code."""
+        where = f"{self._where}, source uid {one.uid}"
+        try:
+            yield
+        except FlinkishError as error:
+            error.where = "; ".join(part for part in (where, error.where) if part)
+            raise
+        except Exception as error:
+            raise describe_failure(error, f"enumerator of '{one.name}'; {where}", epoch) from error
 
     def freeze(self) -> None:
         """From now on plan only what is there now."""
@@ -150,6 +218,19 @@ class JobEnumerator:
         """The query has ended."""
         for enumerator in self._enumerators:
             enumerator.close()
+
+
+def _checked(stand: dict[str, Any]) -> dict[str, Any]:
+    """Where a source stands, as it will be read again."""
+    try:
+        copy: dict[str, Any] = json.loads(json.dumps(stand, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ProgramError(
+            f"the splits or the state of an enumerator cannot be stored: {error}",
+            expected="what JSON can say: None, bool, int, float, str, lists, and dicts with str as keys",
+            hint="see SourceSplit.info and SplitEnumerator.snapshot_state",
+        ) from error
+    return copy
 
 
 def known_splits(progress: SourceProgress, store: SegmentStore) -> list[SourceSplit]:

@@ -1,9 +1,10 @@
 """Where a source stands, as a savepoint has it: self-contained, whatever the number of subtasks.
 
-    {"complete": true, "ended": [id, ...], "known": {...}, "splits": [[id, position, end, info], ...]}
+    {"complete": true, "ended": [id, ...], "known": {...}, "splits": [[id, position, end, info], ...], "state": ...}
 
 ``splits`` are those that are still to be read, each from ``position``; ``complete``: no other one will be found;
-``known``: what tells the things that are read from others of the same name (`Source.check_continuation`).
+``known``: what tells the things that are read from others of the same name (`Source.check_continuation`); ``state``, if
+there is any: what the enumerator keeps besides.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def encode_position(progress: SourceProgress, store: SegmentStore, known: Mappin
             ended.append(split.id)
         else:
             going.append([split.id, positions.get(index, split.start), split.end, split.info])
-    return json.dumps({"complete": progress.complete, "ended": ended, "known": dict(known or {}), "splits": going})
+    found = {"complete": progress.complete, "ended": ended, "known": dict(known or {}), "splits": going}
+    return json.dumps(found if progress.state is None else {**found, "state": progress.state})
 
 
 def known_in(position: str | None) -> dict[str, str]:
@@ -56,4 +58,5 @@ def decode_position(text: str, uid: str, store: SegmentStore) -> SourceProgress:
             expected='{"complete": ..., "ended": [...], "splits": [[id, position, end, info], ...]}',
             hint="use another savepoint",
         ) from error
-    return SourceProgress(SplitList().with_splits([*ended, *splits], (), store), next=len(ended), complete=complete)
+    known = SplitList().with_splits([*ended, *splits], (), store)
+    return SourceProgress(known, next=len(ended), complete=complete, state=found.get("state"))

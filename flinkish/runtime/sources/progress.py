@@ -40,6 +40,9 @@ class SourceProgress:
         begun: the subtasks to which this epoch has assigned the splits before ``next``, in order.
         complete: no other split will ever be found.
         stops: (number, position) of the splits that this epoch reads to another end than the list has.
+        held: (subtask, split) of the streams with records that this epoch does not read, so that they do not run ahead
+            of others; the split is "" where the subtask is the stream.
+        state: what the enumerator keeps besides.
     """
 
     splits: SplitList = SplitList()
@@ -48,6 +51,8 @@ class SourceProgress:
     begun: tuple[int, ...] = ()
     complete: bool = False
     stops: tuple[tuple[int, int], ...] = ()
+    held: tuple[tuple[int, str], ...] = ()
+    state: Any = None
 
     def ended(self, subtask: int) -> bool:
         """Whether the subtask has nothing more to read, ever."""
@@ -58,6 +63,11 @@ class SourceProgress:
         """Whether every split that there will ever be has been assigned."""
         return self.complete and self.next == len(self.splits)
 
+    @property
+    def oldest_open(self) -> int:
+        """Index of the first split that has not ended: all before it have."""
+        return min((split.number for split in self.open), default=self.next)
+
     def ended_before(self, begun: int) -> list[int]:
         """Indices of the splits before ``begun`` that have ended."""
         going = {split.number for split in self.open}
@@ -65,7 +75,7 @@ class SourceProgress:
 
     def encode(self) -> dict[str, Any]:
         """The form in the offset; keys in order, since Spark compares the text."""
-        return {
+        found = {
             "begun": list(self.begun),
             "complete": self.complete,
             "next": self.next,
@@ -74,6 +84,11 @@ class SourceProgress:
             "stops": [list(stop) for stop in self.stops],
             "tail": [to_json(split) for split in self.splits.tail],
         }
+        if self.held:
+            found["held"] = [list(stream) for stream in self.held]
+        if self.state is not None:
+            found["state"] = self.state
+        return dict(sorted(found.items()))
 
     @staticmethod
     def decode(value: dict[str, Any], where: str) -> SourceProgress:
@@ -88,6 +103,8 @@ class SourceProgress:
                 tuple(value["begun"]),
                 bool(value["complete"]),
                 tuple((int(number), int(position)) for number, position in value["stops"]),
+                tuple((int(subtask), str(split)) for subtask, split in value.get("held", ())),
+                value.get("state"),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptStateError(
@@ -107,6 +124,10 @@ class SourceShare:
         ranges: what is read, in this order unless they are read side by side.
         ends: nothing will ever follow; told in the epoch in which it becomes so.
         ended: it has become so in an earlier epoch.
+        held: splits with records that are not read in this epoch; "": all of the subtask's.
+        together: the ranges are read side by side.
+        apart: the splits have watermarks of their own from now on, and that of the subtask counts no more: a stage has
+            begun whose splits are read side by side.
     """
 
     vertex: int
@@ -115,6 +136,9 @@ class SourceShare:
     ranges: tuple[SplitRange, ...] = ()
     ends: bool = False
     ended: bool = False
+    held: tuple[str, ...] = ()
+    together: bool = False
+    apart: bool = False
 
 
 def ranges_between(

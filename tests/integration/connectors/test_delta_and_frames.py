@@ -53,6 +53,32 @@ def test_delta_takes_each_epoch_once(spark: SparkSession, tmp_path: Path) -> Non
     assert table(spark, tmp_path / "out") == [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
 
 
+@pytest.mark.slow
+def test_delta_merges_the_last_record_of_each_key_once(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "out")
+    sink = DeltaSink.merge(path, ["user"], delete_when="n < 0", partition_by=["user"])
+    sink.check_type(ROW, "here")
+    sink.write_frame(frame_of(spark, ("a", 1), ("b", 2), ("a", 3)), context(0))
+    assert table(spark, tmp_path / "out") == [("a", 3), ("b", 2)]
+    sink.write_frame(frame_of(spark, ("b", -1), ("c", 4), ("d", -1)), context(1))
+    assert table(spark, tmp_path / "out") == [("a", 3), ("c", 4)]
+    # somebody else changes the table, and then the epoch is delivered again
+    spark.sql(f"UPDATE delta.`{path}` SET n = 5 WHERE user = 'c'")
+    pickle.loads(pickle.dumps(sink)).write_frame(frame_of(spark, ("b", -1), ("c", 4), ("d", -1)), context(1))
+    assert table(spark, tmp_path / "out") == [("a", 3), ("c", 5)]
+    sink.write_frame(frame_of(spark, ("c", 6)), context(2))
+    assert table(spark, tmp_path / "out") == [("a", 3), ("c", 6)]
+    assert spark.conf.get("spark.databricks.delta.write.txnVersion", None) is None
+    with pytest.raises(ProgramError, match="refuses the rows.*nothing"):
+        DeltaSink.merge(path, ["user"], "nothing > 1").write_frame(frame_of(spark, ("c", 7)), context(3))
+    with pytest.raises(ProgramError, match="refuses the rows: it has no column 'other'"):
+        DeltaSink.merge(path, ["other"]).write_frame(spark.range(1).toDF("other"), context(3))
+    with pytest.raises(TypeMismatchError, match="key column 'name' is no field"):
+        DeltaSink.merge(path, ["name"]).check_type(ROW, "here")
+    with pytest.raises(ProgramError, match="at least one name"):
+        DeltaSink.merge(path, [])
+
+
 def test_a_delta_table_that_refuses_the_rows_is_the_programs_fault(spark: SparkSession, tmp_path: Path) -> None:
     DeltaSink(str(tmp_path / "out")).write_frame(frame_of(spark, ("a", 1)), context(0))
     with pytest.raises(ProgramError, match="refuses the rows.*epoch 1.*mergeSchema"):

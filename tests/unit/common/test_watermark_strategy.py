@@ -44,6 +44,12 @@ def test_no_call_drops_what_an_earlier_one_said_in_any_order():
 def test_durations_out_of_range_and_other_objects_are_refused():
     with pytest.raises(ValueError, match="0 or more"):
         WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(-1))
+    with pytest.raises(ValueError, match="max_allowed_watermark_drift is -1 ms"):
+        WatermarkStrategy.no_watermarks().with_watermark_alignment("g", Duration.of_millis(-1))
+    with pytest.raises(ValueError, match="update_interval is 0 ms"):
+        WatermarkStrategy.no_watermarks().with_watermark_alignment("g", Duration(1), Duration(0))
+    with pytest.raises(TypeError, match="expected a str"):
+        WatermarkStrategy.no_watermarks().with_watermark_alignment(7, Duration(1))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="more than 0"):
         WatermarkStrategy.no_watermarks().with_idleness(Duration.of_millis(0))
     with pytest.raises(TypeError, match="a Duration"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Duration, Encoder, RowKind, Types, WatermarkStrategy, no_effect
+from flinkish.common import Duration, Encoder, RowKind, Types, no_effect
 from flinkish.datastream import (
     CheckpointingMode,
     CustomCheckpointStorage,
@@ -97,9 +97,6 @@ CALLS: dict[str, Callable[[Environment], Any]] = {
     ),
     "enable_compact": lambda env: FileSink.for_row_format("/out", Encoder.simple_string_encoder()).enable_compact(
         FileCompactStrategy.builder().set_size_threshold(1).build(), FileCompactor.concat_file_compactor()
-    ),
-    "with_watermark_alignment": lambda env: WatermarkStrategy.no_watermarks().with_watermark_alignment(
-        "group", Duration.of_seconds(1)
     ),
     "set_file_enumerator": lambda env: FileSource.for_record_stream_format(
         StreamFormat.text_line_format(), "/in"

@@ -1,0 +1,51 @@
+"""Parquet files of generic Avro records: read in ranges of rows, as other Parquet files are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.connectors.file_system.parquet import ParquetSplitReader
+from flinkish.connectors.file_system.paths import FileSystems
+from flinkish.core.source import SplitRange, SplitRecords
+from flinkish.formats.avro import GenericRecordAvroTypeInfo
+from flinkish.formats.avro_parquet import AvroColumns
+
+
+@dataclass(frozen=True)
+class AvroParquetFormat:
+    """Dictionaries of the schema's fields; other columns are not read."""
+
+    records: AvroColumns
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return self.records.names
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return GenericRecordAvroTypeInfo(self.records.schema)
+
+
+class AvroParquetSplitReader(ParquetSplitReader):
+    """Makes dictionaries of rows."""
+
+    def __init__(self, avro_format: AvroParquetFormat, systems: FileSystems) -> None:
+        super().__init__(avro_format.columns, systems)
+        self._records = avro_format.records
+
+    def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
+        held: list[Any] = []
+        for part, _ in self._parts(wanted):
+            for begin in range(0, part.num_rows, batch_size):
+                held += self._records.records(part.slice(begin, batch_size))
+                while len(held) >= batch_size:
+                    yield SplitRecords(held[:batch_size], None)
+                    held = held[batch_size:]
+        if held:
+            yield SplitRecords(held, None)
+        if wanted.ends:
+            self.close()

@@ -1,0 +1,206 @@
+"""PyFlink's former names of the Kafka source and sink: ``FlinkKafkaConsumer`` and ``FlinkKafkaProducer``.
+
+They are the same machinery with the defaults that these classes have in Flink: reading begins at the offsets of the
+consumer group, new partitions are not looked for, and records are written without their timestamps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+
+from flinkish.common.no_effect import warn_without_effect
+from flinkish.common.serialization import DeserializationSchema, SerializationSchema
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.connectors.kafka.client import new_producer
+from flinkish.connectors.kafka.committer import KafkaCommitter, KafkaTransactionCommitter
+from flinkish.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
+from flinkish.connectors.kafka.properties import COMMIT_OFFSETS, DISCOVERY_INTERVAL_MS, writing_settings
+from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
+from flinkish.connectors.kafka.settings import KafkaSourceSettings
+from flinkish.connectors.kafka.sink import KafkaWriter
+from flinkish.connectors.kafka.source import KafkaPartitionsSource
+from flinkish.connectors.kafka.source_builder import check_properties
+from flinkish.core.sink import Committer, Guarantee, SinkWriter, WriterSink
+from flinkish.errors import ConfigurationError
+
+#: The former consumer's own property.
+_DISCOVERY_INTERVAL = "flink.partition-discovery.interval-millis"
+_DEFAULT_POOL_SIZE = 5
+
+
+class FlinkKafkaConsumerBase(KafkaPartitionsSource):
+    """What may be set on a consumer; each call gives the consumer back."""
+
+    def set_commit_offsets_on_checkpoints(self, commit_on_checkpoints: bool) -> FlinkKafkaConsumerBase:
+        """Whether the offsets of finished epochs are committed to the consumer group (default)."""
+        properties = {**self._settings.properties, COMMIT_OFFSETS: "true" if commit_on_checkpoints else "false"}
+        return self._with(properties=properties)
+
+    def set_start_from_earliest(self) -> FlinkKafkaConsumerBase:
+        return self._with(starting=KafkaOffsetsInitializer.earliest())
+
+    def set_start_from_latest(self) -> FlinkKafkaConsumerBase:
+        return self._with(starting=KafkaOffsetsInitializer.latest())
+
+    def set_start_from_timestamp(self, startup_offsets_timestamp: int) -> FlinkKafkaConsumerBase:
+        """From the first record at or after the time in ms; the end of a partition that has none."""
+        if startup_offsets_timestamp < 0:
+            raise ConfigurationError(
+                f"the timestamp is {startup_offsets_timestamp}", where=self._settings.label, expected="0 or more, in ms"
+            )
+        return self._with(starting=KafkaOffsetsInitializer.timestamp(startup_offsets_timestamp))
+
+    def set_start_from_group_offsets(self) -> FlinkKafkaConsumerBase:
+        """From what the group has committed (default); a partition without that by ``auto.offset.reset``."""
+        return self._with(starting=_group_offsets(self._settings.properties, self._settings.label))
+
+    def disable_filter_restored_partitions_with_subscribed_topics(self) -> FlinkKafkaConsumerBase:
+        """Go on with all partitions that a savepoint names, also of topics that are not read any more."""
+        return self._with(only_topics=False)
+
+    def get_produced_type(self) -> TypeInformation:
+        return self.produced_type
+
+    def _with(self, **changes: object) -> FlinkKafkaConsumerBase:
+        self._settings = replace(self._settings, **changes)  # type: ignore[arg-type]
+        return self
+
+
+class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
+    """Reads topics without end (Flink's former source, for ``env.add_source``). New programs use `KafkaSource`.
+
+    Args:
+        topics: one or several.
+        deserialization_schema: of the values.
+        properties: of Java's consumer, among them ``bootstrap.servers`` and ``group.id``. New partitions are looked for
+            only with ``flink.partition-discovery.interval-millis``.
+
+    Raises:
+        ConfigurationError: no servers, no topics, no group, or a property that the client does not know.
+    """
+
+    def __init__(
+        self, topics: str | Sequence[str], deserialization_schema: DeserializationSchema, properties: Mapping[str, str]
+    ) -> None:
+        plain = {key: str(value) for key, value in properties.items()}
+        interval = plain.pop(_DISCOVERY_INTERVAL, "-1")
+        names = (topics,) if isinstance(topics, str) else tuple(topics)
+        settings = KafkaSourceSettings(
+            plain.get("bootstrap.servers", ""),
+            deserialization_schema,
+            names,
+            group_id=plain.get("group.id", ""),
+            properties={DISCOVERY_INTERVAL_MS: interval, **plain},
+            only_topics=True,
+        )
+        for what, given in (("bootstrap.servers", plain), ("group.id", plain)):
+            if not given.get(what):
+                raise ConfigurationError(f"the properties have no {what}", where="FlinkKafkaConsumer")
+        if not names:
+            raise ConfigurationError("no topics", where="FlinkKafkaConsumer", expected="at least one")
+        check_properties(settings)
+        super().__init__(replace(settings, starting=_group_offsets(plain, settings.label)))
+
+
+def _group_offsets(properties: Mapping[str, str], where: str) -> KafkaOffsetsInitializer:
+    said = properties.get("auto.offset.reset", "latest")
+    try:
+        return KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy[said.strip().upper()])
+    except KeyError:
+        raise ConfigurationError(
+            f"auto.offset.reset is {said!r}", where=where, expected="latest, earliest or none"
+        ) from None
+
+
+class Semantic(Enum):
+    """What a producer is asked to promise."""
+
+    # the values are PyFlink's, its odd tuples included
+    EXACTLY_ONCE = (0,)
+    AT_LEAST_ONCE = (1,)
+    NONE = 2
+
+
+class FlinkKafkaProducerBase(WriterSink):
+    """What may be set on a producer; each call gives the producer back."""
+
+    _semantic = Semantic.AT_LEAST_ONCE
+    _log_failures_only = False
+    _with_timestamps = False
+
+    def set_log_failures_only(self, log_failures_only: bool) -> FlinkKafkaProducerBase:
+        """Whether records that Kafka does not take are only logged: they are lost. Not within a transaction, which
+        Kafka commits as a whole or not at all."""
+        if log_failures_only and self._semantic is Semantic.EXACTLY_ONCE:
+            warn_without_effect("set_log_failures_only", "a transaction is committed as a whole or not at all")
+        self._log_failures_only = log_failures_only
+        return self
+
+    def set_flush_on_checkpoint(self, flush_on_checkpoint: bool) -> FlinkKafkaProducerBase:
+        """Whether an epoch waits for Kafka's acknowledgements: it always does."""
+        if not flush_on_checkpoint:
+            warn_without_effect("set_flush_on_checkpoint(False)", "an epoch counts when Kafka has acknowledged it")
+        return self
+
+    def set_write_timestamp_to_kafka(self, write_timestamp_to_kafka: bool) -> FlinkKafkaProducerBase:
+        """Whether records are written with their event time, and not with the time of writing (default)."""
+        self._with_timestamps = write_timestamp_to_kafka
+        return self
+
+
+class FlinkKafkaProducer(FlinkKafkaProducerBase):
+    """Writes values to a topic (Flink's former sink, for ``ds.add_sink``). New programs use `KafkaSink`, whose
+    guarantees it has: ``EXACTLY_ONCE`` for consumers with ``isolation.level=read_committed``, ``AT_LEAST_ONCE``, and
+    ``NONE``, which does the same here.
+
+    Args:
+        topic: where to.
+        serialization_schema: of the values; there are no keys.
+        producer_config: properties of Java's producer, among them ``bootstrap.servers``. For ``EXACTLY_ONCE``
+            ``transactional.id`` is what the names of the transactions begin with (``flinkish`` unless it is given).
+        kafka_producer_pool_size: has no effect: a worker keeps one producer per subtask.
+        semantic: what is promised.
+
+    Raises:
+        ConfigurationError: no servers, or a property that the client does not know.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        serialization_schema: SerializationSchema,
+        producer_config: Mapping[str, str],
+        kafka_producer_pool_size: int = _DEFAULT_POOL_SIZE,
+        semantic: Semantic = Semantic.AT_LEAST_ONCE,
+    ) -> None:
+        if kafka_producer_pool_size != _DEFAULT_POOL_SIZE:
+            warn_without_effect("kafka_producer_pool_size", "a worker keeps one producer per subtask")
+        self._properties = {key: str(value) for key, value in producer_config.items()}
+        self._servers = self._properties.get("bootstrap.servers", "")
+        if not self._servers:
+            raise ConfigurationError("the properties have no bootstrap.servers", where="FlinkKafkaProducer")
+        builder = KafkaRecordSerializationSchema.builder().set_topic(topic)
+        self._serializer = builder.set_value_serialization_schema(serialization_schema).build()
+        self._semantic = semantic
+        exact = semantic is Semantic.EXACTLY_ONCE
+        self.guarantee = Guarantee.EXACTLY_ONCE if exact else Guarantee.AT_LEAST_ONCE
+        # for its errors alone; without servers it connects to nobody
+        new_producer(writing_settings(self._properties), "FlinkKafkaProducer").close()
+
+    def ignore_failures_after_transaction_timeout(self) -> FlinkKafkaProducer:
+        """Has no effect: an epoch whose transaction has timed out is written again, from the job directory."""
+        warn_without_effect(
+            "ignore_failures_after_transaction_timeout", "an epoch whose transaction timed out is written again"
+        )
+        return self
+
+    def create_writer(self) -> SinkWriter:
+        return KafkaWriter(self._serializer, self._with_timestamps)
+
+    def create_committer(self) -> Committer:
+        if self._semantic is Semantic.EXACTLY_ONCE:
+            prefix = self._properties.get("transactional.id", "flinkish")
+            return KafkaTransactionCommitter(self._servers, self._properties, prefix)
+        return KafkaCommitter(self._servers, self._properties, self._log_failures_only)

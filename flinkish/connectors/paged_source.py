@@ -1,0 +1,222 @@
+"""A source whose records can be asked for page by page, but not twice: an HTTP API, a queue, a query that goes on.
+
+What such a service holds is not known before it is asked, and it may answer otherwise when it is asked again. So pages
+are read ahead: the enumerator asks for them, beside the driver, and writes each into a file in the job directory before
+any epoch is planned that reads it. A page is a split, a record's number in it is the position. Readers know files only:
+an epoch that runs again reads the same, and the service is never asked twice for what was planned.
+
+Rule: a page counts when the offset that names it is in the query's log, together with the cursor behind it. A page that
+was fetched before a failure, and was in no offset, is fetched again.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import time
+import uuid
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from flinkish.common.durable_files import create_durably
+from flinkish.common.storage import place
+from flinkish.common.storage_errors import storage_errors
+from flinkish.core.source import (
+    SourceSplit,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+    SplitRange,
+    SplitReader,
+    SplitRecords,
+    SplitSource,
+    UnitCost,
+)
+from flinkish.errors import FinalOperationError, ProgramError
+
+#: Epochs for which a page is kept after it was read to its end: far more than the query's log keeps.
+KEPT_EPOCHS = 1_000
+#: So many pages are deleted at a time: it takes a listing of the directory.
+_DELETED_AT_ONCE = 64
+
+
+class Page(NamedTuple):
+    """What a service answers.
+
+    Args:
+        values: records, made of JSON's types; in the order in which they are to be read.
+        next: the cursor with which the next page is asked for, made of JSON's types; None: there is none, and never
+            will be. No values and the same cursor again: there is nothing new now.
+    """
+
+    values: list[Any]
+    next: Any
+
+
+class PagedSource(SplitSource):
+    """A source that is read page by page. Subclasses say ``bounded``, ``produced_type`` and `fetch`.
+
+    The pages of an epoch are shared out among the subtasks as files are; `DataStream.set_parallelism(1)` keeps all
+    records in their order.
+    """
+
+    #: how long to wait until a service that had nothing new is asked again
+    poll_interval_ms: int = 1_000
+    #: how many pages are read ahead at most: so many an epoch can take in
+    max_pages_ahead: int = 16
+
+    @abstractmethod
+    def fetch(self, cursor: Any) -> Page:
+        """Ask for the page behind a cursor; None: the first one. Called beside the driver. What it raises
+        fails the job: the restart strategy decides, and the page is asked for again."""
+
+    def record(self, value: Any) -> Any:
+        """From a value of a page to a record of the declared type. Called in the workers, for each value, and again
+        when an epoch runs again."""
+        return value
+
+    def create_enumerator(self, restored: Sequence[SourceSplit]) -> SplitEnumerator:
+        return _PageEnumerator(self, restored)
+
+    def create_reader(self) -> SplitReader:
+        return _PageReader(self.record)
+
+
+class _PageEnumerator(SplitEnumerator):
+    def __init__(
+        self, source: PagedSource, restored: Sequence[SourceSplit], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._source = source
+        self._clock = clock
+        self._directory = ""
+        self._cursor: Any = None
+        self._complete = False
+        self._pages = 0
+        #: numbers of the pages whose files were not deleted, in the order in which the engine knows them
+        self._order = deque(int(split.id) for split in restored)
+        self._deleted = 0
+        #: (epoch, how many of all pages had ended then)
+        self._ended: deque[tuple[int, int]] = deque([(0, 0)])
+        self._ask_again_at = float("-inf")
+        self._frozen = False
+
+    def start(self, context: SplitEnumeratorContext) -> None:
+        self._directory = context.directory
+        if context.state is not None:
+            self._cursor, self._pages, self._complete = (context.state[name] for name in ("cursor", "pages", "ended"))
+
+    def snapshot_state(self) -> Any:
+        return {"cursor": self._cursor, "ended": self._complete, "pages": self._pages}
+
+    @property
+    def complete(self) -> bool:
+        return self._complete
+
+    def splits_ended(self, count: int, epoch: int) -> None:
+        if count > self._ended[-1][1]:
+            self._ended.append((epoch, count))
+        while len(self._ended) > 1 and self._ended[1][0] + KEPT_EPOCHS <= epoch:
+            self._ended.popleft()
+        over = self._ended[0][1] if self._ended[0][0] + KEPT_EPOCHS <= epoch else 0
+        if over - self._deleted >= _DELETED_AT_ONCE:
+            self._delete({self._order.popleft() for _ in range(over - self._deleted)})
+            self._deleted = over
+
+    def discover(self, known: Collection[str]) -> Sequence[SourceSplit]:
+        found: list[SourceSplit] = []
+        unread = len(self._order) + self._deleted - self._ended[-1][1]
+        for _ in range(self._source.max_pages_ahead - unread):
+            if self._complete or self._clock() < self._ask_again_at:
+                break
+            page = _checked(self._source.fetch(self._cursor))
+            before, self._cursor = self._cursor, page.next
+            if page.next is None:
+                self._complete = True
+            if page.values:
+                found.append(self._keep(page.values))
+            elif page.next == before and not self._complete:
+                wait_s = float("inf") if self._frozen else self._source.poll_interval_ms / 1000
+                self._ask_again_at = self._clock() + wait_s
+                break
+        return found
+
+    def freeze(self) -> None:
+        self._frozen = True
+
+    def cost(self, split: SourceSplit, position: int) -> UnitCost:
+        return UnitCost(1.0, split.info["bytes"] / max(1, split.end or 1))
+
+    def _keep(self, values: list[Any]) -> SourceSplit:
+        number, self._pages = self._pages, self._pages + 1
+        path = posixpath.join(self._directory, f"{number}-{uuid.uuid4().hex}.json")
+        data = json.dumps(values).encode()
+        with storage_errors("write", path):
+            create_durably(path, data)
+        self._order.append(number)
+        return SourceSplit(str(number), 0, len(values), {"bytes": len(data), "file": path})
+
+    def _delete(self, pages: Collection[int]) -> None:
+        from pyarrow import fs
+
+        filesystem, root = place(self._directory)
+        with storage_errors("delete in", self._directory):
+            for info in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)):
+                number = info.base_name.partition("-")[0]
+                if number.isdecimal() and int(number) in pages:
+                    with suppress(FileNotFoundError):
+                        filesystem.delete_file(info.path)
+
+
+def _checked(page: Any) -> Page:
+    """A page, if what was fetched is one that can be kept as it is."""
+    if not isinstance(page, Page):
+        raise ProgramError(
+            f"the source gave {page!r:.200} instead of a page",
+            expected="Page(values, next)",
+            hint="see PagedSource.fetch",
+        )
+    try:
+        same = json.loads(json.dumps(list(page))) == list(page)
+    except (TypeError, ValueError):
+        same = False
+    if not same or not isinstance(page.values, list):
+        raise ProgramError(
+            f"a page holds what cannot be kept as JSON: {str(page)[:200]}",
+            expected="a list of values made of None, bool, int, float, str, lists, and dicts with str as keys",
+            hint="keep the service's own answer; PagedSource.record makes records of it in the workers",
+        )
+    return page
+
+
+class _PageReader(SplitReader):
+    def __init__(self, record: Callable[[Any], Any]) -> None:
+        self._record = record
+        #: the page that was read last: a large one is read in several epochs
+        self._kept: tuple[str, list[Any]] = ("", [])
+
+    def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
+        path = wanted.split.info["file"]
+        if self._kept[0] != path:
+            self._kept = (path, _read_page(path))
+        values = self._kept[1]
+        stop = len(values) if wanted.stop is None else wanted.stop
+        for begin in range(wanted.start, stop, batch_size):
+            yield SplitRecords(list(map(self._record, values[begin : min(begin + batch_size, stop)])), None)
+
+
+def _read_page(path: str) -> list[Any]:
+    filesystem, root = place(path)
+    with storage_errors("read", path):
+        try:
+            with filesystem.open_input_file(root) as stream:
+                values: list[Any] = json.loads(stream.read())
+        except FileNotFoundError as error:
+            raise FinalOperationError(
+                "a page that was read ahead is not there any more",
+                where=path,
+                expected="the job directory in which it was fetched, also where a job goes on from a savepoint",
+                hint="restore the file from a copy, or start the job in a new job directory without a savepoint",
+            ) from error
+    return values

@@ -1,0 +1,258 @@
+"""Generic Avro records in Parquet's columns, as parquet-avro lays them out: a column per field, the schema beside them.
+
+Rule upheld here: a record that is read back is the one that Avro itself would give back: dictionaries, with the
+schema's defaults for fields that were left out, and the Python values of logical types.
+"""
+
+from __future__ import annotations
+
+import io
+import uuid
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
+from flinkish.errors import ProgramError
+from flinkish.formats.avro import AvroSchema, fastavro_package, misfit
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["AvroColumns", "AvroParquetWriters"]
+
+#: Under which parquet-avro keeps the schema in a file.
+SCHEMA_KEY = b"parquet.avro.schema"
+#: Records are turned into columns so many at a time.
+_RECORDS_AT_A_TIME = 10_000
+
+_Convert = Callable[[Any], Any]
+
+
+class AvroColumns:
+    """The columns of a record schema, and how values go to them and back.
+
+    Raises:
+        ProgramError: the schema is of no record, or has a type that no column holds.
+    """
+
+    def __init__(self, schema: AvroSchema) -> None:
+        if not isinstance(schema, AvroSchema):
+            raise TypeError(f"the schema is {schema!r}; expected an AvroSchema")
+        self.schema = schema
+        parsed = schema._schema
+        if not isinstance(parsed, dict) or parsed.get("type") != "record":
+            raise _refused(parsed, "is no record")
+        self.names = tuple(field["name"] for field in parsed["fields"])
+        _ = self._fields
+
+    def __getstate__(self) -> AvroSchema:
+        return self.schema
+
+    def __setstate__(self, schema: AvroSchema) -> None:
+        self.__init__(schema)  # type: ignore[misc]
+
+    @cached_property
+    def _fields(self) -> list[tuple[str, Any, _Convert, _Convert]]:
+        return _record_fields(self.schema._schema, {}, ())
+
+    @property
+    def arrow(self) -> pyarrow.Schema:
+        """The columns; the schema is in their metadata."""
+        import pyarrow as pa
+
+        columns = [_field(name, arrow) for name, arrow, _, _ in self._fields]
+        return pa.schema(columns, {SCHEMA_KEY: str(self.schema).encode()})
+
+    def to_columns(self, records: Iterable[Any], where: str) -> pyarrow.Table:
+        """Records as a table.
+
+        Raises:
+            TypeMismatchError: one does not fit the schema.
+        """
+        import pyarrow as pa
+
+        fastavro, parsed = fastavro_package(), self.schema._schema
+        rows = []
+        for record in records:
+            stream = io.BytesIO()
+            try:
+                # there and back: defaults are filled in, and what does not fit is found
+                fastavro.schemaless_writer(stream, parsed, record)
+                stream.seek(0)
+                whole = fastavro.schemaless_reader(stream, parsed, None)
+                rows.append({name: write(whole[name]) for name, _, write, _ in self._fields})
+            except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+                raise misfit(record, self.schema, error, where) from None
+        return pa.Table.from_pylist(rows, schema=self.arrow)
+
+    def records(self, batch: pyarrow.RecordBatch) -> list[Any]:
+        """The inverse of `to_columns`, of rows with these columns in this order."""
+        rows = batch.to_pylist()
+        return [{name: read(row[name]) for name, _, _, read in self._fields} for row in rows]
+
+
+def _record_fields(parsed: Any, named: dict[str, Any], inside: tuple[str, ...]) -> list[Any]:
+    named[parsed["name"]] = parsed
+    return [(field["name"], *_column(field["type"], named, (*inside, parsed["name"]))) for field in parsed["fields"]]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _column(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> tuple[Any, _Convert, _Convert]:
+    """Arrow's type and whether it takes None, as a field; what makes of a value the one in the column; and back."""
+    import pyarrow as pa
+
+    if isinstance(schema, list):
+        others = [branch for branch in schema if branch not in ("null", {"type": "null"})]
+        if len(others) != 1:
+            raise _refused(schema, "is a union of several types")
+        (inner, write, read) = _column(others[0], named, inside)
+        return pa.field("", inner.type, len(others) < len(schema) or inner.nullable), _optional(write), _optional(read)
+    if isinstance(schema, str):
+        if schema in named:
+            if schema in inside:
+                raise _refused(schema, "holds itself")
+            return _column(named[schema], named, inside)
+        schema = {"type": schema}
+    kind = schema["type"]
+    if not isinstance(kind, str):
+        return _column(kind, named, inside)
+    if "name" in schema:
+        named[schema["name"]] = schema
+    if kind in ("record", "error"):
+        fields = _record_fields(schema, named, inside)
+        struct = pa.struct([_field(name, arrow) for name, arrow, _, _ in fields])
+        return _required(struct), _each_field(fields, 2), _each_field(fields, 3)
+    if kind == "array":
+        inner, write, read = _column(schema["items"], named, inside)
+        return (
+            _required(pa.list_(_field("element", inner))),
+            lambda values: list(map(write, values)),
+            lambda values: list(map(read, values)),
+        )
+    if kind == "map":
+        inner, write, read = _column(schema["values"], named, inside)
+        return (
+            _required(pa.map_(pa.string(), _field("value", inner))),
+            lambda values: [(key, write(value)) for key, value in values.items()],
+            lambda pairs: {key: read(value) for key, value in pairs},
+        )
+    if schema.get("logicalType") == "uuid" and kind == "string":
+        return _required(pa.string()), str, uuid.UUID
+    found = _logical(schema) or _primitive(schema)
+    if found is None:
+        raise _refused(schema, "has no column")
+    return _required(found), _same, _same
+
+
+def _primitive(schema: Any) -> Any:
+    import pyarrow as pa
+
+    if schema["type"] == "fixed":
+        return pa.binary(schema["size"])
+    return {
+        "boolean": pa.bool_(),
+        "int": pa.int32(),
+        "long": pa.int64(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "bytes": pa.binary(),
+        "string": pa.string(),
+        "enum": pa.string(),
+    }.get(schema["type"])
+
+
+def _logical(schema: Any) -> Any:
+    import pyarrow as pa
+
+    if schema.get("logicalType") == "decimal":
+        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+    return {
+        "date": pa.date32(),
+        "time-millis": pa.time32("ms"),
+        "time-micros": pa.time64("us"),
+        "timestamp-millis": pa.timestamp("ms", "UTC"),
+        "timestamp-micros": pa.timestamp("us", "UTC"),
+        "local-timestamp-millis": pa.timestamp("ms"),
+        "local-timestamp-micros": pa.timestamp("us"),
+    }.get(schema.get("logicalType"))
+
+
+def _required(arrow: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.field("", arrow, False)
+
+
+def _field(name: str, described: Any) -> Any:
+    return described.with_name(name)
+
+
+def _optional(convert: _Convert) -> _Convert:
+    return lambda value: None if value is None else convert(value)
+
+
+def _each_field(fields: list[Any], which: int) -> _Convert:
+    converts = [(entry[0], entry[which]) for entry in fields]
+    return lambda value: {name: convert(value[name]) for name, convert in converts}
+
+
+def _refused(schema: Any, why: str) -> ProgramError:
+    return ProgramError(
+        f"the Avro schema {str(schema)[:200]} {why}",
+        where="formats.parquet",
+        expected="a record of types with columns in Parquet: no unions but with null, no types that hold themselves",
+        hint="AvroBulkWriters and AvroInputFormat take any schema",
+    )
+
+
+class AvroParquetWriters:
+    """Example::
+
+    sink = FileSink.for_bulk_format("/data/out", AvroParquetWriters.for_generic_record(schema)).build()
+    """
+
+    @staticmethod
+    def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
+        """Parquet files of records, which are dictionaries. Needs the extra ``avro`` (fastavro).
+
+        Raises:
+            ProgramError: a schema that Parquet has no columns for.
+        """
+        return _AvroParquetFactory(AvroColumns(schema))
+
+
+class _AvroParquetFactory(BulkWriterFactory):
+    def __init__(self, columns: AvroColumns) -> None:
+        self._columns = columns
+
+    def create(self) -> BulkWriter:
+        return _AvroParquetWriter(self._columns)
+
+
+class _AvroParquetWriter(BulkWriter):
+    def __init__(self, columns: AvroColumns) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        self._columns = columns
+        self._stream = pa.BufferOutputStream()
+        self._file = parquet.ParquetWriter(self._stream, columns.arrow)
+        self._held: list[Any] = []
+
+    def add_batch(self, values: list[Any]) -> None:
+        self._held += values
+        if len(self._held) >= _RECORDS_AT_A_TIME:
+            self._write()
+
+    def finish(self) -> bytes:
+        self._write()
+        self._file.close()
+        return self._stream.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+    def _write(self) -> None:
+        self._file.write_table(self._columns.to_columns(self._held, "AvroParquetWriters"))
+        self._held = []

@@ -1,0 +1,247 @@
+"""Watermark alignment: sources and splits that are ahead of the others of their group are held back (Flink's FLIP-182).
+
+Rule: a stream of a group reads in the next epoch only if its watermark is at most ``max_drift_ms`` ahead of the lowest
+one of the group, and then about as much as brings it to that bound. The lowest one itself is never held back, so there
+is always one that may go on. A *stream* is what has one watermark: a split that is read beside others, or a subtask
+that reads one split after the other.
+
+Which records lie before the bound is not known before they are read. What a stream may read is estimated by its pace in
+the last epoch in which it read; it is at most twice of what it read then, and at least a batch. So a group drifts apart
+by ``max_drift_ms``, and what a batch brings where time passes evenly from record to record.
+
+What is decided here is in the offset that is planned, and so are the watermarks that it was decided by: a replay asks
+nobody again. Pure.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from flinkish.core.source import SplitSource
+from flinkish.errors import CorruptStateError
+from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
+from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory, WatermarkAlignment
+from flinkish.runtime.report import TaskReport
+
+_LOG = logging.getLogger("flinkish.JobManager")
+
+#: source uid -> stream -> watermark in ms
+Watermarks = Mapping[str, Mapping[str, int]]
+#: Without bound.
+UNLIMITED = math.inf
+
+
+class SourceStream(NamedTuple):
+    """A stream of a source right before an epoch is planned.
+
+    Args:
+        name: the split's id, or the subtask's number.
+        readable: there are records that could be read now.
+    """
+
+    name: str
+    readable: bool
+
+
+class StreamProgress(NamedTuple):
+    """What an offset says of a stream.
+
+    Args:
+        watermark_ms: reached before the epoch; None: none yet.
+        records: how many records the epoch reads of it, estimated.
+        pace: (records, ms by which the watermark rose) of the last epoch before that read it; None: not known.
+        active_ms: processing time at which it last had records.
+    """
+
+    watermark_ms: int | None
+    records: int
+    pace: tuple[int, int] | None
+    active_ms: int
+
+    def reached(self, watermark_ms: int | None) -> StreamProgress:
+        """At the end of the epoch, when the tasks have said which watermark it has reached."""
+        before = self.watermark_ms
+        now = before if watermark_ms is None else max(watermark_ms, watermark_ms if before is None else before)
+        pace = self.pace
+        if self.records:
+            pace = None if before is None and now is not None else (self.records, (now or 0) - (before or 0))
+        return StreamProgress(now, 0, pace, self.active_ms)
+
+    def allowed(self, bound_ms: float, smallest: int) -> float:
+        """How many records it may read, when the watermark may go up to that bound."""
+        if self.watermark_ms is not None and self.watermark_ms > bound_ms:
+            return 0
+        if self.pace is None:
+            return smallest
+        records, gained_ms = self.pace
+        most: float = 2 * records
+        if gained_ms > 0 and self.watermark_ms is not None:
+            most = min(most, (bound_ms - self.watermark_ms) * records / gained_ms)
+        return max(smallest, most)
+
+
+@dataclass(frozen=True)
+class _AlignedSource:
+    uid: str
+    name: str
+    alignment: WatermarkAlignment
+    idle_timeout_ms: int | None
+
+
+class AlignmentCoordinator:
+    """Says what each stream of the aligned sources of a job may read in the next epoch.
+
+    Args:
+        job: the job graph.
+        smallest: records that a stream may read at least, if it may read at all.
+    """
+
+    def __init__(self, job: JobDescriptor, smallest: int) -> None:
+        self._smallest = smallest
+        self._sources: dict[str, _AlignedSource] = {}
+        self._told: set[tuple[str, str]] = set()
+        for vertex in job.vertices:
+            factory = _aligned_factory(vertex)
+            if factory is not None and factory.alignment is not None:
+                one = _AlignedSource(vertex.head.uid, vertex.name, factory.alignment, factory.idle_timeout_ms)
+                self._sources[one.uid] = one
+
+    def __bool__(self) -> bool:
+        """Whether any source is aligned."""
+        return bool(self._sources)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._sources
+
+    def progress(
+        self, states: Mapping[str, Any], reached: Watermarks, streams: Mapping[str, Sequence[SourceStream]], now_ms: int
+    ) -> dict[str, dict[str, StreamProgress]]:
+        """Where the streams stand.
+
+        Args:
+            states: what the last offset says of them (`encode`).
+            reached: what the tasks have said since.
+            streams: those that there are, per source.
+            now_ms: processing time of the epoch that is being planned.
+        """
+        found: dict[str, dict[str, StreamProgress]] = {}
+        for uid in self._sources:
+            before = _decode(states.get(uid, {}), uid)
+            known = {name: one.reached(reached.get(uid, {}).get(name)) for name, one in before.items()}
+            found[uid] = {}
+            for stream in streams[uid]:
+                one = known.get(stream.name, StreamProgress(None, 0, None, now_ms))
+                found[uid][stream.name] = one._replace(active_ms=now_ms) if stream.readable else one
+        return found
+
+    def allowances(
+        self,
+        progress: Mapping[str, Mapping[str, StreamProgress]],
+        streams: Mapping[str, Sequence[SourceStream]],
+        now_ms: int,
+        frozen: bool,
+    ) -> dict[str, dict[str, float]]:
+        """Source -> stream -> how many records it may read; 0: it is held back.
+
+        Args:
+            frozen: nothing new will come: who has nothing to read now holds nobody back.
+        """
+        lowest: dict[str, float] = {}
+        for uid, one in self._sources.items():
+            group = one.alignment.group
+            for stream in streams[uid]:
+                at = progress[uid][stream.name]
+                if stream.readable or not (frozen or _is_idle(at, one.idle_timeout_ms, now_ms)):
+                    watermark = -math.inf if at.watermark_ms is None else at.watermark_ms
+                    lowest[group] = min(watermark, lowest.get(group, math.inf))
+        found = {}
+        for uid, one in self._sources.items():
+            bound_ms = lowest.get(one.alignment.group, math.inf) + one.alignment.max_drift_ms
+            found[uid] = {name: at.allowed(bound_ms, self._smallest) for name, at in progress[uid].items()}
+        self._tell(found, progress, streams, lowest)
+        return found
+
+    def _tell(
+        self,
+        allowed: Mapping[str, Mapping[str, float]],
+        progress: Mapping[str, Mapping[str, StreamProgress]],
+        streams: Mapping[str, Sequence[SourceStream]],
+        lowest: Mapping[str, float],
+    ) -> None:
+        """Say, once for each, whom a whole group waits for that has records: it looks like a job that hangs."""
+        for group, lowest_ms in lowest.items():
+            members = [
+                (one, stream)
+                for uid, one in self._sources.items()
+                if one.alignment.group == group
+                for stream in streams[uid]
+            ]
+            readable = [allowed[one.uid][stream.name] for one, stream in members if stream.readable]
+            if not readable or any(readable):
+                continue
+            for one, stream in members:
+                at_ms = progress[one.uid][stream.name].watermark_ms
+                waited_for = not stream.readable and (-math.inf if at_ms is None else at_ms) == lowest_ms
+                if waited_for and one.idle_timeout_ms is None and (one.uid, stream.name) not in self._told:
+                    self._told.add((one.uid, stream.name))
+                    _LOG.warning(
+                        "all sources of the watermark group '%s' that have records wait for '%s' of source '%s' (uid"
+                        " %s), which has none; WatermarkStrategy.with_idleness says how long they are to wait",
+                        group,
+                        stream.name,
+                        one.name,
+                        one.uid,
+                    )
+
+    @staticmethod
+    def encode(
+        progress: Mapping[str, Mapping[str, StreamProgress]], read: Mapping[str, Mapping[str, float]]
+    ) -> dict[str, Any]:
+        """The form in the offset. ``read``: how many records the planned epoch reads of each stream."""
+        return {
+            uid: {
+                name: list(one._replace(records=math.ceil(read[uid].get(name, 0))))
+                for name, one in sorted(streams.items())
+            }
+            for uid, streams in sorted(progress.items())
+        }
+
+
+def _is_idle(at: StreamProgress, timeout_ms: int | None, now_ms: int) -> bool:
+    return timeout_ms is not None and now_ms - at.active_ms >= timeout_ms
+
+
+def _decode(value: Any, uid: str) -> dict[str, StreamProgress]:
+    try:
+        return {
+            str(name): StreamProgress(watermark_ms, int(records), None if pace is None else tuple(pace), int(active_ms))
+            for name, (watermark_ms, records, pace, active_ms) in value.items()
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise CorruptStateError(
+            f"the watermarks of a source cannot be read: {error!r} in {str(value)[:200]}",
+            where=f"source uid {uid}",
+            hint="restore the query's log from a copy, or start the job from its last checkpoint or savepoint",
+        ) from error
+
+
+def _aligned_factory(vertex: VertexDescriptor) -> TimestampsAndWatermarksFactory | None:
+    """The last watermark generator of a source's chain that is aligned."""
+    if not isinstance(vertex.source, SplitSource):
+        return None
+    found = [operator.factory for operator in vertex.operators]
+    aligned = [one for one in found if isinstance(one, TimestampsAndWatermarksFactory) and one.alignment is not None]
+    return aligned[-1] if aligned else None
+
+
+def watermarks_of(job: JobDescriptor, tasks: Sequence[TaskReport]) -> dict[str, dict[str, int]]:
+    """What the tasks of an epoch say of the watermarks that the streams of aligned sources have reached."""
+    found: dict[str, dict[str, int]] = {}
+    for task in tasks:
+        if task.stream_watermarks:
+            found.setdefault(job.vertex(task.vertex).head.uid, {}).update(task.stream_watermarks)
+    return found

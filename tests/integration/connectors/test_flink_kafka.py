@@ -1,0 +1,158 @@
+"""Flink's former Kafka consumer and producer, on a real broker: their defaults, and what may be set on them."""
+
+from __future__ import annotations
+
+import logging
+from itertools import count
+from typing import Any
+
+import pytest
+
+from flinkish.common.serialization import SimpleStringSchema
+from flinkish.datastream.connectors.kafka import FlinkKafkaConsumer, FlinkKafkaProducer, Semantic
+from flinkish.errors import ConfigurationError, ProgramError
+from flinkish.minicluster import MiniCluster, StateStore
+from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.sources.positions import decode_position, encode_position
+from tests.support.kafka_broker import KafkaBroker
+from tests.unit.minicluster.programs import environment, job_of
+
+_numbers = count()
+
+
+@pytest.fixture
+def topic(kafka: KafkaBroker) -> str:
+    name = f"former-{next(_numbers)}"
+    kafka.create_topic(name, partitions=2)
+    for partition in (0, 1):
+        kafka.produce(name, [f"{partition}a", f"{partition}b"], partition=partition, timestamp_ms=1_000)
+        kafka.produce(name, [f"{partition}c"], partition=partition, timestamp_ms=5_000)
+    return name
+
+
+def consumer(kafka: KafkaBroker, *topics: str, **properties: str) -> FlinkKafkaConsumer:
+    given = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": f"group-of-{topics[0]}"}
+    given.update({name.replace("_", "."): value for name, value in properties.items()})
+    return FlinkKafkaConsumer(list(topics), SimpleStringSchema(), given)
+
+
+def producer(kafka: KafkaBroker, topic: str, semantic: Semantic = Semantic.AT_LEAST_ONCE) -> FlinkKafkaProducer:
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "message.timeout.ms": "8000"}
+    return FlinkKafkaProducer(topic, SimpleStringSchema(), config, semantic=semantic)
+
+
+def cluster_of(source: Any, sink: Any, store: StateStore | None = None) -> MiniCluster:
+    env = environment(2)
+    env.add_source(source, "consumer").uid("consumer").map(str.upper).add_sink(sink)
+    return MiniCluster(job_of(env), ManualClock(7_000), store)
+
+
+def copied(kafka: KafkaBroker, source: Any, name: str, semantic: Semantic = Semantic.AT_LEAST_ONCE) -> list[Any]:
+    """What two epochs write that read the source from the start."""
+    kafka.create_topic(name)
+    cluster = cluster_of(source, producer(kafka, name, semantic))
+    cluster.run(2)
+    cluster.dispose()
+    return sorted(record.value.decode() for record in kafka.consume(name, read_committed=True))
+
+
+ALL = ["0A", "0B", "0C", "1A", "1B", "1C"]
+
+
+def test_a_program_with_consumer_and_producer_copies_a_topic_from_where_it_is_told(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    out = f"{topic}-out"
+    assert copied(kafka, consumer(kafka, topic).set_start_from_earliest(), f"{out}-0") == ALL
+    assert copied(kafka, consumer(kafka, topic).set_start_from_latest(), f"{out}-1") == []
+    assert copied(kafka, consumer(kafka, topic).set_start_from_timestamp(2_000), f"{out}-2") == ["0C", "1C"]
+    # nothing was committed by the minicluster: the default is the group's offsets, then the latest ones
+    assert copied(kafka, consumer(kafka, topic), f"{out}-3") == []
+    earliest = consumer(kafka, topic, auto_offset_reset="earliest")
+    assert copied(kafka, earliest, f"{out}-4", Semantic.EXACTLY_ONCE) == ALL
+    source = consumer(kafka, topic)
+    source.acknowledge({f"{topic}-0": 2, f"{topic}-1": 3})
+    assert copied(kafka, consumer(kafka, topic).set_start_from_group_offsets(), f"{out}-5") == ["0C"]
+    source.set_commit_offsets_on_checkpoints(False).acknowledge({f"{topic}-0": 0})
+    assert copied(kafka, consumer(kafka, topic), f"{out}-6") == ["0C"]
+
+
+def test_a_savepoint_of_a_topic_that_is_not_read_any_more_is_filtered_unless_told_otherwise(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    from flinkish.core.source import SourceLimits
+    from flinkish.runtime.sources.job_enumerator import JobEnumerator
+
+    other = f"{topic}-other"
+    kafka.create_topic(other)
+    store, out = StateStore(), f"{topic}-out"
+    kafka.create_topic(out)
+    first = cluster_of(consumer(kafka, topic, other).set_start_from_latest(), producer(kafka, out), store)
+    first.run(1)
+    text = encode_position(first._enumerator.progress(store.offset, "consumer"), store.segments)
+    first.dispose()
+    kafka.produce(topic, ["old"], partition=0)
+    kafka.produce(other, ["new"])
+    for filtered, expected in ((True, ["NEW"]), (False, ["NEW", "OLD"])):
+        name, restored = f"{out}-{filtered}", StateStore()
+        kafka.create_topic(name)
+        source = consumer(kafka, other)
+        if not filtered:
+            source.disable_filter_restored_partitions_with_subscribed_topics()
+        assert source.check_continuation(text, {})
+        cluster = cluster_of(source, producer(kafka, name), restored)
+        progress = decode_position(text, "consumer", restored.segments)
+        cluster._enumerator = JobEnumerator(
+            cluster.job, SourceLimits(), restored.segments, ManualClock(), {"consumer": progress}
+        )
+        cluster.run(2)
+        cluster.dispose()
+        assert sorted(record.value.decode() for record in kafka.consume(name)) == expected
+
+
+def test_a_producer_writes_times_and_logs_failures_only_if_it_is_told_so(
+    kafka: KafkaBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number, written in enumerate((False, True)):
+        out = f"{topic}-times-{number}"
+        kafka.create_topic(out)
+        cluster = cluster_of(
+            consumer(kafka, topic).set_start_from_earliest(), producer(kafka, out).set_write_timestamp_to_kafka(written)
+        )
+        cluster.run(1)
+        cluster.dispose()
+        assert {record.timestamp_ms in (1_000, 5_000) for record in kafka.consume(out)} == {written}
+    kafka.create_topic(f"{topic}-small", config={"max.message.bytes": "100"})
+    long = consumer(kafka, topic).set_start_from_earliest()
+    env = environment(1)
+    strict, lenient = producer(kafka, f"{topic}-small"), producer(kafka, f"{topic}-small").set_log_failures_only(True)
+    for sink in (strict, lenient):
+        env = environment(1)
+        env.add_source(long).map(lambda text: text * (1_000 if text == "0b" else 1)).add_sink(sink)
+        cluster = MiniCluster(job_of(env), ManualClock())
+        if sink is strict:
+            with pytest.raises(ProgramError, match="Kafka refused the records"):
+                cluster.run(1)
+        else:
+            with caplog.at_level(logging.ERROR, "flinkish.KafkaCommitter"):
+                cluster.run(1)
+        cluster.dispose()
+    assert "of 6 records are lost, as set_log_failures_only(True) allows" in caplog.text
+
+
+def test_what_is_missing_or_unknown_is_refused_when_it_is_built(kafka: KafkaBroker) -> None:
+    schema, servers = SimpleStringSchema(), {"bootstrap.servers": kafka.bootstrap_servers}
+    with pytest.raises(ConfigurationError, match=r"no bootstrap\.servers"):
+        FlinkKafkaConsumer("t", schema, {"group.id": "g"})
+    with pytest.raises(ConfigurationError, match=r"no group\.id"):
+        FlinkKafkaConsumer("t", schema, servers)
+    with pytest.raises(ConfigurationError, match="no topics"):
+        FlinkKafkaConsumer([], schema, {**servers, "group.id": "g"})
+    with pytest.raises(ConfigurationError, match=r"auto\.offset\.reset is 'sometimes'"):
+        FlinkKafkaConsumer("t", schema, {**servers, "group.id": "g", "auto.offset.reset": "sometimes"})
+    with pytest.raises(ConfigurationError, match=r"fetch\.nothing"):
+        FlinkKafkaConsumer("t", schema, {**servers, "group.id": "g", "fetch.nothing": "1"})
+    with pytest.raises(ConfigurationError, match=r"no bootstrap\.servers"):
+        FlinkKafkaProducer("t", schema, {})
+    with pytest.raises(ConfigurationError, match="0 or more"):
+        FlinkKafkaConsumer("t", schema, {**servers, "group.id": "g"}).set_start_from_timestamp(-1)
