@@ -10,7 +10,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from flinkish.common.arguments import check_instance
 from flinkish.common.time import Time
+from flinkish.errors import ArgumentValueError
 
 if TYPE_CHECKING:
     from flinkish.common.time import Duration
@@ -221,8 +223,14 @@ class StateTtlConfig:
         ttl: Time,
         cleanup_strategies: StateTtlConfig.CleanupStrategies,
     ) -> None:
+        check_instance(ttl, Time, "the time to live is", "StateTtlConfig", "such as Time.hours(1)")
         if ttl.to_milliseconds() <= 0:
-            raise ValueError(f"TTL is expected to be positive, got {ttl}")
+            raise ArgumentValueError(
+                f"TTL is expected to be positive, got {ttl}",
+                where="StateTtlConfig",
+                expected="a time of more than 0 ms",
+                hint="leave out enable_time_to_live() for state that is kept",
+            )
         self._update_type = update_type
         self._state_visibility = state_visibility
         self._ttl_time_characteristic = ttl_time_characteristic
