@@ -90,8 +90,8 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return self._threshold
 
     def get_write_buffer_size(self) -> int:
-        """What was given, in bytes, and not less than the threshold; the writers of tables choose their own."""
-        return max(self._write_buffer_size, self._threshold, 4096)
+        """What was given, in bytes, or Flink's default; the writers of tables choose their own."""
+        return self._write_buffer_size if self._write_buffer_size >= 0 else 4096
 
     def _directory(self) -> str | None:
         return self._checkpoint_path

@@ -107,8 +107,15 @@ class RowTypeInfo(_CompositeTypeInfo):
         return self._names
 
     def get_field_index(self, field_name: str) -> int:
-        """The position of a field, or -1 if there is none of that name."""
-        return self._names.index(field_name) if field_name in self._names else -1
+        """The position of a field. Raises ArgumentValueError (a ValueError, as in PyFlink) if there is none."""
+        if field_name not in self._names:
+            raise ArgumentValueError(
+                f"the Row type has no field {field_name!r}",
+                where="RowTypeInfo.get_field_index()",
+                expected=f"one of {', '.join(self._names)}",
+                hint="names are given in Types.ROW_NAMED(names, types)",
+            )
+        return self._names.index(field_name)
 
     def to_internal_type(self, obj: Any) -> tuple[Any, ...] | None:
         if obj is None:

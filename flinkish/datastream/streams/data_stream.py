@@ -91,7 +91,7 @@ class DataStream(OperatorStream):
     def flat_map(self, func: FlatMapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
         """Any number of results for each record: the function returns an iterable, or nothing."""
         _check_function(func, FlatMapFunction, self._place("flat_map"))
-        return self._transform("Flat Map", lambda converter: FlatMapFactory(func, converter=converter), output_type)
+        return self._transform("FlatMap", lambda converter: FlatMapFactory(func, converter=converter), output_type)
 
     def filter(self, func: FilterFunction | Callable[[Any], Any]) -> DataStream:
         """The records for which the function is true."""

@@ -65,6 +65,10 @@ class KeyedStream(DataStream):
         self._key_selector = key_selector
         self._key_type = key_type
 
+    def get_type(self) -> TypeInformation:
+        """The type of ``Row(key, value)``, which is what users see of the stream, as in PyFlink."""
+        return RowTypeInfo([self._key_type, self._type])
+
     # --- operators ----------------------------------------------------------------------------------------------
 
     def map(self, func: MapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
@@ -77,7 +81,7 @@ class KeyedStream(DataStream):
         """Any number of results for each record. A FlatMapFunction can use state of the record's key."""
         _check_function(func, FlatMapFunction, self._place("flat_map"))
         keyed = _can_use_state(func)
-        return self._transform("Flat Map", lambda converter: FlatMapFactory(func, keyed, converter), output_type)
+        return self._transform("FlatMap", lambda converter: FlatMapFactory(func, keyed, converter), output_type)
 
     def filter(self, func: FilterFunction | Callable[[Any], Any]) -> DataStream:
         """The records for which the function is true. A FilterFunction can use state of the record's key."""

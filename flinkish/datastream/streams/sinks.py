@@ -28,9 +28,9 @@ def add_sink(stream: DataStream, sink: Sink | Callable[[Any, int], None], name: 
         stream = transformer.apply(stream)
     shown = f"Sink: {name or sink.default_name}"
     if isinstance(sink, DataFrameSink):
-        sink.check_type(stream.get_type(), f"sink '{shown}'")
-    factory = SinkWriterFactory(sink if isinstance(sink, WriterSink) else None, stream.get_type(), f"sink '{shown}'")
-    return DataStreamSink(stream._add_node(shown, factory, stream.get_type(), sink=sink))
+        sink.check_type(stream._type, f"sink '{shown}'")
+    factory = SinkWriterFactory(sink if isinstance(sink, WriterSink) else None, stream._type, f"sink '{shown}'")
+    return DataStreamSink(stream._add_node(shown, factory, stream._type, sink=sink))
 
 
 def _function_sink(function: Callable[[Any, int], None]) -> Sink:

@@ -63,7 +63,7 @@ class _Windowed:
 
     def get_input_type(self) -> TypeInformation:
         """The type of the records in the windows."""
-        return self._keyed_stream.get_type()
+        return self._keyed_stream._type
 
     # --- settings -----------------------------------------------------------------------------------------------
 
