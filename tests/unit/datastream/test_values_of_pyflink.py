@@ -19,12 +19,14 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, Time, Types
+from flinkish.common import Configuration, Time, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import (
+    AggregateFunction,
     AsyncRetryStrategy,
     CoMapFunction,
     KeyedProcessFunction,
+    MapFunction,
     MergingWindowAssigner,
     OutputTag,
     ProcessFunction,
@@ -33,9 +35,18 @@ from flinkish.datastream import (
     SlotSharingGroup,
     StreamExecutionEnvironment,
     TimeWindow,
+    WindowFunction,
 )
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions
-from flinkish.datastream.state import StateTtlConfig
+from flinkish.datastream.functions import ProcessAllWindowFunction
+from flinkish.datastream.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
 from flinkish.datastream.window import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -277,6 +288,107 @@ class ToSide(ProcessFunction):
             yield OutputTag("odd", Types.INT()), value
         else:
             yield value
+
+
+VALUE = ValueStateDescriptor("s", Types.INT())
+LIST = ListStateDescriptor("s", Types.INT())
+MAP = MapStateDescriptor("s", Types.STRING(), Types.INT())
+REDUCING = ReducingStateDescriptor("s", lambda a, b: a + b, Types.INT())
+
+
+class Counted(AggregateFunction):
+    def create_accumulator(self):
+        return 0
+
+    def add(self, value, accumulator):
+        return accumulator + 1
+
+    def get_result(self, accumulator):
+        return accumulator
+
+    def merge(self, acc_a, acc_b):
+        return acc_a + acc_b
+
+
+AGGREGATING = AggregatingStateDescriptor("s", Counted(), Types.INT())
+
+
+class OnState(KeyedProcessFunction):
+    def __init__(self, descriptor, getter, use):
+        self.descriptor, self.getter, self.use = descriptor, getter, use
+
+    def open(self, runtime_context):
+        self.state = getattr(runtime_context, self.getter)(self.descriptor)
+
+    def process_element(self, value, ctx):
+        yield repr(self.use(self.state, value))
+
+
+def with_state(descriptor, getter, use):
+    return results(numbers().key_by(lambda n: 0).process(OnState(descriptor, getter, use)))
+
+
+class InOpen(MapFunction):
+    def __init__(self, use):
+        self.use = use
+
+    def open(self, runtime_context):
+        self.found = repr(self.use(runtime_context))
+
+    def map(self, value):
+        return self.found
+
+
+def in_open(use):
+    return results(numbers().key_by(lambda n: 0).map(InOpen(use)))
+
+
+class Timers(KeyedProcessFunction):
+    def __init__(self, use):
+        self.use = use
+
+    def process_element(self, value, ctx):
+        self.use(value[1], ctx.timer_service())
+        yield "element", ctx.timestamp()
+
+    def on_timer(self, timestamp, ctx):
+        yield "timer", timestamp, ctx.timestamp(), ctx.time_domain().name, ctx.get_current_key()
+
+
+def timed():
+    declared = Types.TUPLE([Types.STRING(), Types.INT()])
+    stream = numbers().get_execution_environment().from_collection([("a", 1), ("a", 3), ("b", 4), ("a", 8)], declared)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(BySecond())
+    return stream.assign_timestamps_and_watermarks(strategy)
+
+
+class BySecond(TimestampAssigner):
+    def extract_timestamp(self, value, record_timestamp):
+        return value[1]
+
+
+def timers(use):
+    return results(timed().key_by(lambda pair: pair[0]).process(Timers(use)))
+
+
+class Keys(KeyedProcessFunction):
+    def process_element(self, value, ctx):
+        yield ctx.get_current_key(), value
+
+
+class WindowInfo(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        return [(key, context.window().start, context.window().end, list(elements))]
+
+
+class AllInfo(ProcessAllWindowFunction):
+    def process(self, context, elements):
+        return [(context.window().start, sorted(elements))]
+
+
+class Applied(WindowFunction):
+    def apply(self, key, window, inputs):
+        return [(key, window.max_timestamp(), list(inputs))]
 
 
 MODULES = (
