@@ -415,6 +415,15 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
     "a value state is cleared, not set to None": _of_state(
         ValueStateDescriptor("n", Types.INT()), lambda state, ctx: state.update(None)
     ),
+    "a value fits the type of its state": _of_state(
+        ValueStateDescriptor("n", Types.INT()), lambda state, ctx: state.update("five")
+    ),
+    "a list state of numbers holds no None": _of_state(
+        ListStateDescriptor("n", Types.INT()), lambda state, ctx: state.add(None), "get_list_state"
+    ),
+    "a key of a map fits the type of its state": _of_state(
+        MapStateDescriptor("n", Types.STRING(), Types.INT()), lambda state, ctx: state.put(5, 5), "get_map_state"
+    ),
     "a list state is updated by a list": _of_state(
         ListStateDescriptor("n", Types.INT()), lambda state, ctx: state.update(5), "get_list_state"
     ),
