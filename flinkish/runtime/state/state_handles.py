@@ -186,10 +186,10 @@ class ListHandle(StateHandle, ListState[Any]):
         self._mark()
 
     def _elements(self, values: list[Any]) -> list[Any]:
-        wanted = self._class
-        if wanted is None:
-            return list(values)
-        return [value if value.__class__ is wanted else self._fitting(value, self._declared) for value in values]
+        values, wanted = list(values), self._class
+        if wanted is not None and not set(map(type, values)) <= {wanted}:
+            return [value if type(value) is wanted else self._fitting(value, self._declared) for value in values]
+        return values
 
 
 class MapHandle(StateHandle, MapState[Any, Any]):
