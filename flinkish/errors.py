@@ -105,6 +105,18 @@ class UserCodeError(ProgramError):
         return f"{self.user_traceback.rstrip()}\n\n{super().__str__()}"
 
 
+class ArgumentTypeError(ProgramError, TypeError):
+    """A method was given an argument of another type than it takes. A TypeError, too, as PyFlink raises there."""
+
+
+class ArgumentValueError(ProgramError, ValueError):
+    """A method was given an argument whose value cannot be. A ValueError, too, as PyFlink raises there."""
+
+
+class UnsupportedOperationError(ProgramError):
+    """A stream inherits the method from DataStream, but is no operator's output that the method could work on."""
+
+
 class UnserializableFunctionError(ProgramError):
     """A function captures something that cannot travel to a worker."""
 

@@ -21,7 +21,8 @@ from flinkish.datastream.connectors import Sink
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from flinkish.datastream.window import EventTimeSessionWindows
-from flinkish.examples.options import parse
+from flinkish.examples.options import JobOptions
+from flinkish.examples.running import run
 from flinkish.examples.tables import run_sql, text_table
 
 CREATE_VISITS = (
@@ -131,13 +132,12 @@ def show(database: JdbcConnectionOptions) -> None:
 
 def main() -> None:
     """Run the job and show its results."""
-    options = parse("sessionization", "Finds the visits of a web site.", generator=clicks)
-    run_sql(options.database, CREATE_VISITS)
-    env = StreamExecutionEnvironment.get_execution_environment(options.configuration)
-    stream = env.from_source(options.source, watermarks(), "clicks").uid("clicks")
-    build(env, stream, visits_sink(options.database))
-    env.execute("sessionization")
-    show(options.database)
+
+    def add_pipeline(env: StreamExecutionEnvironment, options: JobOptions) -> None:
+        stream = env.from_source(options.source, watermarks(), "clicks").uid("clicks")
+        build(env, stream, visits_sink(options.database))
+
+    run("sessionization", "Finds the visits of a web site.", [CREATE_VISITS], add_pipeline, show, clicks)
 
 
 if __name__ == "__main__":

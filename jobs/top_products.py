@@ -16,7 +16,8 @@ from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from flinkish.datastream.functions import ProcessAllWindowFunction
 from flinkish.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
-from flinkish.examples.options import parse
+from flinkish.examples.options import JobOptions
+from flinkish.examples.running import run
 from flinkish.examples.tables import run_sql, text_table
 
 CREATE_TOP = (
@@ -120,13 +121,12 @@ def show(database: JdbcConnectionOptions) -> None:
 
 def main() -> None:
     """Run the job and show its results."""
-    options = parse("top-products", "Finds the products that sell best.", generator=sales)
-    run_sql(options.database, CREATE_TOP)
-    env = StreamExecutionEnvironment.get_execution_environment(options.configuration)
-    stream = env.from_source(options.source, watermarks(), "sales").uid("sales")
-    build(env, stream, top_sink(options.database))
-    env.execute("top-products")
-    show(options.database)
+
+    def add_pipeline(env: StreamExecutionEnvironment, options: JobOptions) -> None:
+        stream = env.from_source(options.source, watermarks(), "sales").uid("sales")
+        build(env, stream, top_sink(options.database))
+
+    run("top-products", "Finds the products that sell best.", [CREATE_TOP], add_pipeline, show, sales)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import abc
 from typing import Any
 
+from flinkish.common.arguments import check_instance
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.typeinfo.composite import RowTypeInfo
 
@@ -40,8 +41,14 @@ class RowDataBulkWriterFactory(BulkWriterFactory):
     """Of files of columns: records are Rows, or tuples, of this type."""
 
     def __init__(self, row_type: RowTypeInfo) -> None:
-        if not isinstance(row_type, RowTypeInfo):
-            raise TypeError(f"the row type is {row_type!r}; expected DataTypes.ROW([...]) or Types.ROW_NAMED(...)")
+        check_instance(
+            row_type,
+            RowTypeInfo,
+            "the row type is",
+            type(self).__name__,
+            "DataTypes of the Table API and Types of the DataStream API will both do",
+            "DataTypes.ROW([...]) or Types.ROW_NAMED(...)",
+        )
         self._row_type = row_type
 
     def get_row_type(self) -> RowTypeInfo:

@@ -82,7 +82,10 @@ def add_cached_file(configuration: Configuration, file: CachedFile) -> None:
     texts = configuration.get(core.CACHED_FILES)
     if any(_cached_file(text).name == file.name for text in texts):
         raise ConfigurationError(
-            f"cached file '{file.name}' exists already", expected="a name of its own for each cached file"
+            f"cached file '{file.name}' exists already",
+            where="register_cached_file()",
+            expected="a name of its own for each cached file",
+            hint="choose another name",
         )
     values = {"name": file.name, "path": file.path, **({"executable": "true"} if file.executable else {})}
     configuration.set(core.CACHED_FILES, [*texts, format_map(values)])
@@ -94,7 +97,10 @@ def local_file(path: str, what: str) -> str:
     local = url.path if url.scheme == "file" else path
     if url.scheme not in ("", "file") or not os.path.exists(local):
         raise ConfigurationError(
-            f"{what} '{path}' is not there", expected="a file that this process can read", hint="correct the path"
+            f"{what} '{path}' is not there",
+            where="the driver",
+            expected="a file that this process can read",
+            hint="correct the path",
         )
     return os.path.abspath(local)
 
@@ -108,7 +114,10 @@ def _archive(text: str) -> tuple[str, str]:
     target = target or os.path.basename(path)
     if os.path.isabs(target) or ".." in target.split("/"):
         raise ConfigurationError(
-            f"the archive '{path}' cannot be unpacked to '{target}'", expected="a folder below the working directory"
+            f"the archive '{path}' cannot be unpacked to '{target}'",
+            where="add_python_archive()",
+            expected="a folder below the working directory",
+            hint="give a relative path as target_dir",
         )
     return path, target
 

@@ -10,6 +10,7 @@ from flinkish.common.config_options import ConfigOption
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import checkpointing, cluster, core
 from flinkish.common.time import Duration
+from flinkish.errors import ArgumentValueError
 
 __all__ = ["ExecutionConfig"]
 
@@ -43,7 +44,12 @@ class ExecutionConfig:
 
     def _set_millis(self, option: ConfigOption[Duration], interval: int) -> ExecutionConfig:
         if interval < 0:
-            raise ValueError(f"the interval for '{option.key}' is {interval} ms; expected 0 or more")
+            raise ArgumentValueError(
+                f"the interval for '{option.key}' is {interval} ms",
+                where="ExecutionConfig",
+                expected="0 or more",
+                hint="it is a number of milliseconds",
+            )
         self._configuration.set(option, Duration.of_millis(interval))
         return self
 
@@ -64,7 +70,12 @@ class ExecutionConfig:
             self._configuration.remove_config(core.PARALLELISM.key)
         elif parallelism != self.PARALLELISM_UNKNOWN:
             if parallelism < 1:
-                raise ValueError(f"the parallelism is {parallelism}; expected 1 or more")
+                raise ArgumentValueError(
+                    f"the parallelism is {parallelism}",
+                    where="ExecutionConfig.set_parallelism()",
+                    expected="1 or more",
+                    hint="ExecutionConfig.PARALLELISM_DEFAULT unsets it",
+                )
             self._configuration.set(core.PARALLELISM, parallelism)
         return self
 
@@ -80,7 +91,12 @@ class ExecutionConfig:
             ValueError: any other number.
         """
         if not 1 <= max_parallelism <= 32_768:
-            raise ValueError(f"the max parallelism is {max_parallelism}; expected 1 to 32768")
+            raise ArgumentValueError(
+                f"the max parallelism is {max_parallelism}",
+                where="ExecutionConfig.set_max_parallelism()",
+                expected="1 to 32768",
+                hint="leave it out: it follows from the parallelism then",
+            )
         self._configuration.set(core.MAX_PARALLELISM, max_parallelism)
         return self
 

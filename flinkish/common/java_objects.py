@@ -11,6 +11,7 @@ def no_java_object(call: str) -> NoReturn:
     """Raise ProgramError: nothing that the call could give exists."""
     raise ProgramError(
         f"{call} has no meaning here: there is no Java object",
+        where="the Python API",
         expected="a program that uses only the Python API",
         hint="take the value from the Python object",
     )

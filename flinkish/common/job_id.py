@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import uuid
 
+from flinkish.errors import ArgumentValueError
+
 __all__ = ["JobID"]
 
 _HEX = re.compile(r"[0-9a-f]{32}")
@@ -25,7 +27,12 @@ class JobID:
     def __init__(self, hex_digits: str | None = None) -> None:
         text = uuid.uuid4().hex if hex_digits is None else hex_digits.lower()
         if not _HEX.fullmatch(text):
-            raise ValueError(f"the job id is {hex_digits!r}; expected 32 hexadecimal digits")
+            raise ArgumentValueError(
+                f"the job id is {hex_digits!r}",
+                where="JobID",
+                expected="32 hexadecimal digits",
+                hint="leave it out for a new one",
+            )
         self._hex = text
 
     @staticmethod

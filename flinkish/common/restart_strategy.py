@@ -14,6 +14,7 @@ from datetime import timedelta
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import restart
 from flinkish.common.time import Duration
+from flinkish.errors import ArgumentTypeError
 
 __all__ = ["RestartStrategies", "RestartStrategyConfiguration"]
 
@@ -155,4 +156,9 @@ def _interval(value: int | timedelta, name: str) -> Duration:
         return Duration.of_timedelta(value)
     if isinstance(value, int):
         return Duration.of_millis(value)
-    raise TypeError(f"The parameter '{name}' only supports integer and datetime.timedelta, not {type(value).__name__}.")
+    raise ArgumentTypeError(
+        f"The parameter '{name}' only supports integer and datetime.timedelta, not {type(value).__name__}.",
+        where="RestartStrategies",
+        expected="milliseconds or a timedelta",
+        hint="such as 10_000 or timedelta(seconds=10)",
+    )

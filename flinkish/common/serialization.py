@@ -15,7 +15,7 @@ from flinkish.common.bulk_writer import BulkWriterFactory, RowDataBulkWriterFact
 from flinkish.common.text import text_writer
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
-from flinkish.errors import MalformedRecordError, TypeMismatchError
+from flinkish.errors import ArgumentValueError, MalformedRecordError, TypeMismatchError
 
 __all__ = [
     "BulkWriterFactory",
@@ -139,7 +139,12 @@ class RowFieldExtractorSchema(SerializationSchema):
 
     def __init__(self, field_index: int) -> None:
         if field_index < 0:
-            raise ValueError(f"Field index must be non-negative, got: {field_index}")
+            raise ArgumentValueError(
+                f"Field index must be non-negative, got: {field_index}",
+                where="RowFieldExtractorSchema",
+                expected="the position of a field, from 0",
+                hint="count from the beginning of the Row",
+            )
         self._field_index = field_index
 
     def serialize(self, value: Any) -> bytes | None:
@@ -207,5 +212,10 @@ def _known_charset(charset: str) -> str:
     try:
         codecs.lookup(charset)
     except LookupError:
-        raise ValueError(f"unknown charset {charset!r}; expected a name such as 'UTF-8' or 'ISO-8859-1'") from None
+        raise ArgumentValueError(
+            f"unknown charset {charset!r}",
+            where="SimpleStringSchema or Encoder",
+            expected="a name such as 'UTF-8' or 'ISO-8859-1'",
+            hint="leave it out for UTF-8",
+        ) from None
     return charset

@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from flinkish.common.java_objects import no_java_object
+from flinkish.errors import ArgumentTypeError, ArgumentValueError
 
 __all__ = ["Row", "RowKind"]
 
@@ -60,7 +61,12 @@ class Row:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args and kwargs:
-            raise ValueError("Can not use both args and kwargs to create Row")
+            raise ArgumentValueError(
+                "Can not use both args and kwargs to create Row",
+                where="Row(...)",
+                expected="values only, or names with values",
+                hint="write Row('a', 1) or Row(word='a', count=1)",
+            )
         if kwargs:
             self._fields = list(kwargs)
             self._values = list(kwargs.values())
@@ -86,7 +92,12 @@ class Row:
             TypeError: this Row has no field names.
         """
         if not hasattr(self, "_fields"):
-            raise TypeError("Cannot convert a Row class into dict")
+            raise ArgumentTypeError(
+                "Cannot convert a Row class into dict: it has no field names",
+                where="Row.as_dict()",
+                expected="a Row with field names",
+                hint="make it with names, or call set_field_names(...) first",
+            )
         values = map(_plain, self._values) if recursive else self._values
         return dict(zip(self._fields, values, strict=False))
 
@@ -110,7 +121,12 @@ class Row:
             return self._values
         absent = [name for name in names if name not in self._fields]
         if absent:
-            raise ValueError(f"Field names {absent} not exist in {self._fields}.")
+            raise ArgumentValueError(
+                f"Field names {absent} not exist in {self._fields}.",
+                where="Row.get_fields_by_names()",
+                expected="names of this Row's fields",
+                hint="a Row without names gives all of its values, whatever is asked for",
+            )
         return [self._values[self._fields.index(name)] for name in names]
 
     def _is_retract_msg(self) -> bool:
@@ -125,7 +141,12 @@ class Row:
     def __call__(self, *args: Any) -> Row:
         """Use this Row's values as field names of a new Row."""
         if len(args) > len(self):
-            raise ValueError(f"Can not create Row with fields {self}, expected {len(self)} values but got {args}")
+            raise ArgumentValueError(
+                f"Can not create Row with fields {self}, expected {len(self)} values but got {args}",
+                where="a Row of field names that is called",
+                expected=f"at most {len(self)} values",
+                hint="a Row that is called uses its values as the field names of a new one",
+            )
         return _create_row(self._values, args, self._row_kind)
 
     def __getitem__(self, item: int | slice | str) -> Any:
@@ -146,7 +167,12 @@ class Row:
         try:
             return self._fields.index(name)
         except ValueError:
-            raise ValueError(name) from None
+            raise ArgumentValueError(
+                f"the Row has no field {name!r}",
+                where="Row[...]",
+                expected=f"one of {', '.join(self._fields)}",
+                hint="output_type=Types.ROW_NAMED(...) gives records names",
+            ) from None
 
     def __getattr__(self, item: str) -> Any:
         if item.startswith("_"):

@@ -11,7 +11,9 @@ import abc
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from flinkish.common.arguments import check_instance, kind_of
 from flinkish.common.time import Duration
+from flinkish.errors import ArgumentTypeError, ArgumentValueError
 
 __all__ = ["AssignerWithPeriodicWatermarksWrapper", "TimestampAssigner", "WatermarkStrategy"]
 
@@ -65,15 +67,23 @@ class WatermarkStrategy:
         """
         millis = _millis(max_out_of_orderness, "max_out_of_orderness")
         if millis < 0:
-            raise ValueError(f"max_out_of_orderness is {millis} ms; expected 0 or more")
+            raise ArgumentValueError(
+                f"max_out_of_orderness is {millis} ms",
+                where="WatermarkStrategy.for_bounded_out_of_orderness()",
+                expected="0 or more",
+                hint="it says how much later than others a record may come",
+            )
         return WatermarkStrategy(kind="bounded", max_out_of_orderness_ms=millis)
 
     def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
         """A copy of this strategy that reads timestamps with ``timestamp_assigner``; this one stays as it is."""
-        if not callable(getattr(timestamp_assigner, "extract_timestamp", None)):
-            raise TypeError(
-                f"the timestamp assigner is a {type(timestamp_assigner).__name__}; expected an instance of"
-                " TimestampAssigner, which has extract_timestamp(value, record_timestamp)"
+        no_instance = isinstance(timestamp_assigner, type)
+        if no_instance or not callable(getattr(timestamp_assigner, "extract_timestamp", None)):
+            raise ArgumentTypeError(
+                f"the timestamp assigner is {kind_of(timestamp_assigner)}",
+                where="WatermarkStrategy.with_timestamp_assigner()",
+                expected="an instance of TimestampAssigner, which has extract_timestamp(value, record_timestamp)",
+                hint="a plain function will not do: derive a class from TimestampAssigner, as in PyFlink",
             )
         return replace(self, timestamp_assigner=timestamp_assigner)
 
@@ -85,7 +95,12 @@ class WatermarkStrategy:
         """
         millis = _millis(idle_timeout, "idle_timeout")
         if millis <= 0:
-            raise ValueError(f"idle_timeout is {millis} ms; expected more than 0")
+            raise ArgumentValueError(
+                f"idle_timeout is {millis} ms",
+                where="WatermarkStrategy.with_idleness()",
+                expected="more than 0",
+                hint="leave it out for sources that are never idle",
+            )
         return replace(self, idle_timeout_ms=millis)
 
     def with_watermark_alignment(
@@ -131,6 +146,7 @@ class AssignerWithPeriodicWatermarksWrapper:
 
 
 def _millis(duration: Duration, name: str) -> int:
-    if not isinstance(duration, Duration):
-        raise TypeError(f"{name} is {duration!r}; expected a Duration, such as Duration.of_seconds(5)")
+    check_instance(
+        duration, Duration, name, "WatermarkStrategy is", "such as Duration.of_seconds(5); Time is for windows"
+    )
     return duration.to_millis()

@@ -48,7 +48,9 @@ class DataGeneratorSource(NumberedSplitSource):
             ("splits", splits, 1),
         ):
             if value is not None and value < lowest:
-                raise ProgramError(f"{name}={value}", where=_WHERE, expected=f"at least {lowest}")
+                raise ProgramError(
+                    f"{name}={value}", where=_WHERE, expected=f"at least {lowest}", hint="leave it out for the default"
+                )
         self._function = function
         self._count = count
         self._type_info = type_info or Types.PICKLED_BYTE_ARRAY()

@@ -26,9 +26,15 @@ class NumberSequenceSource(NumberedSplitSource):
                 f"a number sequence from {start} to {end} is empty",
                 where="NumberSequenceSource",
                 expected="start <= end",
+                hint="both ends are part of the sequence",
             )
         if splits < 1:
-            raise ProgramError(f"splits={splits}", where="NumberSequenceSource", expected="at least 1 split")
+            raise ProgramError(
+                f"splits={splits}",
+                where="NumberSequenceSource",
+                expected="at least 1 split",
+                hint="splits are read in parallel",
+            )
         self._start = start
         self._count = end - start + 1
         self._splits = splits

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Generic
 
 from flinkish.core.functions import IN, OUT, Function
-from flinkish.errors import ProgramError
+from flinkish.errors import ArgumentValueError
 
 ResultPredicate = Callable[[list[Any]], bool]
 ExceptionPredicate = Callable[[Exception], bool]
@@ -204,4 +204,9 @@ NO_RETRY_STRATEGY: AsyncRetryStrategy[Any] = NoRetryStrategy()
 def _above_zero(**numbers: float) -> None:
     for name, number in numbers.items():
         if not number > 0:
-            raise ProgramError(f"{name} is {number}", where="a retry strategy", expected=f"{name} greater than zero")
+            raise ArgumentValueError(
+                f"{name} is {number}",
+                where="a retry strategy",
+                expected=f"{name} greater than zero",
+                hint="AsyncRetryStrategy.no_restart() tries once",
+            )

@@ -82,6 +82,7 @@ class DistributedCache:
         if name not in self._paths:
             raise ProgramError(
                 f"no cached file '{name}'",
+                where="DistributedCache.get_file()",
                 expected=f"one of {', '.join(sorted(self._paths))}" if self._paths else "a cached file",
                 hint=f"call env.register_cached_file(path, '{name}')",
             )

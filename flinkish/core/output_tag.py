@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from flinkish.common.arguments import kind_of
 from flinkish.common.java_objects import no_java_object
 from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.errors import ArgumentTypeError, ArgumentValueError
 
 
 class OutputTag:
@@ -22,14 +24,26 @@ class OutputTag:
 
     def __init__(self, tag_id: str, type_info: TypeInformation | list[TypeInformation] | None = None) -> None:
         if not tag_id:
-            raise ValueError("OutputTag tag_id cannot be None or empty string")
+            raise ArgumentValueError(
+                "OutputTag tag_id cannot be None or empty string",
+                where="OutputTag",
+                expected="a name",
+                hint="tags with the same name are one side output",
+            )
         self.tag_id = tag_id
         if type_info is None:
             self.type_info: TypeInformation = Types.PICKLED_BYTE_ARRAY()
         elif isinstance(type_info, list):
             self.type_info = Types.ROW(type_info)
-        else:
+        elif isinstance(type_info, TypeInformation):
             self.type_info = type_info
+        else:
+            raise ArgumentTypeError(
+                f"OutputTag type_info must be None, list or TypeInformation. It is {kind_of(type_info)}",
+                where=f"OutputTag '{tag_id}'",
+                expected="a TypeInformation, such as Types.STRING(), or a list of such",
+                hint="without a type it takes any Python object",
+            )
 
     def get_java_output_tag(self) -> object:
         """Raises ProgramError: there is no Java object."""

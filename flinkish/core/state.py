@@ -10,9 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from flinkish.common.arguments import check_instance, kind_of
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.core.functions import AggregateFunction, ReduceFunction
 from flinkish.core.state_ttl import StateTtlConfig
+from flinkish.errors import ArgumentTypeError
 
 __all__ = [
     "AggregatingState",
@@ -222,6 +224,9 @@ class StateDescriptor(ABC):
     """Name, type and time-to-live of a state. The name is unique within an operator."""
 
     def __init__(self, name: str, type_info: TypeInformation) -> None:
+        where = f"{type(self).__name__} {name!r}"
+        check_instance(name, str, "the name of the state is", where, "the arguments are the name, then types")
+        check_instance(type_info, TypeInformation, "the type of the state is", where, "such as Types.INT(), a call")
         self.name = name
         self.type_info = type_info
         self._ttl_config: StateTtlConfig | None = None
@@ -299,7 +304,12 @@ class ReducingStateDescriptor(StateDescriptor):
         elif callable(reduce_function):
             self._reduce_function = _CallableReduceFunction(reduce_function)
         else:
-            raise TypeError("The input must be a ReduceFunction or a callable function!")
+            raise ArgumentTypeError(
+                f"The input must be a ReduceFunction or a callable function! It is {kind_of(reduce_function)}",
+                where=f"ReducingStateDescriptor '{name}'",
+                expected="a ReduceFunction or a callable",
+                hint="the arguments are name, function, type",
+            )
 
     def get_reduce_function(self) -> ReduceFunction:
         """The function."""
@@ -314,8 +324,13 @@ class AggregatingStateDescriptor(StateDescriptor):
 
     def __init__(self, name: str, agg_function: AggregateFunction, state_type_info: TypeInformation) -> None:
         super().__init__(name, state_type_info)
-        if not isinstance(agg_function, AggregateFunction):
-            raise TypeError("The input must be an AggregateFunction!")
+        check_instance(
+            agg_function,
+            AggregateFunction,
+            "The input must be an AggregateFunction, not",
+            f"AggregatingStateDescriptor '{name}'",
+            "the arguments are name, function, type of the accumulator",
+        )
         self._agg_function = agg_function
 
     def get_agg_function(self) -> AggregateFunction:

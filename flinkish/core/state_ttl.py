@@ -8,12 +8,10 @@ the epoch is replayed. All cleanup strategies are accepted; they decide only whe
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from flinkish.common.time import Time
-
-if TYPE_CHECKING:
-    from flinkish.common.time import Duration
+from flinkish.common.arguments import check_instance
+from flinkish.common.time import Duration, Time
+from flinkish.errors import ArgumentValueError
 
 
 class StateTtlConfig:
@@ -80,14 +78,14 @@ class StateTtlConfig:
                 self, query_time_after_num_entries: int, periodic_compaction_time: Duration | None = None
             ) -> None:
                 self._query_time_after_num_entries = query_time_after_num_entries
-                self._periodic_compaction_time = periodic_compaction_time
+                self._periodic_compaction_time = periodic_compaction_time or Duration.of_days(30)
 
             def get_query_time_after_num_entries(self) -> int:
                 """Number of entries after which the time is asked again."""
                 return self._query_time_after_num_entries
 
-            def get_periodic_compaction_time(self) -> Duration | None:
-                """How old a file may become before it is compacted."""
+            def get_periodic_compaction_time(self) -> Duration:
+                """How old a file may become before it is compacted: 30 days unless another time was given."""
                 return self._periodic_compaction_time
 
         EMPTY_STRATEGY = EmptyCleanupStrategy()
@@ -221,8 +219,14 @@ class StateTtlConfig:
         ttl: Time,
         cleanup_strategies: StateTtlConfig.CleanupStrategies,
     ) -> None:
+        check_instance(ttl, Time, "the time to live is", "StateTtlConfig", "such as Time.hours(1)")
         if ttl.to_milliseconds() <= 0:
-            raise ValueError(f"TTL is expected to be positive, got {ttl}")
+            raise ArgumentValueError(
+                f"TTL is expected to be positive, got {ttl}",
+                where="StateTtlConfig",
+                expected="a time of more than 0 ms",
+                hint="leave out enable_time_to_live() for state that is kept",
+            )
         self._update_type = update_type
         self._state_visibility = state_visibility
         self._ttl_time_characteristic = ttl_time_characteristic

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from flinkish.common.arguments import check_at_least, check_instance
 from flinkish.common.time import Duration, Time
 from flinkish.core.async_function import NO_RETRY_STRATEGY, AsyncFunction, AsyncRetryStrategy
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType
-from flinkish.errors import ProgramError
+from flinkish.errors import ArgumentValueError, ProgramError
 from flinkish.runtime.operators.async_wait import AsyncWaitFactory
 
 __all__ = ["AsyncDataStream"]
@@ -78,22 +79,37 @@ def _wait(
     *,
     ordered: bool,
 ) -> DataStream:
-    if not isinstance(function, AsyncFunction):
-        raise TypeError(f"the function is {function!r}; expected an AsyncFunction")
+    where = f"AsyncDataStream.{'ordered' if ordered else 'unordered'}_wait()"
+    check_instance(data_stream, DataStream, "the stream is", where, "the stream is the first argument")
+    check_instance(
+        function, AsyncFunction, "the function is", where, "derive it from AsyncFunction, with async def async_invoke"
+    )
     if not inspect.iscoroutinefunction(function.async_invoke):
         raise ProgramError(
             f"async_invoke() of {type(function).__name__} is no coroutine function",
+            where=where,
             expected="async def async_invoke(self, value)",
+            hint="a call that blocks would hold up all others: await it, or use asyncio.to_thread",
         )
-    if not isinstance(strategy, AsyncRetryStrategy):
-        raise TypeError(f"the retry strategy is {strategy!r}; expected an AsyncRetryStrategy")
+    check_instance(
+        strategy, AsyncRetryStrategy, "the retry strategy is", where, "AsyncRetryStrategy.fixed_delay(...) makes one"
+    )
     if strategy.get_retry_predicate() is None:
-        raise ProgramError(f"the retry predicate of {type(strategy).__name__} is None", expected="a RetryPredicate")
-    if not isinstance(capacity, int) or capacity < 1:
-        raise ProgramError(f"the capacity {capacity!r}", expected="a number of records of at least 1")
-    timeout_ms = _milliseconds(timeout)
+        raise ProgramError(
+            f"the retry predicate of {type(strategy).__name__} is None",
+            where=where,
+            expected="an AsyncRetryPredicate",
+            hint="get_retry_predicate() says which results and exceptions are worth another call",
+        )
+    check_at_least(capacity, 1, "the capacity", where, "it is the number of calls that run at the same time", "records")
+    timeout_ms = _milliseconds(timeout, where)
     if strategy is not NO_RETRY_STRATEGY and timeout_ms <= 0:
-        raise ProgramError("a retry strategy without a timeout", expected="a timeout of more than 0 ms")
+        raise ArgumentValueError(
+            "a retry strategy without a timeout",
+            where=where,
+            expected="a timeout of more than 0 ms",
+            hint="it bounds all attempts of a record together",
+        )
     return data_stream._transform(
         "async wait operator",
         lambda converter: AsyncWaitFactory(function, ordered, timeout_ms, capacity, strategy, converter),
@@ -101,9 +117,8 @@ def _wait(
     )
 
 
-def _milliseconds(timeout: Time | Duration) -> int:
+def _milliseconds(timeout: Time | Duration, where: str) -> int:
     if isinstance(timeout, Time):
         return timeout.to_milliseconds()
-    if isinstance(timeout, Duration):
-        return timeout.to_millis()
-    raise TypeError(f"the timeout is {timeout!r}; expected a Time or a Duration")
+    check_instance(timeout, (Time, Duration), "the timeout is", where, "such as Time.seconds(10)")
+    return timeout.to_millis()

@@ -5,6 +5,7 @@ Rule upheld here: as in ExecutionConfig, nothing is kept beside the configuratio
 
 from __future__ import annotations
 
+from flinkish.common.arguments import check_at_least, check_instance
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import checkpointing
 from flinkish.common.time import Duration
@@ -15,11 +16,11 @@ from flinkish.datastream.checkpoint_storage import (
 )
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
-from flinkish.errors import ProgramError
 
 __all__ = ["CheckpointConfig"]
 
 #: Flink's least interval.
+_WHERE = "CheckpointConfig"
 _MIN_INTERVAL_MS = 10
 
 #: Flink's: the largest int of Java.
@@ -40,8 +41,13 @@ class CheckpointConfig:
         return CheckpointingMode[self._configuration.get(checkpointing.MODE)]
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
-        if not isinstance(checkpointing_mode, CheckpointingMode):
-            raise TypeError(f"the checkpointing mode is {checkpointing_mode!r}; expected a CheckpointingMode")
+        check_instance(
+            checkpointing_mode,
+            CheckpointingMode,
+            "the checkpointing mode is",
+            "CheckpointConfig.set_checkpointing_mode()",
+            "CheckpointingMode.EXACTLY_ONCE is the default",
+        )
         self._configuration.set(checkpointing.MODE, checkpointing_mode.name)
         return self
 
@@ -52,7 +58,14 @@ class CheckpointConfig:
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
         """At least 10."""
-        _at_least(checkpoint_interval, _MIN_INTERVAL_MS, "checkpoint interval", "ms")
+        check_at_least(
+            checkpoint_interval,
+            _MIN_INTERVAL_MS,
+            "the checkpoint interval",
+            _WHERE,
+            "it is a number of milliseconds",
+            "ms",
+        )
         self._configuration.set(checkpointing.INTERVAL, Duration.of_millis(checkpoint_interval))
         return self
 
@@ -61,7 +74,14 @@ class CheckpointConfig:
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
         """At least 10; a checkpoint that takes longer is given up."""
-        _at_least(checkpoint_timeout, _MIN_INTERVAL_MS, "checkpoint timeout", "ms")
+        check_at_least(
+            checkpoint_timeout,
+            _MIN_INTERVAL_MS,
+            "the checkpoint timeout",
+            _WHERE,
+            "it is a number of milliseconds",
+            "ms",
+        )
         self._configuration.set(checkpointing.TIMEOUT, Duration.of_millis(checkpoint_timeout))
         return self
 
@@ -70,7 +90,14 @@ class CheckpointConfig:
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
         """From the end of a checkpoint to the start of the next one."""
-        _at_least(min_pause_between_checkpoints, 0, "pause between checkpoints", "ms")
+        check_at_least(
+            min_pause_between_checkpoints,
+            0,
+            "the pause between checkpoints",
+            _WHERE,
+            "it is a number of milliseconds",
+            "ms",
+        )
         self._configuration.set(checkpointing.MIN_PAUSE, Duration.of_millis(min_pause_between_checkpoints))
         return self
 
@@ -78,7 +105,13 @@ class CheckpointConfig:
         return self._configuration.get(checkpointing.MAX_CONCURRENT_CHECKPOINTS)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
-        _at_least(max_concurrent_checkpoints, 1, "number of concurrent checkpoints")
+        check_at_least(
+            max_concurrent_checkpoints,
+            1,
+            "the number of concurrent checkpoints",
+            _WHERE,
+            "leave it out for the default",
+        )
         self._configuration.set(checkpointing.MAX_CONCURRENT_CHECKPOINTS, max_concurrent_checkpoints)
         return self
 
@@ -87,7 +120,13 @@ class CheckpointConfig:
 
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
         """How many checkpoints in a row may fail before the job does."""
-        _at_least(tolerable_checkpoint_failure_number, 0, "number of tolerable checkpoint failures")
+        check_at_least(
+            tolerable_checkpoint_failure_number,
+            0,
+            "the number of tolerable checkpoint failures",
+            _WHERE,
+            "leave it out for the default",
+        )
         self._configuration.set(checkpointing.TOLERABLE_FAILED_CHECKPOINTS, tolerable_checkpoint_failure_number)
         return self
 
@@ -101,8 +140,13 @@ class CheckpointConfig:
 
     def set_checkpoint_storage(self, storage: CheckpointStorage) -> CheckpointConfig:
         """Where checkpoints are written, as in PyFlink 1.x: sets ``execution.checkpointing.dir``."""
-        if not isinstance(storage, CheckpointStorage):
-            raise TypeError(f"the checkpoint storage is {storage!r}; expected a CheckpointStorage")
+        check_instance(
+            storage,
+            CheckpointStorage,
+            "the checkpoint storage is",
+            "CheckpointConfig.set_checkpoint_storage()",
+            "for a directory call set_checkpoint_storage_dir(path)",
+        )
         directory = storage._directory()
         if directory is None:
             self._configuration.remove_config(checkpointing.DIRECTORY.key)
@@ -123,8 +167,13 @@ class CheckpointConfig:
         self, retention_mode: ExternalizedCheckpointRetention
     ) -> CheckpointConfig:
         """What happens to checkpoints when the job is cancelled."""
-        if not isinstance(retention_mode, ExternalizedCheckpointRetention):
-            raise TypeError(f"the retention is {retention_mode!r}; expected an ExternalizedCheckpointRetention")
+        check_instance(
+            retention_mode,
+            ExternalizedCheckpointRetention,
+            "the retention is",
+            "CheckpointConfig.set_externalized_checkpoint_retention()",
+            "ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION keeps the checkpoints of a cancelled job",
+        )
         self._configuration.set(checkpointing.EXTERNALIZED_CHECKPOINT_RETENTION, retention_mode.name)
         return self
 
@@ -169,8 +218,3 @@ class CheckpointConfig:
     def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
         self._configuration.set(checkpointing.UNALIGNED_FORCED, force_unaligned_checkpoints)
         return self
-
-
-def _at_least(value: int, lowest: int, what: str, unit: str = "") -> None:
-    if not isinstance(value, int) or value < lowest:
-        raise ProgramError(f"{value!r} as the {what}", expected=f"at least {lowest} {unit}".rstrip())

@@ -6,6 +6,7 @@ Rule upheld here: a checkpoint is a Delta table, in the job directory or in the 
 from __future__ import annotations
 
 from flinkish.common.java_objects import no_java_object
+from flinkish.errors import ArgumentValueError
 
 __all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
 
@@ -58,11 +59,19 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         write_buffer_size: int = -1,
     ) -> None:
         if checkpoint_path is None:
-            raise ValueError("checkpoint_path must not be None")
+            raise ArgumentValueError(
+                "checkpoint_path must not be None",
+                where="FileSystemCheckpointStorage",
+                expected="a directory, such as s3a://bucket/checkpoints",
+                hint="without a directory of their own, checkpoints lie in the job directory",
+            )
         threshold = 20 * 1024 if file_state_size_threshold is None else file_state_size_threshold
         if not 0 <= threshold <= self.MAX_FILE_STATE_THRESHOLD:
-            raise ValueError(
-                f"the file state size threshold is {threshold}; expected 0 to {self.MAX_FILE_STATE_THRESHOLD} bytes"
+            raise ArgumentValueError(
+                f"the file state size threshold is {threshold} bytes",
+                where="FileSystemCheckpointStorage",
+                expected=f"0 to {self.MAX_FILE_STATE_THRESHOLD} bytes",
+                hint="leave it out: it has no effect here",
             )
         self._checkpoint_path = checkpoint_path
         self._threshold = threshold
@@ -81,8 +90,8 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return self._threshold
 
     def get_write_buffer_size(self) -> int:
-        """What was given, in bytes, and not less than the threshold; the writers of tables choose their own."""
-        return max(self._write_buffer_size, self._threshold, 4096)
+        """What was given, in bytes, or Flink's default; the writers of tables choose their own."""
+        return self._write_buffer_size if self._write_buffer_size >= 0 else 4096
 
     def _directory(self) -> str | None:
         return self._checkpoint_path

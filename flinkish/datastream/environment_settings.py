@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from flinkish.common.arguments import check_instance
 from flinkish.common.configuration import Configuration
 from flinkish.common.execution_config import ExecutionConfig
 from flinkish.common.options import checkpointing, core, execution, state
@@ -16,7 +17,7 @@ from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.datastream.state_backend import EmbeddedRocksDBStateBackend, HashMapStateBackend, StateBackend
 from flinkish.datastream.time_characteristic import TimeCharacteristic
-from flinkish.errors import ProgramError
+from flinkish.errors import ArgumentTypeError, ArgumentValueError
 from flinkish.graph.stream_graph import MAX_PARALLELISM_LIMIT
 
 E = TypeVar("E", bound="EnvironmentSettings")
@@ -50,7 +51,7 @@ class EnvironmentSettings:
     def set_parallelism(self: E, parallelism: int) -> E:
         """Parallelism of the operators that are added from now on and set none. Raises ProgramError below 1."""
         if not isinstance(parallelism, int) or parallelism < 1:
-            raise ProgramError(f"the parallelism {parallelism!r}", expected="a parallelism of at least 1")
+            raise _not_a_parallelism("the parallelism", parallelism)
         self.get_config().set_parallelism(parallelism)
         return self
 
@@ -62,7 +63,7 @@ class EnvironmentSettings:
     def set_default_local_parallelism(self, parallelism: int) -> None:
         """The parallelism of all environments of this process that set none."""
         if not isinstance(parallelism, int) or parallelism < 1:
-            raise ProgramError(f"the default local parallelism {parallelism!r}", expected="a parallelism of at least 1")
+            raise _not_a_parallelism("the default local parallelism", parallelism)
         EnvironmentSettings._default_local_parallelism = parallelism
 
     def get_default_local_parallelism(self) -> int:
@@ -75,8 +76,11 @@ class EnvironmentSettings:
     def set_max_parallelism(self: E, max_parallelism: int) -> E:
         """Number of key groups of operators that set none. Raises ProgramError unless it is from 1 to 32768."""
         if not isinstance(max_parallelism, int) or not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
-            raise ProgramError(
-                f"the max parallelism {max_parallelism!r}", expected=f"a number from 1 to {MAX_PARALLELISM_LIMIT}"
+            raise ArgumentValueError(
+                f"the max parallelism {max_parallelism!r}",
+                where="StreamExecutionEnvironment",
+                expected=f"a number from 1 to {MAX_PARALLELISM_LIMIT}",
+                hint="leave it out: it follows from the parallelism then",
             )
         self.get_config().set_max_parallelism(max_parallelism)
         return self
@@ -89,8 +93,13 @@ class EnvironmentSettings:
 
     def set_runtime_mode(self: E, execution_mode: RuntimeExecutionMode) -> E:
         """STREAMING, BATCH (all sources must end; rolling reduces give final results only) or AUTOMATIC."""
-        if not isinstance(execution_mode, RuntimeExecutionMode):
-            raise TypeError(f"the runtime mode is {execution_mode!r}; expected a RuntimeExecutionMode")
+        check_instance(
+            execution_mode,
+            RuntimeExecutionMode,
+            "the runtime mode is",
+            "StreamExecutionEnvironment.set_runtime_mode()",
+            "RuntimeExecutionMode.STREAMING is the default",
+        )
         self._configuration.set(execution.RUNTIME_MODE, execution_mode.name)
         return self
 
@@ -98,7 +107,12 @@ class EnvironmentSettings:
         """How long a buffer may wait to be filled; -1: until it is full. Kept and given back: the end of an epoch
         flushes all buffers, so that no buffer ever waits for more records."""
         if timeout_millis < -1:
-            raise ProgramError(f"the buffer timeout {timeout_millis} ms", expected="-1, 0 or more")
+            raise ArgumentValueError(
+                f"the buffer timeout {timeout_millis} ms",
+                where="StreamExecutionEnvironment.set_buffer_timeout()",
+                expected="-1, 0 or more",
+                hint="leave it out: it has no effect here",
+            )
         self._configuration.set(execution.BUFFER_TIMEOUT_ENABLED, timeout_millis >= 0)
         if timeout_millis >= 0:
             self._configuration.set(execution.BUFFER_TIMEOUT, Duration.of_millis(timeout_millis))
@@ -127,7 +141,12 @@ class EnvironmentSettings:
     def set_state_backend(self: E, state_backend: StateBackend) -> E:
         """What keeps the state between epochs, as in PyFlink 1.x: sets ``state.backend.type``."""
         if not isinstance(state_backend, StateBackend):
-            raise TypeError(f"the state backend is {state_backend!r}; expected a StateBackend")
+            raise ArgumentTypeError(
+                f"the state backend is {state_backend!r}",
+                where="StreamExecutionEnvironment.set_state_backend()",
+                expected="a StateBackend",
+                hint="such as HashMapStateBackend() or EmbeddedRocksDBStateBackend()",
+            )
         self._configuration.set(state.BACKEND, state_backend._type)
         incremental = state_backend._incremental()
         if incremental is not None:
@@ -155,7 +174,12 @@ class EnvironmentSettings:
         """As in PyFlink 1.x, where it is deprecated: ProcessingTime switches periodic watermarks off, the others set
         them to every 200 ms. Operators choose their time themselves."""
         if not isinstance(characteristic, TimeCharacteristic):
-            raise TypeError(f"the time characteristic is {characteristic!r}; expected a TimeCharacteristic")
+            raise ArgumentTypeError(
+                f"the time characteristic is {characteristic!r}",
+                where="StreamExecutionEnvironment.set_stream_time_characteristic()",
+                expected="a TimeCharacteristic",
+                hint="leave it out: EventTime is the default",
+            )
         without = characteristic is TimeCharacteristic.ProcessingTime
         self.get_config().set_auto_watermark_interval(0 if without else 200)
         self._time_characteristic = characteristic
@@ -168,7 +192,12 @@ class EnvironmentSettings:
     def set_restart_strategy(self: E, restart_strategy: RestartStrategyConfiguration) -> E:
         """What to do when the job fails, as in PyFlink 1.x: writes the keys below ``restart-strategy``."""
         if not isinstance(restart_strategy, RestartStrategyConfiguration):
-            raise TypeError(f"the restart strategy is {restart_strategy!r}; expected one of RestartStrategies")
+            raise ArgumentTypeError(
+                f"the restart strategy is {restart_strategy!r}",
+                where="StreamExecutionEnvironment.set_restart_strategy()",
+                expected="one of RestartStrategies",
+                hint="such as RestartStrategies.fixed_delay_restart(3, 10_000)",
+            )
         # that of the installation, if the program falls back to it
         self._configuration.add_all(restart_strategy.to_configuration())
         return self
@@ -211,3 +240,12 @@ class EnvironmentSettings:
     def get_default_savepoint_directory(self) -> str | None:
         """Where savepoints go that name no directory, if it is set."""
         return self._configuration.get(checkpointing.SAVEPOINT_DIRECTORY)
+
+
+def _not_a_parallelism(what: str, parallelism: Any) -> ArgumentValueError:
+    return ArgumentValueError(
+        f"{what} {parallelism!r}",
+        where="StreamExecutionEnvironment",
+        expected="a parallelism of at least 1",
+        hint="leave it out: it is the number of cores then",
+    )

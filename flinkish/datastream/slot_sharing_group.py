@@ -9,10 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import total_ordering
 
+from flinkish.common.arguments import check_at_least, check_instance
 from flinkish.common.java_objects import no_java_object
-from flinkish.errors import ProgramError
+from flinkish.errors import ArgumentTypeError, ArgumentValueError, ProgramError
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
+
+
+_WHERE = "SlotSharingGroup.builder()"
+_HINT = "leave all resources out: Spark gives them by executor"
 
 
 @total_ordering
@@ -24,8 +29,7 @@ class MemorySize:
     """
 
     def __init__(self, bytes_size: int) -> None:
-        if bytes_size < 0:
-            raise ValueError(f"the size is {bytes_size} bytes; expected 0 or more")
+        check_at_least(bytes_size, 0, "the size", "MemorySize", "MemorySize.of_mebi_bytes(n) counts megabytes", "bytes")
         self._bytes = bytes_size
 
     @staticmethod
@@ -60,7 +64,12 @@ class MemorySize:
 
     def __lt__(self, other: MemorySize) -> bool:
         if not isinstance(other, MemorySize):
-            raise TypeError(f"a MemorySize cannot be compared with {other!r}")
+            raise ArgumentTypeError(
+                f"a MemorySize cannot be compared with {other!r}",
+                where="MemorySize",
+                expected="another MemorySize",
+                hint="compare get_bytes() with numbers",
+            )
         return self._bytes < other._bytes
 
     def __str__(self) -> str:
@@ -130,19 +139,25 @@ class SlotSharingGroup:
         """Made by `SlotSharingGroup.builder`."""
 
         def __init__(self, name: str) -> None:
-            if not isinstance(name, str) or not name:
-                raise TypeError(f"the name of the slot sharing group is {name!r}; expected a non-empty str")
+            check_instance(name or None, str, "the name of the group is", _WHERE, "choose one", "a non-empty str")
             self._settings = _Settings(name)
 
         def set_cpu_cores(self, cpu_cores: float) -> SlotSharingGroup.Builder:
             if not cpu_cores > 0:
-                raise ProgramError(f"{cpu_cores} CPU cores of a slot sharing group", expected="more than 0")
+                raise ArgumentValueError(
+                    f"{cpu_cores} CPU cores of a slot sharing group", where=_WHERE, expected="more than 0", hint=_HINT
+                )
             self._settings.cpu_cores = float(cpu_cores)
             return self
 
         def set_task_heap_memory(self, task_heap_memory: MemorySize) -> SlotSharingGroup.Builder:
             if task_heap_memory.get_bytes() == 0:
-                raise ProgramError("no task heap memory of a slot sharing group", expected="more than 0 bytes")
+                raise ArgumentValueError(
+                    "no task heap memory of a slot sharing group",
+                    where=_WHERE,
+                    expected="more than 0 bytes",
+                    hint=_HINT,
+                )
             self._settings.task_heap_memory = task_heap_memory
             return self
 

@@ -10,6 +10,7 @@ from enum import Enum
 
 from flinkish.common.java_objects import no_java_object
 from flinkish.common.no_effect import warn_without_effect
+from flinkish.errors import ArgumentTypeError, ArgumentValueError
 
 __all__ = [
     "CustomStateBackend",
@@ -44,9 +45,11 @@ class EmbeddedRocksDBStateBackend(StateBackend):
 
     def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
         if enable_incremental_checkpointing not in (None, True, False):
-            raise TypeError(
-                f"enable_incremental_checkpointing is {enable_incremental_checkpointing!r}; "
-                "expected True, False or None"
+            raise ArgumentTypeError(
+                f"enable_incremental_checkpointing is {enable_incremental_checkpointing!r}",
+                where="EmbeddedRocksDBStateBackend",
+                expected="True, False or None",
+                hint="None: as execution.checkpointing.incremental says",
             )
         self._enable_incremental_checkpointing = enable_incremental_checkpointing
         self._db_storage_paths: list[str] = []
@@ -57,7 +60,12 @@ class EmbeddedRocksDBStateBackend(StateBackend):
     def set_db_storage_paths(self, *paths: str) -> None:
         """Where Flink's RocksDB keeps its files. Spark keeps its own in ``spark.local.dir``."""
         if not paths:
-            raise ValueError("expected one path or more")
+            raise ArgumentValueError(
+                "no paths are given",
+                where="EmbeddedRocksDBStateBackend.set_db_storage_paths()",
+                expected="one path or more",
+                hint="leave it out, and set spark.local.dir",
+            )
         warn_without_effect("set_db_storage_paths", "Spark's RocksDB keeps its files below spark.local.dir")
         self._db_storage_paths = list(paths)
 
@@ -72,7 +80,12 @@ class EmbeddedRocksDBStateBackend(StateBackend):
     def set_predefined_options(self, options: PredefinedOptions) -> None:
         """Sets of options of Flink's RocksDB. Spark's are ``spark.sql.streaming.stateStore.rocksdb.*``."""
         if not isinstance(options, PredefinedOptions):
-            raise TypeError(f"the options are {options!r}; expected one of PredefinedOptions")
+            raise ArgumentTypeError(
+                f"the options are {options!r}",
+                where="EmbeddedRocksDBStateBackend.set_predefined_options()",
+                expected="one of PredefinedOptions",
+                hint="set spark.sql.streaming.stateStore.rocksdb.* instead",
+            )
         warn_without_effect("set_predefined_options", "set spark.sql.streaming.stateStore.rocksdb.* instead")
         self._predefined_options = options
 
@@ -95,7 +108,12 @@ class EmbeddedRocksDBStateBackend(StateBackend):
     def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
         """How many threads move Flink's files of state."""
         if number_of_transfering_threads < 1:
-            raise ValueError(f"the number of threads is {number_of_transfering_threads}; expected 1 or more")
+            raise ArgumentValueError(
+                f"the number of threads is {number_of_transfering_threads}",
+                where="EmbeddedRocksDBStateBackend.set_number_of_transfer_threads()",
+                expected="1 or more",
+                hint="leave it out: it has no effect here",
+            )
         warn_without_effect("set_number_of_transfer_threads", "Spark moves the files of its state stores")
         self._transfer_threads = number_of_transfering_threads
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish import error_display
 from flinkish.common import dependencies
+from flinkish.common.arguments import check_instance
 from flinkish.common.config_file import load_yaml
 from flinkish.common.configuration import Configuration
 from flinkish.common.io import InputFormat
@@ -31,7 +32,7 @@ from flinkish.datastream.environment_settings import EnvironmentSettings
 from flinkish.datastream.program import Program
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, watermarks_factory
-from flinkish.errors import ProgramError
+from flinkish.errors import ArgumentTypeError, ProgramError
 from flinkish.graph.explain import explain
 from flinkish.graph.plan_json import plan_json
 from flinkish.graph.stream_graph import StreamGraph, StreamNode, Tap
@@ -140,8 +141,9 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     def create_input(self, input_format: InputFormat, type_info: DeclaredType = None) -> DataStream:
         """The records of an input format, such as `AvroInputFormat`."""
-        if not isinstance(input_format, InputFormat):
-            raise TypeError(f"the input format is {input_format!r}; expected an InputFormat")
+        check_instance(
+            input_format, InputFormat, "the input format is", "create_input()", "such as AvroInputFormat(path, schema)"
+        )
         source = input_format._source()
         return self.from_source(source, WatermarkStrategy.no_watermarks(), "Input Format Source", type_info)
 
@@ -218,7 +220,10 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         without = [url for url in classpaths if "://" not in url and not url.startswith("file:")]
         if without:
             raise ProgramError(
-                f"the class path {without[0]!r}", expected="a URL with a protocol, such as file:///a.jar"
+                f"the class path {without[0]!r}",
+                where="StreamExecutionEnvironment.add_classpaths()",
+                expected="a URL with a protocol, such as file:///a.jar",
+                hint="put file:// before an absolute path",
             )
         self._configuration.set(core.CLASSPATHS, [*self._configuration.get(core.CLASSPATHS), *classpaths])
 
@@ -229,8 +234,13 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
         """Say which resources a group should have. Plans show them; Spark gives resources by executor."""
-        if not isinstance(slot_sharing_group, SlotSharingGroup):
-            raise TypeError(f"the slot sharing group is {slot_sharing_group!r}; expected a SlotSharingGroup")
+        check_instance(
+            slot_sharing_group,
+            SlotSharingGroup,
+            "the slot sharing group is",
+            "register_slot_sharing_group()",
+            "SlotSharingGroup.builder(name)...build() makes one",
+        )
         resources = slot_sharing_group._resources()
         if resources:
             warn_without_effect(
@@ -252,7 +262,12 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             env.register_state_migration("counts", "n", lambda n: (n, 0))
         """
         if not callable(function):
-            raise TypeError(f"the migration is {function!r}; expected a function")
+            raise ArgumentTypeError(
+                f"the migration is {function!r}",
+                where="register_state_migration()",
+                expected="a function",
+                hint="write lambda old: new",
+            )
         self._program.migrations[(uid, state_name)] = function
 
     def register_class_alias(self, old: str | type, new: type) -> None:
@@ -301,8 +316,13 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             _LOG.warning("settings without effect: %s", "; ".join(f"{key}: {why}" for key, why in found.items()))
 
     def _add_source(self, source: Source, name: str, type_info: DeclaredType, **settings: Any) -> StreamNode:
-        if not isinstance(source, Source):
-            raise TypeError(f"the source is {source!r}; expected a Source, such as KafkaSource.builder()...build()")
+        check_instance(
+            source,
+            Source,
+            "the source is",
+            f"from_source() or add_source() of '{name}'",
+            "builders give their source when build() is called, as KafkaSource.builder()...build() does",
+        )
         factory: OperatorFactory = SourceOperatorFactory()
         output_type = source.produced_type
         if type_info is not None and declared_type(type_info) != output_type:

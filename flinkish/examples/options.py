@@ -28,8 +28,9 @@ class JobOptions:
     configuration: Configuration
     #: without any server
     embedded: bool
-    #: how many events a generator makes
+    #: how many events a generator makes, and of how many users
     events: int
+    users: int
 
 
 def parse(
@@ -64,6 +65,7 @@ def parse(
         _configuration(given, job_dir),
         embedded,
         given.events,
+        given.users,
     )
 
 

@@ -18,7 +18,7 @@ from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.typeinfo.basic import BasicType, BasicTypeInfo
 from flinkish.common.typeinfo.collections import _SequenceTypeInfo
 from flinkish.common.types import _create_row
-from flinkish.errors import TypeMismatchError
+from flinkish.errors import ArgumentTypeError, ArgumentValueError, TypeMismatchError
 from flinkish.formats._values import Reader, read_bytes, text_of_temporal, text_reader, unwrapped
 
 #: What csv ends a line with.
@@ -45,7 +45,12 @@ class CsvDialect:
         for name in ("field_delimiter", "quote_character", "escape_character"):
             text = changes.get(name)
             if text is not None and len(text) != 1 and not (name == "quote_character" and not text):
-                raise ValueError(f"the {name.replace('_', ' ')} is {text!r}; expected one character")
+                raise ArgumentValueError(
+                    f"the {name.replace('_', ' ')} is {text!r}",
+                    where="formats.csv",
+                    expected="one character",
+                    hint="such as ',' or ';'",
+                )
         return replace(self, **changes)
 
     def reader_options(self) -> dict[str, Any]:
@@ -79,7 +84,12 @@ def field_reader(type_info: TypeInformation, dialect: CsvDialect) -> Reader:
         return _nested_row_reader(type_info, dialect)
     reader = text_reader(type_info)
     if reader is None:
-        raise TypeError(f"{type_info!r} has no form in CSV; expected a basic or time type, an array, a LIST or a ROW")
+        raise ArgumentTypeError(
+            f"{type_info!r} has no form in CSV",
+            where="formats.csv",
+            expected="a basic or time type, an array, a LIST or a ROW",
+            hint="map the field to a text before",
+        )
     return reader
 
 
@@ -104,7 +114,12 @@ def _writer(type_info: TypeInformation, dialect: CsvDialect) -> Callable[[Any], 
         writers = [field_writer(item, dialect) for item in type_info.get_field_types()]
         return lambda value: _joined([write(item) for write, item in zip(writers, value, strict=True)], dialect)
     if text_reader(type_info) is None:
-        raise TypeError(f"{type_info!r} has no form in CSV; expected a basic or time type, an array, a LIST or a ROW")
+        raise ArgumentTypeError(
+            f"{type_info!r} has no form in CSV",
+            where="formats.csv",
+            expected="a basic or time type, an array, a LIST or a ROW",
+            hint="map the field to a text before",
+        )
     if isinstance(type_info, BasicTypeInfo):
         kind = type_info._basic_type
         if kind is BasicType.BOOLEAN:

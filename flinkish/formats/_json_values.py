@@ -25,6 +25,7 @@ from flinkish.common.typeinfo import (
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.typeinfo.collections import _SequenceTypeInfo
 from flinkish.common.types import _create_row
+from flinkish.errors import ArgumentTypeError
 from flinkish.formats._values import (
     BITS,
     Reader,
@@ -60,7 +61,12 @@ def json_reader(type_info: TypeInformation, fail_on_missing_field: bool) -> Read
         return _list_reader(json_reader(type_info.elem_type, fail_on_missing_field), nullable)
     read_text = text_reader(type_info)
     if read_text is None or isinstance(type_info, TupleTypeInfo):
-        raise TypeError(f"{type_info!r} has no form in JSON; expected a ROW, MAP, LIST, array, basic or time type")
+        raise ArgumentTypeError(
+            f"{type_info!r} has no form in JSON",
+            where="formats.json",
+            expected="a ROW, MAP, LIST, array, basic or time type",
+            hint="map the field to a text before",
+        )
     if isinstance(type_info, BasicTypeInfo):
         return _basic_reader(type_info._basic_type, read_text)
     return _from_text(read_text, "a text")
@@ -206,7 +212,12 @@ def _writer(type_info: TypeInformation) -> Writer:
         write_element = _nullable(_writer(type_info.elem_type))
         return lambda value: "[" + ",".join([write_element(item) for item in value]) + "]"
     if text_reader(type_info) is None:
-        raise TypeError(f"{type_info!r} has no form in JSON; expected a ROW, MAP, LIST, array, basic or time type")
+        raise ArgumentTypeError(
+            f"{type_info!r} has no form in JSON",
+            where="formats.json",
+            expected="a ROW, MAP, LIST, array, basic or time type",
+            hint="map the field to a text before",
+        )
     if isinstance(type_info, BasicTypeInfo):
         return _BASIC_WRITERS.get(type_info._basic_type, str)
     return lambda value: f'"{text_of_temporal(value)}"'
@@ -254,4 +265,9 @@ def _is_bytes(type_info: TypeInformation) -> bool:
 def _require_text_keys(type_info: MapTypeInfo) -> None:
     key_type = unwrapped(type_info._key_type_info)
     if not isinstance(key_type, BasicTypeInfo) or key_type._basic_type is not BasicType.STRING:
-        raise TypeError(f"{type_info!r} has no form in JSON; expected a MAP with keys of type STRING")
+        raise ArgumentTypeError(
+            f"{type_info!r} has no form in JSON",
+            where="formats.json",
+            expected="a MAP with keys of type STRING",
+            hint="map the keys to texts before",
+        )

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from flinkish.common.arguments import check_instance
 from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema, abbreviated
 from flinkish.common.typeinfo import TypeInformation, Types
@@ -85,6 +86,7 @@ class AvroSchema:
                 f"{abbreviated(json_schema)} is no Avro schema: {error}",
                 where="AvroSchema",
                 expected="a schema as JSON",
+                hint="see the Avro specification; a record has a name and fields",
             ) from error
 
     @staticmethod
@@ -93,7 +95,12 @@ class AvroSchema:
         try:
             return AvroSchema.parse_string(Path(file_path).read_text())
         except OSError as error:
-            raise ProgramError(f"the Avro schema cannot be read: {error}", where="AvroSchema") from error
+            raise ProgramError(
+                f"the Avro schema cannot be read: {error}",
+                where="AvroSchema",
+                expected="a file of JSON that the driver can read",
+                hint="check the path",
+            ) from error
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AvroSchema) and self._schema == other._schema
@@ -196,8 +203,9 @@ class AvroBulkWriters:
 
 class _AvroFileWriterFactory(BulkWriterFactory):
     def __init__(self, schema: AvroSchema) -> None:
-        if not isinstance(schema, AvroSchema):
-            raise TypeError(f"the schema is {schema!r}; expected an AvroSchema")
+        check_instance(
+            schema, AvroSchema, "the schema is", "AvroBulkWriters.for_generic_record()", "AvroSchema.parse_string(json)"
+        )
         self._schema = schema
 
     def create(self) -> BulkWriter:
@@ -253,11 +261,15 @@ def _record_schema(record_class: str | None, text: str | None) -> AvroSchema:
             "Avro records need a schema; a class of Java cannot be used" if record_class else "no Avro schema is given",
             where="formats.avro",
             expected="avro_schema_string=...",
+            hint="give the schema as a JSON text",
         )
     schema = AvroSchema.parse_string(text)
     if not isinstance(type_of(schema._schema), RowTypeInfo):
         raise ProgramError(
-            f"the Avro schema {abbreviated(text)} is of no record", where="formats.avro", expected="a record"
+            f"the Avro schema {abbreviated(text)} is of no record",
+            where="formats.avro",
+            expected="a record",
+            hint="put the value into a record with one field",
         )
     return schema
 
@@ -296,6 +308,7 @@ def _not_null(union: list[Any]) -> Any:
             f"the Avro union {abbreviated(union)} has no type here",
             where="formats.avro",
             expected="a union of null with one type",
+            hint="use a record with a field for each type",
         )
     return others[0]
 

@@ -15,7 +15,7 @@ from flinkish.common.serialization import DeserializationSchema, SerializationSc
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.types import _create_row
-from flinkish.errors import MalformedRecordError
+from flinkish.errors import ArgumentTypeError, ArgumentValueError, MalformedRecordError
 from flinkish.formats._csv_values import LINE_END, CsvDialect, field_reader, field_writer
 
 __all__ = ["CsvRowDeserializationSchema", "CsvRowSerializationSchema"]
@@ -211,7 +211,12 @@ class CsvRowSerializationSchema(SerializationSchema):
                 ValueError: anything else.
             """
             if delimiter not in ("\n", "\r", "\r\n", ""):
-                raise ValueError(f"the line delimiter is {delimiter!r}; expected '\\n', '\\r', '\\r\\n' or ''")
+                raise ArgumentValueError(
+                    f"the line delimiter is {delimiter!r}",
+                    where="CsvRowSerializationSchema",
+                    expected="'\\n', '\\r', '\\r\\n' or ''",
+                    hint="'\\n' is the default",
+                )
             self._dialect = self._dialect.having(line_delimiter=delimiter)
             return self
 
@@ -242,5 +247,10 @@ class CsvRowSerializationSchema(SerializationSchema):
 
 def _row_type(type_info: TypeInformation) -> RowTypeInfo:
     if not isinstance(type_info, RowTypeInfo):
-        raise TypeError(f"type_info must be RowTypeInfo, but is {type_info!r}; make one with Types.ROW_NAMED")
+        raise ArgumentTypeError(
+            f"type_info must be RowTypeInfo, but is {type_info!r}",
+            where="formats.csv",
+            expected="a RowTypeInfo",
+            hint="make one with Types.ROW_NAMED(names, types)",
+        )
     return type_info

@@ -86,7 +86,12 @@ class CsvSchemaBuilder:
     def build(self) -> CsvSchema:
         """The schema. Raises ProgramError without columns."""
         if not self._columns:
-            raise ProgramError("a schema without columns", where=_WHERE, expected="one column or more")
+            raise ProgramError(
+                "a schema without columns",
+                where=_WHERE,
+                expected="one column or more",
+                hint="call add_string_column(name), add_number_column(name), ...",
+            )
         return CsvSchema(dict(self._columns), dict(self._settings))
 
     # --- columns ------------------------------------------------------------------------------------------------

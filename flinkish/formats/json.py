@@ -13,7 +13,7 @@ from typing import Any
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema, abbreviated
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.base import Mismatch
-from flinkish.errors import MalformedRecordError
+from flinkish.errors import ArgumentTypeError, ArgumentValueError, MalformedRecordError
 from flinkish.formats._json_schema import type_of_json_schema
 from flinkish.formats._json_values import json_reader, json_writer, needs_exact_numbers
 
@@ -129,12 +129,18 @@ class JsonRowDeserializationSchema(DeserializationSchema):
                 ValueError: no type is set, or both switches are.
             """
             if self._type_info is None:
-                raise ValueError(
-                    "the JSON schema has no type; expected type_info(...) or json_schema(...) before build()"
+                raise ArgumentValueError(
+                    "the JSON schema has no type",
+                    where="JsonRowDeserializationSchema.builder()",
+                    expected="type_info(...) or json_schema(...) before build()",
+                    hint="call type_info(Types.ROW_NAMED(names, types))",
                 )
             if self._fail_on_missing_field and self._ignore_parse_errors:
-                raise ValueError(
-                    "JSON format doesn't support failOnMissingField and ignoreParseErrors are both enabled."
+                raise ArgumentValueError(
+                    "JSON format doesn't support failOnMissingField and ignoreParseErrors are both enabled.",
+                    where="JsonRowDeserializationSchema.builder()",
+                    expected="at most one of fail_on_missing_field() and ignore_parse_errors()",
+                    hint="leave one out",
                 )
             return JsonRowDeserializationSchema(self._type_info, self._fail_on_missing_field, self._ignore_parse_errors)
 
@@ -191,13 +197,23 @@ class JsonRowSerializationSchema(SerializationSchema):
                 ValueError: no type is set.
             """
             if self._type_info is None:
-                raise ValueError("the JSON schema has no type; expected with_type_info(...) before build()")
+                raise ArgumentValueError(
+                    "the JSON schema has no type",
+                    where="JsonRowSerializationSchema.builder()",
+                    expected="with_type_info(...) before build()",
+                    hint="call with_type_info(Types.ROW_NAMED(names, types))",
+                )
             return JsonRowSerializationSchema(self._type_info)
 
 
 def _row_type(type_info: TypeInformation) -> RowTypeInfo:
     if not isinstance(type_info, RowTypeInfo):
-        raise TypeError(f"the type is {type_info!r}; expected a ROW, such as Types.ROW_NAMED(names, types)")
+        raise ArgumentTypeError(
+            f"the type is {type_info!r}",
+            where="formats.json",
+            expected="a ROW, such as Types.ROW_NAMED(names, types)",
+            hint="a JSON object is a Row with names",
+        )
     return type_info
 
 

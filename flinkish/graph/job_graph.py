@@ -51,6 +51,7 @@ def partitioner_of(edge: StreamEdge, graph: StreamGraph) -> Partitioner:
             "forward partitioning does not allow change of parallelism",
             where=f"from '{edge.source.name}' ({graph.parallelism_of(edge.source)}) "
             f"to '{edge.target.name}' ({graph.parallelism_of(edge.target)})",
+            expected="operators of one parallelism",
             hint="use rebalance() or rescale(), or set the same parallelism",
         )
     return edge.partitioner

@@ -157,7 +157,10 @@ class StreamGraph:
         """Everything about the program that can be wrong without running it."""
         if not self.nodes:
             raise ProgramError(
-                "No operators defined in streaming topology. Cannot execute.", hint="add a source and a sink"
+                "No operators defined in streaming topology. Cannot execute.",
+                where="StreamExecutionEnvironment.execute()",
+                expected="a source and what becomes of its records",
+                hint="add a source and a sink; execute() empties the program, so that a second one runs nothing",
             )
         self._check_uids()
         for node in self.nodes:

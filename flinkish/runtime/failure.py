@@ -9,7 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from flinkish.errors import CorruptStateError, FlinkishError, StoredClassError, UserCodeError
+from flinkish.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    CorruptStateError,
+    FlinkishError,
+    StoredClassError,
+    UserCodeError,
+)
 from flinkish.runtime.operator import StreamOperator
 from flinkish.runtime.stored_pickle import dumps, loads
 from flinkish.runtime.task_log import take_current
@@ -29,21 +36,41 @@ def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NO
     """The typed error for whatever a task raised. ``hint``: what to do about user code that is wrong."""
     frames = _frames(error.__traceback__)
     where = _where(frames, task, epoch)
-    if isinstance(error, FlinkishError):
+    # a call of the API by user code: its author looks for the line
+    if isinstance(error, FlinkishError) and not isinstance(error, (ArgumentTypeError, ArgumentValueError)):
         error.task, error.epoch, error.log = task, epoch, take_current()
         error.where = "; ".join(part for part in (error.where, where) if part)
         return error
     user_traceback = "".join(_user_traceback(error))
-    raised = UserCodeError(
-        f"{type(error).__name__} in user code: {error}",
-        user_traceback=user_traceback,
-        where=where,
-        hint=hint,
-    )
+    if isinstance(error, FlinkishError):
+        raised = UserCodeError(
+            f"{type(error).__name__} in user code: {error.what}",
+            user_traceback=user_traceback,
+            where=f"{error.where}; {where}",
+            expected=error.expected,
+            hint=error.hint,
+        )
+    else:
+        raised = UserCodeError(
+            f"{type(error).__name__} in user code: {error}",
+            user_traceback=user_traceback,
+            where=where,
+            expected=_expected(error),
+            hint=hint,
+        )
     raised.task, raised.epoch, raised.log = task, epoch, take_current()
     if _picklable(error):
         raised.__cause__ = error
     return raised
+
+
+def _expected(error: BaseException) -> str:
+    """What user code should have given, where its value went wrong in the engine's hands."""
+    not_iterable = isinstance(error, TypeError) and str(error).endswith("object is not iterable")
+    innermost = traceback.extract_tb(error.__traceback__)[-1:]
+    if not_iterable and innermost and innermost[0].filename.startswith(_OWN_ROOT):
+        return "an iterable, such as a list, or results that are yielded"
+    return ""
 
 
 def _frames(tb: TracebackType | None) -> list[tuple[str, dict[str, Any]]]:

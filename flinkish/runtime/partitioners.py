@@ -314,6 +314,7 @@ class CustomPartitioner(Partitioner):
                         f"the partitioner returned {target!r}",
                         where=sender.where,
                         expected=f"a number from 0 to {count - 1}",
+                        hint="take it modulo the number of subtasks, which is the second argument",
                     )
             _spread_by_index(targets, values, timestamps, buckets)
 

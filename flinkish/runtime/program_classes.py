@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
-from flinkish.errors import ProgramError, StoredClassError
+from flinkish.errors import ArgumentTypeError, ProgramError, StoredClassError
 
 #: The program's main module, whatever it is called where the program runs.
 MAIN = "__main__"
@@ -155,9 +155,19 @@ def checked_alias(old: str | type, new: type) -> tuple[str, type]:
     """
     text = dotted(stored_name(old)) if isinstance(old, type) else old
     if not isinstance(text, str) or "." not in text.strip(".") or ":" in text:
-        raise TypeError(f"the old name is {old!r}; expected a text such as 'shop.model.Cart' or '__main__.Cart'")
+        raise ArgumentTypeError(
+            f"the old name is {old!r}",
+            where="register_class_alias()",
+            expected="a text such as 'shop.model.Cart' or '__main__.Cart'",
+            hint="take it from the error that names the class",
+        )
     if not isinstance(new, type):
-        raise TypeError(f"the alias of {text} is {new!r}; expected a class of the program")
+        raise ArgumentTypeError(
+            f"the alias of {text} is {new!r}",
+            where="register_class_alias()",
+            expected="a class of the program",
+            hint="pass the class, not its name",
+        )
     if "<" in new.__qualname__:
         raise ProgramError(
             f"the alias of {text} is {new.__qualname__}, a class inside a function",

@@ -87,10 +87,14 @@ class StreamingRuntimeContext(RuntimeContext):
             raise StateAccessError(
                 "This state is only accessible by functions executed on a KeyedStream.",
                 where=where,
+                expected="a keyed stream before the operator",
                 hint="call key_by() before this operator",
             )
         if not isinstance(descriptor, expected):
             raise StateAccessError(
-                f"a {type(descriptor).__name__} was given", where=where, expected=f"a {expected.__name__}"
+                f"a {type(descriptor).__name__} was given",
+                where=where,
+                expected=f"a {expected.__name__}",
+                hint="each kind of state has a descriptor and a get_..._state of its own",
             )
         return backend.partitioned_state(descriptor)

@@ -69,6 +69,8 @@ _DATA: dict[str, frozenset[str]] = {
         "pytz": "_UTC _p",
         "flinkish.common.time": "Duration Instant Time",
         "flinkish.core.output_tag": "OutputTag",
+        "flinkish.common.typeinfo.basic": "BasicType",
+        "flinkish.common.typeinfo.temporal": "LocalTimeTypeInfo.TimeType",
         "flinkish.common.types": "Row RowKind _create_row",
         "flinkish.core.window.window": "CountWindow GlobalWindow TimeWindow",
         # what the processes of a job tell each other through files

@@ -6,10 +6,11 @@ from __future__ import annotations
 from operator import index
 from typing import NoReturn
 
+from flinkish.common.arguments import kind_of
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.timer_service import TimerService
-from flinkish.errors import StateAccessError, TypeMismatchError
+from flinkish.errors import ArgumentTypeError, StateAccessError, TypeMismatchError
 from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
@@ -40,7 +41,9 @@ class NonKeyedTimerService(TimerService):
         self._refuse("Deleting timers is only supported on a keyed stream.")
 
     def _refuse(self, what: str) -> NoReturn:
-        raise StateAccessError(what, where=self._where, hint="call key_by() before process()")
+        raise StateAccessError(
+            what, where=self._where, expected="a keyed stream", hint="call key_by() before process()"
+        )
 
 
 class KeyedTimerService(TimerService):
@@ -76,13 +79,23 @@ class KeyedTimerService(TimerService):
         backend.timers(self._service).register(domain, timestamp, backend.current_key)
 
     def _checked(self, timestamp: int) -> int:
-        timestamp_ms = index(timestamp)
+        backend = self._backend
+        where = f"{backend.where}, key {backend.current_key!r}"
+        try:
+            timestamp_ms = index(timestamp)
+        except TypeError:
+            raise ArgumentTypeError(
+                f"a timer was registered for {timestamp!r}, {kind_of(timestamp)}",
+                where=where,
+                expected="a timestamp in ms, as an int",
+                hint="round it: int(...)",
+            ) from None
         if not MIN_TIMESTAMP_MS <= timestamp_ms <= MAX_WATERMARK_MS:
-            backend = self._backend
             raise TypeMismatchError(
                 f"a timer was registered for {timestamp_ms}",
-                where=f"{backend.where}, key {backend.current_key!r}",
+                where=where,
                 expected="a timestamp in ms of 64 bits, as Java's long",
+                hint="timestamps are milliseconds since 1970-01-01T00:00:00Z",
             )
         return timestamp_ms
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.arguments import check_instance
 from flinkish.common.typeinfo.base import ListConverter, Mismatch, TypeInformation, nullable_list
 from flinkish.common.typeinfo.basic import BasicType, BasicTypeInfo
+from flinkish.errors import ArgumentTypeError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,8 +33,7 @@ class _SequenceTypeInfo(TypeInformation):
     _nullable_elements = True
 
     def __init__(self, element_type: TypeInformation) -> None:
-        if not isinstance(element_type, TypeInformation):
-            raise TypeError(f"the element type is {element_type!r}; expected a TypeInformation, such as Types.INT()")
+        check_instance(element_type, TypeInformation, "the element type is", type(self).__name__, "such as Types.INT()")
         self._element_type = element_type
 
     @property
@@ -82,7 +83,12 @@ class PrimitiveArrayTypeInfo(_SequenceTypeInfo):
     def __init__(self, element_type: TypeInformation) -> None:
         super().__init__(element_type)
         if not isinstance(element_type, BasicTypeInfo) or element_type._basic_type not in _PRIMITIVE:
-            raise TypeError(f"Invalid element type for a primitive array: {element_type!r}.")
+            raise ArgumentTypeError(
+                f"Invalid element type for a primitive array: {element_type!r}.",
+                where="Types.PRIMITIVE_ARRAY()",
+                expected="one of Java's primitive types, such as Types.INT()",
+                hint="use Types.BASIC_ARRAY for texts and Types.OBJECT_ARRAY for anything else",
+            )
         self._is_binary = element_type._basic_type is BasicType.BYTE
 
     def _convert(self, value: Any) -> Any:
@@ -105,7 +111,12 @@ class BasicArrayTypeInfo(_SequenceTypeInfo):
         super().__init__(element_type)
         allowed = _PRIMITIVE | {BasicType.STRING}
         if not isinstance(element_type, BasicTypeInfo) or element_type._basic_type not in allowed:
-            raise TypeError(f"Invalid element type for a basic array: {element_type!r}.")
+            raise ArgumentTypeError(
+                f"Invalid element type for a basic array: {element_type!r}.",
+                where="Types.BASIC_ARRAY()",
+                expected="one of Java's boxed types or Types.STRING()",
+                hint="use Types.OBJECT_ARRAY for anything else",
+            )
 
 
 class ObjectArrayTypeInfo(_SequenceTypeInfo):
@@ -121,8 +132,7 @@ class MapTypeInfo(TypeInformation):
 
     def __init__(self, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
         for declared in (key_type_info, value_type_info):
-            if not isinstance(declared, TypeInformation):
-                raise TypeError(f"a type of the map is {declared!r}; expected a TypeInformation, such as Types.INT()")
+            check_instance(declared, TypeInformation, "a type of the map is", "Types.MAP()", "such as Types.INT()")
         self._key_type_info = key_type_info
         self._value_type_info = value_type_info
 

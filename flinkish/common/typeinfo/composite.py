@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.arguments import check_instance
 from flinkish.common.typeinfo.base import ListConverter, Mismatch, TypeInformation, nullable_list
 from flinkish.common.types import Row, RowKind, _create_row
+from flinkish.errors import ArgumentValueError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,8 +26,13 @@ class _CompositeTypeInfo(TypeInformation):
     def __init__(self, field_types: Sequence[TypeInformation], names: Sequence[str] | None = None) -> None:
         self._field_types = list(field_types)
         for position, field_type in enumerate(self._field_types):
-            if not isinstance(field_type, TypeInformation):
-                raise TypeError(f"type {position} is {field_type!r}; expected a TypeInformation, such as Types.INT()")
+            check_instance(
+                field_type,
+                TypeInformation,
+                f"type {position} is",
+                type(self).__name__,
+                "types are made by calls, such as Types.INT()",
+            )
         self._names = [f"f{i}" for i in range(len(self._field_types))] if names is None else list(names)
 
     def get_field_types(self) -> list[TypeInformation]:
@@ -81,17 +88,34 @@ class RowTypeInfo(_CompositeTypeInfo):
     def __init__(self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None) -> None:
         super().__init__(field_types, field_names)
         if len(self._names) != len(self._field_types):
-            raise ValueError(f"{len(self._names)} field names for {len(self._field_types)} field types")
+            raise ArgumentValueError(
+                f"{len(self._names)} field names for {len(self._field_types)} field types",
+                where="Types.ROW_NAMED()",
+                expected="as many names as types",
+                hint="the arguments are names, types",
+            )
         if len(set(self._names)) != len(self._names):
-            raise ValueError(f"a field name occurs twice in {self._names}")
+            raise ArgumentValueError(
+                f"a field name occurs twice in {self._names}",
+                where="Types.ROW_NAMED()",
+                expected="a name of its own for each field",
+                hint="rename one of them",
+            )
         self._has_names = field_names is not None
 
     def get_field_names(self) -> list[str]:
         return self._names
 
     def get_field_index(self, field_name: str) -> int:
-        """The position of a field, or -1 if there is none of that name."""
-        return self._names.index(field_name) if field_name in self._names else -1
+        """The position of a field. Raises ArgumentValueError (a ValueError, as in PyFlink) if there is none."""
+        if field_name not in self._names:
+            raise ArgumentValueError(
+                f"the Row type has no field {field_name!r}",
+                where="RowTypeInfo.get_field_index()",
+                expected=f"one of {', '.join(self._names)}",
+                hint="names are given in Types.ROW_NAMED(names, types)",
+            )
+        return self._names.index(field_name)
 
     def to_internal_type(self, obj: Any) -> tuple[Any, ...] | None:
         if obj is None:

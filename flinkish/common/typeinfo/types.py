@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from flinkish.common.arguments import kind_of
 from flinkish.common.typeinfo.base import TypeInformation
 from flinkish.common.typeinfo.basic import BasicTypeInfo
 from flinkish.common.typeinfo.collections import (
@@ -16,6 +17,7 @@ from flinkish.common.typeinfo.collections import (
 from flinkish.common.typeinfo.composite import RowTypeInfo, TupleTypeInfo
 from flinkish.common.typeinfo.pickled import PickledBytesTypeInfo
 from flinkish.common.typeinfo.temporal import SqlTimeTypeInfo
+from flinkish.errors import ArgumentTypeError
 
 
 class Types:
@@ -95,4 +97,9 @@ def declared_type(declared: TypeInformation | Sequence[TypeInformation] | None) 
         return declared
     if isinstance(declared, (list, tuple)):
         return RowTypeInfo(declared)
-    raise TypeError(f"the type is {declared!r}; expected a TypeInformation such as Types.INT(), or a list of such")
+    raise ArgumentTypeError(
+        f"the type is {kind_of(declared)}",
+        where="a declared type of records or keys",
+        expected="a TypeInformation such as Types.INT(), or a list of such",
+        hint="types are made by calls, such as Types.STRING(); Python's own (str, int) are no declared types",
+    )

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from flinkish.common.arguments import check_instance
 from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.serialization import Encoder
@@ -34,7 +35,7 @@ from flinkish.core.sink import (
     SupportsPreprocessing,
     WriterSink,
 )
-from flinkish.errors import ConnectionFailedError
+from flinkish.errors import ArgumentTypeError, ConnectionFailedError
 
 B = TypeVar("B", bound="FileSink.BaseBuilder")
 
@@ -73,8 +74,13 @@ class FileSink(WriterSink, SupportsPreprocessing):
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> FileSink.BulkFormatBuilder:
         """Files that a bulk writer makes of all records of a subtask and epoch, such as Parquet's."""
-        if not isinstance(writer_factory, BulkWriterFactory):
-            raise TypeError(f"the writer factory is {writer_factory!r}; expected a BulkWriterFactory")
+        check_instance(
+            writer_factory,
+            BulkWriterFactory,
+            "the writer factory is",
+            "FileSink.for_bulk_format()",
+            "such as ParquetBulkWriters.for_row_type(...)",
+        )
         return FileSink.BulkFormatBuilder(base_path, writer_factory)
 
     def get_transformer(self) -> StreamTransformer | None:
@@ -142,7 +148,12 @@ class FileSink(WriterSink, SupportsPreprocessing):
         def with_rolling_policy(self: B, rolling_policy: RollingPolicy) -> B:
             """Only OnCheckpointRollingPolicy, as in Flink: a file that is made as a whole ends with its epoch."""
             if not isinstance(rolling_policy, OnCheckpointRollingPolicy):
-                raise TypeError(f"the rolling policy is {rolling_policy!r}; expected an OnCheckpointRollingPolicy")
+                raise ArgumentTypeError(
+                    f"rolling_policy must be OnCheckpointRollingPolicy for bulk format. It is {rolling_policy!r}",
+                    where="FileSink.for_bulk_format()",
+                    expected="an OnCheckpointRollingPolicy",
+                    hint="leave it out: files end with their epoch",
+                )
             return self
 
 

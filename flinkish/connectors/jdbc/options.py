@@ -71,7 +71,12 @@ class JdbcConnectionOptions:
                 ConfigurationError: no URL was given.
             """
             if not self._url:
-                raise ConfigurationError("no database URL", where="JdbcConnectionOptions", hint="call with_url(...)")
+                raise ConfigurationError(
+                    "no database URL",
+                    where="JdbcConnectionOptions",
+                    expected="jdbc:postgresql://host/database",
+                    hint="call with_url(...)",
+                )
             return JdbcConnectionOptions(self._url, self._driver_name, self._user_name, self._password)
 
 
@@ -137,5 +142,6 @@ class JdbcExecutionOptions:
                     f"batch_size={self._batch_size}, max_retries={self._max_retries}",
                     where="JdbcExecutionOptions",
                     expected="batch_size >= 1 and max_retries >= 0",
+                    hint="leave them out for 5000 and 3",
                 )
             return JdbcExecutionOptions(self._batch_interval_ms, self._batch_size, self._max_retries)

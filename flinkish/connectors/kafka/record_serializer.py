@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
+from flinkish.common.arguments import kind_of
 from flinkish.common.serialization import SerializationSchema
-from flinkish.errors import ConfigurationError, TypeMismatchError
+from flinkish.errors import ArgumentTypeError, ConfigurationError, TypeMismatchError
 
 
 class KafkaTopicSelector(ABC):
@@ -92,6 +93,13 @@ class KafkaRecordSerializationSchemaBuilder:
         self, topic_selector: Callable[[Any], str] | KafkaTopicSelector
     ) -> KafkaRecordSerializationSchemaBuilder:
         is_selector = isinstance(topic_selector, KafkaTopicSelector)
+        if not is_selector and not callable(topic_selector):
+            raise ArgumentTypeError(
+                f"topic_selector must be KafkaTopicSelector or a callable. It is {kind_of(topic_selector)}",
+                where="KafkaRecordSerializationSchema.builder()",
+                expected="a KafkaTopicSelector or a function of a record",
+                hint="call set_topic(name) for one topic",
+            )
         self._selector = topic_selector.apply if is_selector else topic_selector  # type: ignore[union-attr, assignment]
         return self
 
@@ -123,6 +131,7 @@ class KafkaRecordSerializationSchemaBuilder:
             raise ConfigurationError(
                 "no value schema",
                 where="KafkaRecordSerializationSchema",
+                expected="how a record becomes the value of a Kafka record",
                 hint="call set_value_serialization_schema(...)",
             )
         if (self._topic is None) == (self._selector is None):
@@ -130,5 +139,6 @@ class KafkaRecordSerializationSchemaBuilder:
                 "where to write is not said exactly once",
                 where="KafkaRecordSerializationSchema",
                 expected="one of set_topic and set_topic_selector",
+                hint="call exactly one of them",
             )
         return KafkaRecordSerializationSchema(self._topic, self._selector, self._key, self._value, self._headers)

@@ -130,13 +130,24 @@ class KafkaSinkBuilder:
         if not settings.bootstrap_servers and "bootstrap.servers" in settings.properties:
             settings = replace(settings, bootstrap_servers=settings.properties["bootstrap.servers"])
         if not settings.bootstrap_servers:
-            raise ConfigurationError("no servers", where="KafkaSink", hint="call set_bootstrap_servers('host:port')")
+            raise ConfigurationError(
+                "no servers",
+                where="KafkaSink",
+                expected="host:port, or several with commas",
+                hint="call set_bootstrap_servers('host:port')",
+            )
         if settings.serializer is None:
-            raise ConfigurationError("no serializer", where="KafkaSink", hint="call set_record_serializer(...)")
+            raise ConfigurationError(
+                "no serializer",
+                where="KafkaSink",
+                expected="how a record becomes bytes",
+                hint="call set_record_serializer(...)",
+            )
         if settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE and not settings.transactional_id_prefix:
             raise ConfigurationError(
                 "EXACTLY_ONCE without a name for the transactions",
                 where="KafkaSink",
+                expected="a prefix that no other job uses",
                 hint="call set_transactional_id_prefix(...) with a text of this job's own",
             )
         # for its errors alone; without servers it connects to nobody

@@ -90,16 +90,25 @@ class KafkaSourceBuilder:
         """
         settings = self._settings
         if not settings.bootstrap_servers:
-            raise ConfigurationError("no servers", where="KafkaSource", hint="call set_bootstrap_servers('host:port')")
+            raise ConfigurationError(
+                "no servers",
+                where="KafkaSource",
+                expected="host:port, or several with commas",
+                hint="call set_bootstrap_servers('host:port')",
+            )
         if not self._has_deserializer:
             raise ConfigurationError(
-                "no deserializer", where=settings.label, hint="call set_value_only_deserializer(SimpleStringSchema())"
+                "no deserializer",
+                where=settings.label,
+                expected="how bytes become a record",
+                hint="call set_value_only_deserializer(SimpleStringSchema())",
             )
         if sum(map(bool, (settings.topics, settings.topic_pattern, settings.partitions))) != 1:
             raise ConfigurationError(
                 "what to read is not said exactly once",
                 where=settings.label,
                 expected="one of set_topics, set_topic_pattern and set_partitions",
+                hint="call exactly one of them",
             )
         check_properties(settings)
         return KafkaSource(settings)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkish.core.window.serializers import PickledWindowSerializer
 from flinkish.core.window.window import W
-from flinkish.errors import ProgramError
+from flinkish.errors import ArgumentValueError, ProgramError
 
 if TYPE_CHECKING:
     from flinkish.common.serializer import TypeSerializer
@@ -70,6 +70,7 @@ def missing_timestamp(assigner: object) -> ProgramError:
     """What event-time assigners raise for an element without a timestamp."""
     return ProgramError(
         f"a record has no timestamp (Long.MIN_VALUE, the marker for 'no timestamp'), and {assigner} needs one",
+        where=f"{assigner}",
         expected="records with event-time timestamps in front of an event-time window",
         hint="did you forget to call assign_timestamps_and_watermarks(...) with a timestamp assigner?",
     )
@@ -78,23 +79,32 @@ def missing_timestamp(assigner: object) -> ProgramError:
 def check_tumbling(name: str, size_ms: int, offset_ms: int) -> None:
     """Raise unless ``abs(offset) < size``, the rule of Flink's tumbling windows."""
     if size_ms <= 0 or abs(offset_ms) >= size_ms:
-        raise ProgramError(
+        raise ArgumentValueError(
             f"{name} with a size of {size_ms} ms and an offset of {offset_ms} ms",
+            where=f"{name}.of()",
             expected="size > 0 and abs(offset) < size",
+            hint="an offset shifts where windows begin, such as Time.hours(-8) for days in China",
         )
 
 
 def check_sliding(name: str, size_ms: int, slide_ms: int, offset_ms: int) -> None:
     """Raise unless ``abs(offset) < slide`` and ``size > 0``, the rule of Flink's sliding windows."""
     if size_ms <= 0 or abs(offset_ms) >= slide_ms:
-        raise ProgramError(
+        raise ArgumentValueError(
             f"{name} with a size of {size_ms} ms, a slide of {slide_ms} ms and an offset of {offset_ms} ms",
+            where=f"{name}.of()",
             expected="size > 0 and abs(offset) < slide",
+            hint="the arguments are size, slide, offset",
         )
 
 
 def checked_count(what: str, count: int) -> int:
     """A number of elements. Raises ProgramError unless it is a whole number of more than 0."""
     if not isinstance(count, int) or count <= 0:
-        raise ProgramError(f"{what} is {count!r}", expected="a whole number of more than 0")
+        raise ArgumentValueError(
+            f"{what} is {count!r}",
+            where="a window, trigger or evictor that counts",
+            expected="a whole number of more than 0",
+            hint="it is a number of elements",
+        )
     return count

@@ -7,6 +7,7 @@ from typing import Any
 
 from flinkish.core.window.evictor import OneSidedEvictor, TimestampedValue
 from flinkish.core.window.window import Window
+from flinkish.errors import ArgumentTypeError
 
 
 class DeltaEvictor(OneSidedEvictor[Window]):
@@ -21,7 +22,12 @@ class DeltaEvictor(OneSidedEvictor[Window]):
     ) -> None:
         super().__init__(do_evict_after)
         if not callable(delta_function):
-            raise TypeError(f"the delta function is {delta_function!r}; expected a function of two elements")
+            raise ArgumentTypeError(
+                f"the delta function is {delta_function!r}",
+                where="DeltaEvictor.of()",
+                expected="a function of two elements",
+                hint="write lambda first, last: ...",
+            )
         self._threshold = threshold
         self._delta_function = delta_function
 

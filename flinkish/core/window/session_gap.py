@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
+from flinkish.common.arguments import kind_of
 from flinkish.core.window.merging_assigner import MergingWindowAssigner
 from flinkish.core.window.serializers import TimeWindowSerializer
 from flinkish.core.window.window import TimeWindow
-from flinkish.errors import ProgramError
+from flinkish.errors import ArgumentTypeError, ArgumentValueError, ProgramError
 
 
 class SessionWindowTimeGapExtractor(ABC):
@@ -42,14 +43,24 @@ class SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
 def checked_gap(name: str, gap_ms: int) -> int:
     """The fixed gap of an assigner. Raises ProgramError unless it is more than 0."""
     if gap_ms <= 0:
-        raise ProgramError(f"{name} with a gap of {gap_ms} ms", expected="a gap of more than 0 ms")
+        raise ArgumentValueError(
+            f"{name} with a gap of {gap_ms} ms",
+            where=f"{name}.with_gap()",
+            expected="a gap of more than 0 ms",
+            hint="such as Time.minutes(30)",
+        )
     return gap_ms
 
 
 def checked_extractor(extractor: Any) -> SessionWindowTimeGapExtractor:
-    """The extractor of an assigner. Raises TypeError for what has no method ``extract``."""
+    """The extractor of an assigner. Raises ArgumentTypeError for what has no method ``extract``."""
     if not callable(getattr(extractor, "extract", None)):
-        raise TypeError(f"the gap extractor is {extractor!r}; expected a SessionWindowTimeGapExtractor")
+        raise ArgumentTypeError(
+            f"the gap extractor is {kind_of(extractor)}",
+            where="with_dynamic_gap()",
+            expected="a SessionWindowTimeGapExtractor",
+            hint="derive it from there; extract(element) gives milliseconds",
+        )
     return extractor  # type: ignore[no-any-return]
 
 
@@ -59,6 +70,8 @@ def dynamic_gap(extractor: SessionWindowTimeGapExtractor, element: Any) -> int:
     if not isinstance(gap_ms, int) or gap_ms <= 0:
         raise ProgramError(
             f"{type(extractor).__name__} gave the gap {gap_ms!r} for {element!r:.200}",
+            where="session windows with a dynamic gap",
+            hint="give a gap for every element, or filter the others before",
             expected="a gap of more than 0 ms, as an int",
         )
     return gap_ms

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkish.core.window.window import W
-from flinkish.errors import ProgramError
+from flinkish.errors import ArgumentValueError
 
 if TYPE_CHECKING:
     from flinkish.core.metrics import MetricGroup
@@ -147,5 +147,10 @@ def traits_of(trigger: Trigger[Any, Any]) -> TriggerTraits:
 def checked_interval(name: str, interval_ms: int) -> int:
     """A length of time. Raises ProgramError unless it is more than 0 ms."""
     if interval_ms <= 0:
-        raise ProgramError(f"{name} with {interval_ms} ms", expected="a time of more than 0 ms")
+        raise ArgumentValueError(
+            f"{name} with {interval_ms} ms",
+            where=f"{name}.of()",
+            expected="a time of more than 0 ms",
+            hint="such as Time.seconds(10)",
+        )
     return interval_ms

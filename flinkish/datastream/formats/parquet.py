@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from flinkish.common.arguments import kind_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.connectors.file_system.avro_parquet import AvroParquetFormat
 from flinkish.connectors.file_system.stream_format import BulkFormat
+from flinkish.errors import ArgumentTypeError
 from flinkish.formats.avro import AvroSchema
 from flinkish.formats.avro_parquet import AvroColumns, AvroParquetWriters
 from flinkish.formats.parquet import ParquetBulkWriters
@@ -46,5 +48,10 @@ class ParquetColumnarRowInputFormat(BulkFormat):
         is_case_sensitive: bool = True,
     ) -> None:
         if not isinstance(row_type, RowTypeInfo):
-            raise TypeError(f"the row type is {row_type!r}; expected DataTypes.ROW([...]) or Types.ROW_NAMED(...)")
+            raise ArgumentTypeError(
+                f"the row type is {kind_of(row_type)}",
+                where="ParquetColumnarRowInputFormat",
+                expected="DataTypes.ROW([...]) or Types.ROW_NAMED(...)",
+                hint="it names the columns to read",
+            )
         super().__init__(row_type, tuple(row_type.get_field_names()))

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.arguments import check_instance, kind_of
 from flinkish.common.typeinfo.types import declared_type
 from flinkish.core.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from flinkish.core.state import MapStateDescriptor
 from flinkish.datastream.streams.connected_streams import check_connected
-from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, _kind
+from flinkish.datastream.streams.data_stream import DataStream, DeclaredType
 from flinkish.datastream.streams.keyed_stream import KeyedStream
-from flinkish.errors import ProgramError
+from flinkish.errors import ArgumentTypeError, ProgramError
 from flinkish.graph.stream_graph import Tap
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.operators.broadcast_process import BroadcastProcessFactory
@@ -38,13 +39,19 @@ class BroadcastStream:
         self.broadcast_state_descriptors = list(broadcast_state_descriptors)
         names: set[str] = set()
         for descriptor in self.broadcast_state_descriptors:
-            if not isinstance(descriptor, MapStateDescriptor):
-                raise TypeError(f"broadcast_state_descriptor should be MapStateDescriptor, not {_kind(descriptor)}")
+            check_instance(
+                descriptor,
+                MapStateDescriptor,
+                "broadcast_state_descriptor should be MapStateDescriptor, not",
+                "broadcast(...)",
+                "broadcast state is a map: use a MapStateDescriptor with one key for a single value",
+            )
             if descriptor.name in names:
                 raise ProgramError(
                     f"two broadcast states are named {descriptor.name!r}",
                     where="broadcast(...)",
                     expected="a name of its own for each state",
+                    hint="rename one of the MapStateDescriptors",
                 )
             if descriptor.ttl_config is not None:
                 raise ProgramError(
@@ -83,15 +90,20 @@ class BroadcastConnectedStream:
         stream, which also has state and timers of its keys, a BroadcastProcessFunction on any other."""
         stream = self.non_broadcast_stream
         keyed = isinstance(stream, KeyedStream)
+        where = f"BroadcastConnectedStream.process() on a {'' if keyed else 'non-'}keyed stream"
         if isinstance(func, BroadcastProcessFunction) and keyed:
-            raise TypeError(
-                "BroadcastProcessFunction should be applied to non-keyed DataStream: this one is keyed, it takes a "
-                "KeyedBroadcastProcessFunction"
+            raise ArgumentTypeError(
+                "BroadcastProcessFunction should be applied to non-keyed DataStream, and this one is keyed",
+                where=where,
+                expected="a KeyedBroadcastProcessFunction",
+                hint="derive the function from it, or leave out key_by()",
             )
         if isinstance(func, KeyedBroadcastProcessFunction) and not keyed:
-            raise TypeError(
-                "KeyedBroadcastProcessFunction should be applied to keyed DataStream: call key_by() before connect(), "
-                "or use a BroadcastProcessFunction"
+            raise ArgumentTypeError(
+                "KeyedBroadcastProcessFunction should be applied to keyed DataStream, and this one is not keyed",
+                where=where,
+                expected="a BroadcastProcessFunction",
+                hint="call key_by() before connect(), or derive the function from BroadcastProcessFunction",
             )
         declared = declared_type(output_type)
         descriptors = tuple(self.broadcast_state_descriptors)
@@ -105,8 +117,12 @@ class BroadcastConnectedStream:
         elif isinstance(func, BroadcastProcessFunction):
             factory = BroadcastProcessFactory(func, descriptors, converter)
         else:
-            raise TypeError(
-                "The input must be a BroadcastProcessFunction or KeyedBroadcastProcessFunction, not " + _kind(func)
+            kind = "KeyedBroadcastProcessFunction" if keyed else "BroadcastProcessFunction"
+            raise ArgumentTypeError(
+                "The input must be a BroadcastProcessFunction or KeyedBroadcastProcessFunction, not " + kind_of(func),
+                where=where,
+                expected=f"a {kind}",
+                hint=f"derive the function from {kind}",
             )
         inputs = [stream._taps, self.broadcast_stream.input_stream._taps]
         node = stream._env._add_node(name, factory, declared, inputs, **settings)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.data_stream import DataStream
+from flinkish.datastream.streams.operator_stream import unsupported
 
 
 class CachedDataStream(DataStream):
@@ -25,34 +26,37 @@ class CachedDataStream(DataStream):
         warn_without_effect("invalidate", "nothing is kept between jobs")
 
     def get_name(self) -> NoReturn:
-        raise Exception("Get name of CachedDataStream is not supported.")
+        self._refuse("Get name of CachedDataStream", "get_name")
 
     def name(self, name: str) -> NoReturn:
-        raise Exception("Set name for CachedDataStream is not supported.")
+        self._refuse("Set name for CachedDataStream", "name")
 
     def uid(self, uid: str) -> NoReturn:
-        raise Exception("Set uid for CachedDataStream is not supported.")
+        self._refuse("Set uid for CachedDataStream", "uid")
 
     def set_uid_hash(self, uid_hash: str) -> NoReturn:
-        raise Exception("Set uid hash for CachedDataStream is not supported.")
+        self._refuse("Set uid hash for CachedDataStream", "set_uid_hash")
 
     def set_parallelism(self, parallelism: int) -> NoReturn:
-        raise Exception("Set parallelism for CachedDataStream is not supported.")
+        self._refuse("Set parallelism for CachedDataStream", "set_parallelism")
 
     def set_max_parallelism(self, max_parallelism: int) -> NoReturn:
-        raise Exception("Set max parallelism for CachedDataStream is not supported.")
+        self._refuse("Set max parallelism for CachedDataStream", "set_max_parallelism")
 
     def force_non_parallel(self) -> NoReturn:
-        raise Exception("Set force non-parallel for CachedDataStream is not supported.")
+        self._refuse("Set force non-parallel for CachedDataStream", "force_non_parallel")
 
     def set_buffer_timeout(self, timeout_millis: int) -> NoReturn:
-        raise Exception("Set buffer timeout for CachedDataStream is not supported.")
+        self._refuse("Set buffer timeout for CachedDataStream", "set_buffer_timeout")
 
     def start_new_chain(self) -> NoReturn:
-        raise Exception("Start new chain for CachedDataStream is not supported.")
+        self._refuse("Start new chain for CachedDataStream", "start_new_chain")
 
     def disable_chaining(self) -> NoReturn:
-        raise Exception("Disable chaining for CachedDataStream is not supported.")
+        self._refuse("Disable chaining for CachedDataStream", "disable_chaining")
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> NoReturn:
-        raise Exception("Setting slot sharing group for CachedDataStream is not supported.")
+        self._refuse("Setting slot sharing group for CachedDataStream", "slot_sharing_group")
+
+    def _refuse(self, what: str, method: str) -> NoReturn:
+        raise unsupported(self, what, method, "call it on the operator before cache()")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector, unregister_collector
 from flinkish.datastream.streams.closeable_iterator import CloseableIterator, CollectedRows
 from flinkish.datastream.streams.sinks import add_sink
-from flinkish.errors import ProgramError
+from flinkish.errors import ArgumentValueError
 
 if TYPE_CHECKING:
     from flinkish.datastream.streams.data_stream import DataStream
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 def execute_and_collect(stream: DataStream, job_name: str | None, limit: int | None) -> CloseableIterator | list[Any]:
     """See `DataStream.execute_and_collect`."""
     if limit is not None and limit <= 0:
-        raise ProgramError(f"execute_and_collect with the limit {limit}", expected="Limit must be greater than 0")
+        raise ArgumentValueError(
+            f"execute_and_collect with the limit {limit}",
+            where="DataStream.execute_and_collect()",
+            expected="Limit must be greater than 0",
+            hint="leave it out to get all records through an iterator",
+        )
     rows = CollectedRows()
     # the name of the collector travels with the sink: the job's id is not known before the job runs
     collector = uuid.uuid4().hex

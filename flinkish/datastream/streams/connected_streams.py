@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from flinkish.common.arguments import check_instance
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.typeinfo.types import declared_type
 from flinkish.core.co_functions import CoFlatMapFunction, CoMapFunction, CoProcessFunction, KeyedCoProcessFunction
 from flinkish.core.functions import KeySelector
-from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, _kind
+from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, check_environment
 from flinkish.datastream.streams.key_function import KeyFunction
 from flinkish.datastream.streams.keyed_stream import KeyedStream, _can_use_state
 from flinkish.errors import ProgramError
@@ -64,15 +65,15 @@ class ConnectedStreams:
 
     def map(self, func: CoMapFunction, output_type: DeclaredType = None) -> DataStream:
         """At most one result for each record. On keyed streams the function can use state of the record's key."""
-        if not isinstance(func, CoMapFunction):
-            raise TypeError(f"The input function must be a CoMapFunction, not {_kind(func)}!")
+        check_instance(func, CoMapFunction, "The input function must be a CoMapFunction, not", _place("map"), _TWO_HINT)
         keyed = self._keyed is not None and _can_use_state(func)
         return self._transform("Co-Map", lambda converter: CoMapFactory(func, keyed, converter), output_type)
 
     def flat_map(self, func: CoFlatMapFunction, output_type: DeclaredType = None) -> DataStream:
         """Any number of results for each record. On keyed streams the function can use state of the record's key."""
-        if not isinstance(func, CoFlatMapFunction):
-            raise TypeError(f"The input must be a CoFlatMapFunction, not {_kind(func)}!")
+        check_instance(
+            func, CoFlatMapFunction, "The input must be a CoFlatMapFunction, not", _place("flat_map"), _TWO_HINT
+        )
         keyed = self._keyed is not None and _can_use_state(func)
         return self._transform("Co-Flat Map", lambda converter: CoFlatMapFactory(func, keyed, converter), output_type)
 
@@ -93,8 +94,13 @@ class ConnectedStreams:
                 expected="two keyed streams, or a CoProcessFunction",
                 hint="call connect(...).key_by(selector1, selector2) before process()",
             )
-        if not isinstance(func, CoProcessFunction):
-            raise TypeError(f"The input must be a CoProcessFunction or KeyedCoProcessFunction, not {_kind(func)}!")
+        check_instance(
+            func,
+            CoProcessFunction,
+            "The input must be a CoProcessFunction or KeyedCoProcessFunction, not",
+            _place("process"),
+            _TWO_HINT,
+        )
         return self._transform("Co-Process", lambda converter: CoProcessFactory(func, converter), output_type)
 
     def _transform(
@@ -109,6 +115,14 @@ class ConnectedStreams:
         inputs = [stream._taps for stream in self._keyed or map(_as_handed_over, (self.stream1, self.stream2))]
         node = self.stream1._env._add_node(name, factory, declared, inputs, **settings)
         return DataStream(self.stream1._env, [Tap(node)], declared, [node])
+
+
+#: what to do about a function that does not take two inputs
+_TWO_HINT = "connected streams take functions of two inputs: derive the class from it; plain functions will not do"
+
+
+def _place(method: str) -> str:
+    return f"ConnectedStreams.{method}()"
 
 
 def _as_handed_over(stream: DataStream) -> DataStream:
@@ -128,8 +142,14 @@ def _check_key_types(first: TypeInformation, second: TypeInformation) -> None:
 
 
 def check_connected(stream1: Any, stream2: Any) -> None:
-    """Raises TypeError when the second one is no stream, ProgramError when it belongs to another environment."""
-    if not isinstance(stream2, DataStream):
-        raise TypeError(f"connect takes a DataStream or a BroadcastStream, not {_kind(stream2)}")
-    if stream1._env is not stream2._env:
-        raise ProgramError("connect of streams of different environments", expected="streams of one environment")
+    """Raises ArgumentTypeError when the second one is no stream, ProgramError when its environment is another."""
+    where = stream1._place("connect")
+    check_instance(
+        stream2,
+        DataStream,
+        "what connect takes is",
+        where,
+        "broadcast(descriptor) makes a BroadcastStream of a stream",
+        "a DataStream or a BroadcastStream",
+    )
+    check_environment(stream1, stream2, where)

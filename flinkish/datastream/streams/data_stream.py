@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
+from flinkish.common.arguments import check_instance, kind_of
 from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation
 from flinkish.common.typeinfo.types import declared_type
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.core.functions import (
     FilterFunction,
     FlatMapFunction,
+    Function,
     KeySelector,
     MapFunction,
     Partitioner,
@@ -27,7 +29,7 @@ from flinkish.core.window.assigner import WindowAssigner
 from flinkish.core.window.count_sliding import count_windows
 from flinkish.datastream.streams.key_function import KeyFunction, key_function, partition_function
 from flinkish.datastream.streams.operator_stream import OperatorStream
-from flinkish.errors import ProgramError
+from flinkish.errors import ArgumentTypeError, ProgramError
 from flinkish.graph.stream_graph import StreamNode, Tap
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.operators.convert import ConvertFactory
@@ -60,6 +62,9 @@ if TYPE_CHECKING:
     from flinkish.datastream.streams.keyed_stream import KeyedStream
     from flinkish.datastream.streams.windowed_stream import AllWindowedStream
 
+#: what to do about something else than a tag
+TAG_HINT = "pass the OutputTag that the function yields, not its name"
+
 DeclaredType = TypeInformation | Sequence[TypeInformation] | None
 
 
@@ -80,23 +85,28 @@ class DataStream(OperatorStream):
 
     def map(self, func: MapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
         """One result for each record; never None (use ``flat_map`` or ``filter`` to drop records)."""
-        _check_function(func, MapFunction)
+        _check_function(func, MapFunction, self._place("map"))
         return self._transform("Map", lambda converter: MapFactory(func, converter=converter), output_type)
 
     def flat_map(self, func: FlatMapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
         """Any number of results for each record: the function returns an iterable, or nothing."""
-        _check_function(func, FlatMapFunction)
-        return self._transform("Flat Map", lambda converter: FlatMapFactory(func, converter=converter), output_type)
+        _check_function(func, FlatMapFunction, self._place("flat_map"))
+        return self._transform("FlatMap", lambda converter: FlatMapFactory(func, converter=converter), output_type)
 
     def filter(self, func: FilterFunction | Callable[[Any], Any]) -> DataStream:
         """The records for which the function is true."""
-        _check_function(func, FilterFunction)
+        _check_function(func, FilterFunction, self._place("filter"))
         return self._add_operator("Filter", FilterFactory(func), self._type)
 
     def process(self, func: ProcessFunction, output_type: DeclaredType = None) -> DataStream:
         """Any number of results for each record, with access to time and side outputs (``yield tag, value``)."""
-        if not isinstance(func, ProcessFunction):
-            raise TypeError(f"ProcessFunction is required for DataStream, not {_kind(func)}.")
+        check_instance(
+            func,
+            ProcessFunction,
+            "ProcessFunction is required for DataStream, not",
+            self._place("process"),
+            "a KeyedProcessFunction needs key_by() before process(); a plain function goes to map() or flat_map()",
+        )
         return self._transform("PROCESS", lambda converter: ProcessFactory(func, converter), output_type)
 
     def project(self, *field_indexes: int) -> DataStream:
@@ -104,7 +114,7 @@ class DataStream(OperatorStream):
         if not isinstance(self._type, TupleTypeInfo):
             raise ProgramError(
                 "Only Tuple DataStreams can be projected.",
-                where=f"a stream of {self._type!r}",
+                where=f"{self._place('project')}, a stream of {self._type!r}",
                 expected="a stream whose declared type is Types.TUPLE([...])",
                 hint="use map",
             )
@@ -113,6 +123,8 @@ class DataStream(OperatorStream):
         if absent or not field_indexes:
             raise ProgramError(
                 f"project{field_indexes} of a tuple with {len(types)} fields",
+                where=self._place("project"),
+                hint="positions are counted from 0",
                 expected=f"one or more positions from 0 to {len(types) - 1}",
             )
         projected = TupleTypeInfo([types[index] for index in field_indexes])
@@ -152,8 +164,7 @@ class DataStream(OperatorStream):
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """What the operator before emitted with this tag. A tag that nobody reads stays in the main stream."""
-        if not isinstance(output_tag, OutputTag):
-            raise TypeError(f"the output tag is {_kind(output_tag)}; expected an OutputTag")
+        check_instance(output_tag, OutputTag, "the output tag is", self._place("get_side_output"), TAG_HINT)
         node = self._settings_nodes("get_side_output")[-1]
         side = DataStream(self._env, [Tap(node, tag=output_tag.tag_id)], output_tag.type_info)
         # as in PyFlink the side output is an operator, which has a name, a uid and a parallelism
@@ -164,13 +175,14 @@ class DataStream(OperatorStream):
     def union(self, *streams: DataStream) -> DataStream:
         """All records of this stream and the others, which must have the same type."""
         for stream in streams:
-            if not isinstance(stream, DataStream):
-                raise TypeError(f"union takes streams, not {_kind(stream)}")
-            if stream._env is not self._env:
-                raise ProgramError("union of streams of different environments", expected="streams of one environment")
+            check_instance(
+                stream, DataStream, "what union takes is", self._place("union"), "of a list of streams: union(*streams)"
+            )
+            check_environment(self, stream, self._place("union"))
             if stream._type != self._type:
                 raise ProgramError(
                     f"Cannot union streams of different types: {self._type!r} and {stream._type!r}",
+                    where=self._place("union"),
                     expected="streams of one type",
                     hint="declare the same output_type in the operators before",
                 )
@@ -309,8 +321,13 @@ class DataStream(OperatorStream):
 
 def watermarks_factory(strategy: WatermarkStrategy) -> TimestampsAndWatermarksFactory:
     """The operator of a strategy."""
-    if not isinstance(strategy, WatermarkStrategy):
-        raise TypeError(f"the watermark strategy is {_kind(strategy)}; expected a WatermarkStrategy")
+    check_instance(
+        strategy,
+        WatermarkStrategy,
+        "the watermark strategy is",
+        "assign_timestamps_and_watermarks() or from_source()",
+        "WatermarkStrategy.no_watermarks() is the one without event time",
+    )
     assigner = strategy.timestamp_assigner
     return TimestampsAndWatermarksFactory(
         None if assigner is None else assigner.extract_timestamp,
@@ -329,10 +346,25 @@ def _projection(field_indexes: Sequence[int]) -> Callable[[Any], Any]:
     return lambda value: tuple(value[index] for index in field_indexes)
 
 
-def _check_function(func: Any, kind: type) -> None:
-    if not isinstance(func, kind) and not callable(func):
-        raise TypeError(f"The input must be a {kind.__name__} or a callable function, not {_kind(func)}")
+def check_environment(stream: OperatorStream, other: OperatorStream, where: str) -> None:
+    """Raises ProgramError when two streams belong to different environments."""
+    if other._env is not stream._env:
+        raise ProgramError(
+            "two streams of different environments",
+            where=where,
+            expected="streams of one environment",
+            hint="call StreamExecutionEnvironment.get_execution_environment() once, and make all sources with it",
+        )
 
 
-def _kind(value: Any) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else f"an instance of {type(value).__name__}"
+def _check_function(func: Any, kind: type[Function], where: str) -> None:
+    """Raises ArgumentTypeError unless it is a function object of this kind, or a plain function."""
+    no_instance = isinstance(func, type) and issubclass(func, Function)
+    if no_instance or not (isinstance(func, kind) or callable(func)):
+        name = kind.__name__
+        raise ArgumentTypeError(
+            f"The input must be a {name} or a callable function, not {kind_of(func)}",
+            where=where,
+            expected=f"a {name} or a callable",
+            hint=f"make an instance: {func.__name__}()" if no_instance else f"wrap it into a lambda or a {name}",
+        )

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from flinkish.common.arguments import check_instance
 from flinkish.common.time import Time
 from flinkish.common.typeinfo.types import declared_type
 from flinkish.core.join_functions import ProcessJoinFunction
 from flinkish.core.output_tag import OutputTag
-from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, _kind
+from flinkish.datastream.streams.data_stream import TAG_HINT, DataStream, DeclaredType
 from flinkish.datastream.streams.joined_streams import by_common_key
 from flinkish.datastream.streams.keyed_stream import KeyedStream
 from flinkish.errors import ProgramError
@@ -29,8 +30,13 @@ class IntervalJoin:
     """
 
     def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
-        if not isinstance(right, KeyedStream):
-            raise TypeError(f"the other stream of an interval join is {_kind(right)}; expected a KeyedStream")
+        check_instance(
+            right,
+            KeyedStream,
+            "the other stream of an interval join is",
+            "KeyedStream.interval_join()",
+            "call key_by() on it, too",
+        )
         self._left = left
         self._right = right
 
@@ -41,7 +47,10 @@ class IntervalJoin:
     def in_processing_time(self) -> IntervalJoin:
         """Raises ProgramError, as in Flink."""
         raise ProgramError(
-            "Time-bounded stream joins are only supported in event time", expected="streams with timestamps"
+            "Time-bounded stream joins are only supported in event time",
+            where="IntervalJoin.in_processing_time()",
+            expected="streams with timestamps",
+            hint="call assign_timestamps_and_watermarks(...) on both streams, and leave out in_processing_time()",
         )
 
     def between(self, lower_bound: Time, upper_bound: Time) -> IntervalJoined:
@@ -84,8 +93,13 @@ class IntervalJoined:
         Raises:
             ProgramError: no time lies between the bounds.
         """
-        if not isinstance(process_join_function, ProcessJoinFunction):
-            raise TypeError(f"the function is {_kind(process_join_function)}; expected a ProcessJoinFunction")
+        check_instance(
+            process_join_function,
+            ProcessJoinFunction,
+            "the function is",
+            "IntervalJoined.process()",
+            "derive it from ProcessJoinFunction",
+        )
         lower_ms = self._bounds_ms[0] + self._exclusive[0]
         upper_ms = self._bounds_ms[1] - self._exclusive[1]
         if lower_ms > upper_ms:
@@ -93,6 +107,7 @@ class IntervalJoined:
                 f"an interval join between {self._bounds_ms[0]} ms and {self._bounds_ms[1]} ms",
                 where=f"lower bound exclusive: {self._exclusive[0]}, upper bound exclusive: {self._exclusive[1]}",
                 expected="lower bound <= upper bound",
+                hint="between(lower, upper) says how much later a right record is than a left one",
             )
         left, right = self._left, self._right
         both = by_common_key(left, right, left._key_selector, right._key_selector, left._key_type)
@@ -107,8 +122,7 @@ class IntervalJoined:
         return both._add_operator("Interval Join", factory, declared)
 
     def _late(self, side: int, output_tag: Any) -> IntervalJoined:
-        if not isinstance(output_tag, OutputTag):
-            raise TypeError(f"the output tag is {_kind(output_tag)}; expected an OutputTag")
+        check_instance(output_tag, OutputTag, "the output tag is", "an interval join's side output", TAG_HINT)
         self._late_tags[side] = output_tag
         return self
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from flinkish.common.arguments import check_instance
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.core.functions import KeySelector
 from flinkish.core.join_functions import CoGroupFunction, FlatJoinFunction, JoinFunction
@@ -18,11 +19,10 @@ from flinkish.core.output_tag import OutputTag
 from flinkish.core.window.assigner import WindowAssigner
 from flinkish.core.window.evictor import Evictor
 from flinkish.core.window.trigger import Trigger
-from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, _kind
+from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, check_environment
 from flinkish.datastream.streams.key_function import KeyFunction, key_function
 from flinkish.datastream.streams.keyed_stream import KeyedStream
 from flinkish.datastream.streams.windowed_stream import WindowedStream
-from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import Tap
 from flinkish.runtime.operators.map import MapFactory
 from flinkish.runtime.operators.window.co_group_functions import CoGroupWindowFunction, JoinWindowFunction
@@ -34,8 +34,7 @@ def by_common_key(
     first: DataStream, second: DataStream, first_key: KeyFunction, second_key: KeyFunction, key_type: Any = None
 ) -> KeyedStream:
     """The records of both streams as (0, record) and (1, record), by key."""
-    if second._env is not first._env:
-        raise ProgramError("a join of streams of different environments", expected="streams of one environment")
+    check_environment(first, second, "a join")
     both = _tagged(first, 0).union(_tagged(second, 1))
     return both.key_by(partial(_key, first_key, second_key), key_type)
 
@@ -94,8 +93,14 @@ class JoinWithWindow(_WithWindow):
         output_type: DeclaredType = None,
     ) -> DataStream:
         """Call a function for each pair of records of the same key and window."""
-        if not isinstance(function, (JoinFunction, FlatJoinFunction)) and not callable(function):
-            raise TypeError(f"the join function is {_kind(function)}; expected a JoinFunction or a FlatJoinFunction")
+        if not callable(function):
+            check_instance(
+                function,
+                (JoinFunction, FlatJoinFunction),
+                "the join function is",
+                "join(...).where(...).equal_to(...).window(...).apply()",
+                "write lambda first, second: ...",
+            )
         return self._windowed.apply(JoinWindowFunction(function), output_type)
 
 
@@ -108,8 +113,14 @@ class CoGroupWithWindow(_WithWindow):
         output_type: DeclaredType = None,
     ) -> DataStream:
         """Call a function for each key and window with the records of both streams."""
-        if not isinstance(function, CoGroupFunction) and not callable(function):
-            raise TypeError(f"the function is {_kind(function)}; expected a CoGroupFunction")
+        if not callable(function):
+            check_instance(
+                function,
+                CoGroupFunction,
+                "the function is",
+                "co_group(...).where(...).equal_to(...).window(...).apply()",
+                "write lambda first, second: [...]",
+            )
         return self._windowed.apply(CoGroupWindowFunction(function), output_type)
 
 
@@ -148,8 +159,7 @@ class _TwoStreams(Generic[W]):
     with_window: type[W]
 
     def __init__(self, first: DataStream, second: DataStream) -> None:
-        if not isinstance(second, DataStream):
-            raise TypeError(f"the other stream is {_kind(second)}; expected a DataStream")
+        check_instance(second, DataStream, "the other stream is", "join() or co_group()", "hand over the stream itself")
         self.first = first
         self.second = second
 

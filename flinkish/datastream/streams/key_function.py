@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from flinkish.common.arguments import kind_of
 from flinkish.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
 from flinkish.core.functions import Function, KeySelector, Partitioner
-from flinkish.errors import ProgramError
+from flinkish.errors import ArgumentTypeError, ProgramError
 
 KeyFunction = Callable[[Any], Any]
 
@@ -20,7 +21,7 @@ def key_function(key_selector: KeySelector | KeyFunction, key_type: TypeInformat
     """value -> key, converted to ``key_type`` if there is one.
 
     Raises:
-        TypeError: it is neither a KeySelector nor callable.
+        ArgumentTypeError: it is neither a KeySelector nor callable.
         ProgramError: a KeySelector with ``open`` or ``close``.
     """
     if isinstance(key_selector, KeySelector):
@@ -28,7 +29,12 @@ def key_function(key_selector: KeySelector | KeyFunction, key_type: TypeInformat
     elif callable(key_selector):
         select = key_selector
     else:
-        raise TypeError("Parameter key_selector should be type of KeySelector or a callable function.")
+        raise ArgumentTypeError(
+            f"Parameter key_selector should be type of KeySelector or a callable function, not {kind_of(key_selector)}",
+            where="the key selector of key_by(), partition_custom() or a join",
+            expected="a KeySelector or a callable",
+            hint="write lambda record: record[0] for the first field; positions and names of fields are no selectors",
+        )
     if key_type is None or isinstance(key_type, PickledBytesTypeInfo):
         return select
     return _converted_key(select, key_type)
@@ -38,14 +44,19 @@ def partition_function(partitioner: Partitioner | Callable[[Any, int], int]) -> 
     """(key, number of partitions) -> partition.
 
     Raises:
-        TypeError: it is neither a Partitioner nor callable.
+        ArgumentTypeError: it is neither a Partitioner nor callable.
         ProgramError: a Partitioner with ``open`` or ``close``.
     """
     if isinstance(partitioner, Partitioner):
         return _method(partitioner, Partitioner, "partition")
     if callable(partitioner):
         return partitioner
-    raise TypeError("Parameter partitioner should be type of Partitioner or a callable function.")
+    raise ArgumentTypeError(
+        f"Parameter partitioner should be type of Partitioner or a callable function, not {kind_of(partitioner)}",
+        where="partition_custom()",
+        expected="a Partitioner, or a callable (key, number of subtasks) -> subtask",
+        hint="write lambda key, subtasks: ... % subtasks",
+    )
 
 
 def _method(function: Function, kind: type[Function], name: str) -> Callable[..., Any]:
@@ -54,6 +65,7 @@ def _method(function: Function, kind: type[Function], name: str) -> Callable[...
         if getattr(type(function), lifecycle) is not getattr(kind, lifecycle):
             raise ProgramError(
                 f"{type(function).__name__} overrides {lifecycle}()",
+                where=f"the {kind.__name__} of a stream",
                 expected=f"a {kind.__name__} that needs nothing but its {name}()",
                 hint="prepare it in __init__, or compute the key in a map before key_by",
             )

@@ -11,6 +11,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from flinkish.common.arguments import check_instance
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.types import Row
 from flinkish.core.functions import (
@@ -28,6 +29,8 @@ from flinkish.core.window.count_sliding import count_windows
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, _check_function
 from flinkish.datastream.streams.key_function import KeyFunction
+from flinkish.datastream.streams.operator_stream import unsupported
+from flinkish.errors import UnsupportedOperationError
 from flinkish.graph.stream_graph import StreamNode
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.operators.filter import FilterFactory
@@ -62,36 +65,45 @@ class KeyedStream(DataStream):
         self._key_selector = key_selector
         self._key_type = key_type
 
+    def get_type(self) -> TypeInformation:
+        """The type of ``Row(key, value)``, which is what users see of the stream, as in PyFlink."""
+        return RowTypeInfo([self._key_type, self._type])
+
     # --- operators ----------------------------------------------------------------------------------------------
 
     def map(self, func: MapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
         """One result for each record. A MapFunction can use state of the record's key."""
-        _check_function(func, MapFunction)
+        _check_function(func, MapFunction, self._place("map"))
         keyed = _can_use_state(func)
         return self._transform("Map", lambda converter: MapFactory(func, keyed, converter), output_type)
 
     def flat_map(self, func: FlatMapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
         """Any number of results for each record. A FlatMapFunction can use state of the record's key."""
-        _check_function(func, FlatMapFunction)
+        _check_function(func, FlatMapFunction, self._place("flat_map"))
         keyed = _can_use_state(func)
-        return self._transform("Flat Map", lambda converter: FlatMapFactory(func, keyed, converter), output_type)
+        return self._transform("FlatMap", lambda converter: FlatMapFactory(func, keyed, converter), output_type)
 
     def filter(self, func: FilterFunction | Callable[[Any], Any]) -> DataStream:
         """The records for which the function is true. A FilterFunction can use state of the record's key."""
-        _check_function(func, FilterFunction)
+        _check_function(func, FilterFunction, self._place("filter"))
         return self._add_operator("Filter", FilterFactory(func, _can_use_state(func)), self._type)
 
     def process(  # type: ignore[override]
         self, func: KeyedProcessFunction, output_type: DeclaredType = None
     ) -> DataStream:
         """Any number of results for each record and timer, with state, timers and side outputs."""
-        if not isinstance(func, KeyedProcessFunction):
-            raise TypeError("KeyedProcessFunction is required for KeyedStream.")
+        check_instance(
+            func,
+            KeyedProcessFunction,
+            "KeyedProcessFunction is required for KeyedStream, not",
+            self._place("process"),
+            "derive it from KeyedProcessFunction, which also has timers and the key",
+        )
         return self._transform("KEYED PROCESS", lambda converter: KeyedProcessFactory(func, converter), output_type)
 
     def reduce(self, func: ReduceFunction | Callable[[Any, Any], Any]) -> DataStream:
         """Each record gives the value reduced so far for its key; in BATCH mode only the last one comes."""
-        _check_function(func, ReduceFunction)
+        _check_function(func, ReduceFunction, self._place("reduce"))
         return self._rolling(ReduceFactory(func, self._type.batch_converter("results of 'Reduce'")))
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
@@ -152,43 +164,51 @@ class KeyedStream(DataStream):
     # --- what belongs to operators, or would undo the partitioning: raises as in PyFlink --------------------------
 
     def get_name(self) -> NoReturn:
-        raise Exception("Get name of KeyedStream is not supported.")
+        self._refuse("Get name of KeyedStream", "get_name")
 
     def name(self, name: str) -> NoReturn:
-        raise Exception("Set name for KeyedStream is not supported.")
+        self._refuse("Set name for KeyedStream", "name")
 
     def uid(self, uid: str) -> NoReturn:
-        raise Exception("Set uid for KeyedStream is not supported.")
+        self._refuse("Set uid for KeyedStream", "uid")
 
     def set_uid_hash(self, uid_hash: str) -> NoReturn:
-        raise Exception("Set uid hash for KeyedStream is not supported.")
+        self._refuse("Set uid hash for KeyedStream", "set_uid_hash")
 
     def set_parallelism(self, parallelism: int) -> NoReturn:
-        raise Exception("Set parallelism for KeyedStream is not supported.")
+        self._refuse("Set parallelism for KeyedStream", "set_parallelism")
 
     def set_max_parallelism(self, max_parallelism: int) -> NoReturn:
-        raise Exception("Set max parallelism for KeyedStream is not supported.")
+        self._refuse("Set max parallelism for KeyedStream", "set_max_parallelism")
 
     def force_non_parallel(self) -> NoReturn:
-        raise Exception("Set force non-parallel for KeyedStream is not supported.")
+        self._refuse("Set force non-parallel for KeyedStream", "force_non_parallel")
 
     def set_buffer_timeout(self, timeout_millis: int) -> NoReturn:
-        raise Exception("Set buffer timeout for KeyedStream is not supported.")
+        self._refuse("Set buffer timeout for KeyedStream", "set_buffer_timeout")
 
     def cache(self) -> NoReturn:
-        raise Exception("Cache for KeyedStream is not supported.")
+        self._refuse("Cache for KeyedStream", "cache")
 
     def start_new_chain(self) -> NoReturn:
-        raise Exception("Start new chain for KeyedStream is not supported.")
+        self._refuse("Start new chain for KeyedStream", "start_new_chain")
 
     def disable_chaining(self) -> NoReturn:
-        raise Exception("Disable chaining for KeyedStream is not supported.")
+        self._refuse("Disable chaining for KeyedStream", "disable_chaining")
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> NoReturn:
-        raise Exception("Setting slot sharing group for KeyedStream is not supported.")
+        self._refuse("Setting slot sharing group for KeyedStream", "slot_sharing_group")
 
     def _partitioned(self, partitioner: Any) -> NoReturn:
-        raise Exception("Cannot override partitioning for KeyedStream.")
+        raise UnsupportedOperationError(
+            "Cannot override partitioning for KeyedStream.",
+            where=self._place("key_by"),
+            expected="an operator behind key_by(), which sends each key to one subtask",
+            hint="repartition before key_by(), or behind the next operator",
+        )
+
+    def _refuse(self, what: str, method: str) -> NoReturn:
+        raise unsupported(self, what, method, "call it on the operator before key_by(), or on the one behind it")
 
     # --- the inside ---------------------------------------------------------------------------------------------
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from flinkish.common.arguments import check_instance
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
-from flinkish.errors import ProgramError
+from flinkish.errors import ArgumentValueError
 from flinkish.graph.stream_graph import MAX_PARALLELISM_LIMIT, ChainingStrategy, StreamNode
 
 _UID_HASH = re.compile(r"[0-9A-Fa-f]{32}")
@@ -40,26 +41,32 @@ class OperatorSettings:
     def set_name(self, name: str) -> None:
         """The name in plans and reports. Raises ProgramError when it is empty."""
         if not isinstance(name, str) or not name:
-            raise self._error(f"the name {name!r}", "a non-empty str")
+            raise self._error(f"the name {name!r}", "a non-empty str", "without a name it has one of its own")
         self._node.name = prefix_of(self._node) + name
 
     def set_uid(self, uid: str) -> None:
         """The identity of the operator's state. Raises ProgramError when it is empty."""
         if not isinstance(uid, str) or not uid:
-            raise self._error(f"the uid {uid!r}", "a non-empty str")
+            raise self._error(f"the uid {uid!r}", "a non-empty str", "choose a short name that never changes")
         self._node.uid = uid
 
     def set_uid_hash(self, uid_hash: str) -> None:
         """An identity taken from the logs of an earlier job. Raises ProgramError unless it has 32 hex digits."""
         if not isinstance(uid_hash, str) or not _UID_HASH.fullmatch(uid_hash):
-            raise self._error(f"the uid hash {uid_hash!r}", "a string of 32 characters between 0-9 and a-f")
+            raise self._error(
+                f"the uid hash {uid_hash!r}",
+                "a string of 32 characters between 0-9 and a-f",
+                "take it from the log of the earlier job, or call uid(...) with a name",
+            )
         self._node.uid_hash = uid_hash.lower()
 
     def set_parallelism(self, parallelism: int) -> None:
         """Number of subtasks, or -1 for the environment's. Raises ProgramError for any other number below 1, or for
         more than 1 where the operator cannot run in parallel."""
         if not isinstance(parallelism, int) or (parallelism < 1 and parallelism != _DEFAULT_PARALLELISM):
-            raise self._error(f"the parallelism {parallelism!r}", "a parallelism of at least 1")
+            raise self._error(
+                f"the parallelism {parallelism!r}", "a parallelism of at least 1", "-1 is the environment's parallelism"
+            )
         if not self._node.parallelism_changeable and parallelism != 1:
             raise self._error(
                 f"the parallelism {parallelism}",
@@ -71,10 +78,16 @@ class OperatorSettings:
     def set_max_parallelism(self, max_parallelism: int) -> None:
         """Number of key groups. Raises ProgramError unless it is from 1 to 32768."""
         if not isinstance(max_parallelism, int) or not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
-            raise self._error(f"the max parallelism {max_parallelism!r}", f"a number from 1 to {MAX_PARALLELISM_LIMIT}")
+            raise self._error(
+                f"the max parallelism {max_parallelism!r}",
+                f"a number from 1 to {MAX_PARALLELISM_LIMIT}",
+                "leave it out: it follows from the parallelism then",
+            )
         if not self._node.parallelism_changeable and max_parallelism != 1:
             raise self._error(
-                f"the max parallelism {max_parallelism}", "The maximum parallelism of non parallel operator must be 1"
+                f"the max parallelism {max_parallelism}",
+                "The maximum parallelism of non parallel operator must be 1",
+                "call rebalance() on the stream, and set the max parallelism of the next operator",
             )
         self._each(lambda node: setattr(node, "max_parallelism", max_parallelism))
 
@@ -95,7 +108,9 @@ class OperatorSettings:
     def set_buffer_timeout(self, timeout_millis: int) -> None:
         """Raises ProgramError for less than -1 ms."""
         if not isinstance(timeout_millis, int) or timeout_millis < -1:
-            raise self._error(f"the buffer timeout {timeout_millis!r} ms", "-1, 0 or more")
+            raise self._error(
+                f"the buffer timeout {timeout_millis!r} ms", "-1, 0 or more", "leave it out: it has no effect here"
+            )
         warn_without_effect("set_buffer_timeout", "the end of an epoch flushes all buffers")
 
     def set_slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> None:
@@ -103,14 +118,17 @@ class OperatorSettings:
         group = (
             slot_sharing_group.get_name() if isinstance(slot_sharing_group, SlotSharingGroup) else slot_sharing_group
         )
-        if not isinstance(group, str):
-            raise TypeError(f"the slot sharing group is {group!r}; expected a SlotSharingGroup, or the name of one")
+        check_instance(
+            group, str, "the slot sharing group is", self._where(), "its name", "a SlotSharingGroup, or the name of one"
+        )
         self._each(lambda node: setattr(node, "slot_sharing_group", group))
 
     def _each(self, change: Callable[[StreamNode], None]) -> None:
         for node in self._nodes:
             change(node)
 
-    def _error(self, what: str, expected: str, hint: str = "") -> ProgramError:
-        where = f"operator '{self._node.name}' (uid {self._node.effective_uid})"
-        return ProgramError(f"{what} cannot be set", where=where, expected=expected, hint=hint)
+    def _error(self, what: str, expected: str, hint: str) -> ArgumentValueError:
+        return ArgumentValueError(f"{what} cannot be set", where=self._where(), expected=expected, hint=hint)
+
+    def _where(self) -> str:
+        return f"operator '{self._node.name}' (uid {self._node.effective_uid})"

@@ -9,11 +9,22 @@ from flinkish.common.execution_config import ExecutionConfig
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.operator_settings import OperatorSettings
-from flinkish.errors import ProgramError
+from flinkish.errors import ProgramError, UnsupportedOperationError
 from flinkish.graph.stream_graph import ChainingStrategy, StreamNode, Tap
 
 if TYPE_CHECKING:
     from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+
+def unsupported(stream: OperatorStream, what: str, method: str, hint: str) -> UnsupportedOperationError:
+    """The error for a setting of an operator on a stream that is no operator's output."""
+    return UnsupportedOperationError(
+        f"{what} is not supported.",
+        where=stream._place(method),
+        expected="the stream that an operator returned",
+        hint=hint,
+    )
+
 
 S = TypeVar("S", bound="OperatorStream")
 
@@ -115,6 +126,10 @@ class OperatorStream:
         return self
 
     # --- the inside ---------------------------------------------------------------------------------------------
+
+    def _place(self, method: str) -> str:
+        """Where a call is, for messages."""
+        return f"{type(self).__name__}.{method}() after " + " and ".join(f"'{tap.node.name}'" for tap in self._taps)
 
     def _settings(self, method: str) -> OperatorSettings:
         return OperatorSettings(self._settings_nodes(method))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from flinkish.common.arguments import check_at_least, check_instance, kind_of
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.typeinfo.types import declared_type
 from flinkish.core.functions import (
@@ -21,7 +22,7 @@ from flinkish.core.window.assigner import WindowAssigner
 from flinkish.core.window.evictor import Evictor
 from flinkish.core.window.merging_assigner import MergingWindowAssigner
 from flinkish.core.window.trigger import Trigger
-from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, _check_function, _kind
+from flinkish.datastream.streams.data_stream import TAG_HINT, DataStream, DeclaredType, _check_function
 from flinkish.errors import ProgramError
 from flinkish.runtime.operators.rolling_aggregations import AccumulateType, RollingAggregation
 from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
@@ -42,8 +43,13 @@ class _Windowed:
     _process_function: ClassVar[type[Function]]
 
     def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
-        if not isinstance(window_assigner, WindowAssigner):
-            raise TypeError(f"the window assigner is {_kind(window_assigner)}; expected a WindowAssigner")
+        check_instance(
+            window_assigner,
+            WindowAssigner,
+            "the window assigner is",
+            "window() or window_all()",
+            "such as TumblingEventTimeWindows.of(Time.minutes(5))",
+        )
         self._keyed_stream = keyed_stream
         self._assigner = window_assigner
         self._trigger: Trigger[Any, Any] | None = None
@@ -57,7 +63,7 @@ class _Windowed:
 
     def get_input_type(self) -> TypeInformation:
         """The type of the records in the windows."""
-        return self._keyed_stream.get_type()
+        return self._keyed_stream._type
 
     # --- settings -----------------------------------------------------------------------------------------------
 
@@ -67,33 +73,34 @@ class _Windowed:
         Raises:
             ProgramError: the windows merge, and the trigger cannot.
         """
-        if not isinstance(trigger, Trigger):
-            raise TypeError(f"the trigger is {_kind(trigger)}; expected a Trigger")
+        check_instance(trigger, Trigger, "the trigger is", self._place("trigger"), "such as CountTrigger.of(10)")
         if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
             raise ProgramError(
                 "A merging window assigner cannot be used with a trigger that does not support merging",
-                where=f"{self._assigner} with {_kind(trigger)}",
+                where=f"{self._assigner} with {kind_of(trigger)}",
                 expected="a trigger whose can_merge() returns True",
+                hint="implement can_merge() and on_merge(), or use windows that do not merge",
             )
         self._trigger = trigger
         return self
 
     def evictor(self: S, evictor: Evictor[Any]) -> S:
         """What removes elements from a window before or after it is evaluated. All elements are kept until then."""
-        if not isinstance(evictor, Evictor):
-            raise TypeError(f"the evictor is {_kind(evictor)}; expected an Evictor")
+        check_instance(evictor, Evictor, "the evictor is", self._place("evictor"), "such as CountEvictor.of(10)")
         self._evictor = evictor
         return self
 
     def allowed_lateness(self: S, time_ms: int) -> S:
         """How long after its end (ms of event time) a window still takes late records and is evaluated again."""
+        check_at_least(
+            time_ms, 0, "the allowed lateness", self._place("allowed_lateness"), "it is a number of milliseconds", "ms"
+        )
         self._allowed_lateness_ms = time_ms
         return self
 
     def side_output_late_data(self: S, output_tag: OutputTag) -> S:
         """Where records go that come too late for any window; without it they are counted and dropped."""
-        if not isinstance(output_tag, OutputTag):
-            raise TypeError(f"the output tag is {_kind(output_tag)}; expected an OutputTag")
+        check_instance(output_tag, OutputTag, "the output tag is", self._place("side_output_late_data"), TAG_HINT)
         self._late_tag = output_tag
         return self
 
@@ -125,7 +132,7 @@ class _Windowed:
         return self._evaluate(WindowLogic(function), self.get_input_type(), function)
 
     def _reduce(self, reduce_function: Any, window_function: Any, output_type: DeclaredType) -> DataStream:
-        _check_function(reduce_function, ReduceFunction)
+        _check_function(reduce_function, ReduceFunction, self._place("reduce"))
         if window_function is None and output_type is None:
             output_type = self.get_input_type()
         logic = WindowLogic(reduce_function, self._checked(window_function))
@@ -134,28 +141,44 @@ class _Windowed:
     def _accumulate(
         self, aggregate_function: Any, window_function: Any, accumulator_type: DeclaredType, output_type: DeclaredType
     ) -> DataStream:
-        if not isinstance(aggregate_function, AggregateFunction):
-            raise TypeError(f"the aggregate function is {_kind(aggregate_function)}; expected an AggregateFunction")
+        check_instance(
+            aggregate_function,
+            AggregateFunction,
+            "the aggregate function is",
+            self._place("aggregate"),
+            "derive it from AggregateFunction; plain functions go to reduce()",
+        )
         declared_type(accumulator_type)
         logic = WindowLogic(aggregate_function, self._checked(window_function))
         return self._evaluate(logic, output_type, aggregate_function, window_function)
 
     def _apply(self, window_function: Any, output_type: DeclaredType) -> DataStream:
-        if not isinstance(window_function, self._function):
-            raise TypeError(f"window_function should be a {self._function.__name__}, not {_kind(window_function)}")
+        self._check_window_function(window_function, "apply", self._function)
         return self._evaluate(WindowLogic(None, window_function), output_type, window_function)
 
     def _process(self, function: Any, output_type: DeclaredType) -> DataStream:
-        if not isinstance(function, self._process_function):
-            raise TypeError(f"the function should be a {self._process_function.__name__}, not {_kind(function)}")
+        self._check_window_function(function, "process", self._process_function)
         return self._evaluate(WindowLogic(None, function), output_type, function)
 
     def _checked(self, window_function: Any) -> Any:
-        if window_function is not None and not isinstance(window_function, (self._function, self._process_function)):
-            raise TypeError(
-                f"window_function should be a {self._function.__name__} or {self._process_function.__name__}"
-            )
+        if window_function is not None:
+            self._check_window_function(window_function, "reduce", self._function, self._process_function)
         return window_function
+
+    def _check_window_function(self, function: Any, method: str, *kinds: type[Function]) -> None:
+        names = " or ".join(kind.__name__ for kind in kinds)
+        check_instance(
+            function,
+            kinds,
+            f"window_function should be a {names}, not",
+            self._place(method),
+            f"keyed windows take a {WindowFunction.__name__} or a {ProcessWindowFunction.__name__}, windows of all "
+            f"records an {AllWindowFunction.__name__} or a {ProcessAllWindowFunction.__name__}",
+        )
+
+    def _place(self, method: str) -> str:
+        """Where a call is, for messages."""
+        return f"{type(self).__name__}.{method}() with {self._assigner}"
 
     def _evaluate(self, logic: WindowLogic, output_type: DeclaredType, *functions: Any) -> DataStream:
         trigger = self._trigger or self._assigner.get_default_trigger(self.get_execution_environment())

@@ -16,7 +16,7 @@ from typing import Any
 
 from flinkish.common.types import Row
 from flinkish.core.functions import ReduceFunction
-from flinkish.errors import TypeMismatchError
+from flinkish.errors import ArgumentTypeError, TypeMismatchError
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.reduce import ReduceOperator
 from flinkish.runtime.side_outputs import Converter
@@ -63,9 +63,12 @@ class RollingAggregation(ReduceFunction):
 
     def __init__(self, accumulate_type: AccumulateType, position: int | str = 0, first: bool = True) -> None:
         if not isinstance(position, (int, str)):
-            raise TypeError(
+            raise ArgumentTypeError(
                 "The field position must be of int or str type to locate the value to calculate for min, max, min_by, "
-                f"max_by and sum. The given type is: {type(position)}"
+                f"max_by and sum. The given type is: {type(position)}",
+                where=f"{accumulate_type.name.lower()}() of a keyed or windowed stream",
+                expected="the position of a field, counted from 0, or its name",
+                hint="aggregate what is computed with reduce() or aggregate()",
             )
         self._type = accumulate_type
         self._position = position
@@ -123,6 +126,7 @@ class RollingAggregation(ReduceFunction):
             raise TypeMismatchError(
                 f"The {position} field selected on a basic type ({type(record).__name__})",
                 expected="field 0, which means the entire value",
+                hint="map the records to tuples or Rows before key_by()",
             )
         return position
 
@@ -130,6 +134,7 @@ class RollingAggregation(ReduceFunction):
         return TypeMismatchError(
             f"{self._type.name.lower()} of field {self._position!r}, which the record {record!r} does not have",
             expected="an index or, for records with names, the name of a field",
+            hint="indexes are counted from 0; output_type=Types.ROW_NAMED(...) gives records names",
         )
 
 

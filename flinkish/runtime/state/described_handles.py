@@ -35,9 +35,9 @@ def handle_of(backend: KeyedStateBackend, descriptor: StateDescriptor, namespace
     if isinstance(descriptor, AggregatingStateDescriptor):
         return AggregatingHandle(backend, name, namespace, descriptor.get_agg_function())
     if descriptor.kind == "list":
-        return ListHandle(backend, name, namespace)
+        return ListHandle(backend, name, namespace, descriptor)
     if descriptor.kind == "map":
-        return MapHandle(backend, name, namespace)
+        return MapHandle(backend, name, namespace, descriptor)
     return ValueHandle(backend, name, namespace, descriptor)
 
 

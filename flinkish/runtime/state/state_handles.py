@@ -7,10 +7,13 @@ those of other namespaces may be dropped at any time and are looked up at each c
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.typeinfo import PickledBytesTypeInfo
+from flinkish.common.serialization import abbreviated
+from flinkish.common.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
+from flinkish.common.typeinfo.basic import BasicType
 from flinkish.core.functions import AggregateFunction
 from flinkish.core.state import AggregatingState, ListState, MapState, ReducingState, StateDescriptor, ValueState
 from flinkish.errors import StateAccessError, TypeMismatchError
@@ -23,6 +26,19 @@ if TYPE_CHECKING:
     from flinkish.runtime.state.state_table import StateTable
 
 _NEVER = -1
+#: the class of values that are of a basic type as they are; other values are converted, or refused
+_CLASSES: dict[BasicType, type] = {
+    BasicType.STRING: str,
+    BasicType.BOOLEAN: bool,
+    BasicType.FLOAT: float,
+    BasicType.DOUBLE: float,
+    **dict.fromkeys((BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG, BasicType.BIG_INT), int),
+}
+
+
+def _class_of(declared: TypeInformation | None) -> type | None:
+    """The class that values of the declared type have; None: any class, which is not looked at."""
+    return _CLASSES.get(declared._basic_type) if isinstance(declared, BasicTypeInfo) else None
 
 
 class NoKey:
@@ -76,6 +92,22 @@ class StateHandle:
     def _mark(self) -> None:
         self._table.mark(self._namespace, self._backend.current_key)
 
+    def _fitting(self, value: Any, declared: TypeInformation | None) -> Any:
+        """The value in the form of the declared type. Raises TypeMismatchError when it has none."""
+        if declared is None or isinstance(declared, PickledBytesTypeInfo):
+            return value
+        try:
+            if value is not None:
+                return declared.convert(value)
+        except TypeMismatchError:
+            pass
+        raise TypeMismatchError(
+            f"state {self._name!r} was given {abbreviated(value)}",
+            where=f"{self._backend.where}, key {self._backend.current_key!r}",
+            expected=f"a value of the declared type, {declared!r}",
+            hint="call clear() to remove the value" if value is None else "declare the type that values have",
+        )
+
     def clear(self) -> None:
         """Remove the state of the current key."""
         if self._live():
@@ -85,13 +117,14 @@ class StateHandle:
 class ValueHandle(StateHandle, ValueState[Any]):
     """A value per key."""
 
-    __slots__ = ("_typed",)
+    __slots__ = ("_class", "_declared")
 
     def __init__(
         self, backend: KeyedStateBackend, name: str, namespace: Hashable, descriptor: StateDescriptor | None = None
     ) -> None:
         super().__init__(backend, name, "value", namespace)
-        self._typed = descriptor is not None and not isinstance(descriptor.type_info, PickledBytesTypeInfo)
+        self._declared = None if descriptor is None else descriptor.type_info
+        self._class = _class_of(self._declared)
 
     def value(self) -> Any:
         if self._generation != self._backend.generation:
@@ -105,13 +138,8 @@ class ValueHandle(StateHandle, ValueState[Any]):
     def update(self, value: Any) -> None:
         if self._generation != self._backend.generation:
             self._bind()
-        if value is None and self._typed:
-            raise TypeMismatchError(
-                f"state {self._name!r} was updated with None",
-                where=f"{self._backend.where}, key {self._backend.current_key!r}",
-                expected="a value of the declared type",
-                hint="call clear() to remove the value",
-            )
+        if value is None or (self._class is not None and value.__class__ is not self._class):
+            value = self._fitting(value, self._declared)
         key = self._backend.current_key
         copier = COPIERS[value.__class__]
         self._values[key] = value if copier is None else copier(value)
@@ -121,10 +149,14 @@ class ValueHandle(StateHandle, ValueState[Any]):
 class ListHandle(StateHandle, ListState[Any]):
     """A list per key."""
 
-    __slots__ = ()
+    __slots__ = ("_class", "_declared")
 
-    def __init__(self, backend: KeyedStateBackend, name: str, namespace: Hashable) -> None:
+    def __init__(
+        self, backend: KeyedStateBackend, name: str, namespace: Hashable, descriptor: StateDescriptor | None = None
+    ) -> None:
         super().__init__(backend, name, "list", namespace)
+        self._declared = None if descriptor is None else descriptor.entry_types()[1]
+        self._class = _class_of(self._declared)
 
     def get(self) -> list[Any]:
         return list(self._live().get(self._backend.current_key, ()))
@@ -134,33 +166,46 @@ class ListHandle(StateHandle, ListState[Any]):
         return len(self._live().get(self._backend.current_key, ()))
 
     def add(self, value: Any) -> None:
+        if self._class is not None and value.__class__ is not self._class:
+            value = self._fitting(value, self._declared)
         self._live().setdefault(self._backend.current_key, []).append(value)
         self._table.mark_grown(self._namespace, (self._backend.current_key,))
 
     def add_all(self, values: list[Any]) -> None:
-        values = list(values)
+        values = self._elements(values)
         if values:
             self._live().setdefault(self._backend.current_key, []).extend(values)
             self._table.mark_grown(self._namespace, (self._backend.current_key,))
 
     def update(self, values: list[Any]) -> None:
-        values = list(values)
+        values = self._elements(values)
         if not values:
             self.clear()
             return
         self._live()[self._backend.current_key] = values
         self._mark()
 
+    def _elements(self, values: list[Any]) -> list[Any]:
+        values, wanted = list(values), self._class
+        if wanted is not None and not set(map(type, values)) <= {wanted}:
+            return [value if type(value) is wanted else self._fitting(value, self._declared) for value in values]
+        return values
+
 
 class MapHandle(StateHandle, MapState[Any, Any]):
     """A map per key, entry by entry; a key without map entries has no map."""
 
-    __slots__ = ()
+    __slots__ = ("_classes", "_declared")
 
     _table: MapTable
 
-    def __init__(self, backend: KeyedStateBackend, name: str, namespace: Hashable) -> None:
+    def __init__(
+        self, backend: KeyedStateBackend, name: str, namespace: Hashable, descriptor: StateDescriptor | None = None
+    ) -> None:
         super().__init__(backend, name, "map", namespace)
+        #: of the keys and the values
+        self._declared = (None, None) if descriptor is None else descriptor.entry_types()
+        self._classes = _class_of(self._declared[0]), _class_of(self._declared[1])
 
     def _maps(self) -> MapTable:
         if self._generation != self._backend.generation:
@@ -176,12 +221,21 @@ class MapHandle(StateHandle, MapState[Any, Any]):
         return None if entry is None else detached(entry[1])
 
     def put(self, key: Any, value: Any) -> None:
-        self._maps().put(self._namespace, self._backend.current_key, {key: detached(value)})
+        key, value = self._entry(key, value)
+        self._maps().put(self._namespace, self._backend.current_key, {key: value})
 
     def put_all(self, dict_value: dict[Any, Any]) -> None:
         if dict_value:
-            added = {key: detached(value) for key, value in dict_value.items()}
+            added = dict(itertools.starmap(self._entry, dict_value.items()))
             self._maps().put(self._namespace, self._backend.current_key, added)
+
+    def _entry(self, key: Any, value: Any) -> tuple[Any, Any]:
+        key_class, value_class = self._classes
+        if key_class is not None and key.__class__ is not key_class:
+            key = self._fitting(key, self._declared[0])
+        if value_class is not None and value.__class__ is not value_class and value is not None:
+            value = self._fitting(value, self._declared[1])
+        return key, detached(value)
 
     def remove(self, key: Any) -> None:
         self._maps().discard(self._namespace, self._backend.current_key, key)

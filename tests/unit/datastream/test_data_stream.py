@@ -118,7 +118,7 @@ def test_names_are_those_of_pyflinks_plans() -> None:
     ]
     assert [one.get_name() for one in found] == [
         "Map",
-        "Flat Map",
+        "FlatMap",
         "Filter",
         "PROCESS",
         "Projection",

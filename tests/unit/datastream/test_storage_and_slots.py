@@ -51,7 +51,7 @@ def test_a_checkpoint_storage_is_the_directory_of_the_checkpoints() -> None:
     storage = checkpoints.get_checkpoint_storage()
     assert isinstance(storage, FileSystemCheckpointStorage)
     assert storage.get_checkpoint_path() == "/data/checkpoints"
-    assert (storage.get_min_file_size_threshold(), storage.get_write_buffer_size()) == (20_480, 20_480)
+    assert (storage.get_min_file_size_threshold(), storage.get_write_buffer_size()) == (20_480, 4_096)
     checkpoints.set_checkpoint_storage(JobManagerCheckpointStorage())
     assert isinstance(checkpoints.get_checkpoint_storage(), JobManagerCheckpointStorage)
     with pytest.raises(ValueError, match="must not be None"):

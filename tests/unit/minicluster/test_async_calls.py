@@ -113,7 +113,7 @@ def retries() -> AsyncRetryStrategy[Any]:
         ((NoCoroutine(), Time.seconds(1)), ProgramError, "of NoCoroutine is no coroutine.*async def async_invoke"),
         ((ProcessFunction, Time.seconds(1)), TypeError, "expected an AsyncFunction"),
         ((Double(), 5), TypeError, "expected a Time or a Duration"),
-        ((Double(), Time.seconds(1), 0), ProgramError, "the capacity 0.*at least 1"),
+        ((Double(), Time.seconds(1), 0), ProgramError, "the capacity is 0.*at least 1"),
     ],
 )
 def test_misuse_is_refused_when_the_program_is_built(

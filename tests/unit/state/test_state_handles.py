@@ -242,7 +242,7 @@ def test_none_for_a_state_with_a_declared_type_is_refused() -> None:
     backend = KeyedStateBackend("operator 'counts'")
     backend.current_key = "k"
     typed: Any = backend.partitioned_state(ValueStateDescriptor("n", Types.INT()))
-    with pytest.raises(TypeMismatchError, match=r"state 'n' was updated with None.*key 'k'.*clear\(\)"):
+    with pytest.raises(TypeMismatchError, match=r"state 'n' was given None.*key 'k'.*clear\(\)"):
         typed.update(None)
     untyped: Any = backend.partitioned_state(ValueStateDescriptor("any", ANY))
     untyped.update(None)
@@ -276,3 +276,32 @@ def test_descriptors_refuse_what_is_no_function(not_a_function: Any) -> None:
         ReducingStateDescriptor("s", not_a_function, ANY)
     with pytest.raises(TypeError, match="must be an AggregateFunction"):
         AggregatingStateDescriptor("s", not_a_function, ANY)
+
+
+def test_values_of_basic_types_take_the_form_of_the_declared_type_or_are_refused() -> None:
+    backend = KeyedStateBackend("operator 'counts'")
+    backend.current_key = "k"
+    value: Any = backend.partitioned_state(ValueStateDescriptor("v", Types.DOUBLE()))
+    values: Any = backend.partitioned_state(ListStateDescriptor("l", Types.INT()))
+    entries: Any = backend.partitioned_state(MapStateDescriptor("m", Types.STRING(), Types.LONG()))
+    value.update(3)
+    values.update([True, 2])
+    values.add(False)
+    values.add_all([5])
+    entries.put("a", True)
+    entries.put_all({"b": 2, "c": None})
+    assert (repr(value.value()), repr(values.get())) == ("3.0", "[1, 2, 0, 5]")
+    assert repr(list(entries.items())) == "[('a', 1), ('b', 2), ('c', None)]"
+    for wrong in (
+        lambda: value.update("three"),
+        lambda: values.add("three"),
+        lambda: values.add(None),
+        lambda: values.add_all([1, 2.5]),
+        lambda: values.update([None]),
+        lambda: entries.put(3, 3),
+        lambda: entries.put("d", "three"),
+        lambda: entries.put_all({"d": 1.5}),
+    ):
+        with pytest.raises(TypeMismatchError, match="was given .*key 'k'.*expected a value of the declared type"):
+            wrong()
+    assert (value.value(), list(values.get()), sorted(entries.keys())) == (3.0, [1, 2, 0, 5], ["a", "b", "c"])

@@ -30,7 +30,9 @@ from hypothesis import strategies as st
 
 from flinkish import errors
 from flinkish.common.time import Duration, Instant
+from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row, RowKind
+from flinkish.core.output_tag import OutputTag
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow
 from flinkish.errors import (
@@ -188,6 +190,12 @@ def test_data_is_stored_without_a_program(value: Any) -> None:
     read = there_and_back(value, NO_CLASSES)
     assert read == value
     assert type(read) is type(value)
+
+
+def test_a_tag_that_nobody_reads_is_data_with_whatever_type_it_has() -> None:
+    for declared in (Types.INT(), Types.LIST(Types.STRING()), Types.ROW([Types.SQL_DATE(), Types.INSTANT()])):
+        tag, value = there_and_back((OutputTag("late", declared), 5), NO_CLASSES)
+        assert (tag, tag.type_info, value) == (OutputTag("late"), declared, 5)
 
 
 @settings(max_examples=200)

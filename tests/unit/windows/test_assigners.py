@@ -110,7 +110,7 @@ def test_a_gap_of_nothing_is_refused(kind: Any) -> None:
     with pytest.raises(ProgramError, match="expected a gap of more than 0 ms"):
         kind.with_gap(Time.milliseconds(0))
     for gap in (0, -1, 1.5, None):
-        with pytest.raises(ProgramError, match=f"Gap gave the gap {gap!r} for {gap!r}; expected a gap of more than 0"):
+        with pytest.raises(ProgramError, match=f"Gap gave the gap {gap!r} for {gap!r} .*; expected a gap of more"):
             kind.with_dynamic_gap(Gap()).assign_windows(gap, 0, AtTime(0))
     with pytest.raises(TypeError, match="expected a SessionWindowTimeGapExtractor"):
         kind.with_dynamic_gap(5)

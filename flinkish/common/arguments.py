@@ -1,0 +1,42 @@
+"""Checks of what user code hands to the API, at the call and not in the job.
+
+Rule upheld here: a wrong argument raises an error that is both a ``ProgramError`` and what Python and PyFlink raise
+(TypeError, ValueError), so that it is reported as one formula and code that was written for PyFlink still catches it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.errors import ArgumentTypeError, ArgumentValueError
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, for messages: classes and instances are mixed up often."""
+    if value is None:
+        return "None"
+    return f"the class {value.__name__}" if isinstance(value, type) else f"an instance of {type(value).__name__}"
+
+
+def check_instance(
+    value: Any, kind: type | tuple[type, ...], what: str, where: str, hint: str, expected: str = ""
+) -> None:
+    """Raises ArgumentTypeError unless the value is an instance of the class, or of one of the classes. ``what`` begins
+    the message, which goes on with what the value is: "the trigger is", "the input must be a MapFunction, not"."""
+    if not isinstance(value, kind):
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        named = " or ".join(f"{'an' if each.__name__[0] in 'AEIOU' else 'a'} {each.__name__}" for each in kinds)
+        if isinstance(value, type) and issubclass(value, kinds):
+            hint = f"make an instance: {value.__name__}(...)"
+        raise ArgumentTypeError(f"{what} {kind_of(value)}", where=where, expected=expected or named, hint=hint)
+
+
+def check_at_least(value: Any, lowest: int, what: str, where: str, hint: str, unit: str = "") -> None:
+    """Raises ArgumentValueError unless the value is a whole number that is not below the lowest one."""
+    if not isinstance(value, int) or value < lowest:
+        raise ArgumentValueError(
+            f"{what} is {value!r}{unit and ' '}{unit}",
+            where=where,
+            expected=f"a whole number of at least {lowest}{unit and ' '}{unit}",
+            hint=hint,
+        )
