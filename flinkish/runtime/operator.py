@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.runtime.accumulated import OperatorAccumulators
 
 if TYPE_CHECKING:
     from flinkish.core.metrics import MetricGroup
@@ -86,6 +87,8 @@ class OperatorContext:
     job_parameters: dict[str, str] = field(default_factory=dict)
     #: name of each cached file -> where it lies on this node
     cached_files: dict[str, str] = field(default_factory=dict)
+    #: what user code adds up over the whole job
+    accumulators: OperatorAccumulators = field(default_factory=lambda: OperatorAccumulators(""))
     #: the JSON-able configuration of the job
     configuration: dict[str, str] = field(default_factory=dict)
 
@@ -165,6 +168,10 @@ class OperatorFactory(Protocol):
         """True when the operator keeps what belongs to no key in `context.operator_state`."""
 
     @property
+    def guarded(self) -> bool:
+        """True when what a call of user code does to state and timers must be kept so that it can be undone."""
+
+    @property
     def watermark_sensitive(self) -> bool:
         """True when user code can see single watermarks or register event-time timers: sources then stamp finely."""
 
@@ -186,6 +193,7 @@ class OperatorFactoryBase:
 
     keyed: bool = False
     has_operator_state: bool = False
+    guarded: bool = False
     watermark_sensitive: bool = False
     merges_windows: bool = False
     uses_processing_time: bool = False

@@ -11,6 +11,7 @@ from typing import Any
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import UnserializableFunctionError
+from flinkish.runtime.accumulated import TaskAccumulators
 from flinkish.runtime.deployment import JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.metric_group import TaskMetricGroup
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactory, StreamOperator
@@ -131,6 +132,7 @@ class OperatorChain:
         self.outputs = [ChainOutput() for _ in vertex.operators]
         self.states = {descriptor.uid: OperatorState() for descriptor in vertex.operators}
         self.metrics = {descriptor.uid: TaskMetricGroup() for descriptor in vertex.operators}
+        self.accumulators = TaskAccumulators(self.metrics)
         self.writers: list[RecordWriter] = []
         self._closed = False
         self._disposed = False
@@ -189,6 +191,7 @@ class OperatorChain:
             key_selectors=self.vertex.key_selectors if index == 0 else (),
             job_parameters=settings.job_parameters,
             cached_files=settings.cached_files,
+            accumulators=self.accumulators.operators[descriptor.uid],
             configuration=settings.configuration,
         )
 
@@ -300,7 +303,13 @@ class OperatorChain:
                 total += operator.take_count()  # type: ignore[attr-defined]
         return total
 
+    def metric_values(self) -> dict[str, float]:
+        """The values of all metrics, by operator uid and name."""
+        groups = self.metrics.items()
+        return {f"{uid}.{name}": value for uid, group in groups for name, value in group.snapshot().items()}
+
     def discard(self) -> None:
         """The attempt failed: nothing of it may be sent."""
+        self.accumulators.forget()
         for writer in self.writers:
             writer.discard()

@@ -116,6 +116,7 @@ class Task:
                 memory,
                 job.settings.changelog,
                 vertex.head.uid,
+                vertex.head.factory.guarded,
             )
             if vertex.keyed
             else None
@@ -177,12 +178,20 @@ class Task:
         """Whether user code has asked in this epoch that the next one be planned at once."""
         return any(operator.context.epoch.commit_requested for operator in self.chain.operators)
 
-    def _metrics(self) -> dict[str, float]:
-        result: dict[str, float] = {}
-        for descriptor in self.vertex.operators:
-            for name, value in self.chain.metrics[descriptor.uid].snapshot().items():
-                result[f"{descriptor.uid}.{name}"] = value
-        return result
+    def _figures(self, stamp: EpochStamp) -> dict[str, Any]:
+        """What the reports of all tasks have, with what was added up since the last one."""
+        return {
+            "vertex": self.vertex.id,
+            "subtask": self.subtask,
+            "records_out": self.chain.records_out(),
+            "metrics": self.chain.metric_values(),
+            "accumulators": self.chain.accumulators.take(self.job.classes),
+            "worker": WORKER,
+            "place": stamp.place,
+            "processing_time_ms": stamp.time_ms,
+            "commit_requested": self.commit_requested,
+            "log": self.log.take(),
+        }
 
 
 @dataclass
@@ -478,21 +487,13 @@ class StatefulTask(Task, TaskLife):
     def _report_of(self, share: _Share, result: TaskResult) -> TaskReport:
         files, size_bytes = self._take_fetched()
         return TaskReport(
-            vertex=self.vertex.id,
-            subtask=self.subtask,
+            **self._figures(share.stamp),
             records_in=share.records,
-            records_out=self.chain.records_out(),
             watermark_ms=result.header.watermark_ms,
             finished=result.header.finished,
             state_bytes=self._state_bytes(result),
-            metrics=self._metrics(),
-            worker=WORKER,
-            place=share.stamp.place,
-            processing_time_ms=share.stamp.time_ms,
             restored_rows=sum(buffer.header.records for buffer in share.restored),
             restored_files=files,
             restored_bytes=size_bytes,
-            commit_requested=self.commit_requested,
-            log=self.log.take(),
             declared=self._declarations.new(),
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.types import Row
+from flinkish.core.error_handling import OnError
 from flinkish.core.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -183,6 +184,9 @@ class KeyedStream(DataStream):
 
     def disable_chaining(self) -> NoReturn:
         raise Exception("Disable chaining for KeyedStream is not supported.")
+
+    def on_error(self, on_error: OnError) -> NoReturn:
+        raise Exception("Setting on_error for KeyedStream is not supported.")
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> NoReturn:
         raise Exception("Setting slot sharing group for KeyedStream is not supported.")

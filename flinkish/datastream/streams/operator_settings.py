@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable, Sequence
 
 from flinkish.common.no_effect import warn_without_effect
+from flinkish.core.error_handling import OnError
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
+from flinkish.datastream.streams.guardable import check_guardable
 from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import MAX_PARALLELISM_LIMIT, ChainingStrategy, StreamNode
 
@@ -97,6 +99,16 @@ class OperatorSettings:
         if not isinstance(timeout_millis, int) or timeout_millis < -1:
             raise self._error(f"the buffer timeout {timeout_millis!r} ms", "-1, 0 or more")
         warn_without_effect("set_buffer_timeout", "the end of an epoch flushes all buffers")
+
+    def set_on_error(self, on_error: OnError) -> None:
+        """What becomes of records and timers for which the function raises. ProgramError where it cannot be had."""
+        if not isinstance(on_error, OnError):
+            raise TypeError(f"on_error() got {on_error!r}; expected an OnError, such as OnError.dead_letter(tag)")
+        if on_error.action == "fail":
+            self._node.on_error = None
+            return
+        check_guardable(self._node)
+        self._node.on_error = on_error
 
     def set_slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> None:
         """Operators of different groups are never in one task. Raises TypeError when it is neither group nor str."""

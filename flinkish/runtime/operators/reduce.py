@@ -30,11 +30,11 @@ class ReduceOperator(UserFunctionOperator):
         table = self.keyed_state.table(REDUCE_STATE, "reducing")
         self.keyed_state.prefetch(keys)
         reduced = table.namespace(VOID_NAMESPACE)
+        table.mark_all(VOID_NAMESPACE, keys)
         if self.sees_state:
             self._reduce_with_keys(keys, values, reduced)
         else:
             self._reduce(keys, values, reduced)
-        table.mark_all(VOID_NAMESPACE, keys)
         self.collect(values, timestamps)
 
     def _reduce(self, keys: list[Any], values: list[Any], reduced: dict[Any, Any]) -> None:

@@ -6,13 +6,18 @@ of. When the parallelism changes, a value goes to one subtask, and of a broadcas
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from flinkish.core.state import MapStateDescriptor
 from flinkish.errors import StoredClassError
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, OPERATOR_STATE_KIND
 from flinkish.runtime.stored_pickle import dumps, loads
+
+if TYPE_CHECKING:
+    from flinkish.runtime.state.undo_log import UndoLog
 
 #: Version of the encoded form.
 FORMAT_VERSION = 3
@@ -35,6 +40,8 @@ class OperatorState:
         self._broadcast: dict[str, dict[Any, Any]] = {}
         #: (kind, name)
         self._changed: set[tuple[str, str]] = set()
+        #: of an operator with ``on_error``
+        self.undo_log: UndoLog | None = None
         #: the broadcast states that the program has named
         self.declared: dict[str, MapStateDescriptor] = {}
 
@@ -59,6 +66,22 @@ class OperatorState:
     def broadcast(self, name: str) -> dict[Any, Any]:
         """The live map of a broadcast state; who changes it calls `mark_broadcast`."""
         return self._broadcast.setdefault(name, {})
+
+    def keep_entries(self, name: str, keys: Iterable[Any]) -> None:
+        """Entries of a broadcast state are going to be set: if the running call fails, they are what they were."""
+        if self.undo_log is not None and self.undo_log.open:
+            entries = self.broadcast(name)
+            for key in keys:
+                if key in entries:
+                    self.undo_log.keep(partial(entries.__setitem__, key, entries[key]))
+                else:
+                    self.undo_log.keep(partial(entries.pop, key, None))
+
+    def keep_map(self, name: str) -> None:
+        """Entries of a broadcast state are going to be removed: if the running call fails, they come back in their
+        order."""
+        if self.undo_log is not None and self.undo_log.open:
+            self.undo_log.keep(partial(_refill, self.broadcast(name), dict(self.broadcast(name))))
 
     def mark_broadcast(self, name: str) -> None:
         """Record that a broadcast state was changed; it is written at the next barrier."""
@@ -93,6 +116,11 @@ class OperatorState:
         """All that there is, to be written now."""
         self._changed = set()
         return self.stored()
+
+
+def _refill(entries: dict[Any, Any], before: dict[Any, Any]) -> None:
+    entries.clear()
+    entries.update(before)
 
 
 def encode_operator_states(states: dict[str, OperatorState], classes: ProgramClasses = NO_CLASSES) -> bytes | None:

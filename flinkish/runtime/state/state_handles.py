@@ -114,8 +114,8 @@ class ValueHandle(StateHandle, ValueState[Any]):
             )
         key = self._backend.current_key
         copier = COPIERS[value.__class__]
-        self._values[key] = value if copier is None else copier(value)
         self._table.mark(self._namespace, key)
+        self._values[key] = value if copier is None else copier(value)
 
 
 class ListHandle(StateHandle, ListState[Any]):
@@ -134,22 +134,25 @@ class ListHandle(StateHandle, ListState[Any]):
         return len(self._live().get(self._backend.current_key, ()))
 
     def add(self, value: Any) -> None:
-        self._live().setdefault(self._backend.current_key, []).append(value)
+        lists = self._live()
         self._table.mark_grown(self._namespace, (self._backend.current_key,))
+        lists.setdefault(self._backend.current_key, []).append(value)
 
     def add_all(self, values: list[Any]) -> None:
         values = list(values)
         if values:
-            self._live().setdefault(self._backend.current_key, []).extend(values)
+            lists = self._live()
             self._table.mark_grown(self._namespace, (self._backend.current_key,))
+            lists.setdefault(self._backend.current_key, []).extend(values)
 
     def update(self, values: list[Any]) -> None:
         values = list(values)
         if not values:
             self.clear()
             return
-        self._live()[self._backend.current_key] = values
+        lists = self._live()
         self._mark()
+        lists[self._backend.current_key] = values
 
 
 class MapHandle(StateHandle, MapState[Any, Any]):
@@ -224,8 +227,8 @@ class ReducingHandle(StateHandle, ReducingState[Any]):
     def add(self, value: Any) -> None:
         values = self._live()
         key = self._backend.current_key
-        values[key] = self._reduce(values[key], value) if key in values else detached(value)
         self._mark()
+        values[key] = self._reduce(values[key], value) if key in values else detached(value)
 
 
 class AggregatingHandle(StateHandle, AggregatingState[Any, Any]):
@@ -249,6 +252,6 @@ class AggregatingHandle(StateHandle, AggregatingState[Any, Any]):
             self.clear()
             return
         key = self._backend.current_key
+        self._mark()
         accumulator = values[key] if key in values else self._function.create_accumulator()
         values[key] = self._function.add(value, accumulator)
-        self._mark()
