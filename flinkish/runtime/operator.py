@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from flinkish.core.checkpointed_function import CheckpointedFunction
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.runtime.accumulated import OperatorAccumulators
 
@@ -62,6 +63,10 @@ class EpochInfo:
     #: combined watermark of the operator's inputs
     watermark_ms: int = MIN_TIMESTAMP_MS
     end_of_input: bool = False
+    #: the task goes on with stored state, or the job began with a savepoint
+    restored: bool = False
+    #: the epoch that this state is of; None: there is none, or it comes from a savepoint
+    restored_epoch: int | None = None
     #: user code has asked that the next epoch be planned at once
     commit_requested: bool = False
 
@@ -192,8 +197,12 @@ class OperatorFactoryBase:
     """Defaults for factories."""
 
     keyed: bool = False
-    has_operator_state: bool = False
     guarded: bool = False
     watermark_sensitive: bool = False
     merges_windows: bool = False
     uses_processing_time: bool = False
+
+    @property
+    def has_operator_state(self) -> bool:
+        """A function that takes part in checkpoints has state of its own."""
+        return isinstance(getattr(self, "function", None), CheckpointedFunction)

@@ -195,9 +195,16 @@ class OperatorChain:
             configuration=settings.configuration,
         )
 
-    def open(self) -> None:
-        """Initialize and open, from the last operator to the first."""
+    def open(self, restored_epoch: int | None = None, restored: bool = False) -> None:
+        """Initialize and open, from the last operator to the first.
+
+        Args:
+            restored_epoch: whose state the task goes on with; None: it begins.
+            restored: the job began with a savepoint.
+        """
         for operator in reversed(self.operators):
+            info = operator.context.epoch
+            info.restored, info.restored_epoch = restored or restored_epoch is not None, restored_epoch
             operator.initialize_state()
             operator.open()
 

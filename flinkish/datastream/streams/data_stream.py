@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation
 from flinkish.common.typeinfo.types import declared_type
 from flinkish.common.watermark_strategy import WatermarkStrategy
+from flinkish.core.checkpointed_function import CheckpointedFunction, CheckpointListener
 from flinkish.core.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -317,6 +318,19 @@ def watermarks_factory(strategy: WatermarkStrategy) -> TimestampsAndWatermarksFa
         strategy.max_out_of_orderness_ms if strategy.kind == "bounded" else None,
         strategy.idle_timeout_ms,
     )
+
+
+def refuse_checkpointed(*functions: Any) -> None:
+    """Raises ProgramError for functions of windows that want to take part in checkpoints."""
+    for function in functions:
+        for kind in (CheckpointedFunction, CheckpointListener):
+            if isinstance(function, kind):
+                raise ProgramError(
+                    f"{type(function).__name__} is a {kind.__name__}, and a function of a window",
+                    expected="a function of map, flat_map, filter, process, reduce or an interval join",
+                    hint="keep what belongs to the window in the state of its context, and the rest in a process "
+                    "function behind the window",
+                )
 
 
 def _projection(field_indexes: Sequence[int]) -> Callable[[Any], Any]:

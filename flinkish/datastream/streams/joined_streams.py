@@ -18,7 +18,7 @@ from flinkish.core.output_tag import OutputTag
 from flinkish.core.window.assigner import WindowAssigner
 from flinkish.core.window.evictor import Evictor
 from flinkish.core.window.trigger import Trigger
-from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, _kind
+from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, _kind, refuse_checkpointed
 from flinkish.datastream.streams.key_function import KeyFunction, key_function
 from flinkish.datastream.streams.keyed_stream import KeyedStream
 from flinkish.datastream.streams.windowed_stream import WindowedStream
@@ -96,6 +96,7 @@ class JoinWithWindow(_WithWindow):
         """Call a function for each pair of records of the same key and window."""
         if not isinstance(function, (JoinFunction, FlatJoinFunction)) and not callable(function):
             raise TypeError(f"the join function is {_kind(function)}; expected a JoinFunction or a FlatJoinFunction")
+        refuse_checkpointed(function)
         return self._windowed.apply(JoinWindowFunction(function), output_type)
 
 
@@ -110,6 +111,7 @@ class CoGroupWithWindow(_WithWindow):
         """Call a function for each key and window with the records of both streams."""
         if not isinstance(function, CoGroupFunction) and not callable(function):
             raise TypeError(f"the function is {_kind(function)}; expected a CoGroupFunction")
+        refuse_checkpointed(function)
         return self._windowed.apply(CoGroupWindowFunction(function), output_type)
 
 

@@ -21,7 +21,13 @@ from flinkish.core.window.assigner import WindowAssigner
 from flinkish.core.window.evictor import Evictor
 from flinkish.core.window.merging_assigner import MergingWindowAssigner
 from flinkish.core.window.trigger import Trigger
-from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, _check_function, _kind
+from flinkish.datastream.streams.data_stream import (
+    DataStream,
+    DeclaredType,
+    _check_function,
+    _kind,
+    refuse_checkpointed,
+)
 from flinkish.errors import ProgramError
 from flinkish.runtime.operators.rolling_aggregations import AccumulateType, RollingAggregation
 from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
@@ -158,6 +164,7 @@ class _Windowed:
         return window_function
 
     def _evaluate(self, logic: WindowLogic, output_type: DeclaredType, *functions: Any) -> DataStream:
+        refuse_checkpointed(*functions)
         trigger = self._trigger or self._assigner.get_default_trigger(self.get_execution_environment())
         name = type(self._assigner).__name__
         declared = declared_type(output_type)

@@ -18,7 +18,7 @@ from flinkish.runtime.key_groups import subtask_of_key
 from flinkish.runtime.state.restore import subtasks_of_row
 from flinkish.runtime.state.restored_rows import encode_columns
 from flinkish.runtime.state.savepoint_rows import WATERMARK
-from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, OPERATOR_STATE_KIND, StateColumns
+from flinkish.runtime.state.state_rows import KINDS_WITHOUT_KEY, StateColumns
 from flinkish.runtime.state.stored_values import Migration, ProgramStates, RowReader, StoredState
 from flinkish.runtime.state.text_columns import SavepointColumns
 from flinkish.runtime.stored_pickle import dumps, loads
@@ -141,9 +141,9 @@ def states_of_batch(batch: pa.RecordBatch) -> Iterator[tuple[SavepointColumns, l
 def _by_subtask(vertex: VertexDescriptor, rows: StateColumns) -> dict[int, list[int]]:
     """Subtask -> the numbers of the rows that belong there."""
     numbers: dict[int, list[int]] = defaultdict(list)
-    if rows.kind in (OPERATOR_STATE_KIND, BROADCAST_STATE_KIND):
-        for number, (key, namespace) in enumerate(zip(rows.keys, rows.namespaces, strict=True)):
-            for subtask in subtasks_of_row(rows.kind, key, namespace, vertex.parallelism):
+    if rows.kind in KINDS_WITHOUT_KEY:
+        for number, (key, namespace, value) in enumerate(zip(rows.keys, rows.namespaces, rows.values, strict=True)):
+            for subtask in subtasks_of_row(rows.kind, key, namespace, value, vertex.parallelism):
                 numbers[subtask].append(number)
         return numbers
     for number, key in enumerate(rows.keys):
