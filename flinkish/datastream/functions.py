@@ -14,7 +14,6 @@ from flinkish.core.checkpointed_function import (
     CheckpointListener,
     FunctionInitializationContext,
     FunctionSnapshotContext,
-    OperatorStateStore,
 )
 from flinkish.core.co_functions import CoFlatMapFunction, CoMapFunction, CoProcessFunction, KeyedCoProcessFunction
 from flinkish.core.functions import (
@@ -68,7 +67,6 @@ __all__ = [
     "KeyedStateFunction",
     "KeyedStateStore",
     "MapFunction",
-    "OperatorStateStore",
     "Partitioner",
     "ProcessAllWindowFunction",
     "ProcessFunction",

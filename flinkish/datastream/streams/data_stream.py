@@ -317,6 +317,7 @@ def watermarks_factory(strategy: WatermarkStrategy) -> TimestampsAndWatermarksFa
         None if assigner is None else assigner.extract_timestamp,
         strategy.max_out_of_orderness_ms if strategy.kind == "bounded" else None,
         strategy.idle_timeout_ms,
+        make_generator=strategy.generator_supplier,
     )
 
 
