@@ -26,12 +26,7 @@ from flinkish.common.serializer import TypeSerializer
 from flinkish.common.time import Duration, Instant, Time
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row, RowKind
-from flinkish.common.watermark_strategy import (
-    AssignerWithPeriodicWatermarksWrapper,
-    WatermarkGenerator,
-    WatermarkOutput,
-    WatermarkStrategy,
-)
+from flinkish.common.watermark_strategy import AssignerWithPeriodicWatermarksWrapper, WatermarkStrategy
 
 #: Names that PyFlink's ``pyflink.common`` has from its formats: looked up when a program asks for them, since the
 #: formats are built upon this package.
@@ -78,7 +73,5 @@ __all__ = [
     "TypeInformation",
     "TypeSerializer",
     "Types",
-    "WatermarkGenerator",
-    "WatermarkOutput",
     "WatermarkStrategy",
 ]

@@ -15,7 +15,13 @@ from typing import Any, Literal
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.time import Duration
 
-__all__ = ["AssignerWithPeriodicWatermarksWrapper", "TimestampAssigner", "WatermarkStrategy"]
+__all__ = [
+    "AssignerWithPeriodicWatermarksWrapper",
+    "TimestampAssigner",
+    "WatermarkGenerator",
+    "WatermarkOutput",
+    "WatermarkStrategy",
+]
 
 
 class TimestampAssigner(abc.ABC):

@@ -210,6 +210,14 @@ class FlatMapFunction(Function):
         """The results."""
 
 
+class MapBatchesFunction(Function):
+    """Works on the columns of many records at once."""
+
+    @abstractmethod
+    def map_batches(self, batch: Any) -> Any:
+        """One row for each row of ``batch``, in their order. How records are cut into batches must not matter."""
+
+
 class FilterFunction(Function):
     """Keeps some records."""
 

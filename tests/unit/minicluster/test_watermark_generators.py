@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkish.common import Types, WatermarkGenerator, WatermarkOutput, WatermarkStrategy
+from flinkish.common import Types, WatermarkStrategy
 from flinkish.common.time import Time
+from flinkish.common.watermark_strategy import WatermarkGenerator, WatermarkOutput
 from flinkish.datastream import OutputTag
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import ListStateDescriptor
