@@ -50,9 +50,8 @@ def doubled_table(batch: pa.RecordBatch) -> pa.Table:
 
 def double_of(batch: pa.RecordBatch) -> pa.RecordBatch:
     double = pc.multiply(batch.column("price"), 2)
-    return pa.RecordBatch.from_arrays(
-        [batch.column("time"), double, batch.column("item")], names=DOUBLED.get_field_names()
-    )
+    columns = [batch.column("time"), double, batch.column("item")]
+    return pa.RecordBatch.from_arrays(columns, names=DOUBLED.get_field_names())
 
 
 def doubled_pandas(frame: Any) -> Any:
@@ -99,7 +98,7 @@ def test_it_gives_what_a_map_gives_and_records_keep_their_time(
 def test_single_values_tuples_and_nested_types_are_columns_too() -> None:
     env, sink = environment(1), MemorySink()
     nested = Types.TUPLE([Types.LIST(Types.LONG()), Types.MAP(Types.STRING(), Types.BIG_DEC())])
-    stream = env.from_source(ListSource([1, None, 3]), WatermarkStrategy.no_watermarks(), "source", Types.LONG())
+    stream = env.from_source(ListSource([1, 0, 3]), WatermarkStrategy.no_watermarks(), "source", Types.LONG())
 
     def both(batch: pa.RecordBatch) -> pa.RecordBatch:
         assert batch.schema.names == ["value"]
