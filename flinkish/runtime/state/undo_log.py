@@ -206,6 +206,11 @@ class RecordedTimerQueue(TimerQueue):
     def register(self, domain: TimeDomain, timestamp_ms: int, key: Any, namespace: Hashable = None) -> None:
         self._log.then(partial(super().register, domain, timestamp_ms, key, namespace))
 
+    def register_all(
+        self, domain: TimeDomain, timestamp_ms: int, keys: Iterable[Any], namespace: Hashable = None
+    ) -> None:
+        self._log.then(partial(super().register_all, domain, timestamp_ms, list(keys), namespace))
+
     def delete(self, domain: TimeDomain, timestamp_ms: int, key: Any, namespace: Hashable = None) -> None:
         self._log.then(partial(super().delete, domain, timestamp_ms, key, namespace))
 
