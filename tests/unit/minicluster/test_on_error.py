@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flinkish.common import Row, Time, Types, WatermarkStrategy
 from flinkish.common.accumulators import IntCounter
-from flinkish.datastream import DeadLetter, OnError, OutputTag, StreamExecutionEnvironment
+from flinkish.datastream import DeadLetter, OnError, OutputTag, RuntimeExecutionMode, StreamExecutionEnvironment
 from flinkish.datastream.functions import (
     BroadcastProcessFunction,
     CoMapFunction,
@@ -30,7 +30,6 @@ from flinkish.datastream.state import (
     ValueStateDescriptor,
 )
 from flinkish.errors import ErrorBudgetError, OperationError, ProgramError
-from flinkish.graph.batch_mode import apply_runtime_mode
 from flinkish.minicluster import StateStore
 from flinkish.runtime.accumulated import counts_of, results_of
 
@@ -392,10 +391,10 @@ def test_every_operator_that_calls_a_function_per_record_may_have_it(name: str, 
 @pytest.mark.parametrize("per_epoch", [1, 100])
 def test_a_reduce_in_batch_mode_gives_the_final_result_of_the_records_that_did_not_fail(per_epoch: int) -> None:
     env = environment(1)
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     values = [("a", 8), ("a", 0), ("b", 5), ("a", 2), ("b", 0)]
     reduced = stream_of(env, values).key_by(lambda v: v[0]).reduce(lambda a, b: (a[0], a[1] // b[1]))
     main, dead = results(reduced.on_error(LOOSE))
-    apply_runtime_mode(env._graph, "BATCH")
     run(job_of(env), per_epoch, restart_every=1)
     assert main.values == [("a", 4), ("b", 5)]
     assert [letter.record for letter in dead.values] == [("a", 0), ("b", 0)]
