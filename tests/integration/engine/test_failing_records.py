@@ -25,8 +25,10 @@ from flinkish.datastream import (
 )
 from flinkish.datastream.functions import CheckpointedFunction, FlatMapFunction
 from flinkish.datastream.state import ListStateDescriptor, ValueStateDescriptor
-from flinkish.errors import ErrorBudgetError
+from flinkish.errors import ErrorBudgetError, FlinkishError
+from flinkish.runtime.phases import Phase
 from tests.integration.engine.collecting import Collected, collecting, environment
+from tests.support import faults
 from tests.support.processes import wait_until
 
 TIMEOUT_S = 120
@@ -121,6 +123,42 @@ def test_a_bug_ends_the_job_with_the_traceback_of_its_last_failure(spark: SparkS
             env.execute("a bug")
     assert "return int(text)" in str(failure.value)
     assert "uid 'parse'" in failure.value.message
+
+
+class Adds(FlatMapFunction):
+    """Adds up what it sees, and gives nothing to any sink in every other epoch."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._sum = runtime_context.get_long_counter("sum")
+
+    def flat_map(self, value: int) -> Iterator[int]:
+        self._sum.add(value)
+        if value // 20 % 2:
+            yield value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", [Phase.EPOCH_PREPARED, Phase.SINK_COMMITTED, Phase.METADATA_COMMITTED])
+@pytest.mark.parametrize("epoch", [2, 3])
+def test_an_epoch_that_is_committed_again_after_a_failure_counts_once(
+    spark: SparkSession, tmp_path: Path, fault_plan: Path, phase: Phase, epoch: int
+) -> None:
+    faults.plan_fault(fault_plan, phase, "raise", epoch=epoch)
+
+    def execute() -> Any:
+        env = environment(tmp_path / "job", restart_strategy__type="none", parallelism__default=1)
+        source = DataGeneratorSource(lambda index: index, RECORDS, records_per_epoch=20)
+        numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+        numbers.flat_map(Adds()).sink_to(collected.sink())
+        return env.execute("adds")
+
+    with collecting() as collected:
+        with pytest.raises(FlinkishError, match="injected"):
+            execute()
+        assert faults.happened(fault_plan)
+        # a new driver, which knows only the job directory
+        result = execute()
+    assert result.get_accumulator_result("sum") == sum(range(RECORDS))
 
 
 class Pairs(FlatMapFunction, CheckpointedFunction):
