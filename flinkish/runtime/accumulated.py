@@ -17,12 +17,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from flinkish.common.accumulators import Accumulator
+from flinkish.common.accumulators import Accumulator, LongCounter
 from flinkish.common.durable_files import create_durably, delete
 from flinkish.common.sealed_json import sealed, unsealed
 from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_errors
 from flinkish.core.fence import Fence
+from flinkish.core.metrics import Counter
 from flinkish.errors import CorruptStateError, ProgramError
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored_pickle import dumps, loads
@@ -76,6 +77,34 @@ class OperatorAccumulators:
     def get(self, name: str) -> Accumulator[Any, Any] | None:
         """The accumulator that the function has registered by that name."""
         return self.registered.get((OF_THE_JOB, name))
+
+
+class ExactCounter(Counter):
+    """A metric of an operator that is also counted exactly, over failures and restarts, and told in ``counts`` of the
+    operator. One that has never counted anything costs nothing."""
+
+    def __init__(self, metric: Counter, name: str, accumulators: OperatorAccumulators, uid: str) -> None:
+        self._metric = metric
+        self._name = name
+        self._accumulators = accumulators
+        self._uid = uid
+        self._total: LongCounter | None = None
+
+    def inc(self, n: int = 1) -> None:
+        """Add ``n``."""
+        if self._total is None:
+            self._total = LongCounter()
+            self._accumulators.add(self._name, self._total, self._uid)
+        self._total.add(n)
+        self._metric.inc(n)
+
+    def dec(self, n: int = 1) -> None:
+        """Subtract ``n``."""
+        self.inc(-n)
+
+    def get_count(self) -> int:
+        """The count of this task since it was opened."""
+        return self._metric.get_count()
 
 
 class TaskAccumulators:

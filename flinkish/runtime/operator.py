@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from flinkish.core.checkpointed_function import CheckpointedFunction
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.runtime.accumulated import OperatorAccumulators
+from flinkish.runtime.accumulated import ExactCounter, OperatorAccumulators
 
 if TYPE_CHECKING:
     from flinkish.core.metrics import MetricGroup
@@ -96,6 +96,10 @@ class OperatorContext:
     accumulators: OperatorAccumulators = field(default_factory=lambda: OperatorAccumulators(""))
     #: the JSON-able configuration of the job
     configuration: dict[str, str] = field(default_factory=dict)
+
+    def exact_counter(self, name: str) -> ExactCounter:
+        """A metric of the operator that is counted exactly, over failures and restarts."""
+        return ExactCounter(self.metrics.counter(name), name, self.accumulators, self.uid)
 
 
 class StreamOperator(ABC):

@@ -29,6 +29,7 @@ from flinkish.datastream.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
 from flinkish.errors import ErrorBudgetError, OperationError, ProgramError
 from flinkish.minicluster import StateStore
 from flinkish.runtime.accumulated import counts_of, results_of
@@ -428,6 +429,38 @@ def test_a_budget_out_of_bounds_is_refused(wrong: dict[str, Any]) -> None:
         OnError.skip(**wrong)
     with pytest.raises(ProgramError, match="OutputTag"):
         OnError.dead_letter("dead")  # type: ignore[arg-type]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("abx"), st.integers(0, 40)), max_size=40),
+    st.integers(1, 40),
+    st.sampled_from([None, 1, 3]),
+    st.booleans(),
+)
+def test_every_record_is_in_a_window_late_or_a_dead_letter(
+    values: list[Any], per_epoch: int, restart_every: int | None, sessions: bool
+) -> None:
+    """In = consumed + late + dead letters, over two operators: one in which records fail, and windows behind it."""
+    env, store, in_windows = environment(2), StateStore(), MemorySink()
+
+    def known(value: Any) -> Any:
+        return {"a": 1, "b": 2}[value[0]], 1, value[-1]
+
+    checked = stream_of(env, values, times=True).map(known).uid("check").on_error(LOOSE)
+    _, dead = results(checked)
+    assigner: Any = EventTimeSessionWindows.with_gap(Time.milliseconds(2))
+    if not sessions:
+        assigner = TumblingEventTimeWindows.of(Time.milliseconds(5))
+    counted = checked.key_by(lambda v: v[0]).window(assigner).reduce(lambda a, b: (a[0], a[1] + b[1], b[2]))
+    counted.uid("windows").sink_to(in_windows)
+    run(job_of(env), per_epoch, store=store, restart_every=restart_every)
+    counts = counts_of(store.accumulators)
+    late = counts.get("windows", {}).get("numLateRecordsDropped", 0)
+    assert sum(count for _, count, _ in in_windows.values) + late + len(dead.values) == len(values)
+    if values:
+        assert counts["check"]["numRecordsIn"] == len(values)
+        assert counts["check"]["numDeadLetters"] == sum(1 for key, _ in values if key == "x") == len(dead.values)
 
 
 # -------------------------------------------------------------------------------------------------- the budget
