@@ -105,6 +105,12 @@ class UserCodeError(ProgramError):
         return f"{self.user_traceback.rstrip()}\n\n{super().__str__()}"
 
 
+class ErrorBudgetError(UserCodeError):
+    """More calls of a function have failed than its ``on_error`` allows. ``user_traceback``: of the last failure."""
+
+    retryable = False
+
+
 class ArgumentTypeError(ProgramError, TypeError):
     """A method was given an argument of another type than it takes. A TypeError, too, as PyFlink raises there."""
 

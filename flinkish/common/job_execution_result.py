@@ -16,7 +16,7 @@ class JobExecutionResult:
     Args:
         job_id: the job.
         net_runtime_ms: from the start of the first epoch to the end of the last one.
-        accumulators: by name (of Python functions there are none, as in PyFlink).
+        accumulators: values of the accumulators that functions have registered, by name.
     """
 
     def __init__(self, job_id: JobID, net_runtime_ms: int, accumulators: Mapping[str, Any] | None = None) -> None:

@@ -8,6 +8,7 @@ timestamp; that is a fault of its wrapping of Java and is not copied. The order 
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,7 +16,13 @@ from flinkish.common.arguments import check_instance, kind_of
 from flinkish.common.time import Duration
 from flinkish.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["AssignerWithPeriodicWatermarksWrapper", "TimestampAssigner", "WatermarkStrategy"]
+__all__ = [
+    "AssignerWithPeriodicWatermarksWrapper",
+    "TimestampAssigner",
+    "WatermarkGenerator",
+    "WatermarkOutput",
+    "WatermarkStrategy",
+]
 
 
 class TimestampAssigner(abc.ABC):
@@ -29,25 +36,66 @@ class TimestampAssigner(abc.ABC):
         """
 
 
+class WatermarkOutput(abc.ABC):
+    """What a `WatermarkGenerator` is given to emit with."""
+
+    @abc.abstractmethod
+    def emit_watermark(self, timestamp: int) -> None:
+        """There will be no more records up to this timestamp, in ms. One below the last one has no effect."""
+
+    @abc.abstractmethod
+    def mark_idle(self) -> None:
+        """The split no longer holds back the watermark of the others, until its next record."""
+
+    @abc.abstractmethod
+    def mark_active(self) -> None:
+        """The split holds back the watermark of the others again."""
+
+
+class WatermarkGenerator(abc.ABC):
+    """Makes watermarks of the records of one split (Java Flink's): after a record (punctuated), or now and then
+    (periodic). Keep plain data in its attributes.
+
+    Example: the watermark is what marker records say::
+
+        class Markers(WatermarkGenerator):
+            def on_event(self, event, event_timestamp, output):
+                if event.is_marker:
+                    output.emit_watermark(event_timestamp)
+
+        WatermarkStrategy.for_generator(Markers).with_timestamp_assigner(...)
+    """
+
+    @abc.abstractmethod
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        """Called after each record has been handed on, with its timestamp in ms."""
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:  # noqa: B027 - punctuated ones need none
+        """Called after each record and at the end of each epoch; when what it emits is seen is for
+        ``pipeline.auto-watermark-interval`` to say. In Flink: at each such interval."""
+
+
 @dataclass(frozen=True)
 class WatermarkStrategy:
     """Which watermarks follow from the timestamps seen.
 
-    ``kind`` is ``"none"`` (only the final watermark of a bounded input) or ``"bounded"``: the watermark is
-    ``highest timestamp seen - max_out_of_orderness_ms - 1`` (Flink's ``BoundedOutOfOrdernessWatermarks``).
+    ``kind`` is ``"none"`` (only the final watermark of a bounded input), ``"bounded"``: the watermark is
+    ``highest timestamp seen - max_out_of_orderness_ms - 1`` (Flink's ``BoundedOutOfOrdernessWatermarks``), or
+    ``"generator"``: what a `WatermarkGenerator` of the program emits.
 
     >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
     >>> strategy.with_idleness(Duration.of_minutes(1)).idle_timeout_ms
     60000
     """
 
-    kind: Literal["none", "bounded"] = "none"
+    kind: Literal["none", "bounded", "generator"] = "none"
     max_out_of_orderness_ms: int = 0
     timestamp_assigner: TimestampAssigner | None = None
     idle_timeout_ms: int | None = None
     alignment_group: str | None = None
     max_allowed_watermark_drift_ms: int | None = None
     alignment_update_interval_ms: int = 1_000
+    generator_supplier: Callable[[], WatermarkGenerator] | None = None
 
     @staticmethod
     def no_watermarks() -> WatermarkStrategy:
@@ -74,6 +122,22 @@ class WatermarkStrategy:
                 hint="it says how much later than others a record may come",
             )
         return WatermarkStrategy(kind="bounded", max_out_of_orderness_ms=millis)
+
+    @staticmethod
+    def for_generator(generator_supplier: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
+        """Watermarks of a `WatermarkGenerator`; ``generator_supplier`` makes one per split: its class, or a function.
+
+        Raises:
+            ArgumentTypeError: it cannot be called.
+        """
+        if not callable(generator_supplier):
+            raise ArgumentTypeError(
+                f"the generator supplier is {kind_of(generator_supplier)}",
+                where="WatermarkStrategy.for_generator()",
+                expected="a class or function that makes a WatermarkGenerator",
+                hint="each split has a generator of its own: pass the class, not an instance",
+            )
+        return WatermarkStrategy(kind="generator", generator_supplier=generator_supplier)
 
     def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
         """A copy of this strategy that reads timestamps with ``timestamp_assigner``; this one stays as it is."""

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from flinkish.common.accumulators import Accumulator, DoubleCounter, Histogram, IntCounter, LongCounter
 from flinkish.core.window.window import W, Window
 from flinkish.errors import ProgramError
 
@@ -36,6 +37,7 @@ IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 KEY = TypeVar("KEY")
 W2 = TypeVar("W2", bound=Window)
+A = TypeVar("A", bound=Accumulator[Any, Any])
 
 
 class KeyedStateStore(ABC):
@@ -132,6 +134,56 @@ class RuntimeContext(KeyedStateStore):
     def get_metrics_group(self) -> MetricGroup:
         """Where the function registers metrics."""
 
+    @abstractmethod
+    def add_accumulator(self, name: str, accumulator: Accumulator[Any, Any]) -> None:
+        """Register an accumulator, in ``open``. What all subtasks and operators add under one name is one value, which
+        ``JobExecutionResult.get_accumulator_result(name)`` gives. It begins empty.
+
+        Example::
+
+            class Parse(MapFunction):
+                def open(self, runtime_context):
+                    self.lines = IntCounter()
+                    runtime_context.add_accumulator("lines", self.lines)
+
+                def map(self, value):
+                    self.lines.add(1)
+                    return json.loads(value)
+
+        Raises:
+            ProgramError: the function has an accumulator of that name already.
+        """
+
+    @abstractmethod
+    def get_accumulator(self, name: str) -> Accumulator[Any, Any] | None:
+        """The accumulator that the function has registered by that name, or None."""
+
+    def get_int_counter(self, name: str) -> IntCounter:
+        """The IntCounter of that name, which is registered if there is none. ProgramError: it is of another class."""
+        return self._counter(name, IntCounter)
+
+    def get_long_counter(self, name: str) -> LongCounter:
+        """The LongCounter of that name, which is registered if there is none. ProgramError: it is of another class."""
+        return self._counter(name, LongCounter)
+
+    def get_double_counter(self, name: str) -> DoubleCounter:
+        """The DoubleCounter of that name, registered if there is none. ProgramError: it is of another class."""
+        return self._counter(name, DoubleCounter)
+
+    def get_histogram(self, name: str) -> Histogram:
+        """The Histogram of that name, which is registered if there is none. ProgramError: it is of another class."""
+        return self._counter(name, Histogram)
+
+    def _counter(self, name: str, kind: type[A]) -> A:
+        there = self.get_accumulator(name)
+        if there is None:
+            made = kind()
+            self.add_accumulator(name, made)
+            return made
+        if not isinstance(there, kind):
+            raise ProgramError(f"the accumulator '{name}' is a {type(there).__name__}", expected=f"a {kind.__name__}")
+        return there
+
 
 class Function(ABC):  # noqa: B024 - each kind of function has a method of its own
     """Base of all user functions."""
@@ -157,6 +209,14 @@ class FlatMapFunction(Function):
     @abstractmethod
     def flat_map(self, value: Any) -> Iterable[Any] | None:
         """The results."""
+
+
+class MapBatchesFunction(Function):
+    """Works on the columns of many records at once."""
+
+    @abstractmethod
+    def map_batches(self, batch: Any) -> Any:
+        """One row for each row of ``batch``, in their order. How records are cut into batches must not matter."""
 
 
 class FilterFunction(Function):

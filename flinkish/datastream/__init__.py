@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flinkish.core.error_handling import DeadLetter, OnError
 from flinkish.datastream.async_data_stream import AsyncDataStream
 from flinkish.datastream.checkpoint_config import CheckpointConfig
 from flinkish.datastream.checkpoint_storage import (
@@ -91,6 +92,7 @@ __all__ = [
     "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
+    "DeadLetter",
     "EmbeddedRocksDBStateBackend",
     "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
@@ -107,6 +109,7 @@ __all__ = [
     "MapFunction",
     "MemorySize",
     "MergingWindowAssigner",
+    "OnError",
     "OutputTag",
     "Partitioner",
     "PredefinedOptions",

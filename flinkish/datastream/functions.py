@@ -9,6 +9,12 @@ from flinkish.core.broadcast_functions import (
     KeyedBroadcastProcessFunction,
     KeyedStateFunction,
 )
+from flinkish.core.checkpointed_function import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
 from flinkish.core.co_functions import CoFlatMapFunction, CoMapFunction, CoProcessFunction, KeyedCoProcessFunction
 from flinkish.core.functions import (
     AggregateFunction,
@@ -19,6 +25,7 @@ from flinkish.core.functions import (
     KeyedProcessFunction,
     KeyedStateStore,
     KeySelector,
+    MapBatchesFunction,
     MapFunction,
     Partitioner,
     ProcessAllWindowFunction,
@@ -41,6 +48,8 @@ __all__ = [
     "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
+    "CheckpointListener",
+    "CheckpointedFunction",
     "CoFlatMapFunction",
     "CoGroupFunction",
     "CoMapFunction",
@@ -49,6 +58,8 @@ __all__ = [
     "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "JoinFunction",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
@@ -56,6 +67,7 @@ __all__ = [
     "KeyedProcessFunction",
     "KeyedStateFunction",
     "KeyedStateStore",
+    "MapBatchesFunction",
     "MapFunction",
     "Partitioner",
     "ProcessAllWindowFunction",

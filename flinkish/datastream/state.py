@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flinkish.core.checkpointed_function import OperatorStateStore
 from flinkish.core.state import (
     AggregatingState,
     AggregatingStateDescriptor,
@@ -32,6 +33,7 @@ __all__ = [
     "MapState",
     "MapStateDescriptor",
     "MergingState",
+    "OperatorStateStore",
     "ReadOnlyBroadcastState",
     "ReducingState",
     "ReducingStateDescriptor",

@@ -114,7 +114,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         watermarks = watermarks_factory(watermark_strategy)
         node = self._add_source(source, source_name, type_info)
         operators = [node]
-        if watermarks.extract_timestamp is not None or watermarks.out_of_orderness_ms is not None:
+        if watermarks.extract_timestamp is not None or watermarks.makes_watermarks:
             operators.append(
                 self._add_node(
                     "Timestamps/Watermarks",

@@ -36,7 +36,7 @@ def _batch_form(factory: OperatorFactory) -> OperatorFactory:
     if isinstance(factory, (ReduceFactory, RollingAggregationFactory)):
         return FinalReduceFactory(factory)
     if isinstance(factory, TimestampsAndWatermarksFactory):
-        return replace(factory, out_of_orderness_ms=None, idle_timeout_ms=None, alignment=None)
+        return replace(factory, out_of_orderness_ms=None, idle_timeout_ms=None, alignment=None, make_generator=None)
     return factory
 
 

@@ -28,6 +28,7 @@ from flinkish.runtime.deployment import (
 )
 from flinkish.runtime.input_gate import origin_name
 from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.operators.guarded import GuardedFactory
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.partitioners import (
     ForwardPartitioner,
@@ -136,11 +137,21 @@ class JobGraphGenerator:
             self._chaining
             and len(self._in[target.id]) == 1
             and target.chaining is ChainingStrategy.ALWAYS
+            and not (_remembers(target) and self._reads_source(source))
             and source.chaining is not ChainingStrategy.NEVER
             and isinstance(partitioner_of(edge, graph), ForwardPartitioner)
             and (graph.chain_different_max_parallelism or _same_max_parallelism(graph, source, target))
             and (source.slot_sharing_group or "default") == (target.slot_sharing_group or "default")
         )
+
+    def _reads_source(self, node: StreamNode) -> bool:
+        """Whether the chain that the node is in begins with a source: such a task remembers nothing."""
+        while node.source is None:
+            edges = self._in[node.id]
+            if len(edges) != 1 or not self._chainable(edges[0]):
+                return False
+            node = edges[0].source
+        return True
 
     def _make_chains(self) -> list[list[StreamNode]]:
         chains: dict[int, list[StreamNode]] = {}
@@ -209,6 +220,8 @@ class JobGraphGenerator:
     def _factory(self, node: StreamNode) -> OperatorFactory:
         """Watermark generators stamp finely only where user code behind them can see single watermarks."""
         factory = node.factory
+        if node.on_error is not None:
+            return GuardedFactory(factory, node.on_error)
         if isinstance(factory, TimestampsAndWatermarksFactory):
             interval_ms = self._settings.auto_watermark_interval_ms or None if node.id in self._sensitive else None
             if factory.alignment is not None and not isinstance(self._heads[node.id].source, SplitSource):
@@ -278,6 +291,11 @@ class JobGraphGenerator:
             self._graph.parallelism_of(head),
             self._in[node.id][0].source.output_type,
         )
+
+
+def _remembers(node: StreamNode) -> bool:
+    """Whether the operator has something that outlives epochs and belongs to no key: state, or a budget of errors."""
+    return node.factory.has_operator_state or node.on_error is not None
 
 
 def _splits(source: Source | None) -> Sequence[str]:

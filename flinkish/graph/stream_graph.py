@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.core.error_handling import OnError
 from flinkish.core.sink import Sink
 from flinkish.core.source import Source
 from flinkish.errors import DuplicateUidError, ProgramError
@@ -61,6 +62,8 @@ class StreamNode:
     sink: Sink | None = None
     description: str | None = None
     slot_sharing_group: str | None = None
+    #: what becomes of records and timers for which the function raises; None: the job fails
+    on_error: OnError | None = None
     #: False for sources such as collections, which Flink does not run in parallel
     parallelism_changeable: bool = True
     #: what Flink runs inside the source operator: nothing can come between the two
@@ -166,6 +169,17 @@ class StreamGraph:
         for node in self.nodes:
             self._check_has_uid(node)
             self._check_parallelism(node)
+            self._check_dead_letters(node)
+
+    def _check_dead_letters(self, node: StreamNode) -> None:
+        tag = None if node.on_error is None else node.on_error.tag
+        if tag is not None and not any(edge.source is node and edge.tag == tag.tag_id for edge in self.edges()):
+            raise ProgramError(
+                f"nobody reads the dead letters that go to {tag!r}",
+                where=f"operator '{node.name}' (uid {node.effective_uid})",
+                expected="a stream of them",
+                hint="call get_side_output(tag) on the operator's stream, or on_error(OnError.skip())",
+            )
 
     def _check_has_uid(self, node: StreamNode) -> None:
         if not self.generate_uids and not node.has_own_uid and not node.part_of_source:

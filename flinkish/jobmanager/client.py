@@ -100,8 +100,7 @@ class RunClient(JobClient):
         return _in_background(wait)
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
-        """Empty: Python functions have none, as in PyFlink."""
-        return CompletableFuture.completed({})
+        return CompletableFuture.completed(self.run.accumulator_results())
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """Done when the job has ended; fails as the job failed."""

@@ -108,6 +108,8 @@ class OperatorDescription:
     name: str
     #: whether the program gave the uid
     uid_given: bool = False
+    #: of an operator with ``on_error``: what it was given and what became of it, since the job began, exactly
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,8 @@ class JobDescription:
     checkpoints: CheckpointsDescription
     #: epochs, records_in, records_out, restarts, last_epoch, watermark_ms, duration_ms
     metrics: dict[str, float]
+    #: name -> value of what user functions have added up: numbers as they are, everything else as text
+    accumulators: dict[str, float | str]
     #: the newest last; as many as the job keeps in mind
     exceptions: tuple[ExceptionDescription, ...]
     #: what may be a secret is hidden

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from flinkish.errors import FlinkishError
 from flinkish.jobmanager.description import (
@@ -24,11 +24,13 @@ from flinkish.jobmanager.lifecycle.execution import EXECUTION_TRANSITIONS, Execu
 from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.lifecycle.story import Story, shortened
 from flinkish.runtime.clock import Clock, SystemClock
-from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
+from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.report import TaskPlace, TaskReport
 
 _S = ExecutionState
+
+NO_COUNTS: dict[str, dict[str, int]] = {}
 
 #: States of a vertex, the one that says most first: that of any of its executions is that of the vertex.
 _PRECEDENCE = (
@@ -241,12 +243,12 @@ class ExecutionGraph:
 
     # ------------------------------------------------------------------ what can be asked
 
-    def describe(self) -> tuple[VertexDescription, ...]:
-        """All vertices as of now."""
+    def describe(self, counts: Mapping[str, dict[str, int]] = NO_COUNTS) -> tuple[VertexDescription, ...]:
+        """All vertices as of now. ``counts``: operator uid -> what the engine has counted there."""
         with self._lock:
-            return tuple(self._describe(vertex) for vertex in self._job.vertices)
+            return tuple(self._describe(vertex, counts) for vertex in self._job.vertices)
 
-    def _describe(self, vertex: VertexDescriptor) -> VertexDescription:
+    def _describe(self, vertex: VertexDescriptor, counts: Mapping[str, dict[str, int]]) -> VertexDescription:
         subtasks = tuple(self._subtasks(vertex))
         current = [subtask.current for subtask in subtasks]
         states = {execution.state for execution in current}
@@ -259,7 +261,7 @@ class ExecutionGraph:
             parallelism=vertex.parallelism,
             max_parallelism=vertex.max_parallelism,
             keyed=vertex.keyed,
-            operators=tuple(OperatorDescription(op.uid, op.name, op.uid_given) for op in vertex.operators),
+            operators=tuple(_operator(op, counts) for op in vertex.operators),
             inputs=tuple(sorted({edge.vertex for edge in vertex.inputs})),
             state=next((state.name for state in _PRECEDENCE if state.name in states), _S.CREATED.name),
             subtasks=subtasks,
@@ -276,3 +278,7 @@ class ExecutionGraph:
             if execution is not None:
                 earlier = tuple(self._earlier.get(place, ()))
                 yield SubtaskDescription(subtask, execution.name, execution.describe(), earlier)
+
+
+def _operator(operator: OperatorDescriptor, counts: Mapping[str, dict[str, int]]) -> OperatorDescription:
+    return OperatorDescription(operator.uid, operator.name, operator.uid_given, counts.get(operator.uid, {}))

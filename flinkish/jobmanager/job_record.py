@@ -27,9 +27,13 @@ from flinkish.jobmanager.description import (
 from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph
 from flinkish.jobmanager.job_run import JobObserver, JobRun
 from flinkish.jobmanager.lifecycle.story import Event
+from flinkish.runtime.accumulated import counts_of, results_of
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
+
+#: Of the value of an accumulator so many characters are shown.
+_SHOWN_LENGTH = 200
 
 
 def this_driver(token: str = "") -> DriverDescription:
@@ -83,6 +87,8 @@ class JobRecord(JobObserver):
         self._exceptions: deque[ExceptionDescription] = deque(maxlen=self.MAX_KEPT)
         self._epochs = self._in = self._out = self._restarts = 0
         self._watermark_ms: int | None = None
+        #: totals as of the last epoch that has changed them; what earlier drivers have left at first
+        self.accumulators = b""
         self.graph = ExecutionGraph(job, self._clock, self._execution_ended)
         for event in run.life.story.events:
             run.history.status(event, self._number())
@@ -115,6 +121,7 @@ class JobRecord(JobObserver):
             self._in += report.records_in
             self._out += report.records_out
             self._watermark_ms = report.watermark_ms
+            self.accumulators = report.accumulators or self.accumulators
             first = self._attempts[-1].first_epoch
             self._change(first_epoch=report.epoch if first is None else first, last_epoch=report.epoch)
 
@@ -147,6 +154,10 @@ class JobRecord(JobObserver):
 
     # ------------------------------------------------------------------ what can be said
 
+    def accumulator_results(self) -> dict[str, Any]:
+        """Name -> value of what user functions have added up so far."""
+        return results_of(self.accumulators, self._job.classes)
+
     def describe(self) -> JobDescription:
         """The job as of now."""
         life = self._run.life
@@ -163,10 +174,11 @@ class JobRecord(JobObserver):
             end_time_ms=end_ms,
             times_ms=times,
             plan=self._plan,
-            vertices=self.graph.describe(),
+            vertices=self.graph.describe(counts_of(self.accumulators, self._job.classes)),
             attempts=attempts,
             checkpoints=describe_checkpoints(self._run.checkpoints.describe() if self._run.checkpoints else ()),
             metrics=metrics,
+            accumulators={name: _shown(value) for name, value in self.accumulator_results().items()},
             exceptions=exceptions,
             configuration=hide_secrets(dict(sorted(self._job.settings.configuration.items()))),
             story=life.story.events,
@@ -188,6 +200,10 @@ class JobRecord(JobObserver):
         if self._watermark_ms is not None:
             found["watermark_ms"] = self._watermark_ms
         return found
+
+
+def _shown(value: Any) -> float | str:
+    return value if isinstance(value, (int, float)) else repr(value)[:_SHOWN_LENGTH]
 
 
 def describe_exception(

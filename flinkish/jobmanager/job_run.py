@@ -238,7 +238,11 @@ class JobRun:
             self.result.complete_exceptionally(error)
         else:
             runtime_ms = int((time.monotonic() - started) * 1000)
-            self.result.complete(JobExecutionResult(self.job_id, runtime_ms))
+            self.result.complete(JobExecutionResult(self.job_id, runtime_ms, self.accumulator_results()))
+
+    def accumulator_results(self) -> dict[str, Any]:
+        """Name -> value of what user functions have added up so far."""
+        return {} if self.record is None else self.record.accumulator_results()
 
     def _run_attempts(self, run_attempt: Callable[[bool], None], again: bool = False) -> None:
         """Attempts, one after the other, until one gets to its end, a stop is asked for, or a failure is final.

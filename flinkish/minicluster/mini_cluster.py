@@ -13,12 +13,13 @@ import uuid
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.core.sink import WriterSink
 from flinkish.core.source import SourceLimits, SplitSource
 from flinkish.errors import ProgramError
+from flinkish.runtime.accumulated import merged
 from flinkish.runtime.buffer import Buffer, decode
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.committing import commit_of
@@ -61,6 +62,8 @@ class StateStore:
     #: the next epoch, once all of its tasks have ended, and the state that they have written
     prepared: tuple[PreparedEpoch, StoredTasks] | None = None
     finished: bool = False
+    #: totals of the job's accumulators
+    accumulators: bytes = b""
     #: directory of the files of keyed state; "": all of it is in ``tasks``
     keyed_state: str = ""
     #: these files belong to a job that runs elsewhere: they are only read
@@ -181,6 +184,10 @@ class MiniCluster:
         commit = commit_of(self.job, prepared)
         commits = [commit.commit(*target) for target in prepared.by_target()]
         report = sum_up(self.job, stamp.epoch, stamp.time_ms, map(TaskReport.decode, prepared.reports), commits)
+        added = [task.accumulators for task in report.tasks if task.accumulators]
+        if added:
+            self.store.accumulators = merged(self.store.accumulators, added, self.job.classes)
+            report = replace(report, accumulators=self.store.accumulators)
         self.store.tasks.update(written)
         self.store.reached = watermarks_of(self.job, report.tasks)
         self.store.next_epoch += 1
@@ -209,7 +216,10 @@ class MiniCluster:
                 rows = self._run_level(vertices, rows, stamp, written)
         reports = tuple(data for vertex, _, data in rows if vertex == REPORT_VERTEX)
         committables = tuple(data for vertex, _, data in rows if is_sink_vertex(vertex))
-        end_of_input = sum_up(self.job, stamp.epoch, stamp.time_ms, map(TaskReport.decode, reports), ()).end_of_input
+        tasks = list(map(TaskReport.decode, reports))
+        # what cannot be merged fails the epoch before it is prepared
+        merged(self.store.accumulators, (task.accumulators for task in tasks), self.job.classes)
+        end_of_input = sum_up(self.job, stamp.epoch, stamp.time_ms, tasks, ()).end_of_input
         return PreparedEpoch(stamp.epoch, stamp.time_ms, end_of_input, reports, committables), written
 
     def _read_sources(self, shares: Iterable[SourceShare], stamp: EpochStamp) -> list[Row]:

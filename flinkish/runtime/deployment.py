@@ -181,6 +181,8 @@ class JobDescriptor:
     attempt: int = 0
     #: vertex -> watermark of its subtasks when the savepoint was taken that the job began with
     restored_watermarks: dict[int, int] = field(default_factory=dict)
+    #: the job directory began with a savepoint
+    restored: bool = False
     #: what stored values may be instances of
     classes: ProgramClasses = field(default=NO_CLASSES, repr=False, compare=False)
 

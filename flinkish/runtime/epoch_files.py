@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass
 from flinkish.common.durable_files import OutputFile, delete, open_durable, read_slice
 from flinkish.common.storage_errors import storage_error, storage_errors
 from flinkish.errors import CorruptStateError
+from flinkish.runtime.accumulated import accumulators_directory
 from flinkish.runtime.buffer import Buffer, BufferKind, decode, encode
 from flinkish.runtime.changelog_files import write_changes
 from flinkish.runtime.deployment import CHANGELOG_VERTEX, JobDescriptor, is_sink_vertex
@@ -74,6 +75,11 @@ class EpochFiles:
     def query(self) -> str:
         """Directory of the query."""
         return posixpath.dirname(self.prepared)
+
+    @property
+    def accumulators(self) -> str:
+        """Directory of the totals of the job's accumulators, inside of the job directory."""
+        return accumulators_directory(posixpath.dirname(self.changelog))
 
     def payload(self, buffer: Buffer) -> bytes:
         """The committables of a buffer, read from their file if they lie in one.

@@ -29,17 +29,22 @@ class EpochReport:
     #: operator uid or sink uid -> records
     sink_records: dict[str, int] = field(default_factory=dict)
     tasks: tuple[TaskReport, ...] = ()
+    #: the job's accumulators as of the end of the epoch (runtime/accumulated.py); b"": as they were
+    accumulators: bytes = b""
 
     def to_json(self) -> dict[str, Any]:
         """As a dict of plain values."""
         content = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**content, "tasks": [base64.b64encode(task.encode()).decode() for task in self.tasks]}
+        tasks = [base64.b64encode(task.encode()).decode() for task in self.tasks]
+        return {**content, "tasks": tasks, "accumulators": base64.b64encode(self.accumulators).decode()}
 
     @staticmethod
     def from_json(content: dict[str, Any]) -> EpochReport:
         """The inverse of `to_json`."""
         tasks = tuple(TaskReport.decode(base64.b64decode(task)) for task in content["tasks"])
-        return EpochReport(**{**content, "tasks": tasks})
+        return EpochReport(
+            **{**content, "tasks": tasks, "accumulators": base64.b64decode(content.get("accumulators", ""))}
+        )
 
 
 def sum_up(

@@ -41,11 +41,11 @@ def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NO
         error.task, error.epoch, error.log = task, epoch, take_current()
         error.where = "; ".join(part for part in (error.where, where) if part)
         return error
-    user_traceback = "".join(_user_traceback(error))
+    trace = user_traceback(error)
     if isinstance(error, FlinkishError):
         raised = UserCodeError(
             f"{type(error).__name__} in user code: {error.what}",
-            user_traceback=user_traceback,
+            user_traceback=trace,
             where=f"{error.where}; {where}",
             expected=error.expected,
             hint=error.hint,
@@ -53,7 +53,7 @@ def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NO
     else:
         raised = UserCodeError(
             f"{type(error).__name__} in user code: {error}",
-            user_traceback=user_traceback,
+            user_traceback=trace,
             where=where,
             expected=_expected(error),
             hint=hint,
@@ -109,13 +109,13 @@ def _key(operator: StreamOperator) -> str:
     return f", key {text[:_KEY_LENGTH]}"
 
 
-def _user_traceback(error: BaseException) -> list[str]:
+def user_traceback(error: BaseException) -> str:
     """The traceback from the first frame on that is not ours; ours behind it are what user code called."""
     entries = traceback.extract_tb(error.__traceback__)
     foreign = (index for index, entry in enumerate(entries) if not entry.filename.startswith(_OWN_ROOT))
     start = next(foreign, 0)
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(entries[start:])]
-    return [*lines, *traceback.format_exception_only(type(error), error)]
+    return "".join([*lines, *traceback.format_exception_only(type(error), error)])
 
 
 def _picklable(error: BaseException) -> bool:

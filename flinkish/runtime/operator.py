@@ -20,7 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from flinkish.core.checkpointed_function import CheckpointedFunction
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.runtime.accumulated import ExactCounter, OperatorAccumulators
 
 if TYPE_CHECKING:
     from flinkish.core.metrics import MetricGroup
@@ -61,6 +63,10 @@ class EpochInfo:
     #: combined watermark of the operator's inputs
     watermark_ms: int = MIN_TIMESTAMP_MS
     end_of_input: bool = False
+    #: the task goes on with stored state, or the job began with a savepoint
+    restored: bool = False
+    #: the epoch that this state is of; None: there is none, or it comes from a savepoint
+    restored_epoch: int | None = None
     #: user code has asked that the next epoch be planned at once
     commit_requested: bool = False
 
@@ -86,8 +92,14 @@ class OperatorContext:
     job_parameters: dict[str, str] = field(default_factory=dict)
     #: name of each cached file -> where it lies on this node
     cached_files: dict[str, str] = field(default_factory=dict)
+    #: what user code adds up over the whole job
+    accumulators: OperatorAccumulators = field(default_factory=lambda: OperatorAccumulators(""))
     #: the JSON-able configuration of the job
     configuration: dict[str, str] = field(default_factory=dict)
+
+    def exact_counter(self, name: str) -> ExactCounter:
+        """A metric of the operator that is counted exactly, over failures and restarts."""
+        return ExactCounter(self.metrics.counter(name), name, self.accumulators, self.uid)
 
 
 class StreamOperator(ABC):
@@ -165,6 +177,10 @@ class OperatorFactory(Protocol):
         """True when the operator keeps what belongs to no key in `context.operator_state`."""
 
     @property
+    def guarded(self) -> bool:
+        """True when what a call of user code does to state and timers must be kept so that it can be undone."""
+
+    @property
     def watermark_sensitive(self) -> bool:
         """True when user code can see single watermarks or register event-time timers: sources then stamp finely."""
 
@@ -185,7 +201,12 @@ class OperatorFactoryBase:
     """Defaults for factories."""
 
     keyed: bool = False
-    has_operator_state: bool = False
+    guarded: bool = False
     watermark_sensitive: bool = False
     merges_windows: bool = False
     uses_processing_time: bool = False
+
+    @property
+    def has_operator_state(self) -> bool:
+        """A function that takes part in checkpoints has state of its own."""
+        return isinstance(getattr(self, "function", None), CheckpointedFunction)

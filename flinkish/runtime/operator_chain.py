@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import UnserializableFunctionError
+from flinkish.runtime.accumulated import TaskAccumulators
 from flinkish.runtime.deployment import JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.metric_group import TaskMetricGroup
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactory, StreamOperator
@@ -171,6 +172,7 @@ class OperatorChain:
         ]
         self.states = {descriptor.uid: OperatorState() for descriptor in vertex.operators}
         self.metrics = {descriptor.uid: TaskMetricGroup() for descriptor in vertex.operators}
+        self.accumulators = TaskAccumulators(self.metrics)
         self.writers: list[RecordWriter] = []
         self._closed = False
         self._disposed = False
@@ -245,12 +247,20 @@ class OperatorChain:
             key_selectors=self.vertex.key_selectors if index == 0 else (),
             job_parameters=settings.job_parameters,
             cached_files=settings.cached_files,
+            accumulators=self.accumulators.operators[descriptor.uid],
             configuration=settings.configuration,
         )
 
-    def open(self) -> None:
-        """Initialize and open, from the last operator to the first."""
+    def open(self, restored_epoch: int | None = None, restored: bool = False) -> None:
+        """Initialize and open, from the last operator to the first.
+
+        Args:
+            restored_epoch: whose state the task goes on with; None: it begins.
+            restored: the job began with a savepoint.
+        """
         for operator in reversed(self.operators):
+            info = operator.context.epoch
+            info.restored, info.restored_epoch = restored or restored_epoch is not None, restored_epoch
             operator.initialize_state()
             operator.open()
 
@@ -357,12 +367,12 @@ class OperatorChain:
         return total
 
     def metric_values(self) -> dict[str, float]:
-        """What user functions have measured, by uid of the operator and name."""
-        return {
-            f"{uid}.{name}": value for uid, group in self.metrics.items() for name, value in group.snapshot().items()
-        }
+        """The values of all metrics, by operator uid and name."""
+        groups = self.metrics.items()
+        return {f"{uid}.{name}": value for uid, group in groups for name, value in group.snapshot().items()}
 
     def discard(self) -> None:
         """The attempt failed: nothing of it may be sent."""
+        self.accumulators.forget()
         for writer in self.writers:
             writer.discard()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from flinkish.common.typeinfo import Types
 from flinkish.errors import FlinkishError
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
-from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND
+from flinkish.runtime.state.state_rows import LIST_STATE_KIND, UNION_STATE_KIND
 from flinkish.runtime.state.stored_values import ProgramState, ProgramStates
 from flinkish.runtime.task import StatefulTask
 
@@ -25,21 +26,24 @@ def states_of_program(job: JobDescriptor) -> ProgramStates:
 
 
 def _states_of(job: JobDescriptor, vertex: VertexDescriptor) -> dict[str, dict[str, ProgramState]]:
-    """Operator uid -> state name -> state. Broadcast states are known without opening anything."""
+    """Operator uid -> state name -> state. Functions are opened on keyed streams alone."""
     task = StatefulTask(job, vertex, 0)
     try:
         found: dict[str, dict[str, ProgramState]] = {}
+        for operator in reversed(task.chain.operators):
+            operator.initialize_state()
         for uid, state in task.chain.states.items():
-            for name, broadcast in state.declared.items():
+            for name, (kind, descriptor) in state.known().items():
                 of_operator = found.setdefault(uid, {})
-                of_operator[name] = ProgramState(BROADCAST_STATE_KIND, *broadcast.entry_types())
+                map_key, value = descriptor.entry_types()
+                place = Types.LONG() if kind in (LIST_STATE_KIND, UNION_STATE_KIND) else map_key
+                of_operator[name] = ProgramState(kind, place, value)
         if task.keyed_state is not None:
-            task.chain.head.initialize_state()
             task.chain.head.open()
             of_head = found.setdefault(vertex.head.uid, {})
-            for name, (kind, descriptor) in task.keyed_state.declared.items():
-                map_key, value = (None, None) if descriptor is None else descriptor.entry_types()
-                of_head[name] = ProgramState(kind, map_key, value)
+            for name, (kind, keyed) in task.keyed_state.declared.items():
+                types = (None, None) if keyed is None else keyed.entry_types()
+                of_head[name] = ProgramState(kind, *types)
         return found
     finally:
         task.dispose()

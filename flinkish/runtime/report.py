@@ -52,6 +52,8 @@ class TaskReport:
     splits: tuple[str, ...] = ()
     ended_splits: tuple[str, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
+    #: what was added up in this epoch (runtime/accumulated.py)
+    accumulators: bytes = b""
     #: where it ran: host and process id
     worker: str = ""
     #: None without Spark

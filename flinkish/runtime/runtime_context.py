@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from flinkish.common.accumulators import Accumulator
 from flinkish.core.functions import DistributedCache, RuntimeContext
 from flinkish.core.metrics import MetricGroup
 from flinkish.core.state import (
@@ -64,6 +65,12 @@ class StreamingRuntimeContext(RuntimeContext):
 
     def get_metrics_group(self) -> MetricGroup:
         return self._context.metrics
+
+    def add_accumulator(self, name: str, accumulator: Accumulator[Any, Any]) -> None:
+        self._context.accumulators.add(name, accumulator)
+
+    def get_accumulator(self, name: str) -> Accumulator[Any, Any] | None:
+        return self._context.accumulators.get(name)
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         return cast("ValueState[Any]", self._state(state_descriptor, ValueStateDescriptor))

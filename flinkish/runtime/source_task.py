@@ -22,7 +22,7 @@ from flinkish.runtime.operators.timestamps_and_watermarks import (
 )
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.sources.progress import SourceShare
-from flinkish.runtime.task import WORKER, EpochStamp, Row, Task
+from flinkish.runtime.task import EpochStamp, Row, Task
 from flinkish.runtime.task_log import enter
 
 #: The split of records whose source has no stable splits: all its readers together are one origin.
@@ -195,20 +195,12 @@ class SourceTask(Task):
         self, records: int, splits: tuple[str, ...], ended: tuple[str, ...], finished: bool, stamp: EpochStamp
     ) -> TaskReport:
         return TaskReport(
-            vertex=self.vertex.id,
-            subtask=self.subtask,
+            **self._figures(stamp),
             records_in=records,
-            records_out=self.chain.records_out(),
             finished=finished,
             splits=splits[-MAX_REPORTED_SPLITS:],
             ended_splits=ended[-MAX_REPORTED_SPLITS:],
-            metrics=self.chain.metric_values(),
-            worker=WORKER,
-            place=stamp.place,
-            processing_time_ms=stamp.time_ms,
-            commit_requested=self.commit_requested,
             stream_watermarks=self._stream_watermarks(),
-            log=self.log.take(),
         )
 
     def _stream_watermarks(self) -> dict[str, int]:

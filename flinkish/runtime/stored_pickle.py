@@ -68,6 +68,10 @@ _DATA: dict[str, frozenset[str]] = {
         "pandas._libs.tslibs.timestamps": "_unpickle_timestamp",
         "pytz": "_UTC _p",
         "flinkish.common.time": "Duration Instant Time",
+        "flinkish.common.accumulators": (
+            "AverageAccumulator DoubleCounter Histogram IntCounter ListAccumulator LongCounter"
+        ),
+        "flinkish.core.error_handling": "DeadLetter",
         "flinkish.core.output_tag": "OutputTag",
         "flinkish.common.typeinfo.basic": "BasicType",
         "flinkish.common.typeinfo.temporal": "LocalTimeTypeInfo.TimeType",

@@ -118,6 +118,7 @@ class Task:
                 memory,
                 job.settings.changelog,
                 vertex.head.uid,
+                vertex.head.factory.guarded,
             )
             if vertex.keyed
             else None
@@ -180,6 +181,21 @@ class Task:
     def commit_requested(self) -> bool:
         """Whether user code has asked in this epoch that the next one be planned at once."""
         return any(operator.context.epoch.commit_requested for operator in self.chain.operators)
+
+    def _figures(self, stamp: EpochStamp) -> dict[str, Any]:
+        """What the reports of all tasks have, with what was added up since the last one."""
+        return {
+            "vertex": self.vertex.id,
+            "subtask": self.subtask,
+            "records_out": self.chain.records_out(),
+            "metrics": self.chain.metric_values(),
+            "accumulators": self.chain.accumulators.take(self.job.classes),
+            "worker": WORKER,
+            "place": stamp.place,
+            "processing_time_ms": stamp.time_ms,
+            "commit_requested": self.commit_requested,
+            "log": self.log.take(),
+        }
 
 
 @dataclass
@@ -341,7 +357,7 @@ class StatefulTask(Task, TaskLife):
             self._take_in(share.restored)
         if not self._opened:
             self._opened = True
-            self.chain.open()
+            self.chain.open(header.epoch if header.epoch >= 0 else None, self.job.restored)
         self._origin, self._part, self._sink_sequence = origin_name(self.vertex.id, self.subtask), 0, 0
         self._time_ms = share.stamp.time_ms
         self.chain.begin(share.stamp.epoch, share.stamp.time_ms, header.watermark_ms, header.saved)
@@ -476,21 +492,13 @@ class StatefulTask(Task, TaskLife):
     def _report_of(self, share: _Share, result: TaskResult) -> TaskReport:
         files, size_bytes = self._take_fetched()
         return TaskReport(
-            vertex=self.vertex.id,
-            subtask=self.subtask,
+            **self._figures(share.stamp),
             records_in=share.records,
-            records_out=self.chain.records_out(),
             watermark_ms=result.header.watermark_ms,
             finished=result.header.finished,
             state_bytes=self._state_bytes(result),
-            metrics=self.chain.metric_values(),
-            worker=WORKER,
-            place=share.stamp.place,
-            processing_time_ms=share.stamp.time_ms,
             restored_rows=sum(buffer.header.records for buffer in share.restored),
             restored_files=files,
             restored_bytes=size_bytes,
-            commit_requested=self.commit_requested,
-            log=self.log.take(),
             declared=self._declarations.new(),
         )

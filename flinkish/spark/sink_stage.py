@@ -8,7 +8,7 @@ and nothing else: its plan does not run, and its state is what the run that prep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow as pa
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import DataFrameSink
 from flinkish.errors import InternalError
+from flinkish.runtime.accumulated import AccumulatorFiles
 from flinkish.runtime.changelog_files import read_parts, write_changes, write_parts
 from flinkish.runtime.committing import (
     CommitReport,
@@ -141,7 +142,11 @@ class EpochRunner:
         time_ms = max((task.processing_time_ms for task in tasks), default=0)
         end_of_input = sum_up(job, epoch, time_ms, tasks, ()).end_of_input
         prepared = PreparedEpoch(epoch, time_ms, end_of_input, tuple(reports), tuple(committables))
-        if committables:
+        added = [task.accumulators for task in tasks if task.accumulators]
+        if added:
+            # what cannot be merged fails the epoch before it is prepared
+            AccumulatorFiles(self._files().accumulators).after(epoch, added, job.classes)
+        if committables or added:
             self._prepared_epochs().write(prepared, self.deployment.fence)
             passed(Phase.EPOCH_PREPARED, epoch=epoch)
         if any(task.commit_requested for task in tasks):
@@ -179,7 +184,14 @@ class EpochRunner:
         reports.extend(commit_on_driver(commit, on_driver))
         for sink_id, subtasks in sorted(frames.items()):
             self._write_frame(session, commit, job.sink(sink_id), subtasks)
-        return sum_up(job, prepared.epoch, prepared.time_ms, map(TaskReport.decode, prepared.reports), reports)
+        report = sum_up(job, prepared.epoch, prepared.time_ms, map(TaskReport.decode, prepared.reports), reports)
+        added = [task.accumulators for task in report.tasks if task.accumulators]
+        if not added:
+            return report
+        files = AccumulatorFiles(self._files().accumulators)
+        totals = files.after(prepared.epoch, added, job.classes)
+        files.write(prepared.epoch, totals, self.deployment.fence)
+        return replace(report, accumulators=totals)
 
     def _commit_in_executors(self, session: Any, prepared: PreparedEpoch, targets: list[Target]) -> list[CommitReport]:
         function = CommitFunction(

@@ -13,7 +13,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import Row
 from flinkish.errors import FlinkishError, SavepointError
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row, to_text
-from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, MAP_KINDS
+from flinkish.runtime.state.state_rows import MAP_KINDS, SHARED_KINDS
 from flinkish.runtime.state.stored_values import check_shape
 from flinkish.spark.worker import DeployedClasses, failures_marked
 
@@ -65,7 +65,7 @@ class NativeToTexts:
         if self.texts:
             return [self._text_row(row, kind, namespace)]
         key = python_value(row["key"], types["key"], as_key=True)
-        if key is None and kind != BROADCAST_STATE_KIND:
+        if key is None and kind not in SHARED_KINDS:
             raise SavepointError("its key is NULL", expected="a key")
         declared = self.states.get((row["uid"], row["state"]))
         return [

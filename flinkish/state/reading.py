@@ -16,7 +16,7 @@ from flinkish.jobmanager.savepoints.state_table import count_states, is_edited, 
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.savepoint_rows import WATERMARK
-from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, OPERATOR_STATE_KIND, TIMERS_PREFIX
+from flinkish.runtime.state.state_rows import KINDS_WITHOUT_KEY, TIMERS_PREFIX
 from flinkish.spark.worker import DeployedClasses
 from flinkish.state.locating import session_of, snapshot_directory
 from flinkish.state.typed_rows import typed_rows
@@ -96,7 +96,7 @@ def _declared(table: Any, manifest: Manifest, uid: str, state: str, where: str) 
             hint="flinkish.state.list_states(path) shows all",
         )
     if declared is None or (found and found[0]["kind"] != declared.kind):
-        kinds = (OPERATOR_STATE_KIND, BROADCAST_STATE_KIND)
+        kinds = KINDS_WITHOUT_KEY
         keyed = [known for known in manifest.states if known.uid == uid and known.kind not in kinds]
         without_key = bool(found) and found[0]["kind"] in kinds
         key_type = "BIGINT" if without_key else next((known.key_type for known in keyed), None)

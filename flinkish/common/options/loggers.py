@@ -23,6 +23,7 @@ CLASSES = {
     "KafkaSourceEnumerator": "discovery of Kafka partitions, their first and last offsets",
     "KafkaSourceReader": "offsets that are committed to Kafka's consumer groups",
     "KeyedStateBackend": "files of keyed state: writing, compaction, damage",
+    "OnError": "records and timers that an operator with on_error skips",
     "StateDirectory": "files of state that an executor keeps on its disk",
     "Task": "the life of one task",
     "TaskManager": "tasks of a worker: assignment, restoration, corruption, commits",

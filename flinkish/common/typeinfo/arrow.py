@@ -53,7 +53,8 @@ class RecordWriter:
             raise no_columns(type_info, where)
         self._type_info = type_info
         self._where = where
-        self._schema = pa.schema(type_info.to_arrow_fields())
+        #: of the batches
+        self.schema = pa.schema(type_info.to_arrow_fields())
         self._single = not isinstance(type_info, (RowTypeInfo, TupleTypeInfo))
 
     def write(self, records: Sequence[Any]) -> pa.RecordBatch:
@@ -65,12 +66,12 @@ class RecordWriter:
 
         try:
             if self._single:
-                columns = [arrow_array(records, self._schema.field(0).type)]
+                columns = [arrow_array(records, self.schema.field(0).type)]
             else:
-                columns = _field_arrays(records, list(self._schema))
+                columns = _field_arrays(records, list(self.schema))
         except Mismatch as mismatch:
             raise self._type_info._error(mismatch, self._where) from None
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 def no_columns(type_info: TypeInformation, where: str) -> TypeMismatchError:

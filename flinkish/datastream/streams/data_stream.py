@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from flinkish.common.arguments import check_instance, kind_of
 from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation
+from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.common.typeinfo.types import declared_type
 from flinkish.common.watermark_strategy import WatermarkStrategy
+from flinkish.core.checkpointed_function import CheckpointedFunction, CheckpointListener
 from flinkish.core.functions import (
     FilterFunction,
     FlatMapFunction,
     Function,
     KeySelector,
+    MapBatchesFunction,
     MapFunction,
     Partitioner,
     ProcessFunction,
@@ -36,6 +39,7 @@ from flinkish.runtime.operators.convert import ConvertFactory
 from flinkish.runtime.operators.filter import FilterFactory
 from flinkish.runtime.operators.flat_map import FlatMapFactory
 from flinkish.runtime.operators.map import MapFactory
+from flinkish.runtime.operators.map_batches import MapBatchesFactory
 from flinkish.runtime.operators.process import ProcessFactory
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory, WatermarkAlignment
 from flinkish.runtime.partitioners import (
@@ -87,6 +91,47 @@ class DataStream(OperatorStream):
         """One result for each record; never None (use ``flat_map`` or ``filter`` to drop records)."""
         _check_function(func, MapFunction, self._place("map"))
         return self._transform("Map", lambda converter: MapFactory(func, converter=converter), output_type)
+
+    def map_batches(
+        self,
+        func: MapBatchesFunction | Callable[[Any], Any],
+        output_type: DeclaredType,
+        batch_format: Literal["arrow", "pandas"] = "arrow",
+    ) -> DataStream:
+        """Work on the columns of many records at once. Only for streams of a declared type without pickled objects.
+
+        Example::
+
+            priced = orders.map_batches(
+                lambda df: df.assign(total=df.price * df.amount),
+                Types.ROW_NAMED(["price", "amount", "total"], [Types.DOUBLE(), Types.INT(), Types.DOUBLE()]),
+                batch_format="pandas",
+            )
+
+        Args:
+            func: takes a batch and gives one with a row for each row of it, in their order: a
+                ``pyarrow.RecordBatch``, a ``pyarrow.Table`` or a ``pandas.DataFrame``. How records are cut into batches
+                is for the engine to say.
+            output_type: names and types of the columns that it gives. A type that is no ROW or TUPLE is one column,
+                called ``value``.
+            batch_format: what it takes: ``"arrow"`` for a ``pyarrow.RecordBatch``, ``"pandas"`` for a
+                ``pandas.DataFrame``.
+
+        Raises:
+            ProgramError: ``batch_format`` is neither.
+            TypeMismatchError: the stream's type or ``output_type`` has no columns.
+        """
+        from flinkish.connectors.columns import RecordReader
+
+        _check_function(func, MapBatchesFunction, self._place("map_batches"))
+        if batch_format not in ("arrow", "pandas"):
+            raise ProgramError(f"the batch format {batch_format!r}", expected="'arrow' or 'pandas'")
+        declared = declared_type(output_type)
+        written, result = RecordWriter(self._type, "the input of map_batches()"), "results of map_batches()"
+        schema = RecordWriter(declared, result).schema
+        read = RecordReader(declared, result).read
+        factory = MapBatchesFactory(func, written.write, read, schema, batch_format == "pandas")
+        return self._add_operator("Map Batches", factory, declared)
 
     def flat_map(self, func: FlatMapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
         """Any number of results for each record: the function returns an iterable, or nothing."""
@@ -334,12 +379,26 @@ def watermarks_factory(strategy: WatermarkStrategy) -> TimestampsAndWatermarksFa
         strategy.max_out_of_orderness_ms if strategy.kind == "bounded" else None,
         strategy.idle_timeout_ms,
         alignment=_alignment(strategy),
+        make_generator=strategy.generator_supplier,
     )
 
 
 def _alignment(strategy: WatermarkStrategy) -> WatermarkAlignment | None:
     group, max_drift_ms = strategy.alignment_group, strategy.max_allowed_watermark_drift_ms
     return None if group is None or max_drift_ms is None else WatermarkAlignment(group, max_drift_ms)
+
+
+def refuse_checkpointed(*functions: Any) -> None:
+    """Raises ProgramError for functions of windows that want to take part in checkpoints."""
+    for function in functions:
+        for kind in (CheckpointedFunction, CheckpointListener):
+            if isinstance(function, kind):
+                raise ProgramError(
+                    f"{type(function).__name__} is a {kind.__name__}, and a function of a window",
+                    expected="a function of map, flat_map, filter, process, reduce or an interval join",
+                    hint="keep what belongs to the window in the state of its context, and the rest in a process "
+                    "function behind the window",
+                )
 
 
 def _projection(field_indexes: Sequence[int]) -> Callable[[Any], Any]:

@@ -19,7 +19,12 @@ from flinkish.core.output_tag import OutputTag
 from flinkish.core.window.assigner import WindowAssigner
 from flinkish.core.window.evictor import Evictor
 from flinkish.core.window.trigger import Trigger
-from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, check_environment
+from flinkish.datastream.streams.data_stream import (
+    DataStream,
+    DeclaredType,
+    check_environment,
+    refuse_checkpointed,
+)
 from flinkish.datastream.streams.key_function import KeyFunction, key_function
 from flinkish.datastream.streams.keyed_stream import KeyedStream
 from flinkish.datastream.streams.windowed_stream import WindowedStream
@@ -101,6 +106,7 @@ class JoinWithWindow(_WithWindow):
                 "join(...).where(...).equal_to(...).window(...).apply()",
                 "write lambda first, second: ...",
             )
+        refuse_checkpointed(function)
         return self._windowed.apply(JoinWindowFunction(function), output_type)
 
 
@@ -121,6 +127,7 @@ class CoGroupWithWindow(_WithWindow):
                 "co_group(...).where(...).equal_to(...).window(...).apply()",
                 "write lambda first, second: [...]",
             )
+        refuse_checkpointed(function)
         return self._windowed.apply(CoGroupWindowFunction(function), output_type)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from flinkish.common.arguments import check_instance
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.types import Row
+from flinkish.core.error_handling import OnError
 from flinkish.core.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -195,6 +196,9 @@ class KeyedStream(DataStream):
 
     def disable_chaining(self) -> NoReturn:
         self._refuse("Disable chaining for KeyedStream", "disable_chaining")
+
+    def on_error(self, on_error: OnError) -> NoReturn:
+        raise Exception("Setting on_error for KeyedStream is not supported.")
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> NoReturn:
         self._refuse("Setting slot sharing group for KeyedStream", "slot_sharing_group")

@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 
 from flinkish.common.arguments import check_instance
 from flinkish.common.no_effect import warn_without_effect
+from flinkish.core.error_handling import OnError
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
+from flinkish.datastream.streams.guardable import check_guardable
 from flinkish.errors import ArgumentValueError
 from flinkish.graph.stream_graph import MAX_PARALLELISM_LIMIT, ChainingStrategy, StreamNode
 
@@ -112,6 +114,15 @@ class OperatorSettings:
                 f"the buffer timeout {timeout_millis!r} ms", "-1, 0 or more", "leave it out: it has no effect here"
             )
         warn_without_effect("set_buffer_timeout", "the end of an epoch flushes all buffers")
+
+    def set_on_error(self, on_error: OnError) -> None:
+        """What becomes of records and timers for which the function raises. ProgramError where it cannot be had."""
+        check_instance(on_error, OnError, "on_error is", "on_error()", "such as OnError.dead_letter(tag)")
+        if on_error.action == "fail":
+            self._node.on_error = None
+            return
+        check_guardable(self._node)
+        self._node.on_error = on_error
 
     def set_slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> None:
         """Operators of different groups are never in one task. Raises TypeError when it is neither group nor str."""

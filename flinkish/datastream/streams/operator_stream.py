@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from flinkish.common.execution_config import ExecutionConfig
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.core.error_handling import OnError
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.operator_settings import OperatorSettings
 from flinkish.errors import ProgramError, UnsupportedOperationError
@@ -111,6 +112,24 @@ class OperatorStream:
     def disable_chaining(self: S) -> S:
         """The operator has a task of its own."""
         self._settings("disable_chaining").set_chaining(ChainingStrategy.NEVER)
+        return self
+
+    def on_error(self: S, on_error: OnError) -> S:
+        """What becomes of a record or timer for which the operator's function raises: the job fails (the default), it
+        is skipped, or it goes to a side output as a `DeadLetter`. The outputs, the state and the timers of the failed
+        call are undone. How many may fail is bounded: see `OnError`.
+
+        Example::
+
+            dead = OutputTag("dead")
+            parsed = lines.map(json.loads).uid("parse").on_error(OnError.dead_letter(dead))
+            parsed.get_side_output(dead).map(lambda letter: letter.error_message).print()
+
+        Raises:
+            ProgramError: the operator is none whose function is called record by record (a window, a join, an
+                asynchronous call, a source or a sink).
+        """
+        self._settings("on_error").set_on_error(on_error)
         return self
 
     def slot_sharing_group(self: S, slot_sharing_group: str | SlotSharingGroup) -> S:

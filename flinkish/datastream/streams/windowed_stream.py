@@ -22,7 +22,13 @@ from flinkish.core.window.assigner import WindowAssigner
 from flinkish.core.window.evictor import Evictor
 from flinkish.core.window.merging_assigner import MergingWindowAssigner
 from flinkish.core.window.trigger import Trigger
-from flinkish.datastream.streams.data_stream import TAG_HINT, DataStream, DeclaredType, _check_function
+from flinkish.datastream.streams.data_stream import (
+    TAG_HINT,
+    DataStream,
+    DeclaredType,
+    _check_function,
+    refuse_checkpointed,
+)
 from flinkish.errors import ProgramError
 from flinkish.runtime.operators.rolling_aggregations import AccumulateType, RollingAggregation
 from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
@@ -181,6 +187,7 @@ class _Windowed:
         return f"{type(self).__name__}.{method}() with {self._assigner}"
 
     def _evaluate(self, logic: WindowLogic, output_type: DeclaredType, *functions: Any) -> DataStream:
+        refuse_checkpointed(*functions)
         trigger = self._trigger or self._assigner.get_default_trigger(self.get_execution_environment())
         name = type(self._assigner).__name__
         declared = declared_type(output_type)

@@ -15,7 +15,12 @@ from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirec
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.missing_files import check_nothing_missing
 from flinkish.jobmanager.recovery.fallback import QueryFallback
-from flinkish.jobmanager.savepoints.restore import RestoredProgram, prepare_restore, restored_watermarks
+from flinkish.jobmanager.savepoints.restore import (
+    RestoredProgram,
+    prepare_restore,
+    read_restored,
+    restored_watermarks,
+)
 from flinkish.jobmanager.settings import DriverSettings, checkpoints_path
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.addressing import partitions_of
@@ -47,7 +52,8 @@ class Preparation:
         base = prepare_restore(self._spark, program, self._settings, directory, first_run)
         # only now: a start that fails while it restores is a first run again when it is repeated
         directory.remember_structure(job, partitions_of(job))
-        job = replace(job, restored_watermarks=restored_watermarks(job, directory))
+        watermarks, restored = restored_watermarks(job, directory), read_restored(directory) is not None
+        job = replace(job, restored_watermarks=watermarks, restored=restored)
         return AttemptPlan(job, sources, base)
 
     def _program(self, job: JobDescriptor, sources: dict[int, Source]) -> RestoredProgram:

@@ -7,6 +7,7 @@
     <job dir>/fencing/          Delta: the claims of all drivers, which decide who may write (fencing.py)
     <job dir>/end-of-input.json from which epoch on the sources' end is announced
     <job dir>/finished.json     the job has ended
+    <job dir>/accumulators/     totals of the last epochs that have added to accumulators (runtime/accumulated.py)
     <job dir>/restore/          rows of the savepoint that the job began with
 
 Files are written whole and renamed. Any file system that pyarrow or the local machine knows.

@@ -213,6 +213,7 @@ class AsyncWaitOperator(UserFunctionOperator):
 
     def snapshot_state(self) -> None:
         self._flush()
+        super().snapshot_state()
 
     def finish(self) -> None:
         self._flush()

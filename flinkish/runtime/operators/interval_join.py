@@ -70,7 +70,7 @@ class IntervalJoinOperator(UserFunctionOperator):
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
-        self.late_records_dropped = context.metrics.counter("numLateRecordsDropped")
+        self.late_records_dropped = context.exact_counter("numLateRecordsDropped")
 
     def open(self) -> None:
         anything = Types.PICKLED_BYTE_ARRAY()

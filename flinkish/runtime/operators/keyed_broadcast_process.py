@@ -114,8 +114,10 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
             return
         self.keyed_state.leave_key()
         self._states.writable = True
-        results, times = results_of(self.calls[input_index], self._broadcast_context, values, timestamps)
-        self._states.writable = False
+        try:
+            results, times = results_of(self.calls[input_index], self._broadcast_context, values, timestamps)
+        finally:
+            self._states.writable = False
         self.collect(results, times)
 
 

@@ -6,7 +6,7 @@ Processing-time timers fire at the epoch's processing time; their results have n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
@@ -71,6 +71,8 @@ class KeyedProcessOperator(UserFunctionOperator):
         timer_service = KeyedTimerService(context.epoch, backend, TIMER_SERVICE)
         self._process_context: Any = KeyedProcessContext(timer_service, backend, context.epoch)
         self._timer_context: Any = KeyedOnTimerContext(timer_service, backend, context.epoch)
+        #: what is called for each timer
+        self.on_timer: Callable[[int, Any], Any] = self.function.on_timer
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         process, ctx, backend = self.calls[input_index], self._process_context, self.keyed_state
@@ -104,7 +106,7 @@ class KeyedProcessOperator(UserFunctionOperator):
 
     def _fire(self, domain: TimeDomain, upto_ms: int) -> tuple[list[Any], list[int]]:
         """Call ``on_timer`` for all that is due; gives the results and the timestamps of their timers."""
-        backend, ctx, on_timer = self.keyed_state, self._timer_context, self.function.on_timer
+        backend, ctx, on_timer = self.keyed_state, self._timer_context, self.on_timer
         ctx.current_domain = domain
         results: list[Any] = []
         times: list[int] = []

@@ -30,10 +30,9 @@ class ReduceOperator(UserFunctionOperator):
         table = self.keyed_state.table(REDUCE_STATE, "reducing")
         self.keyed_state.prefetch(keys)
         reduced = table.namespace(VOID_NAMESPACE)
-        # one look decides for the batch: a stream has one type
+        table.mark_all(VOID_NAMESPACE, keys)
         simple = not self.sees_state and not any(map(copier_of, values[:1]))
         results = self._reduce(keys, values, reduced) if simple else self._reduce_with_keys(keys, values, reduced)
-        table.mark_all(VOID_NAMESPACE, keys)
         self.collect(results, timestamps)
 
     def _reduce(self, keys: list[Any], values: list[Any], reduced: dict[Any, Any]) -> list[Any]:

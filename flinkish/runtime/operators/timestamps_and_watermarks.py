@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from flinkish.common.watermark_strategy import WatermarkGenerator
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import ProgramError
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
@@ -187,6 +188,13 @@ class TimestampsAndWatermarksFactory(OperatorFactoryBase):
     before_next: bool = False
     #: of the source whose watermarks these are; None: it is not aligned with others
     alignment: WatermarkAlignment | None = None
+    #: makes the program's own generator of each split; goes before ``out_of_orderness_ms``
+    make_generator: Callable[[], WatermarkGenerator] | None = None
+
+    @property
+    def makes_watermarks(self) -> bool:
+        """Whether there are watermarks before the last one."""
+        return self.out_of_orderness_ms is not None or self.make_generator is not None
 
     @property
     def uses_processing_time(self) -> bool:  # type: ignore[override]
@@ -195,6 +203,13 @@ class TimestampsAndWatermarksFactory(OperatorFactoryBase):
 
     def create(self) -> TimestampsAndWatermarksOperator:
         """A fresh operator."""
+        if self.make_generator is not None:
+            # it is built upon this module
+            from flinkish.runtime.operators.generated_watermarks import GeneratedWatermarksOperator
+
+            return GeneratedWatermarksOperator(
+                self.extract_timestamp, self.make_generator, self.interval_ms, self.before_next
+            )
         return TimestampsAndWatermarksOperator(
             self.extract_timestamp, self.out_of_orderness_ms, self.interval_ms, self.before_next
         )

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import Any
 
+from flinkish.core.checkpointed_function import CheckpointedFunction, CheckpointListener
 from flinkish.core.functions import Function
 from flinkish.errors import InternalError, ProgramError, TypeMismatchError
+from flinkish.runtime.checkpointed import InitializationContext, SnapshotContext
 from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import StreamOperator
 from flinkish.runtime.runtime_context import StreamingRuntimeContext
@@ -38,6 +40,26 @@ class UserFunctionOperator(StreamOperator):
         self.inputs = len(self.calls)
         self.converter = converter
         self._must_close = False
+        #: the last one in which this instance has got to the barrier
+        self._ended_epoch: int | None = None
+
+    def initialize_state(self) -> None:
+        if isinstance(self.function, CheckpointedFunction):
+            self.function.initialize_state(InitializationContext(self.context, self.where))
+
+    def begin_epoch(self) -> None:
+        if isinstance(self.function, CheckpointListener):
+            epoch = self.context.epoch.epoch
+            if epoch == self._ended_epoch:
+                self.function.notify_checkpoint_aborted(epoch)
+            elif epoch > 0:
+                # Spark begins an epoch when the one before is committed
+                self.function.notify_checkpoint_complete(epoch - 1)
+
+    def snapshot_state(self) -> None:
+        self._ended_epoch = self.context.epoch.epoch
+        if isinstance(self.function, CheckpointedFunction):
+            self.function.snapshot_state(SnapshotContext(self.context))
 
     def open(self) -> None:
         if isinstance(self.function, Function):

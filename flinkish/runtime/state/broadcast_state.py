@@ -6,6 +6,7 @@ in the same order, so that is what keeps their copies the same.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,32 +80,45 @@ class BroadcastHandle(BroadcastState[Any, Any]):
         self._state.mark_broadcast(self._name)
         return self._entries()
 
+    def _given(self, value: Any) -> Any:
+        """What user code gets of a value: a copy, and a deep one where the call may be undone."""
+        undone = self._state.undo_log is not None and self._states.writable
+        return copy.deepcopy(value) if undone else detached(value)
+
     def get(self, key: Any) -> Any:
-        return detached(self._entries().get(key))
+        return self._given(self._entries().get(key))
 
     def contains(self, key: Any) -> bool:
         return key in self._entries()
 
     def items(self) -> list[tuple[Any, Any]]:
-        return [(key, detached(value)) for key, value in self._entries().items()]
+        return [(key, self._given(value)) for key, value in self._entries().items()]
 
     def keys(self) -> list[Any]:
         return list(self._entries())
 
     def values(self) -> list[Any]:
-        return list(map(detached, self._entries().values()))
+        return list(map(self._given, self._entries().values()))
 
     def is_empty(self) -> bool:
         return not self._entries()
 
     def put(self, key: Any, value: Any) -> None:
-        self._to_change()[key] = detached(value)
+        entries = self._to_change()
+        self._state.keep_entries(self._name, (key,))
+        entries[key] = self._given(value)
 
     def put_all(self, dict_value: dict[Any, Any]) -> None:
-        self._to_change().update((key, detached(value)) for key, value in dict_value.items())
+        entries = self._to_change()
+        self._state.keep_entries(self._name, dict_value)
+        entries.update((key, self._given(value)) for key, value in dict_value.items())
 
     def remove(self, key: Any) -> None:
-        self._to_change().pop(key, None)
+        entries = self._to_change()
+        self._state.keep_map(self._name)
+        entries.pop(key, None)
 
     def clear(self) -> None:
-        self._to_change().clear()
+        entries = self._to_change()
+        self._state.keep_map(self._name)
+        entries.clear()

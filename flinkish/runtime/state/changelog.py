@@ -20,7 +20,13 @@ from flinkish.runtime.state.key_texts import can_be_told
 from flinkish.runtime.state.map_table import MapTable
 from flinkish.runtime.state.operator_state import OperatorState
 from flinkish.runtime.state.savepoint_rows import WATERMARK
-from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, TIMERS_PREFIX, StateRow
+from flinkish.runtime.state.state_rows import (
+    BROADCAST_STATE_KIND,
+    LIST_STATE_KIND,
+    TIMERS_PREFIX,
+    UNION_STATE_KIND,
+    StateRow,
+)
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.stored_state import MISSING
 from flinkish.runtime.state.timer_queue import TimerQueue
@@ -86,11 +92,14 @@ def _row_values(table: StateTable, namespace: Hashable, key: Any) -> tuple[Any, 
 
 
 def operator_changes(uid: str, subtask: int, parallelism: int, state: OperatorState) -> Iterator[Change]:
-    """The changes of one operator's state in a subtask, of so many. A broadcast state changes as a whole."""
+    """The changes of one operator's state in a subtask, of so many. A broadcast state or a list
+    changes as a whole."""
     for kind, name in state.changed_names():
         if kind == BROADCAST_STATE_KIND:
             entries = tuple(state.broadcast(name).items())
             yield Change(uid, name, kind, parallelism, subtask, None, entries)
+        elif kind in (LIST_STATE_KIND, UNION_STATE_KIND):
+            yield Change(uid, name, kind, parallelism, subtask, None, tuple(enumerate(state.elements(kind, name))))
         else:
             values = (state.get(name),) if name in state.names() else ()
             yield Change(uid, name, kind, None, subtask, None, values)

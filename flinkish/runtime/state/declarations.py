@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.typeinfo.spark_ddl import spark_type
 from flinkish.core.state import StateDescriptor
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
-from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, OPERATOR_STATE_KIND
+from flinkish.runtime.state.state_rows import LIST_STATE_KIND, OPERATOR_STATE_KIND, UNION_STATE_KIND
 
 
 def declared_state(
@@ -59,9 +61,11 @@ class DeclarationsOfTask:
             if self._is_new(uid, name)
         ]
         for uid, state in self._states.items():
-            for name, descriptor in state.declared.items():
+            for name, (kind, descriptor) in state.known().items():
                 if self._is_new(uid, name):
-                    found.append(declared_state(uid, name, BROADCAST_STATE_KIND, descriptor, Types.LONG()))
+                    state_of_list = kind in (LIST_STATE_KIND, UNION_STATE_KIND)
+                    declared = declared_state(uid, name, kind, descriptor, Types.LONG())
+                    found.append(replace(declared, map_key_type="BIGINT") if state_of_list else declared)
         return found
 
     def _is_new(self, uid: str, name: str) -> bool:

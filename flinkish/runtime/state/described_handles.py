@@ -22,6 +22,13 @@ from flinkish.runtime.state.ttl import (
     TtlReducingState,
     TtlValueState,
 )
+from flinkish.runtime.state.undo_log import (
+    RecordedAggregatingHandle,
+    RecordedListHandle,
+    RecordedMapHandle,
+    RecordedReducingHandle,
+    RecordedValueHandle,
+)
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
@@ -29,16 +36,18 @@ if TYPE_CHECKING:
 
 def handle_of(backend: KeyedStateBackend, descriptor: StateDescriptor, namespace: Hashable) -> Any:
     """What user code gets for a state that does not expire."""
-    name = descriptor.name
+    name, recorded = descriptor.name, backend.undo_log is not None
     if isinstance(descriptor, ReducingStateDescriptor):
-        return ReducingHandle(backend, name, namespace, descriptor.get_reduce_function().reduce)
+        reduce = descriptor.get_reduce_function().reduce
+        return (RecordedReducingHandle if recorded else ReducingHandle)(backend, name, namespace, reduce)
     if isinstance(descriptor, AggregatingStateDescriptor):
-        return AggregatingHandle(backend, name, namespace, descriptor.get_agg_function())
+        function = descriptor.get_agg_function()
+        return (RecordedAggregatingHandle if recorded else AggregatingHandle)(backend, name, namespace, function)
     if descriptor.kind == "list":
-        return ListHandle(backend, name, namespace, descriptor)
+        return (RecordedListHandle if recorded else ListHandle)(backend, name, namespace, descriptor)
     if descriptor.kind == "map":
-        return MapHandle(backend, name, namespace, descriptor)
-    return ValueHandle(backend, name, namespace, descriptor)
+        return (RecordedMapHandle if recorded else MapHandle)(backend, name, namespace, descriptor)
+    return (RecordedValueHandle if recorded else ValueHandle)(backend, name, namespace, descriptor)
 
 
 def expiring_handle_of(

@@ -35,6 +35,13 @@ from flinkish.runtime.state.timer_queue import TimerQueue
 from flinkish.runtime.state.timers_in_files import ServiceTimers, TimersInFiles
 from flinkish.runtime.state.ttl import TTL_PREFIX, TtlPolicy
 from flinkish.runtime.state.ttl_purge import purge_expired
+from flinkish.runtime.state.undo_log import (
+    RecordedListTable,
+    RecordedMapTable,
+    RecordedTable,
+    RecordedTimerQueue,
+    UndoLog,
+)
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
@@ -70,6 +77,7 @@ class KeyedStateBackend:
         inline_bytes: state of about so many encoded bytes lies with the task, more of it in files.
         memory: what all state of the worker may take.
         recording: whether `take_changes` will be asked for; ``uid``: of the operator, for the changes.
+        undone: calls of user code may have to be undone (``on_error``).
     """
 
     def __init__(
@@ -82,6 +90,7 @@ class KeyedStateBackend:
         memory: ManagedMemory | None = None,
         recording: bool = False,
         uid: str = "",
+        undone: bool = False,
     ) -> None:
         self.where = where
         self.epoch = epoch if epoch is not None else EpochInfo()
@@ -104,6 +113,7 @@ class KeyedStateBackend:
         #: of the states that user code has asked for
         self._descriptors: dict[str, StateDescriptor] = {}
         self._policies: dict[str, TtlPolicy] = {}
+        self.undo_log = UndoLog() if undone else None
         self._recording = recording
         self._uid = uid
         self._recorded: list[Change] = []
@@ -256,13 +266,7 @@ class KeyedStateBackend:
         table = self._tables.get(name)
         if table is not None:
             return table
-        if kind == "list":
-            table = ListTable(name, kind, self.stored)
-        elif kind == "map":
-            table = MapTable(name, kind, self.stored, self._next)
-        else:
-            table = StateTable(name, kind, self.stored)
-        self._tables[name] = table
+        table = self._tables[name] = self._new_table(name, kind)
         if name.startswith(TTL_PREFIX):
             self._join(self._tables.get(name[len(TTL_PREFIX) :]), table)
         elif TTL_PREFIX + name in self._tables:
@@ -270,6 +274,16 @@ class KeyedStateBackend:
         elif name in self._policies:
             self._made_times(name, kind)
         return table
+
+    def _new_table(self, name: str, kind: str) -> StateTable:
+        log, stored = self.undo_log, self.stored
+        if kind == "list":
+            return ListTable(name, kind, stored) if log is None else RecordedListTable(name, kind, stored, log)
+        if kind == "map":
+            if log is None:
+                return MapTable(name, kind, stored, self._next)
+            return RecordedMapTable(name, kind, stored, self._next, log)
+        return StateTable(name, kind, stored) if log is None else RecordedTable(name, kind, stored, log)
 
     def _made_times(self, name: str, kind: str) -> None:
         """The times of the last access to a state."""
@@ -288,7 +302,11 @@ class KeyedStateBackend:
         """The timers of one timer service."""
         queue = self._timers.get(service)
         if queue is None:
-            queue = self._timers[service] = TimerQueue(ServiceTimers(self.stored_timers, service), self._recording)
+            files, log = ServiceTimers(self.stored_timers, service), self.undo_log
+            queue = (
+                TimerQueue(files, self._recording) if log is None else RecordedTimerQueue(files, self._recording, log)
+            )
+            self._timers[service] = queue
         return queue
 
     def partitioned_state(self, descriptor: StateDescriptor, namespace: Hashable = VOID_NAMESPACE) -> State:
@@ -361,7 +379,10 @@ class KeyedStateBackend:
                 table.fetch_all(by_namespace)
 
     def make_room(self) -> None:
-        """Write changes to files, and let go of what lies there, if memory holds too much. Only between batches."""
+        """Write changes to files, and let go of what lies there, if memory holds too much. Only between batches, and
+        not within a call that may be undone."""
+        if self.undo_log is not None and self.undo_log.open:
+            return
         if self.stored.directory is not None and self._unwritten_bytes() > self._memory.limit_bytes // SPILL_PART:
             self._write_tables()
         if self.stored:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from flinkish.core.time_domain import TimeDomain
@@ -16,8 +17,10 @@ from flinkish.runtime.state.map_table import MapTable
 from flinkish.runtime.state.operator_state import OperatorState, StoredOperatorState
 from flinkish.runtime.state.state_rows import (
     BROADCAST_STATE_KIND,
+    LIST_STATE_KIND,
     OPERATOR_STATE_KIND,
     TIMERS_PREFIX,
+    UNION_STATE_KIND,
     StateColumns,
     StateRow,
 )
@@ -35,6 +38,8 @@ class SavepointRows:
         self._head_uid = head_uid
         self._keyed = keyed
         self._where = f"operator uid {head_uid}, subtask {subtask}"
+        #: (uid, kind, name) -> (subtask that wrote it, place, element)
+        self._elements: dict[tuple[str, str, str], list[tuple[int, int, Any]]] = {}
 
     def take_in(self, uid: str, columns: StateColumns) -> None:
         """Some rows of one state of an operator.
@@ -49,12 +54,20 @@ class SavepointRows:
         elif columns.kind == BROADCAST_STATE_KIND:
             if uid in self._states:
                 self._take_in_broadcast(self._states[uid], columns)
+        elif columns.kind in (LIST_STATE_KIND, UNION_STATE_KIND):
+            elements = self._elements.setdefault((uid, columns.kind, columns.state), [])
+            for subtask, (place, element) in zip(columns.keys, columns.values, strict=True):
+                elements.append((-1 if subtask is None else subtask, place, element))
         elif self._keyed is not None and uid == self._head_uid:
             self._take_in_keyed(self._keyed, columns)
             self._keyed.make_room()
 
     def end(self) -> None:
-        """All rows were taken in. None of them is a change."""
+        """All rows were taken in. None of those of keyed state is a change."""
+        for (uid, kind, name), elements in self._elements.items():
+            if uid in self._states:
+                elements.sort(key=itemgetter(0, 1))
+                self._states[uid].set_list(kind, name, [], [element for _, _, element in elements])
         if self._keyed is not None:
             self._keyed.forget_changes()
 
@@ -122,11 +135,24 @@ def operator_state_rows(subtask: int, parallelism: int, stored: StoredOperatorSt
     for name, entries in stored.get(BROADCAST_STATE_KIND, {}).items():
         for entry in entries.items():
             yield StateRow(name, BROADCAST_STATE_KIND, parallelism, subtask, entry)
+    for kind in (LIST_STATE_KIND, UNION_STATE_KIND):
+        for name, elements in stored.get(kind, {}).items():
+            for element in enumerate(elements):
+                yield StateRow(name, kind, parallelism, subtask, element)
 
 
-def subtasks_of_row(kind: str, key: Any, namespace: Any, parallelism: int) -> Iterable[int]:
-    """The subtasks, of so many, that a row of operator state goes to. Of a broadcast state the first subtasks get the
-    copies of subtasks before, the others get them round robin, as in Flink."""
+def subtasks_of_row(kind: str, key: Any, namespace: Any, value: Any, parallelism: int) -> Iterable[int]:
+    """The subtasks, of so many, that a row of operator state goes to.
+
+    Of a broadcast state the first subtasks get the copies of subtasks before, the others get them round robin, as in
+    Flink. Lists stay where they are as long as the parallelism does; else each list is dealt out round robin, beginning
+    with the subtask of the same number. The elements of union lists go to all.
+    """
     if kind == OPERATOR_STATE_KIND:
         return (int(key) % parallelism,)
+    if kind == UNION_STATE_KIND:
+        return range(parallelism)
+    if kind == LIST_STATE_KIND:
+        place = 0 if namespace == parallelism else int(value[0])
+        return (((key or 0) + place) % parallelism,)
     return range(parallelism) if key is None else range(key, parallelism, namespace)

@@ -10,7 +10,7 @@ from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.key_groups import subtask_of_key
 from flinkish.runtime.state.restore import subtasks_of_row
 from flinkish.runtime.state.restored_rows import encode_columns
-from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, OPERATOR_STATE_KIND, StateColumns
+from flinkish.runtime.state.state_rows import KINDS_WITHOUT_KEY, StateColumns
 
 
 def places_of(job: JobDescriptor) -> dict[str, int]:
@@ -41,9 +41,10 @@ def state_buffers(job: JobDescriptor, uid: str, columns: StateColumns) -> Iterat
 def _by_subtask(columns: StateColumns, parallelism: int, max_parallelism: int) -> dict[int, list[int]]:
     """Subtask -> the numbers of the rows that belong there."""
     numbers: dict[int, list[int]] = defaultdict(list)
-    if columns.kind in (OPERATOR_STATE_KIND, BROADCAST_STATE_KIND):
-        for number, (key, namespace) in enumerate(zip(columns.keys, columns.namespaces, strict=True)):
-            for subtask in subtasks_of_row(columns.kind, key, namespace, parallelism):
+    if columns.kind in KINDS_WITHOUT_KEY:
+        rows = zip(columns.keys, columns.namespaces, columns.values, strict=True)
+        for number, (key, namespace, value) in enumerate(rows):
+            for subtask in subtasks_of_row(columns.kind, key, namespace, value, parallelism):
                 numbers[subtask].append(number)
         return numbers
     for number, key in enumerate(columns.keys):

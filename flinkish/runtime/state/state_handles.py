@@ -142,8 +142,8 @@ class ValueHandle(StateHandle, ValueState[Any]):
             value = self._fitting(value, self._declared)
         key = self._backend.current_key
         copier = COPIERS[value.__class__]
-        self._values[key] = value if copier is None else copier(value)
         self._table.mark(self._namespace, key)
+        self._values[key] = value if copier is None else copier(value)
 
 
 class ListHandle(StateHandle, ListState[Any]):
@@ -168,22 +168,25 @@ class ListHandle(StateHandle, ListState[Any]):
     def add(self, value: Any) -> None:
         if self._class is not None and value.__class__ is not self._class:
             value = self._fitting(value, self._declared)
-        self._live().setdefault(self._backend.current_key, []).append(value)
+        lists = self._live()
         self._table.mark_grown(self._namespace, (self._backend.current_key,))
+        lists.setdefault(self._backend.current_key, []).append(value)
 
     def add_all(self, values: list[Any]) -> None:
         values = self._elements(values)
         if values:
-            self._live().setdefault(self._backend.current_key, []).extend(values)
+            lists = self._live()
             self._table.mark_grown(self._namespace, (self._backend.current_key,))
+            lists.setdefault(self._backend.current_key, []).extend(values)
 
     def update(self, values: list[Any]) -> None:
         values = self._elements(values)
         if not values:
             self.clear()
             return
-        self._live()[self._backend.current_key] = values
+        lists = self._live()
         self._mark()
+        lists[self._backend.current_key] = values
 
     def _elements(self, values: list[Any]) -> list[Any]:
         values, wanted = list(values), self._class
@@ -278,8 +281,8 @@ class ReducingHandle(StateHandle, ReducingState[Any]):
     def add(self, value: Any) -> None:
         values = self._live()
         key = self._backend.current_key
-        values[key] = self._reduce(values[key], value) if key in values else detached(value)
         self._mark()
+        values[key] = self._reduce(values[key], value) if key in values else detached(value)
 
 
 class AggregatingHandle(StateHandle, AggregatingState[Any, Any]):
@@ -303,6 +306,6 @@ class AggregatingHandle(StateHandle, AggregatingState[Any, Any]):
             self.clear()
             return
         key = self._backend.current_key
+        self._mark()
         accumulator = values[key] if key in values else self._function.create_accumulator()
         values[key] = self._function.add(value, accumulator)
-        self._mark()

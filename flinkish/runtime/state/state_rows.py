@@ -15,16 +15,26 @@ OPERATOR_STATE_KIND = "operator"
 #: the number of subtasks that did; both None: the entry belongs into every copy.
 BROADCAST_STATE_KIND = "broadcast"
 
-#: Kinds of rows whose value is an entry of a map.
-MAP_KINDS = frozenset({"map", BROADCAST_STATE_KIND})
+#: Kinds of rows that hold an element of a list of operator state, with its place in the list as map key. Their key is
+#: the subtask that wrote the list, their namespace the number of subtasks; both None: nobody did.
+LIST_STATE_KIND, UNION_STATE_KIND = "operator_list", "operator_union_list"
+
+#: Kinds of state that belong to a subtask and to no key.
+KINDS_WITHOUT_KEY = (OPERATOR_STATE_KIND, BROADCAST_STATE_KIND, LIST_STATE_KIND, UNION_STATE_KIND)
+
+#: Those of them of which a restore gives a row to several subtasks, or to another one than wrote it.
+SHARED_KINDS = frozenset({BROADCAST_STATE_KIND, LIST_STATE_KIND, UNION_STATE_KIND})
+
+#: Kinds of rows whose value is an entry of a map, or an element of a list with its place.
+MAP_KINDS = frozenset({"map", *SHARED_KINDS})
 
 
 class StateRow(NamedTuple):
     """One entry of keyed state.
 
-    ``value`` is the value itself (value, reducing), the accumulator (aggregating), the list (list) or the pair
-    ``(map key, map value)`` (map, broadcast). A timer has ``TIMERS_PREFIX`` + service as state name, the name of its
-    TimeDomain as kind and its timestamp as value.
+    ``value`` is the value itself (value, reducing), the accumulator (aggregating), the list (list), the pair
+    ``(map key, map value)`` (map, broadcast), or ``(place, element)`` of a list of operator state. A timer has
+    ``TIMERS_PREFIX`` + service as state name, the name of its TimeDomain as kind and its timestamp as value.
     """
 
     state: str

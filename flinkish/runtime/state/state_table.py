@@ -7,7 +7,8 @@ Two rules:
 
 * Who wants the values of some keys calls ``fetch`` for them, and until the batch ends finds them in the dict of the
   namespace: a key that is not in it has no value. What was not fetched may be in memory or not.
-* Who writes into a dict that a table gave out, marks the keys. Nothing else records a change.
+* Who writes into a dict that a table gave out, marks the keys. Nothing else records a change. Handles of user code, and
+  operators that may have ``on_error``, mark before they write (`undo_log.py`).
 
 Hot loops therefore fetch, take the dict and mark once per batch::
 
@@ -258,8 +259,10 @@ class StateTable:
         """Forget the value of a key, which was fetched; nothing happens if there is none."""
         values = self._namespaces.get(namespace)
         if values is not None and key in values:
-            del values[key]
             self.mark(namespace, key)
+            del values[key]
+            # a key without a value counts as changed only if it is marked
+            self._changed[namespace].add(key)
 
     def remove_all(self, namespace: Hashable, keys: list[Any]) -> None:
         """``remove`` for many keys, each named once."""

@@ -20,8 +20,10 @@ from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
 from flinkish.runtime.state.state_rows import (
     BROADCAST_STATE_KIND,
+    KINDS_WITHOUT_KEY,
     MAP_KINDS,
     OPERATOR_STATE_KIND,
+    SHARED_KINDS,
     TIMERS_PREFIX,
     StateColumns,
     StateRow,
@@ -33,10 +35,7 @@ Migration = Callable[[Any], Any]
 
 #: Kinds of state of which a row holds a value as it is.
 _ONE_VALUE = ("value", "reducing", "aggregating")
-KINDS = (*_ONE_VALUE, "list", "map", OPERATOR_STATE_KIND, BROADCAST_STATE_KIND)
-
-#: Kinds of state that belong to a subtask and to no key.
-_WITHOUT_KEY = (OPERATOR_STATE_KIND, BROADCAST_STATE_KIND)
+KINDS = (*_ONE_VALUE, "list", "map", *KINDS_WITHOUT_KEY)
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ class RowReader:
 
     def _checked(self, uid: str, row: StateRow) -> StateRow:
         check_shape(row)
-        if self._convert and row.kind not in _WITHOUT_KEY:
+        if self._convert and row.kind not in KINDS_WITHOUT_KEY:
             row = _with_key(row, self._program.key_types.get(uid))
         migration = self._migrations.get((uid, row.state))
         if migration is not None:
@@ -182,9 +181,10 @@ def check_shape(row: StateRow) -> None:
         raise SavepointError(f"{row.value!r} is no list", expected="[...]")
     elif row.kind == OPERATOR_STATE_KIND and type(row.key) is not int:
         raise SavepointError(f"{row.key!r} is no number of a subtask")
-    elif row.kind == BROADCAST_STATE_KIND and not _is_copy(row):
+    elif row.kind in SHARED_KINDS and not _is_copy(row):
+        what = "copy of a broadcast state" if row.kind == BROADCAST_STATE_KIND else "list of operator state"
         raise SavepointError(
-            f"{row.key!r} of {row.namespace!r} is no copy of a broadcast state",
+            f"{row.key!r} of {row.namespace!r} is no {what}",
             expected="as key the number of a subtask and as namespace the number of subtasks, or null for both",
         )
     try:
@@ -196,8 +196,10 @@ def check_shape(row: StateRow) -> None:
 
 
 def _is_copy(row: StateRow) -> bool:
-    """Whether a row of broadcast state says which copy it belongs to."""
+    """Whether a row of broadcast state, or of a list, says which subtask wrote it; an element also has a place."""
     subtask, subtasks = row.key, row.namespace
+    if row.kind != BROADCAST_STATE_KIND and type(row.value[0]) is not int:
+        return False
     if subtask is None and subtasks is None:
         return True
     return type(subtask) is int and type(subtasks) is int and 0 <= subtask < subtasks

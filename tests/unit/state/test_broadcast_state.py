@@ -51,7 +51,7 @@ def restored(rows: list[SavepointRow], parallelism: int, edited: bool = False) -
     assert not sum(state.bad_rows for state in reader.found.values()), reader.found
     states = [OperatorState() for _ in range(parallelism)]
     for row in found.rows():
-        for subtask in subtasks_of_row(row.kind, row.key, row.namespace, parallelism):
+        for subtask in subtasks_of_row(row.kind, row.key, row.namespace, row.value, parallelism):
             taken = SavepointRows({"op": states[subtask]}, "op", None, subtask)
             taken.take_in("op", StateColumns(row.state, row.kind, [row.namespace], [row.key], [row.value]))
     return [dict(state.broadcast("rules")) for state in states]

@@ -635,7 +635,7 @@ def test_reports_and_errors_go_through_files() -> None:
     epoch = EpochReport(1, 2, 3, 4, None, False, {"a": 1}, (report,))
     assert there_and_back((epoch, [b"x"]), NO_CLASSES) == (epoch, [b"x"])
     for kind in vars(errors).values():
-        if isinstance(kind, type) and issubclass(kind, errors.FlinkishError) and kind is not UserCodeError:
+        if isinstance(kind, type) and issubclass(kind, errors.FlinkishError) and not issubclass(kind, UserCodeError):
             error = kind("what", where="w", expected="e", hint="h")
             error.epoch = 7
             read = there_and_back(error, NO_CLASSES)

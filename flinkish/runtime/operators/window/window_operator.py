@@ -69,7 +69,7 @@ class WindowOperator(StreamOperator):
         self.scope = WindowScope(context, context.keyed_state, self.contents.kind)
         function = self.factory.window_logic.window_function
         self.results = WindowOutput(output, self.factory.converter, function is not None, self.factory.late_tag_id)
-        self.late_records_dropped = context.metrics.counter("numLateRecordsDropped")
+        self.late_records_dropped = context.exact_counter("numLateRecordsDropped")
         self.key_selector = context.key_selectors[0]
         self.evaluator = make_evaluator(function, ScopedProcessWindowContext(self.scope, self.results, self.merging))
         self.trigger_context = ScopedTriggerContext(self.scope)

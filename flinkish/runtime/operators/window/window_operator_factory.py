@@ -40,6 +40,7 @@ class WindowOperatorFactory:
 
     keyed: bool = field(default=True, init=False)
     has_operator_state: bool = field(default=False, init=False)
+    guarded: bool = field(default=False, init=False)
     watermark_sensitive: bool = field(init=False)
     merges_windows: bool = field(init=False)
     uses_processing_time: bool = field(init=False)

@@ -1,0 +1,153 @@
+"""Accumulators: what all subtasks of a job add up to one value, which `JobExecutionResult` gives (Java Flink's).
+
+The rule: a subtask adds to an accumulator of its own; at the end of an epoch the engine takes what was added and merges
+it into the job's total. An epoch that fails and runs again counts once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
+
+V = TypeVar("V")
+R = TypeVar("R")
+
+
+class Accumulator(ABC, Generic[V, R]):
+    """Base of all accumulators. V is what is added, R the result.
+
+    Subclasses of the program keep plain data in their attributes, and can be made without arguments.
+    """
+
+    @abstractmethod
+    def add(self, value: V) -> None:
+        """Take in a value."""
+
+    @abstractmethod
+    def get_local_value(self) -> R:
+        """What was added: in a function that of its subtask since the running epoch began, in a result that of all."""
+
+    @abstractmethod
+    def reset_local(self) -> None:
+        """Forget what was added."""
+
+    @abstractmethod
+    def merge(self, other: Accumulator[V, R]) -> None:
+        """Take in what another accumulator of the same class holds. The order of merging must not matter."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} {self.get_local_value()!r}"
+
+
+class SimpleAccumulator(Accumulator[V, V]):
+    """An accumulator whose result is of the type of what is added."""
+
+
+class _Sum(SimpleAccumulator[V]):
+    """A sum that begins with ``_zero``."""
+
+    _zero: Any = 0
+
+    def __init__(self) -> None:
+        self._sum: Any = self._zero
+
+    def add(self, value: V) -> None:
+        self._sum += value
+
+    def get_local_value(self) -> V:
+        result: V = self._sum
+        return result
+
+    def reset_local(self) -> None:
+        self._sum = self._zero
+
+    def merge(self, other: Accumulator[V, V]) -> None:
+        self._sum += other.get_local_value()
+
+
+class IntCounter(_Sum[int]):
+    """A sum of whole numbers. It has no bounds (Java's has 32 bits).
+
+    >>> c = IntCounter(); c.add(2); c.add(3); c.get_local_value()
+    5
+    """
+
+
+class LongCounter(_Sum[int]):
+    """A sum of whole numbers. It has no bounds (Java's has 64 bits)."""
+
+
+class DoubleCounter(_Sum[float]):
+    """A sum of floats."""
+
+    _zero = 0.0
+
+
+class AverageAccumulator(SimpleAccumulator[float]):
+    """The average of what was added; 0.0 of nothing.
+
+    >>> a = AverageAccumulator(); a.add(1); a.add(2); a.get_local_value()
+    1.5
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._sum = 0.0
+
+    def add(self, value: float) -> None:
+        self._count += 1
+        self._sum += value
+
+    def get_local_value(self) -> float:
+        return self._sum / self._count if self._count else 0.0
+
+    def reset_local(self) -> None:
+        self._count, self._sum = 0, 0.0
+
+    def merge(self, other: Accumulator[float, float]) -> None:
+        assert isinstance(other, AverageAccumulator)
+        self._count += other._count
+        self._sum += other._sum
+
+
+class Histogram(Accumulator[int, dict[int, int]]):
+    """How often each whole number was added, in the order of the numbers.
+
+    >>> h = Histogram(); h.add(7); h.add(3); h.add(7); h.get_local_value()
+    {3: 1, 7: 2}
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+
+    def add(self, value: int) -> None:
+        self._counts[value] = self._counts.get(value, 0) + 1
+
+    def get_local_value(self) -> dict[int, int]:
+        return dict(sorted(self._counts.items()))
+
+    def reset_local(self) -> None:
+        self._counts = {}
+
+    def merge(self, other: Accumulator[int, dict[int, int]]) -> None:
+        for value, count in other.get_local_value().items():
+            self._counts[value] = self._counts.get(value, 0) + count
+
+
+class ListAccumulator(Accumulator[Any, list[Any]]):
+    """All that was added: by epoch, and within an epoch by subtask. It lies in the driver's memory as a whole."""
+
+    def __init__(self) -> None:
+        self._values: list[Any] = []
+
+    def add(self, value: Any) -> None:
+        self._values.append(value)
+
+    def get_local_value(self) -> list[Any]:
+        return list(self._values)
+
+    def reset_local(self) -> None:
+        self._values = []
+
+    def merge(self, other: Accumulator[Any, list[Any]]) -> None:
+        self._values.extend(other.get_local_value())

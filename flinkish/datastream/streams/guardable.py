@@ -1,0 +1,64 @@
+"""Which operators may have ``on_error``: those whose function is called for one record or timer at a time, so that one
+call can be undone and the next one goes on."""
+
+from __future__ import annotations
+
+from flinkish.errors import ProgramError
+from flinkish.graph.stream_graph import StreamNode
+from flinkish.runtime.operators.async_wait import AsyncWaitFactory
+from flinkish.runtime.operators.broadcast_process import BroadcastProcessFactory
+from flinkish.runtime.operators.co_flat_map import CoFlatMapFactory
+from flinkish.runtime.operators.co_map import CoMapFactory
+from flinkish.runtime.operators.co_process import CoProcessFactory
+from flinkish.runtime.operators.filter import FilterFactory
+from flinkish.runtime.operators.flat_map import FlatMapFactory
+from flinkish.runtime.operators.keyed_broadcast_process import KeyedBroadcastProcessFactory
+from flinkish.runtime.operators.keyed_co_process import KeyedCoProcessFactory
+from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
+from flinkish.runtime.operators.map import MapFactory
+from flinkish.runtime.operators.process import ProcessFactory
+from flinkish.runtime.operators.reduce import ReduceFactory
+from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
+
+_GUARDABLE = (
+    BroadcastProcessFactory,
+    CoFlatMapFactory,
+    CoMapFactory,
+    CoProcessFactory,
+    FilterFactory,
+    FlatMapFactory,
+    KeyedBroadcastProcessFactory,
+    KeyedCoProcessFactory,
+    KeyedProcessFactory,
+    MapFactory,
+    ProcessFactory,
+    ReduceFactory,
+)
+
+
+def check_guardable(node: StreamNode) -> None:
+    """Raises ProgramError, with what to do instead, for an operator that cannot have ``on_error``."""
+    if isinstance(node.factory, _GUARDABLE):
+        return
+    reason, hint = _why_not(node)
+    raise ProgramError(
+        f"on_error() on an operator that cannot have it: {reason}",
+        where=f"operator '{node.name}' (uid {node.effective_uid})",
+        expected="map, flat_map, filter, process or reduce, on one stream or on connected ones",
+        hint=hint,
+    )
+
+
+def _why_not(node: StreamNode) -> tuple[str, str]:
+    if node.source is not None:
+        return "a source reads what it cannot read again", "let it give texts or bytes, and parse them in a map"
+    if node.sink is not None:
+        return "a sink writes whole epochs", "check the records in a map before it"
+    if isinstance(node.factory, AsyncWaitFactory):
+        return "its calls run side by side", "catch the error in async_invoke(), and return what stands for it"
+    if isinstance(node.factory, TimestampsAndWatermarksFactory):
+        return "a record without a timestamp has no place in time", "parse the records in a map before it"
+    return (
+        "it works on many records at once, and one call concerns all of them",
+        "check the records in a map before it, or let it emit what it has and do the rest in a map behind it",
+    )

@@ -1,0 +1,254 @@
+"""Accumulators on their way from user functions to the job's totals.
+
+A task tells with each epoch what was added in that epoch alone (`TaskAccumulators.take`), so a task needs to remember
+nothing. The driver merges that into the totals when the epoch is committed, and writes them:
+
+    <job dir>/accumulators/<epoch>.json     the totals as of the end of that epoch
+
+Rule: an epoch that has added anything is prepared (``prepared_epoch.py``), so its additions are the same however often
+it is delivered, and the totals of an epoch follow from those of an earlier one and from what was prepared alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import posixpath
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from flinkish.common.accumulators import Accumulator, LongCounter
+from flinkish.common.durable_files import create_durably, delete
+from flinkish.common.sealed_json import sealed, unsealed
+from flinkish.common.storage import place
+from flinkish.common.storage_errors import storage_errors
+from flinkish.core.fence import Fence
+from flinkish.core.metrics import Counter
+from flinkish.errors import CorruptStateError, ProgramError
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored_pickle import dumps, loads
+
+#: Version of the encoded form.
+FORMAT_VERSION = 1
+
+#: Version of the files.
+_FILE_VERSION = 2
+
+#: The scope of accumulators of user functions; what the engine counts has the operator's uid.
+OF_THE_JOB = ""
+
+#: Totals of so many epochs are kept: the last epoch may be delivered again.
+_KEPT = 3
+
+_SUFFIX = ".json"
+
+#: (scope, name) -> accumulator
+Accumulators = dict[tuple[str, str], Accumulator[Any, Any]]
+
+
+class OperatorAccumulators:
+    """The accumulators of one operator's subtask, and what the engine counts there."""
+
+    def __init__(self, uid: str) -> None:
+        self._uid = uid
+        self.registered: Accumulators = {}
+
+    def add(self, name: str, accumulator: Accumulator[Any, Any], scope: str = OF_THE_JOB) -> None:
+        """Register an accumulator, which begins with nothing.
+
+        Raises:
+            ProgramError: the operator has one of that name, or it is none.
+        """
+        where = f"operator uid {self._uid}"
+        if not isinstance(accumulator, Accumulator):
+            raise ProgramError(
+                f"add_accumulator({name!r}) got a {type(accumulator).__name__}", where=where, expected="an Accumulator"
+            )
+        if (scope, name) in self.registered:
+            raise ProgramError(
+                f"The accumulator '{name}' already exists and cannot be added.",
+                where=where,
+                expected="a name of its own for each accumulator of an operator",
+                hint="call get_accumulator(name) for the one that is there",
+            )
+        accumulator.reset_local()
+        self.registered[scope, name] = accumulator
+
+    def get(self, name: str) -> Accumulator[Any, Any] | None:
+        """The accumulator that the function has registered by that name."""
+        return self.registered.get((OF_THE_JOB, name))
+
+
+class ExactCounter(Counter):
+    """A metric of an operator that is also counted exactly, over failures and restarts, and told in ``counts`` of the
+    operator. One that has never counted anything costs nothing."""
+
+    def __init__(self, metric: Counter, name: str, accumulators: OperatorAccumulators, uid: str) -> None:
+        self._metric = metric
+        self._name = name
+        self._accumulators = accumulators
+        self._uid = uid
+        self._total: LongCounter | None = None
+
+    def inc(self, n: int = 1) -> None:
+        """Add ``n``."""
+        if self._total is None:
+            self._total = LongCounter()
+            self._accumulators.add(self._name, self._total, self._uid)
+        self._total.add(n)
+        self._metric.inc(n)
+
+    def dec(self, n: int = 1) -> None:
+        """Subtract ``n``."""
+        self.inc(-n)
+
+    def get_count(self) -> int:
+        """The count of this task since it was opened."""
+        return self._metric.get_count()
+
+
+class TaskAccumulators:
+    """The accumulators of all operators of a task."""
+
+    def __init__(self, uids: Iterable[str]) -> None:
+        self.operators = {uid: OperatorAccumulators(uid) for uid in uids}
+        #: those that were told, as the encoded form of nothing
+        self._told: dict[tuple[str, str, str], bytes] = {}
+
+    def take(self, classes: ProgramClasses = NO_CLASSES) -> bytes:
+        """What was added since the last call, encoded; b"": nothing, by accumulators that were told before."""
+        found: Accumulators = {}
+        for uid, operator in self.operators.items():
+            for (scope, name), accumulator in operator.registered.items():
+                data = dumps(accumulator, FORMAT_VERSION, classes)
+                if data == self._told.get((uid, scope, name)):
+                    continue
+                _merge(found, (scope, name), _decoded(data, classes))
+                accumulator.reset_local()
+                self._told[uid, scope, name] = dumps(accumulator, FORMAT_VERSION, classes)
+        return encode_accumulators(found, classes) if found else b""
+
+    def forget(self) -> None:
+        """The epoch has failed: nothing of it counts."""
+        for operator in self.operators.values():
+            for accumulator in operator.registered.values():
+                accumulator.reset_local()
+
+
+def _decoded(data: bytes, classes: ProgramClasses) -> Any:
+    return loads(data, FORMAT_VERSION, "an accumulator", "", classes)
+
+
+def encode_accumulators(accumulators: Accumulators, classes: ProgramClasses = NO_CLASSES) -> bytes:
+    """The form in which they travel and are stored."""
+    return dumps(accumulators, FORMAT_VERSION, classes)
+
+
+def decode_accumulators(data: bytes, classes: ProgramClasses = NO_CLASSES) -> Accumulators:
+    """The inverse of `encode_accumulators`; b"": there are none."""
+    return dict(loads(data, FORMAT_VERSION, "accumulators", "", classes)) if data else {}
+
+
+def _merge(into: Accumulators, place_: tuple[str, str], accumulator: Accumulator[Any, Any]) -> None:
+    there = into.get(place_)
+    if there is None:
+        into[place_] = accumulator
+        return
+    if type(there) is not type(accumulator):
+        raise ProgramError(
+            f"the accumulator '{place_[1]}' is of class {type(there).__name__} in one function, and of class "
+            f"{type(accumulator).__name__} in another one",
+            expected="one class per name, in the whole job",
+            hint="give one of them another name",
+        )
+    there.merge(accumulator)
+
+
+def merged(totals: bytes, added: Iterable[bytes], classes: ProgramClasses = NO_CLASSES) -> bytes:
+    """Totals with what the tasks of an epoch have added.
+
+    Raises:
+        ProgramError: two accumulators of one name are of different classes.
+    """
+    result = decode_accumulators(totals, classes)
+    for data in added:
+        for where, accumulator in decode_accumulators(data, classes).items():
+            _merge(result, where, accumulator)
+    return encode_accumulators(result, classes) if result else b""
+
+
+def results_of(totals: bytes, classes: ProgramClasses = NO_CLASSES) -> dict[str, Any]:
+    """Name -> value of the accumulators of user functions."""
+    accumulators = decode_accumulators(totals, classes).items()
+    return {name: accumulator.get_local_value() for (scope, name), accumulator in accumulators if scope == OF_THE_JOB}
+
+
+def counts_of(totals: bytes, classes: ProgramClasses = NO_CLASSES) -> dict[str, dict[str, int]]:
+    """Operator uid -> name -> value of what the engine counts."""
+    found: dict[str, dict[str, int]] = {}
+    for (scope, name), accumulator in decode_accumulators(totals, classes).items():
+        if scope != OF_THE_JOB:
+            found.setdefault(scope, {})[name] = accumulator.get_local_value()
+    return found
+
+
+def accumulators_directory(job_dir: str) -> str:
+    """Where the totals of a job lie."""
+    return posixpath.join(job_dir, "accumulators")
+
+
+class AccumulatorFiles:
+    """The totals of a job, in its directory."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def before(self, epoch: int | None) -> bytes:
+        """The totals as of the end of the last epoch before this one (None: of the last one); b"": there are none.
+
+        Raises:
+            CorruptStateError: the file is damaged; names it.
+        """
+        earlier = [there for there in self._epochs() if epoch is None or there < epoch]
+        if not earlier:
+            return b""
+        path = self._file(max(earlier))
+        filesystem, root = place(path)
+        with storage_errors("read", path), filesystem.open_input_stream(root) as stream:
+            data = stream.read()
+        try:
+            return base64.b64decode(unsealed(data)["totals"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptStateError(
+                f"the accumulators of the job are damaged ({error})",
+                where=path,
+                expected="the file as it was written",
+                hint="delete the file: the job goes on without what it had accumulated",
+            ) from error
+
+    def after(self, epoch: int, added: Iterable[bytes], classes: ProgramClasses) -> bytes:
+        """The totals as of the end of an epoch, in which tasks have added this."""
+        return merged(self.before(epoch), added, classes)
+
+    def write(self, epoch: int, totals: bytes, fence: Fence) -> None:
+        """Keep the totals as of the end of an epoch. They are always the same for one epoch."""
+        fence.check()
+        text = base64.b64encode(totals).decode()
+        path = self._file(epoch)
+        with storage_errors("write", path), suppress(FileExistsError):
+            create_durably(path, sealed({"version": _FILE_VERSION, "epoch": epoch, "totals": text}))
+        for old in sorted(self._epochs())[:-_KEPT]:
+            with storage_errors("delete", self._file(old)):
+                delete(self._file(old))
+
+    def _file(self, epoch: int) -> str:
+        return posixpath.join(self._path, f"{epoch}{_SUFFIX}")
+
+    def _epochs(self) -> list[int]:
+        from pyarrow import fs
+
+        filesystem, root = place(self._path)
+        with storage_errors("read", self._path):
+            infos = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
+        names = [info.base_name.removesuffix(_SUFFIX) for info in infos]
+        return [int(name) for name in names if name.isdecimal()]

@@ -1,0 +1,153 @@
+"""Watermarks of the program's own generators (Java Flink's `WatermarkGenerator`).
+
+A generator is called after each record, so what it does depends on the records of its split alone. What it emits is
+handed on as other watermarks are: at once before a record that is late by it, at the end of each batch, and where user
+code can see single watermarks when it enters the next ``interval_ms``; there, what ``on_event`` emits is handed on
+right behind its record.
+
+In a source task each split has a generator per epoch, and receivers remember its watermark; elsewhere the generator of
+a subtask is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flinkish.common.watermark_strategy import WatermarkGenerator, WatermarkOutput
+from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.errors import TypeMismatchError
+from flinkish.runtime.operators.timestamps_and_watermarks import ExtractTimestamp, TimestampsAndWatermarksOperator
+
+
+class _Emitted(WatermarkOutput):
+    """What a generator has emitted."""
+
+    def __init__(self) -> None:
+        self.watermark_ms = MIN_TIMESTAMP_MS
+        self.idle = False
+
+    def emit_watermark(self, timestamp: int) -> None:
+        if timestamp.__class__ is not int or not MIN_TIMESTAMP_MS <= timestamp <= MAX_WATERMARK_MS:
+            raise TypeMismatchError(
+                f"a watermark generator emitted {timestamp!r}", expected="an int: milliseconds since the epoch"
+            )
+        self.watermark_ms = max(self.watermark_ms, timestamp)
+        self.idle = False
+
+    def mark_idle(self) -> None:
+        self.idle = True
+
+    def mark_active(self) -> None:
+        self.idle = False
+
+
+class GeneratedWatermarksOperator(TimestampsAndWatermarksOperator):
+    """See the module. ``make_generator`` makes the generator of each split."""
+
+    def __init__(
+        self,
+        extract_timestamp: ExtractTimestamp | None,
+        make_generator: Callable[[], WatermarkGenerator],
+        interval_ms: int | None,
+        before_next: bool,
+    ) -> None:
+        super().__init__(extract_timestamp, None, interval_ms, before_next)
+        self._make = make_generator
+        self._by_split: dict[str, tuple[WatermarkGenerator, _Emitted]] = {}
+        self._generator, self._emitted = self._new()
+        #: what was said of the split last; None: nothing yet
+        self._told_idle: bool | None = None
+        #: the generator has seen a record
+        self._used = False
+
+    def _new(self) -> tuple[WatermarkGenerator, _Emitted]:
+        generator = self._make()
+        if not isinstance(generator, WatermarkGenerator):
+            raise TypeMismatchError(
+                f"the generator supplier made {generator!r}", expected="an instance of WatermarkGenerator"
+            )
+        return generator, _Emitted()
+
+    def begin_epoch(self) -> None:
+        super().begin_epoch()
+        self._by_split = {}
+
+    def begin_split(self, split: str) -> None:
+        self._by_split[self._split] = self._generator, self._emitted
+        self._split = split
+        known = self._by_split.get(split)
+        self._generator, self._emitted = self._new() if known is None else known
+        self._emitted_ms, self._told_idle = self._emitted.watermark_ms, None
+
+    def save(self) -> Any:
+        return (self._generator, self._emitted.watermark_ms) if self._used else None
+
+    def restore(self, saved: Any) -> None:
+        if saved is None:
+            self._generator, self._emitted = self._new()
+            self._used = False
+        else:
+            self._used = True
+            self._emitted = _Emitted()
+            self._generator, self._emitted.watermark_ms = saved
+        self._emitted_ms, self._told_idle = self._emitted.watermark_ms, None
+
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        assigned = self._assign(values, timestamps)
+        stamps = [MIN_TIMESTAMP_MS] * len(values) if assigned is None else assigned
+        self._used = True
+        start, pending_ms = 0, self._emitted_ms
+        for position, (value, timestamp) in enumerate(zip(values, stamps, strict=True)):
+            if self._must_emit_before(timestamp, pending_ms):
+                self._hand_on(values, assigned, start, position)
+                start = position
+                self._emit(pending_ms)
+            if self._told_idle is not False:
+                # the receivers may know it as idle from an earlier epoch
+                self._tell_idle(False)
+            before_ms = self._emitted.watermark_ms
+            self._generator.on_event(value, timestamp, self._emitted)
+            punctuated = self._emitted.watermark_ms > before_ms
+            self._generator.on_periodic_emit(self._emitted)
+            entered = self._enters_interval(pending_ms, self._emitted.watermark_ms)
+            pending_ms = self._emitted.watermark_ms
+            if self._emitted.idle or self._interval_ms and (punctuated or entered):
+                self._hand_on(values, assigned, start, position + 1)
+                start = position + 1
+                self._end_of_stretch()
+        self._hand_on(values, assigned, start, len(values))
+        self._end_of_stretch()
+
+    def snapshot_state(self) -> None:
+        """The end of the epoch: what a generator emits by the clock."""
+        if self._used:
+            self._generator.on_periodic_emit(self._emitted)
+            self._end_of_stretch()
+
+    def _must_emit_before(self, timestamp: int, pending_ms: int) -> bool:
+        """Whether a record is late, or would merge with a window that is over, once the watermark is known."""
+        return pending_ms > self._emitted_ms and timestamp <= pending_ms + (1 if self._before_next else 0)
+
+    def _enters_interval(self, before_ms: int, after_ms: int) -> bool:
+        interval_ms = self._interval_ms
+        return bool(interval_ms) and before_ms // (interval_ms or 1) != after_ms // (interval_ms or 1)
+
+    def _hand_on(self, values: list[Any], timestamps: list[int] | None, start: int, end: int) -> None:
+        if start < end:
+            self.output.collect(values[start:end], None if timestamps is None else timestamps[start:end])
+
+    def _emit(self, watermark_ms: int) -> None:
+        if watermark_ms > self._emitted_ms:
+            self._emitted_ms = watermark_ms
+            self.output.emit_watermark(watermark_ms)
+
+    def _end_of_stretch(self) -> None:
+        """Hand on what the generator has emitted."""
+        self._emit(self._emitted.watermark_ms)
+        if self._emitted.idle != self._told_idle:
+            self._tell_idle(self._emitted.idle)
+
+    def _tell_idle(self, idle: bool) -> None:
+        self._emitted.idle = self._told_idle = idle
+        self.output.emit_status(idle)

@@ -1,0 +1,347 @@
+"""An operator with ``on_error``: a call of its function that raises is undone, and its element or timer is skipped or
+becomes a dead letter.
+
+It calls the operator that it guards with one record at a time and holds back what that emits until the batch is done,
+so errors of operators behind it are not taken for its own. Operators without ``on_error`` have nothing of this.
+
+What a call has done is undone exactly: its results (main and side outputs), keyed state, operator state and timers.
+What it has done elsewhere (attributes of the function, metrics, accumulators, other systems) is not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+from flinkish.common.accumulators import LongCounter
+from flinkish.core.error_handling import DeadLetter, OnError
+from flinkish.errors import ErrorBudgetError, FlinkishError, ProgramError
+from flinkish.runtime.failure import user_traceback
+from flinkish.runtime.list_keys import thawed
+from flinkish.runtime.operator import OperatorContext, OperatorFactory, Output, StreamOperator
+from flinkish.runtime.operators.keyed_process import KeyedProcessOperator
+from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
+from flinkish.runtime.side_outputs import emit
+from flinkish.runtime.state.detach import detached
+from flinkish.runtime.state.undo_log import UndoLog
+
+#: What an operator counts: records in = consumed + dead letters + skipped.
+RECORDS_IN, CONSUMED = "numRecordsIn", "numRecordsConsumed"
+DEAD_LETTERS, SKIPPED = "numDeadLetters", "numRecordsSkipped"
+TIMERS_FAILED = "numTimersFailed"
+
+#: One failure, in the unit of the budget. Whole numbers: the budget is the same wherever it is computed.
+_ONE = 1_000_000
+
+_LOG = logging.getLogger("flinkish.OnError")
+
+
+class ErrorBudget:
+    """How much a subtask may still fail; see `OnError`. ``left`` outlives epochs.
+
+    >>> b = ErrorBudget(2, 0.5); b.failed(), b.failed(), b.failed()
+    (True, True, False)
+    """
+
+    def __init__(self, max_failures: int, max_rate: float) -> None:
+        self._full = max_failures * _ONE
+        self._back = round(max_rate * _ONE)
+        self.left = self._full
+
+    def succeeded(self) -> None:
+        """A call has succeeded."""
+        if self.left < self._full:
+            self.left = min(self._full, self.left + self._back)
+
+    def failed(self) -> bool:
+        """A call has failed; whether it may."""
+        if self.left < _ONE:
+            return False
+        self.left -= _ONE
+        return True
+
+    def save(self) -> int | None:
+        """What must be remembered; None: the budget is full."""
+        return None if self.left == self._full else self.left
+
+    def restore(self, saved: int | None) -> None:
+        """Go on with what `save` gave."""
+        self.left = self._full if saved is None else min(saved, self._full)
+
+
+#: (values, their timestamps)
+_Held = tuple[list[Any], list[int] | None]
+
+
+class HeldOutput:
+    """Holds back what an operator emits, until `flush`. Since `mark` it can be taken back."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._main: list[_Held] = []
+        self._sides: list[tuple[str, list[Any], list[int] | None]] = []
+        self._mark = 0, 0
+
+    def mark(self) -> None:
+        """A call begins."""
+        self._mark = len(self._main), len(self._sides)
+
+    def take_back(self) -> None:
+        """Forget what was emitted since `mark`."""
+        main, sides = self._mark
+        del self._main[main:]
+        del self._sides[sides:]
+
+    def flush(self) -> None:
+        """Hand on what is held back: side outputs first, as one batch each."""
+        sides: dict[str, _Held] = {}
+        for tag_id, values, timestamps in self._sides:
+            held = sides.setdefault(tag_id, ([], None if timestamps is None else []))
+            _extend(held, values, timestamps)
+        main: _Held = ([], None if not self._main or self._main[0][1] is None else [])
+        for values, timestamps in self._main:
+            _extend(main, values, timestamps)
+        self._main, self._sides = [], []
+        for tag_id, (values, timestamps) in sides.items():
+            self._output.collect_side(tag_id, values, timestamps)
+        if main[0]:
+            self._output.collect(*main)
+
+    def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
+        self._main.append((values, timestamps))
+
+    def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:
+        self._sides.append((tag_id, values, timestamps))
+
+    @property
+    def has_sides(self) -> bool:
+        return self._output.has_sides
+
+    def has_side(self, tag_id: str) -> bool:
+        return self._output.has_side(tag_id)
+
+    def emit_watermark(self, watermark_ms: int) -> None:
+        self.flush()
+        self._output.emit_watermark(watermark_ms)
+
+    def emit_status(self, idle: bool) -> None:
+        self.flush()
+        self._output.emit_status(idle)
+
+
+def _extend(held: _Held, values: list[Any], timestamps: list[int] | None) -> None:
+    held[0].extend(values)
+    if held[1] is not None and timestamps is not None:
+        held[1].extend(timestamps)
+
+
+class _NoOutput(HeldOutput):
+    """Takes results only to see whether they can be converted."""
+
+    def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """Nothing."""
+
+    def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:
+        """Nothing."""
+
+
+class GuardedOperator(StreamOperator):
+    """See the module."""
+
+    def __init__(self, inner: UserFunctionOperator, on_error: OnError) -> None:
+        self._inner = inner
+        self._on_error = on_error
+        self.inputs = inner.inputs
+        self._budget = ErrorBudget(on_error.max_failures, on_error.max_rate)
+
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        super().setup(context, output)
+        backend = context.keyed_state
+        log = None if backend is None else backend.undo_log
+        self._log = context.operator_state.undo_log = log if log is not None else UndoLog()
+        self._held = HeldOutput(output)
+        self._received, self._consumed, self._timers_failed = (
+            self._counter(name) for name in (RECORDS_IN, CONSUMED, TIMERS_FAILED)
+        )
+        self._diverted = self._counter(SKIPPED if self._on_error.tag is None else DEAD_LETTERS)
+        self._inner.setup(context, self._held)
+        if isinstance(self._inner, KeyedProcessOperator):
+            self._inner.on_timer = self._guarded_timer(self._inner.on_timer)
+
+    def _counter(self, name: str) -> LongCounter:
+        counter = LongCounter()
+        self.context.accumulators.add(name, counter, self.context.uid)
+        return counter
+
+    # ------------------------------------------------------------------ records and timers
+
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        self._received.add(len(values))
+        failed = 0
+        stamps: Iterable[int | None] = repeat(None) if timestamps is None else timestamps
+        for value, timestamp in zip(values, stamps, strict=False):
+            if not self._process(value, timestamp, input_index):
+                failed += 1
+        self._consumed.add(len(values) - failed)
+        self._diverted.add(failed)
+        self._held.flush()
+
+    def _process(self, value: Any, timestamp: int | None, input_index: int) -> bool:
+        """One record; whether it was consumed."""
+        # the function may change its argument before it raises
+        record = value if self._on_error.tag is None else detached(value)
+        self._held.mark()
+        self._log.begin()
+        try:
+            self._inner.process_batch([value], None if timestamp is None else [timestamp], input_index)
+        except Exception as error:
+            self._undo(error)
+            self._failed(error, record, self._key_of(record, input_index), timestamp, False)
+            return False
+        self._log.commit()
+        self._budget.succeeded()
+        return True
+
+    def _guarded_timer(self, on_timer: Callable[[int, Any], Any]) -> Callable[[int, Any], Any]:
+        """``on_timer`` of which no call raises."""
+
+        def call(timestamp: int, ctx: Any) -> list[Any]:
+            self._held.mark()
+            self._log.begin()
+            try:
+                results = list(on_timer(timestamp, ctx) or ())
+                if self._inner.converter is not None:
+                    emit(list(results), None, _NoOutput(self._held), self._inner.converter)
+            except Exception as error:
+                self._undo(error)
+                self._timers_failed.add(1)
+                self._failed(error, None, thawed(self._inner.keyed_state.current_key), timestamp, True)
+                return []
+            self._log.commit()
+            self._budget.succeeded()
+            return results
+
+        return call
+
+    def _undo(self, error: Exception) -> None:
+        """Undo the running call; raises the error again if it is not the function's."""
+        self._log.undo()
+        self._held.take_back()
+        if isinstance(error, MemoryError) or isinstance(error, FlinkishError) and not isinstance(error, ProgramError):
+            raise error
+
+    def _key_of(self, record: Any, input_index: int) -> Any:
+        selectors = self.context.key_selectors
+        return thawed(selectors[input_index](record)) if input_index < len(selectors) else None
+
+    def _failed(self, error: Exception, record: Any, key: Any, timestamp: int | None, is_timer: bool) -> None:
+        """A call has failed and is undone."""
+        context = self.context
+        traceback = user_traceback(error)
+        what = f"{type(error).__name__}: {error}"
+        if not self._budget.failed():
+            raise self._too_many(what, key, traceback) from error
+        if self._on_error.tag is None:
+            name = f"operator {context.name!r} (uid {context.uid!r})"
+            _LOG.warning("%s skips a %s, key %r: %s", name, "timer" if is_timer else "record", key, what)
+            return
+        epoch = context.epoch.epoch
+        letter = DeadLetter(
+            record, type(error).__name__, str(error), traceback, context.uid, key, timestamp, epoch, is_timer
+        )
+        self._held.collect_side(self._on_error.tag.tag_id, [letter], None if timestamp is None else [timestamp])
+
+    def _too_many(self, what: str, key: Any, traceback: str) -> ErrorBudgetError:
+        context, allowed = self.context, self._on_error
+        return ErrorBudgetError(
+            f"too many calls of the function fail, the last one with {what}",
+            user_traceback=traceback,
+            where=f"operator {context.name!r} (uid {context.uid!r}), key {key!r}, epoch {context.epoch.epoch}",
+            expected=f"at most {allowed.max_failures} failures in a row, and in the long run {allowed.max_rate:.2%} "
+            "of the calls of a subtask",
+            hint="mend the function and start the job again, or allow more in on_error(...)",
+        )
+
+    # ------------------------------------------------------------------ everything else is the operator's
+
+    def initialize_state(self) -> None:
+        self._inner.initialize_state()
+
+    def open(self) -> None:
+        self._inner.open()
+
+    def begin_epoch(self) -> None:
+        self._inner.begin_epoch()
+
+    def save(self) -> Any:
+        return self._budget.save()
+
+    def restore(self, saved: Any) -> None:
+        self._budget.restore(saved)
+
+    def end_split(self) -> None:
+        self._inner.end_split()
+
+    def begin_split(self, split: str) -> None:
+        self._inner.begin_split(split)
+
+    def process_watermark(self, watermark_ms: int) -> None:
+        self._inner.process_watermark(watermark_ms)
+
+    def process_status(self, idle: bool) -> None:
+        self._inner.process_status(idle)
+
+    def advance_processing_time(self, time_ms: int) -> None:
+        self._inner.advance_processing_time(time_ms)
+        self._held.flush()
+
+    def snapshot_state(self) -> None:
+        self._inner.snapshot_state()
+
+    def finish(self) -> None:
+        self._inner.finish()
+        self._held.flush()
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def dispose(self) -> None:
+        self._inner.dispose()
+
+
+@dataclass
+class GuardedFactory:
+    """Makes guarded operators. What the job graph asks of the operator is for its own factory to say."""
+
+    factory: OperatorFactory
+    on_error: OnError
+    guarded: bool = True
+
+    @property
+    def has_operator_state(self) -> bool:
+        return self.factory.has_operator_state
+
+    @property
+    def keyed(self) -> bool:
+        return self.factory.keyed
+
+    @property
+    def watermark_sensitive(self) -> bool:
+        return self.factory.watermark_sensitive
+
+    @property
+    def merges_windows(self) -> bool:
+        return self.factory.merges_windows
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.factory.uses_processing_time
+
+    def create(self) -> GuardedOperator:
+        """A fresh operator."""
+        inner = self.factory.create()
+        assert isinstance(inner, UserFunctionOperator)
+        return GuardedOperator(inner, self.on_error)

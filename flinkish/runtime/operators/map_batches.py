@@ -1,0 +1,109 @@
+"""``map_batches``: a function of columns, a ``pyarrow.RecordBatch`` or a ``pandas.DataFrame``, between operators that
+work on records. One row for each record, in their order, so that each keeps its timestamp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flinkish.core.functions import MapBatchesFunction
+from flinkish.errors import TypeMismatchError
+from flinkish.runtime.operator import OperatorFactoryBase
+from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class MapBatchesOperator(UserFunctionOperator):
+    """``write`` makes a batch of records, ``read`` records of a batch that has the columns of ``schema``."""
+
+    def __init__(
+        self,
+        function: MapBatchesFunction | Callable[[Any], Any],
+        write: Callable[[list[Any]], pa.RecordBatch],
+        read: Callable[[pa.RecordBatch], list[Any]],
+        schema: pa.Schema,
+        as_pandas: bool,
+    ) -> None:
+        super().__init__(function, "map_batches", None)
+        self._write = write
+        self._read = read
+        self._schema = schema
+        self._as_pandas = as_pandas
+
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        if not values:
+            return
+        batch: Any = self._write(values)
+        result = self._batch_of(self.call(batch.to_pandas() if self._as_pandas else batch))
+        if result.num_rows != len(values):
+            raise self._wrong(
+                f"gave {result.num_rows} rows for {len(values)} records",
+                "one row for each record, in their order",
+                "drop records with filter, and multiply them with flat_map",
+            )
+        self.output.collect(self._read(result), timestamps)
+
+    def _batch_of(self, result: Any) -> pa.RecordBatch:
+        """The result as one batch with the columns of the declared type, found by name."""
+        import pyarrow as pa
+
+        names = self._schema.names
+        if isinstance(result, pa.Table):
+            result = result.combine_chunks()
+            result = pa.RecordBatch.from_arrays(
+                [_whole(column) for column in result.columns], names=result.schema.names
+            )
+        if not isinstance(result, pa.RecordBatch):
+            result = self._of_pandas(result)
+        if sorted(result.schema.names) != sorted(names):
+            raise self._wrong(
+                f"gave the columns {', '.join(result.schema.names) or 'none'}",
+                f"the columns of the declared type: {', '.join(names)}",
+            )
+        return result if result.schema.names == names else result.select(names)
+
+    def _of_pandas(self, result: Any) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        if not hasattr(result, "columns") or not hasattr(result, "dtypes"):
+            raise self._wrong(
+                f"gave a {type(result).__name__}", "a pyarrow.RecordBatch, a pyarrow.Table or a pandas.DataFrame"
+            )
+        found = [str(name) for name in result.columns]
+        known = [field for field in self._schema if field.name in found]
+        schema = pa.schema(known) if len(known) == len(found) else None
+        try:
+            return pa.RecordBatch.from_pandas(result, schema=schema, preserve_index=False)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise self._wrong(
+                f"gave a DataFrame that does not fit: {' '.join(map(str, error.args))}",
+                f"columns of {', '.join(f'{field.name} {field.type}' for field in self._schema)}",
+            ) from None
+
+    def _wrong(self, what: str, expected: str, hint: str = "") -> TypeMismatchError:
+        return TypeMismatchError(f"map_batches() {what}", where=self.where, expected=expected, hint=hint)
+
+
+def _whole(column: Any) -> Any:
+    """A column of a table whose chunks were combined, as one array."""
+    chunks = column.chunks
+    import pyarrow as pa
+
+    return chunks[0] if chunks else pa.array([], column.type)
+
+
+@dataclass
+class MapBatchesFactory(OperatorFactoryBase):
+    """See `MapBatchesOperator`."""
+
+    function: MapBatchesFunction | Callable[[Any], Any]
+    write: Callable[[list[Any]], Any]
+    read: Callable[[Any], list[Any]]
+    schema: Any
+    as_pandas: bool = False
+
+    def create(self) -> MapBatchesOperator:
+        return MapBatchesOperator(self.function, self.write, self.read, self.schema, self.as_pandas)

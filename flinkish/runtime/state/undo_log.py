@@ -1,0 +1,290 @@
+"""What one call of a user function does to state and timers, so that it can be undone (``OnError``).
+
+Tables and handles of these kinds are made only for operators with ``on_error``; the others pay nothing.
+
+Rules:
+
+* Who writes to a table marks the key before it writes (`state_table.py`): marking is what keeps the value of before.
+* User code is handed deep copies, so what it changes in a value that it has read is in no state until it writes it.
+* Timers are registered and deleted when the call has succeeded. User code cannot see them during the call.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
+from typing import Any
+
+from flinkish.core.time_domain import TimeDomain
+from flinkish.runtime.state.list_table import ListTable
+from flinkish.runtime.state.map_table import MapEntries, MapTable
+from flinkish.runtime.state.state_handles import (
+    AggregatingHandle,
+    ListHandle,
+    MapHandle,
+    ReducingHandle,
+    ValueHandle,
+)
+from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.state.stored_state import MISSING, StoredState
+from flinkish.runtime.state.timer_queue import FiledTimers, TimerQueue
+
+
+class UndoLog:
+    """What is to be done if the running call fails, and what if it succeeds."""
+
+    def __init__(self) -> None:
+        #: whether a call is running
+        self.open = False
+        self._kept: set[Hashable] = set()
+        self._undo: list[Callable[[], None]] = []
+        self._then: list[Callable[[], None]] = []
+
+    def begin(self) -> None:
+        """A call begins."""
+        self.open = True
+
+    def first(self, what: Hashable) -> bool:
+        """Whether a call is running that has not changed this before."""
+        if not self.open or what in self._kept:
+            return False
+        self._kept.add(what)
+        return True
+
+    def keep(self, undo: Callable[[], None]) -> None:
+        """To be done, in reverse order, if the call fails."""
+        self._undo.append(undo)
+
+    def then(self, step: Callable[[], None]) -> None:
+        """To be done, in this order, if the call succeeds; at once if none is running."""
+        if self.open:
+            self._then.append(step)
+        else:
+            step()
+
+    def commit(self) -> None:
+        """The call has succeeded."""
+        steps = self._then
+        self._end()
+        for step in steps:
+            step()
+
+    def undo(self) -> None:
+        """The call has failed."""
+        steps = self._undo
+        self._end()
+        for step in reversed(steps):
+            step()
+
+    def _end(self) -> None:
+        self.open = False
+        self._kept, self._undo, self._then = set(), [], []
+
+
+class RecordedTable(StateTable):
+    """A table of values, reduced values or accumulators."""
+
+    def __init__(self, name: str, kind: str, stored: StoredState, log: UndoLog) -> None:
+        super().__init__(name, kind, stored)
+        self._log = log
+
+    def mark(self, namespace: Hashable, key: Any) -> None:
+        if self._log.first((self.name, namespace, key)):
+            self.fetch(namespace, (key,))
+            before = self.namespace(namespace).get(key, MISSING)
+            if self.kind != "value":
+                # a function may change it in place
+                before = copy.deepcopy(before) if before is not MISSING else before
+            self._log.keep(partial(self._put_back, namespace, key, before))
+        super().mark(namespace, key)
+
+    def mark_all(self, namespace: Hashable, keys: Iterable[Any]) -> None:
+        for key in keys:
+            self.mark(namespace, key)
+
+    def _put_back(self, namespace: Hashable, key: Any, before: Any) -> None:
+        if before is MISSING:
+            self.namespace(namespace).pop(key, None)
+        else:
+            self.namespace(namespace)[key] = before
+
+
+class RecordedListTable(ListTable):
+    """A table of lists. A list that is appended to is cut off again."""
+
+    def __init__(self, name: str, kind: str, stored: StoredState, log: UndoLog) -> None:
+        super().__init__(name, kind, stored)
+        self._log = log
+
+    def mark(self, namespace: Hashable, key: Any) -> None:
+        self._keep(namespace, key)
+        super().mark(namespace, key)
+
+    def mark_all(self, namespace: Hashable, keys: Iterable[Any]) -> None:
+        for key in keys:
+            self.mark(namespace, key)
+
+    def mark_grown(self, namespace: Hashable, keys: Iterable[Any]) -> None:
+        keys = list(keys)
+        for key in keys:
+            self._keep(namespace, key)
+        super().mark_grown(namespace, keys)
+
+    def _keep(self, namespace: Hashable, key: Any) -> None:
+        if self._log.first((self.name, namespace, key)):
+            self.fetch(namespace, (key,))
+            before = self.namespace(namespace).get(key)
+            length = 0 if before is None else len(before)
+            self._log.keep(partial(self._put_back, namespace, key, before, length))
+
+    def _put_back(self, namespace: Hashable, key: Any, before: list[Any] | None, length: int) -> None:
+        # all of it is written again: what was known of the part that lies in files may have been forgotten
+        self._replaced(namespace, key)
+        if before is None:
+            self.namespace(namespace).pop(key, None)
+        else:
+            del before[length:]
+            self.namespace(namespace)[key] = before
+
+
+class RecordedMapTable(MapTable):
+    """A table of maps, entry by entry. Entries that come back are at their place in the order."""
+
+    def __init__(self, name: str, kind: str, stored: StoredState, sequence: Callable[[], int], log: UndoLog) -> None:
+        super().__init__(name, kind, stored, sequence)
+        self._log = log
+
+    def mark(self, namespace: Hashable, key: Any) -> None:
+        if self._log.open:
+            self._log.keep(partial(self._put_back_map, namespace, key, self.of(namespace, key)))
+        super().mark(namespace, key)
+
+    def put(self, namespace: Hashable, key: Any, pairs: dict[Any, Any]) -> None:
+        self._keep_entries(namespace, key, pairs)
+        super().put(namespace, key, pairs)
+
+    def discard(self, namespace: Hashable, key: Any, user_key: Any) -> None:
+        self._keep_entries(namespace, key, (user_key,))
+        super().discard(namespace, key, user_key)
+
+    def _keep_entries(self, namespace: Hashable, key: Any, user_keys: Iterable[Any]) -> None:
+        if not self._log.open:
+            return
+        found = self.of(namespace, key)
+        if found is None:
+            self._log.keep(partial(self._put_back_map, namespace, key, None))
+            return
+        before = {user_key: self._entry(found, namespace, key, user_key) for user_key in user_keys}
+        self._log.keep(partial(self._put_back_entries, found, before))
+
+    def _put_back_map(self, namespace: Hashable, key: Any, before: MapEntries | None) -> None:
+        if before is None:
+            self.namespace(namespace).pop(key, None)
+        else:
+            self.namespace(namespace)[key] = before
+
+    @staticmethod
+    def _put_back_entries(found: MapEntries, before: dict[Any, Any]) -> None:
+        for user_key, entry in before.items():
+            if entry is None:
+                found.entries.pop(user_key, None)
+            else:
+                found.entries[user_key] = entry
+        found.entries = dict(sorted(found.entries.items(), key=lambda item: item[1][0]))
+
+
+class RecordedTimerQueue(TimerQueue):
+    """Timers are registered and deleted when the running call has succeeded."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, files: FiledTimers, recording: bool, log: UndoLog) -> None:
+        super().__init__(files, recording)
+        self._log = log
+
+    def register(self, domain: TimeDomain, timestamp_ms: int, key: Any, namespace: Hashable = None) -> None:
+        self._log.then(partial(super().register, domain, timestamp_ms, key, namespace))
+
+    def register_all(
+        self, domain: TimeDomain, timestamp_ms: int, keys: Iterable[Any], namespace: Hashable = None
+    ) -> None:
+        self._log.then(partial(super().register_all, domain, timestamp_ms, list(keys), namespace))
+
+    def delete(self, domain: TimeDomain, timestamp_ms: int, key: Any, namespace: Hashable = None) -> None:
+        self._log.then(partial(super().delete, domain, timestamp_ms, key, namespace))
+
+
+class RecordedValueHandle(ValueHandle):
+    """A value per key, of which user code gets deep copies."""
+
+    __slots__ = ()
+
+    def value(self) -> Any:
+        return copy.deepcopy(super().value())
+
+    def update(self, value: Any) -> None:
+        super().update(copy.deepcopy(value))
+
+
+class RecordedListHandle(ListHandle):
+    """A list per key, of which user code gets deep copies."""
+
+    __slots__ = ()
+
+    def get(self) -> list[Any]:
+        return copy.deepcopy(super().get())
+
+    def add(self, value: Any) -> None:
+        super().add(copy.deepcopy(value))
+
+    def add_all(self, values: list[Any]) -> None:
+        super().add_all(copy.deepcopy(list(values)))
+
+    def update(self, values: list[Any]) -> None:
+        super().update(copy.deepcopy(list(values)))
+
+
+class RecordedMapHandle(MapHandle):
+    """A map per key, of whose values user code gets deep copies."""
+
+    __slots__ = ()
+
+    def get(self, key: Any) -> Any:
+        return copy.deepcopy(super().get(key))
+
+    def items(self) -> list[tuple[Any, Any]]:
+        return copy.deepcopy(super().items())
+
+    def values(self) -> list[Any]:
+        return copy.deepcopy(super().values())
+
+    def put(self, key: Any, value: Any) -> None:
+        super().put(key, copy.deepcopy(value))
+
+    def put_all(self, dict_value: dict[Any, Any]) -> None:
+        super().put_all(copy.deepcopy(dict(dict_value)))
+
+
+class RecordedReducingHandle(ReducingHandle):
+    """A reduced value per key, of which user code gets deep copies."""
+
+    __slots__ = ()
+
+    def get(self) -> Any:
+        return copy.deepcopy(super().get())
+
+    def add(self, value: Any) -> None:
+        super().add(copy.deepcopy(value))
+
+
+class RecordedAggregatingHandle(AggregatingHandle):
+    """An accumulator per key, of whose results user code gets deep copies."""
+
+    __slots__ = ()
+
+    def get(self) -> Any:
+        return copy.deepcopy(super().get())
+
+    def add(self, value: Any) -> None:
+        super().add(copy.deepcopy(value))

@@ -1,0 +1,521 @@
+"""``on_error``: what a failed call has done is undone, it is counted, and how many may fail is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flinkish.common import Row, Time, Types, WatermarkStrategy
+from flinkish.common.accumulators import IntCounter
+from flinkish.datastream import DeadLetter, OnError, OutputTag, RuntimeExecutionMode, StreamExecutionEnvironment
+from flinkish.datastream.functions import (
+    BroadcastProcessFunction,
+    CoMapFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    RuntimeContext,
+)
+from flinkish.datastream.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
+from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
+from flinkish.errors import ErrorBudgetError, OperationError, ProgramError
+from flinkish.minicluster import StateStore
+from flinkish.runtime.accumulated import counts_of, results_of
+from flinkish.testing import TestingSink
+
+from .programs import bounded, environment, job_of, list_source, run
+from .sums import ListOf
+
+DEAD = OutputTag("dead")
+LOOSE = OnError.dead_letter(DEAD, max_failures=1_000_000)
+
+
+def stream_of(env: StreamExecutionEnvironment, *splits: list[Any], times: bool = False) -> Any:
+    strategy = bounded() if times else WatermarkStrategy.no_watermarks()
+    return env.from_source(list_source(*splits), strategy, "source").uid("source")
+
+
+def results(stream: Any, tag: OutputTag | None = DEAD) -> tuple[TestingSink, TestingSink]:
+    """Sinks of the main output and of the dead letters."""
+    main, dead = TestingSink(), TestingSink()
+    stream.sink_to(main)
+    if tag is not None:
+        stream.get_side_output(tag).sink_to(dead)
+    return main, dead
+
+
+def invert(value: int) -> float:
+    return 1 / value
+
+
+def test_a_record_that_fails_becomes_a_dead_letter_that_says_all_about_it() -> None:
+    env = environment(1)
+    stream = stream_of(env, [1, 0, 2]).key_by(lambda v: v % 2).map(Inverts()).uid("invert").on_error(LOOSE)
+    main, dead = results(stream)
+    run(job_of(env))
+    assert sorted(main.values) == [0.5, 1.0]
+    (letter,) = dead.values
+    assert isinstance(letter, DeadLetter)
+    assert letter[:3] == (0, "ZeroDivisionError", "division by zero")
+    assert "return 1 / value" in letter.traceback
+    assert (letter.operator_uid, letter.key, letter.timestamp, letter.epoch) == ("invert", 0, None, 0)
+    assert not letter.is_timer
+
+
+class Inverts(MapFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        pass
+
+    def map(self, value: int) -> float:
+        return 1 / value
+
+
+def test_dead_letters_of_a_declared_type_are_rows() -> None:
+    env = environment(1)
+    tag = OutputTag("dead", DeadLetter.type_info(Types.INT()))
+    stream = stream_of(env, [1, 0]).map(invert).on_error(OnError.dead_letter(tag))
+    _, dead = results(stream, tag)
+    run(job_of(env))
+    (letter,) = dead.values
+    assert isinstance(letter, Row)
+    assert (letter.record, letter.error_type, letter.is_timer) == (0, "ZeroDivisionError", False)
+
+
+def test_what_is_skipped_is_counted_and_nothing_else_is_lost() -> None:
+    env, store = environment(1), StateStore()
+    stream = stream_of(env, [1, 0, 2, 0]).map(invert).uid("invert").on_error(OnError.skip())
+    main, _ = results(stream, None)
+    run(job_of(env), store=store)
+    assert main.values == [1.0, 0.5]
+    assert counts_of(store.accumulators)["invert"] == {
+        "numRecordsIn": 4,
+        "numRecordsConsumed": 2,
+        "numRecordsSkipped": 2,
+        "numTimersFailed": 0,
+    }
+
+
+def test_a_result_that_does_not_fit_the_declared_type_is_a_failure_of_the_operator_that_gave_it() -> None:
+    env = environment(1)
+    stream = stream_of(env, [1, "x", 2]).map(lambda v: v, Types.INT()).on_error(LOOSE)
+    main, dead = results(stream)
+    run(job_of(env))
+    assert main.values == [1, 2]
+    assert [letter.error_type for letter in dead.values] == ["TypeMismatchError"]
+
+
+@pytest.mark.parametrize("chaining", [True, False])
+def test_an_operator_is_not_blamed_for_the_one_behind_it(chaining: bool) -> None:
+    env = environment(1)
+    results(stream_of(env, [1, 0]).map(lambda v: v).on_error(LOOSE))
+    env = environment(1)
+    stream = stream_of(env, [1, 0]).map(lambda v: v).uid("before").on_error(LOOSE)
+    main, dead = results(stream)
+    stream.map(invert).uid("behind").print()
+    with pytest.raises(ProgramError, match="ZeroDivisionError.*uid behind"):
+        run(job_of(env, chaining))
+    assert not dead.values
+
+
+@pytest.mark.parametrize("chaining", [True, False])
+def test_each_of_two_chained_operators_has_its_own_dead_letters(chaining: bool) -> None:
+    env, store = environment(1), StateStore()
+    second = OutputTag("second")
+    first = stream_of(env, ["1", "x", "0"]).map(int).uid("parse").on_error(LOOSE)
+    _, dead = results(first)
+    inverted = first.map(invert).uid("invert").on_error(OnError.dead_letter(second))
+    main, dead2 = results(inverted, second)
+    run(job_of(env, chaining), store=store)
+    assert main.values == [1.0]
+    assert [letter.record for letter in dead.values] == ["x"]
+    assert [letter.record for letter in dead2.values] == [0]
+    counts = counts_of(store.accumulators)
+    assert [counts[uid]["numRecordsIn"] for uid in ("parse", "invert")] == [3, 2]
+
+
+# -------------------------------------------------------------------------------------------------- undone exactly
+
+
+class TouchesEverything(KeyedProcessFunction):
+    """Writes to all kinds of state and to timers, and emits; then raises for records that say so."""
+
+    def __init__(self, ttl: bool) -> None:
+        self.ttl = ttl
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        kinds = {
+            "value": ValueStateDescriptor("value", Types.PICKLED_BYTE_ARRAY()),
+            "list": ListStateDescriptor("list", Types.PICKLED_BYTE_ARRAY()),
+            "map": MapStateDescriptor("map", Types.PICKLED_BYTE_ARRAY(), Types.PICKLED_BYTE_ARRAY()),
+            "reducing": ReducingStateDescriptor("reducing", lambda a, b: a + b, Types.LONG()),
+            "aggregating": AggregatingStateDescriptor("aggregating", ListOf(), Types.PICKLED_BYTE_ARRAY()),
+        }
+        if self.ttl:
+            for descriptor in kinds.values():
+                descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.days(1)).build())
+        self.value = runtime_context.get_state(kinds["value"])
+        self.list = runtime_context.get_list_state(kinds["list"])
+        self.map = runtime_context.get_map_state(kinds["map"])
+        self.reducing = runtime_context.get_reducing_state(kinds["reducing"])
+        self.aggregating = runtime_context.get_aggregating_state(kinds["aggregating"])
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        key, number, fails, time = value
+        timers = ctx.timer_service()
+        nested = self.value.value() or {"seen": []}
+        nested["seen"].append(number)
+        yield key, "before", number
+        self.value.update(nested)
+        if number % 5 == 0:
+            self.list.clear()
+        if number % 7 == 0:
+            self.list.update([[number]])
+        self.list.add([number])
+        for element in self.list.get():
+            element.append(number)
+        self.list.add_all([[number], [number + 1]])
+        if number % 3 == 0:
+            self.map.remove(number % 4)
+        if number % 11 == 0:
+            self.map.clear()
+        self.map.put(number % 6, [number])
+        self.map.get(number % 6).append(number)
+        self.map.put_all({number % 2: [0], "k": [number]})
+        self.reducing.add(number)
+        if number % 13 == 0:
+            self.aggregating.clear()
+        self.aggregating.add(number)
+        timers.register_event_time_timer(time + number % 3)
+        timers.delete_event_time_timer(time + number % 4)
+        timers.register_event_time_timer(100)
+        yield OutputTag("side"), (key, number)
+        yield self.all(key, number)
+        if fails:
+            raise ValueError(number)
+
+    def all(self, key: Any, number: Any) -> Any:
+        return (
+            key,
+            number,
+            repr(self.value.value()),
+            repr(self.list.get()),
+            repr(self.map.items()),
+            self.reducing.get(),
+            repr(self.aggregating.get()),
+        )
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield ctx.get_current_key(), "timer", timestamp
+        self.value.update({"seen": [timestamp]})
+        self.map.put("timer", timestamp)
+        self.list.add([timestamp])
+        yield self.all(ctx.get_current_key(), timestamp)
+        if timestamp % 4 == 3:
+            ctx.timer_service().register_event_time_timer(timestamp + 1)
+            raise ValueError(timestamp)
+
+
+class OnlyWhatSucceeds(TouchesEverything):
+    """The same program as it would be without the calls that fail: the model."""
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        return () if value[2] else super().process_element(value, ctx)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        return () if timestamp % 4 == 3 else super().on_timer(timestamp, ctx)
+
+
+def touched(
+    function: TouchesEverything, records: list[Any], per_epoch: int, restart_every: int | None, files: str = ""
+) -> tuple[list[Any], list[Any], list[Any], StateStore]:
+    env, store = environment(2), StateStore(keyed_state=files)
+    stream = stream_of(env, records, times=True).key_by(lambda v: v[0]).process(function).uid("touch")
+    main, dead = results(stream.on_error(LOOSE))
+    side = TestingSink()
+    stream.get_side_output(OutputTag("side")).sink_to(side)
+    run(job_of(env, inline_state_bytes=0), per_epoch, store=store, restart_every=restart_every)
+    return sorted(main.values, key=repr), sorted(side.values), dead.values, store
+
+
+RECORDS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.booleans()), min_size=1, max_size=25).map(
+    lambda drawn: [(key, number, fails, time) for time, (key, number, fails) in enumerate(drawn)]
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(RECORDS, st.integers(1, 30), st.sampled_from([None, 1, 2]), st.booleans(), st.booleans())
+def test_failed_calls_leave_nothing_behind_but_dead_letters(
+    records: list[Any], per_epoch: int, restart_every: int | None, ttl: bool, in_files: bool
+) -> None:
+    with TemporaryDirectory() as files:
+        where = files if in_files else ""
+        main, side, dead, store = touched(TouchesEverything(ttl), records, per_epoch, restart_every, where)
+    model_main, model_side, none, _ = touched(OnlyWhatSucceeds(ttl), records, 1_000, None)
+    assert (main, side, none) == (model_main, model_side, [])
+    failed = [record for record in records if record[2]]
+    of_records = [letter for letter in dead if not letter.is_timer]
+    assert sorted(letter.record for letter in of_records) == sorted(failed)
+    assert {(letter.key, letter.timestamp) for letter in of_records} == {(r[0], r[3]) for r in failed}
+    counts = counts_of(store.accumulators)["touch"]
+    assert counts["numRecordsIn"] == len(records) == counts["numRecordsConsumed"] + counts["numDeadLetters"]
+    assert counts["numDeadLetters"] == len(failed)
+    assert counts["numTimersFailed"] == len(dead) - len(failed)
+
+
+# -------------------------------------------------------------------------------------------------- other operators
+
+
+class Rules(KeyedBroadcastProcessFunction):
+    RULES = MapStateDescriptor("rules", Types.STRING(), Types.PICKLED_BYTE_ARRAY())
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.INT()))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self.seen.update((self.seen.value() or 0) + 1)
+        yield value[0], sorted(ctx.get_broadcast_state(self.RULES).items()), self.seen.value()
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Any:
+        rules = ctx.get_broadcast_state(self.RULES)
+        name, fails, _ = value
+        for known in rules.keys():
+            rules.put(known, [*rules.get(known), name])
+        rules.put(name, [0])
+        if name == "c":
+            rules.remove("a")
+        if name == "d":
+            rules.clear()
+        ctx.apply_to_keyed_state(
+            ValueStateDescriptor("seen", Types.INT()), lambda key, state: state.update(state.value() + 100)
+        )
+        if fails:
+            raise ValueError(name)
+
+
+class RulesThatSucceed(Rules):
+    """The same program as it would be without the calls that fail: the model."""
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Any:
+        return () if value[1] else super().process_broadcast_element(value, ctx)
+
+
+@pytest.mark.parametrize("fails", ["", "a", "c", "d", "cd", "abcd"])
+def test_a_broadcast_element_that_fails_changes_no_rule_and_no_key(fails: str) -> None:
+    def rows(function: Rules) -> tuple[list[Any], list[Any]]:
+        env = environment(2)
+        records = [(key, 0, time) for time in range(8) for key in "xy"]
+        keyed = stream_of(env, records, times=True).key_by(lambda v: v[0])
+        elements = [(name, name in fails, 2 * time + 1) for time, name in enumerate("abcd")]
+        rules = env.from_source(list_source(elements), bounded(), "rules").uid("rules").broadcast(Rules.RULES)
+        main, dead = results(keyed.connect(rules).process(function).uid("apply").on_error(LOOSE))
+        run(job_of(env), 4, restart_every=1)
+        return main.values, dead.values
+
+    main, dead = rows(Rules())
+    assert (main, []) == rows(RulesThatSucceed())
+    assert any(seen > 100 for _, _, seen in main) or fails == "abcd"
+    # each of the two subtasks has its copy, and fails
+    assert sorted(letter.record[0] for letter in dead) == sorted(fails * 2)
+    assert all(letter.key is None for letter in dead)
+
+
+class Puts(BroadcastProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield value, list(ctx.get_broadcast_state(Rules.RULES).items())
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Any:
+        rules = ctx.get_broadcast_state(Rules.RULES)
+        if value == "bad":
+            nested = rules.get("a")
+            nested.append(1)
+            rules.put("a", nested)
+            rules.remove("b")
+            rules.put("new", [])
+            rules.clear()
+            raise ValueError(value)
+        rules.put(value, [value])
+
+
+def test_broadcast_state_comes_back_in_its_order_and_to_its_depth() -> None:
+    env = environment(1)
+    rules = env.from_source(list_source(["a", "b", "c", "bad"]), WatermarkStrategy.no_watermarks(), "rules")
+    records = env.from_source(list_source(["x"], pauses=(2,)), WatermarkStrategy.no_watermarks(), "records")
+    main, dead = results(records.connect(rules.broadcast(Rules.RULES)).process(Puts()).on_error(LOOSE))
+    run(job_of(env), 100)
+    assert main.values == [("x", [("a", ["a"]), ("b", ["b"]), ("c", ["c"])])]
+    assert [letter.record for letter in dead.values] == ["bad"]
+
+
+class Both(CoMapFunction):
+    def map1(self, value: int) -> Any:
+        return 1 / value
+
+    def map2(self, value: int) -> Any:
+        return int(value)
+
+
+OPERATORS: dict[str, Callable[[Any], Any]] = {
+    "map": lambda s: s.map(invert),
+    "keyed map": lambda s: s.key_by(lambda v: v % 2).map(invert),
+    "flat_map": lambda s: s.flat_map(lambda v: [1 / v]),
+    "lazy flat_map": lambda s: s.flat_map(lambda v: (x / v for x in (0, 1) if x / v)),
+    "filter": lambda s: s.filter(invert),
+    "co_map": lambda s: s.connect(s.filter(lambda v: False)).map(Both()),
+    "reduce": lambda s: s.key_by(lambda v: v).reduce(lambda a, b: a / b),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("per_epoch", [1, 3, 100])
+def test_every_operator_that_calls_a_function_per_record_may_have_it(name: str, per_epoch: int) -> None:
+    env = environment(1)
+    values = [1, 0, 2, 0, 4]
+    stream = OPERATORS[name](stream_of(env, values)).on_error(LOOSE)
+    main, dead = results(stream)
+    run(job_of(env), per_epoch)
+    failed = 1 if name == "reduce" else 2
+    assert len(main.values) == 5 - failed
+    assert [letter.record for letter in dead.values] == [0] * failed
+
+
+@pytest.mark.parametrize("per_epoch", [1, 100])
+def test_a_reduce_in_batch_mode_gives_the_final_result_of_the_records_that_did_not_fail(per_epoch: int) -> None:
+    env = environment(1)
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    values = [("a", 8), ("a", 0), ("b", 5), ("a", 2), ("b", 0)]
+    reduced = stream_of(env, values).key_by(lambda v: v[0]).reduce(lambda a, b: (a[0], a[1] // b[1]))
+    main, dead = results(reduced.on_error(LOOSE))
+    run(job_of(env), per_epoch, restart_every=1)
+    assert main.values == [("a", 4), ("b", 5)]
+    assert [letter.record for letter in dead.values] == [("a", 0), ("b", 0)]
+
+
+REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "source": (lambda s: s, "a source reads"),
+    "window": (lambda s: s.key_by(lambda v: v).count_window(2).reduce(lambda a, b: a), "many records at once"),
+    "watermarks": (lambda s: s.assign_timestamps_and_watermarks(bounded()), "no place in time"),
+    "union": (lambda s: s.union(s), "no operator's output"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_operator_that_cannot_have_it_refuses(name: str) -> None:
+    make, why = REFUSED[name]
+    with pytest.raises(ProgramError, match=why):
+        make(stream_of(environment(1), [1])).on_error(OnError.skip())
+
+
+def test_dead_letters_that_nobody_reads_are_refused_when_the_job_is_submitted() -> None:
+    env = environment(1)
+    stream_of(env, [1]).map(invert).uid("invert").on_error(LOOSE).print()
+    with pytest.raises(ProgramError, match=r"nobody reads the dead letters.*uid invert.*get_side_output"):
+        job_of(env)
+
+
+@pytest.mark.parametrize("wrong", [{"max_failures": 0}, {"max_failures": 1.5}, {"max_rate": 0.6}, {"max_rate": "x"}])
+def test_a_budget_out_of_bounds_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ProgramError, match=next(iter(wrong))):
+        OnError.skip(**wrong)
+    with pytest.raises(ProgramError, match="OutputTag"):
+        OnError.dead_letter("dead")  # type: ignore[arg-type]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("abx"), st.integers(0, 40)), max_size=40),
+    st.integers(1, 40),
+    st.sampled_from([None, 1, 3]),
+    st.booleans(),
+)
+def test_every_record_is_in_a_window_late_or_a_dead_letter(
+    values: list[Any], per_epoch: int, restart_every: int | None, sessions: bool
+) -> None:
+    """In = consumed + late + dead letters, over two operators: one in which records fail, and windows behind it."""
+    env, store, in_windows = environment(2), StateStore(), TestingSink()
+
+    def known(value: Any) -> Any:
+        return {"a": 1, "b": 2}[value[0]], 1, value[-1]
+
+    checked = stream_of(env, values, times=True).map(known).uid("check").on_error(LOOSE)
+    _, dead = results(checked)
+    assigner: Any = EventTimeSessionWindows.with_gap(Time.milliseconds(2))
+    if not sessions:
+        assigner = TumblingEventTimeWindows.of(Time.milliseconds(5))
+    counted = checked.key_by(lambda v: v[0]).window(assigner).reduce(lambda a, b: (a[0], a[1] + b[1], b[2]))
+    counted.uid("windows").sink_to(in_windows)
+    run(job_of(env), per_epoch, store=store, restart_every=restart_every)
+    counts = counts_of(store.accumulators)
+    late = counts.get("windows", {}).get("numLateRecordsDropped", 0)
+    assert sum(count for _, count, _ in in_windows.values) + late + len(dead.values) == len(values)
+    if values:
+        assert counts["check"]["numRecordsIn"] == len(values)
+        assert counts["check"]["numDeadLetters"] == sum(1 for key, _ in values if key == "x") == len(dead.values)
+
+
+# -------------------------------------------------------------------------------------------------- the budget
+
+
+@pytest.mark.parametrize("per_epoch", [1, 7, 1000])
+@pytest.mark.parametrize("restart_every", [None, 1])
+@pytest.mark.parametrize(("max_failures", "max_rate", "fails_at"), [(3, 0.0, 30), (3, 0.1, None), (3, 0.05, 40)])
+def test_the_budget_is_the_same_whatever_the_size_of_epochs(
+    per_epoch: int, restart_every: int | None, max_failures: int, max_rate: float, fails_at: int | None
+) -> None:
+    """Every tenth record fails, from the first one on."""
+    env, store = environment(1), StateStore()
+    values = [0 if i % 10 == 0 else i for i in range(200)]
+    stream = stream_of(env, [(i, v) for i, v in enumerate(values)]).map(lambda pair: (pair[0], 1 / pair[1]))
+    main, dead = results(stream.uid("invert").on_error(OnError.dead_letter(DEAD, max_failures, max_rate)))
+    if fails_at is None:
+        run(job_of(env), per_epoch, store=store, restart_every=restart_every)
+        assert len(dead.values) == 20
+        return
+    with pytest.raises(ErrorBudgetError) as failure:
+        run(job_of(env), per_epoch, store=store, restart_every=restart_every)
+    error = failure.value
+    assert "too many calls of the function fail, the last one with ZeroDivisionError" in error.what
+    assert (
+        "uid 'invert'" in error.where and "key None" in error.where and f"epoch {fails_at // per_epoch}" in error.where
+    )
+    assert "1 / pair[1]" in error.user_traceback
+    assert not error.retryable
+    assert all(letter.record[0] < fails_at for letter in dead.values)
+
+
+def test_errors_of_the_environment_are_no_poison() -> None:
+    def unreachable(value: int) -> int:
+        raise OperationError("the server is away")
+
+    env = environment(1)
+    results(stream_of(env, [1]).map(unreachable).on_error(LOOSE))
+    with pytest.raises(OperationError, match="the server is away"):
+        run(job_of(env))
+
+
+class Counts(MapFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.calls = IntCounter()
+        runtime_context.add_accumulator("calls", self.calls)
+
+    def map(self, value: int) -> float:
+        self.calls.add(1)
+        return 1 / value
+
+
+def test_accumulators_of_failed_calls_count() -> None:
+    env, store = environment(1), StateStore()
+    results(stream_of(env, [1, 0, 2]).map(Counts()).on_error(LOOSE))
+    run(job_of(env), store=store)
+    assert results_of(store.accumulators) == {"calls": 3}
