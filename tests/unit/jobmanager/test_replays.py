@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.core.functions import ProcessFunction
-from flinkish.core.source import SourceLimits
+from flinkish.core.source import DataFrameSource, SourceLimits
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import FinalOperationError, InternalError, UserCodeError
 from flinkish.graph.job_graph import JobGraphGenerator
@@ -158,6 +158,26 @@ def test_an_epoch_that_began_with_a_savepoint_and_one_of_a_drain_are_refused(job
     directory.move_query("spark-drain", 7)
     with pytest.raises(FinalOperationError, match="a job whose query retains epochs"):
         EpochReplay(program(TestingSink()), ReplayRequest(job_dir, 7), no_session)
+
+
+class ReadBySpark(DataFrameSource):
+    """A source such as Delta's."""
+
+    bounded = True
+    produced_type = Types.LONG()
+
+    def load(self, spark: Any, limits: SourceLimits, start: str | None) -> Any:
+        raise AssertionError
+
+    def decoder(self) -> Any:
+        return None
+
+
+def test_a_source_that_spark_reads_is_refused_by_its_name(job_dir: str) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    env.from_source(ReadBySpark(), WatermarkStrategy.no_watermarks(), "table").print()
+    with pytest.raises(FinalOperationError, match="'Source: table.* is read by Spark"):
+        EpochReplay(captured(lambda: env.execute("a job")), ReplayRequest(job_dir, 0), no_session)
 
 
 def test_records_beyond_the_limit_are_counted() -> None:
