@@ -34,6 +34,7 @@ class RetainedEpoch:
         committed: whether Spark has committed it.
         batch: its number in the query.
         start, end: where the sources stood before and behind it.
+        time_ms: its processing time behind the sources; theirs is in ``end``.
     """
 
     epoch: int
@@ -42,11 +43,7 @@ class RetainedEpoch:
     batch: int
     start: dict[str, Any]
     end: dict[str, Any]
-
-    @property
-    def time_ms(self) -> int:
-        """Its processing time."""
-        return int(self.end["time_ms"])
+    time_ms: int
 
 
 def existing_directory(path: str) -> JobDirectory:
@@ -81,9 +78,8 @@ def retained_epoch(directory: JobDirectory, epoch: int) -> RetainedEpoch:
         text = log.positions(number)[0]
         return NOTHING_READ if text is None else json.loads(text)
 
-    return RetainedEpoch(
-        epoch, batch in committed, location, batch, position(batch - 1) if batch else NOTHING_READ, position(batch)
-    )
+    start = position(batch - 1) if batch else NOTHING_READ
+    return RetainedEpoch(epoch, batch in committed, location, batch, start, position(batch), log.time_ms(batch))
 
 
 def _not_retained(

@@ -33,6 +33,9 @@ from flinkish.spark.addressing import partitions_of
 from flinkish.testing import End, Pause, StreamRecord, TestingSink, TestingSource, Watermark
 from flinkish.testing.savepoint import restore_savepoint, take_savepoint
 
+#: What Spark writes of a batch beside the positions.
+TIME = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 78, "conf": {}})
+
 ELEMENTS = [StreamRecord(3, 10), StreamRecord(-4, 20), Watermark(15), "x" * 300, End()]
 
 
@@ -68,7 +71,7 @@ def job_dir(tmp_path: Path) -> str:
     offset = enumerator.next_offset(NOTHING_READ)
     offsets = tmp_path / "job" / "spark" / "offsets"
     offsets.mkdir(parents=True)
-    (offsets / "0").write_text(f"v1\n{{}}\n{json.dumps(offset)}")
+    (offsets / "0").write_text(f"v1\n{TIME}\n{json.dumps(offset)}")
     return directory.path
 
 
@@ -82,7 +85,7 @@ def test_the_first_epoch_runs_again_without_spark_and_without_a_word_to_the_sink
     replay.run()
     assert replay.failure is None and not replay.retained.committed and sink.commits == {}
     described = replay.describe()
-    assert described["time_ms"] == 77 and described["epoch"] == 0 and described["job"] == "a job"
+    assert described["time_ms"] == 78 and described["epoch"] == 0 and described["job"] == "a job"
     shown = {
         record["value"]
         for one in described["operators"]
@@ -184,7 +187,7 @@ def test_the_first_epoch_of_a_job_that_began_with_a_savepoint_takes_it_in(tmp_pa
     enumerator = JobEnumerator(job, SourceLimits(), store, ManualClock(77), restored.positions)
     offsets = tmp_path / "job" / "spark" / "offsets"
     offsets.mkdir(parents=True)
-    (offsets / "0").write_text(f"v1\n{{}}\n{json.dumps(enumerator.next_offset(NOTHING_READ))}")
+    (offsets / "0").write_text(f"v1\n{TIME}\n{json.dumps(enumerator.next_offset(NOTHING_READ))}")
     replay = EpochReplay(sums(), ReplayRequest(directory.path, 0), no_session)
     replay.run()
     received = [given for one in replay.describe()["operators"] if one["uid"] == "out" for given in one["received"]]
