@@ -24,7 +24,7 @@ from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.runtime.collector import THRESHOLD
 from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
 from flinkish.runtime.state.files.directory import StateDirectory
-from tests.support.operator_harness import OperatorHarness
+from flinkish.testing import KeyedOneInputStreamOperatorTestHarness
 
 GAP_MS, BATCH, BARRIERS, JITTER_MS = 600_000, 1_250, 5, 1_000
 
@@ -60,21 +60,20 @@ def measure(users: int, records: int) -> tuple[float, float, float]:
     batches = [pickle.dumps([(f"u{number}",) for number in numbers[begin : begin + BATCH]]) for begin in starts]
     process = fire = barrier = 0.0
     with tempfile.TemporaryDirectory() as folder:
-        harness = OperatorHarness(
+        harness = KeyedOneInputStreamOperatorTestHarness(
             KeyedProcessFactory(Visits()), _user, directory=StateDirectory(folder), recording=False
         )
         with harness:
             for number, (begin, data) in enumerate(zip(starts, batches, strict=True)):
                 values, times = pickle.loads(data), stamps[begin : begin + BATCH]
                 marks = [time.process_time()]
-                harness.process_batch(values, times)
+                harness.process_elements(values, times)
                 marks.append(time.process_time())
                 harness.process_watermark(times[-1] - JITTER_MS)
                 marks.append(time.process_time())
                 if (number + 1) % max(1, len(batches) // BARRIERS) == 0:
-                    harness.epoch.epoch += 1
                     harness.snapshot()
-                harness.take()
+                harness.take_output()
                 process, fire = process + marks[1] - marks[0], fire + marks[2] - marks[1]
                 barrier += time.process_time() - marks[2]
     return process / records * 1e6, fire / records * 1e6, barrier / records * 1e6

@@ -206,12 +206,14 @@ class MiniCluster:
         """
         rows: list[Row] = []
         written: StoredTasks = {}
+        # on Spark the sources are planned a moment before the epoch has its time
+        of_sources = replace(stamp, time_ms=planned["time_ms"])
         for level in range(self.job.levels + 1):
             vertices = [vertex for vertex in self.job.vertices if vertex.level == level]
             if level == 0:
                 calls = heartbeats(self.job) if heartbeat else ()
                 rows.extend((*calls, *self.store.restored))
-                rows.extend(self._read_sources(self._enumerator.shares(self.store.offset, planned), stamp))
+                rows.extend(self._read_sources(self._enumerator.shares(self.store.offset, planned), of_sources))
             else:
                 rows = self._run_level(vertices, rows, stamp, written)
         reports = tuple(data for vertex, _, data in rows if vertex == REPORT_VERTEX)

@@ -278,7 +278,8 @@ class StreamOperatorTestHarness:
         self.epoch.watermark_ms = min(state.watermark_ms for state in states)
         self.epoch.processing_time_ms = max(state.processing_time_ms for state in states)
         subtask, parallelism = self._options["subtask"], self._options["parallelism"]
-        if [(state.subtask, state.parallelism) for state in states] == [(subtask, parallelism)]:
+        mine = (subtask, parallelism, _path_of(self._directory))
+        if [(state.subtask, state.parallelism, _path_of(state.directory)) for state in states] == [mine]:
             self._body = states[0].keyed_state
             if self.backend is not None:
                 self.backend.restore(self._body)
@@ -310,6 +311,10 @@ def _columns_of(state: OperatorSubtaskState) -> Iterator[StateColumns]:
     yield from stored_columns(state.keyed_state, state.directory)
     for row in operator_state_rows(state.subtask, state.parallelism, copy.deepcopy(state.operator_state)):
         yield StateColumns(row.state, row.kind, [row.namespace], [row.key], [row.value])
+
+
+def _path_of(directory: StateDirectory | None) -> str | None:
+    return None if directory is None else directory.path
 
 
 def _copy_of(factory: OperatorFactory) -> OperatorFactory | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import posixpath
 from dataclasses import dataclass
+from typing import Any
 
 from flinkish.errors import CorruptStateError
 from flinkish.jobmanager.directory.files import child_names, read_bytes
@@ -43,18 +44,34 @@ class QueryLog:
         Raises:
             CorruptStateError: the file is damaged or not there.
         """
+        return self._read(batch)[1]
+
+    def time_ms(self, batch: int) -> int:
+        """The time at which a batch was planned, which is the processing time of its tasks behind a shuffle.
+
+        Raises:
+            CorruptStateError: the file is damaged or not there.
+        """
+        settings, _ = self._read(batch)
+        if "batchTimestampMs" not in settings:
+            raise damaged(posixpath.join(self.path, "offsets", str(batch)), "not what Spark writes")
+        return int(settings["batchTimestampMs"])
+
+    def _read(self, batch: int) -> tuple[dict[str, Any], list[str | None]]:
+        """The settings of a batch, and the positions of its inputs."""
         path = posixpath.join(self.path, "offsets", str(batch))
         data = read_bytes(path)
         if data is None:
             raise damaged(path, "missing")
         try:
-            version, settings, *positions = data.decode().split("\n")
-            whole = version == _VERSION and isinstance(json.loads(settings), dict) and all(map(_is_whole, positions))
+            version, text, *positions = data.decode().split("\n")
+            settings = json.loads(text)
+            whole = version == _VERSION and isinstance(settings, dict) and all(map(_is_whole, positions))
         except ValueError as error:
             raise damaged(path, f"unreadable ({error})") from error
         if not whole:
             raise damaged(path, "not what Spark writes")
-        return [None if position == _NONE else position for position in positions]
+        return settings, [None if position == _NONE else position for position in positions]
 
     def committed_positions(self) -> list[str | None]:
         """Where each input stood at the end of the last committed batch; [] before the first one."""

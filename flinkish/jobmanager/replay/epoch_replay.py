@@ -22,6 +22,7 @@ from flinkish.jobmanager.replay.replay_report import ReplayReport
 from flinkish.jobmanager.replay.retained_epoch import (
     RetainedEpoch,
     existing_directory,
+    put_restored,
     retained_epoch,
     state_before,
 )
@@ -32,6 +33,7 @@ from flinkish.launch.replay import ReplayRequest
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
+from flinkish.runtime.sources.job_enumerator import coordinated_sources
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.task import EpochStamp
 from flinkish.spark.addressing import partitions_of
@@ -73,8 +75,7 @@ class EpochReplay:
             if isinstance(source, DataFrameSource):
                 raise _read_by_spark(generator, vertex, program.name)
         self.job = self._job(generator, program.name)
-        restored = read_restored(self._directory) is not None
-        self.retained: RetainedEpoch = retained_epoch(self._directory, request.epoch, restored)
+        self.retained: RetainedEpoch = retained_epoch(self._directory, request.epoch)
         self.only = _only(self.job, request.subtask)
         self.report = ReplayReport(self.job, request.limit, self.only)
         #: what the epoch has failed with
@@ -110,6 +111,9 @@ class EpochReplay:
             keyed_state=self._directory.keyed_state,
             read_only=True,
         )
+        restored = read_restored(self._directory) if retained.batch == 0 else None
+        if restored is not None:
+            put_restored(self._directory, restored, {one.uid for one in coordinated_sources(job)}, store)
         cluster = MiniCluster(job, store=store, listener=self.report)
         # a job that ends by itself is not called without data
         heartbeat = not all(vertex.bounded for vertex in job.vertices if vertex.source is not None)

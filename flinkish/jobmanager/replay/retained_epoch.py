@@ -6,17 +6,23 @@ Rule: nothing is written, and nothing is claimed: the job may run meanwhile.
 from __future__ import annotations
 
 import json
+import posixpath
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.common.storage import place
+from flinkish.common.storage_errors import storage_error
 from flinkish.errors import FinalOperationError
 from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.drain.marker import has_moved
+from flinkish.minicluster import StateStore
 from flinkish.minicluster.mini_cluster import StoredTasks
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ
+from flinkish.runtime.sources.positions import decode_position
 from flinkish.runtime.task_header import TaskHeader
 
 
@@ -28,6 +34,7 @@ class RetainedEpoch:
         committed: whether Spark has committed it.
         batch: its number in the query.
         start, end: where the sources stood before and behind it.
+        time_ms: its processing time behind the sources; theirs is in ``end``.
     """
 
     epoch: int
@@ -36,11 +43,7 @@ class RetainedEpoch:
     batch: int
     start: dict[str, Any]
     end: dict[str, Any]
-
-    @property
-    def time_ms(self) -> int:
-        """Its processing time."""
-        return int(self.end["time_ms"])
+    time_ms: int
 
 
 def existing_directory(path: str) -> JobDirectory:
@@ -56,8 +59,8 @@ def existing_directory(path: str) -> JobDirectory:
     return JobDirectory(path)
 
 
-def retained_epoch(directory: JobDirectory, epoch: int, restored: bool) -> RetainedEpoch:
-    """An epoch of the job's current query. ``restored``: that has begun with a savepoint or checkpoint.
+def retained_epoch(directory: JobDirectory, epoch: int) -> RetainedEpoch:
+    """An epoch of the job's current query.
 
     Raises:
         FinalOperationError: it is not retained; the message says which epochs are.
@@ -65,9 +68,8 @@ def retained_epoch(directory: JobDirectory, epoch: int, restored: bool) -> Retai
     location = directory.query_location()
     log = QueryLog(location.path)
     planned, committed = set(log.planned()), log.committed()
-    # the first one begins with nothing, every other one with what the one before it has left
-    first = [] if restored else [0]
-    possible = [batch for batch in sorted(planned) if batch in first or batch - 1 in planned]
+    # the first one begins with nothing or a savepoint, every other one with what the one before it has left
+    possible = [batch for batch in sorted(planned) if batch == 0 or batch - 1 in planned]
     batch = epoch - location.first_epoch
     if batch not in possible or has_moved(directory):
         raise _not_retained(directory, epoch, [] if has_moved(directory) else possible, location, committed)
@@ -76,9 +78,8 @@ def retained_epoch(directory: JobDirectory, epoch: int, restored: bool) -> Retai
         text = log.positions(number)[0]
         return NOTHING_READ if text is None else json.loads(text)
 
-    return RetainedEpoch(
-        epoch, batch in committed, location, batch, position(batch - 1) if batch else NOTHING_READ, position(batch)
-    )
+    start = position(batch - 1) if batch else NOTHING_READ
+    return RetainedEpoch(epoch, batch in committed, location, batch, start, position(batch), log.time_ms(batch))
 
 
 def _not_retained(
@@ -93,8 +94,7 @@ def _not_retained(
         f"epoch {epoch} cannot be replayed: what it began with is not retained",
         where=directory.path,
         expected=expected,
-        hint="Spark keeps the state of the last epochs only; the first epoch of a job that began with a savepoint, or "
-        "went on from a checkpoint, and that of a drain cannot be replayed",
+        hint="Spark keeps the state of the last epochs only; that of a drain cannot be replayed",
     )
 
 
@@ -116,3 +116,23 @@ def state_before(spark: Any, job: JobDescriptor, retained: RetainedEpoch) -> Sto
             header = TaskHeader.decode(bytes(data), f"state of epoch {retained.epoch - 1}", job.classes)
             found[header.vertex, header.subtask] = bytes(data), None if body is None else bytes(body)
     return found
+
+
+def put_restored(
+    directory: JobDirectory, restored: dict[str, Any], sources: Collection[str], store: StateStore
+) -> None:
+    """Put the savepoint or checkpoint that the query began with into the store of its first epoch. ``restored``: what
+    the directory remembers of it; ``sources``: the uids of the program's."""
+    from pyarrow import dataset
+
+    filesystem, root = place(posixpath.join(directory.path, str(restored.get("rows", "restore"))))
+    try:
+        rows = dataset.dataset(root, filesystem=filesystem, format="parquet").to_table(["vertex", "subtask", "buffer"])
+    except OSError as error:
+        raise storage_error(error, "read", root) from error
+    columns = (rows.column(name).to_pylist() for name in rows.column_names)
+    # those without a vertex tell of the savepoint, not to the job
+    store.restored = [(vertex, subtask, data) for vertex, subtask, data in zip(*columns) if vertex >= 0]
+    store.positions = {
+        uid: decode_position(text, uid, store.segments) for uid, text in restored["sources"].items() if uid in sources
+    }

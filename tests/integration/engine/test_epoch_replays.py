@@ -6,18 +6,42 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from flinkish.common import Types, WatermarkStrategy
+from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
+from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.errors import FinalOperationError, IncompatibleJobError, ProgramError, UserCodeError
 from flinkish.jobmanager.replay.debugging import place_of_failure
 from flinkish.jobmanager.replay.epoch_replay import EpochReplay
 from flinkish.jobmanager.submitted_program import SubmittedProgram, captured
 from flinkish.launch.replay import ReplayRequest
-from tests.integration.engine.replayed_epochs import program
+from tests.integration.engine.collecting import environment
+from tests.integration.engine.replayed_epochs import CommitFiles, program
+from tests.support.processes import wait_until
+
+
+class Later(KeyedProcessFunction):
+    """A timer in 30 ms of processing time; counts per key."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:
+        timers = ctx.timer_service()
+        timers.register_processing_time_timer(timers.current_processing_time() + 30)
+        self.count.update((self.count.value() or 0) + 1)
+        yield value[0], self.count.value(), timers.current_processing_time()
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any]:
+        yield "fired", ctx.get_current_key(), self.count.value(), timestamp
+
 
 FAILED = 2
 MIDDLE = 1
@@ -55,11 +79,11 @@ def replayed(folder: Path, spark: SparkSession, epoch: int, **more: Any) -> Epoc
     return replay
 
 
-def of_sink(replay: EpochReplay) -> dict[int, list[str]]:
+def of_sink(described: dict[str, Any]) -> dict[int, list[str]]:
     """Subtask -> what the sink has received, as texts."""
     return {
         operator["subtask"]: [record["value"] for given in operator["received"] for record in given["records"]]
-        for operator in replay.describe()["operators"]
+        for operator in described["operators"]
         if operator["uid"] == "out"
     }
 
@@ -79,7 +103,7 @@ def test_an_epoch_gives_in_one_process_what_it_gave_on_spark(failed_job: Path, s
     for epoch in (0, MIDDLE):
         replay = replayed(failed_job, spark, epoch)
         assert replay.failure is None and replay.retained.committed
-        assert of_sink(replay) == committed(failed_job, epoch)
+        assert of_sink(replay.describe()) == committed(failed_job, epoch)
         assert "it has run to its end" in replay.text() and "watermarks" in replay.text()
     shown = str(committed(failed_job, MIDDLE))
     assert "EVENT_TIME" in shown and "PROCESSING_TIME" in shown, "timers fire in this epoch"
@@ -123,6 +147,40 @@ def test_what_cannot_be_replayed_is_told(failed_job: Path, spark: SparkSession, 
         EpochReplay(submitted(failed_job, parallelism=1), ReplayRequest(str(failed_job / "job"), 0), lambda: spark)
 
 
+def endless(folder: Path, backend: str) -> StreamExecutionEnvironment:
+    """A job that goes on by the clock: its timers of processing time fire in epochs whose records are of other keys."""
+    env = environment(folder / "job", state__backend__type=backend, flinkish__epoch__interval="20 ms")
+    env._configuration.set_string("flinkish.heartbeat.interval", "20 ms")
+    source = DataGeneratorSource(lambda i: (f"k{i // 3 % 7}", 1), records_per_epoch=3, splits=2)
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "s").uid("s")
+    stream.key_by(lambda value: value[0]).process(Later()).uid("later").sink_to(
+        CommitFiles(str(folder / "commits"))
+    ).uid("out")
+    return env
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["rocksdb", "hashmap"])
+def test_epochs_of_a_job_that_goes_on_by_the_clock_give_what_they_gave(
+    spark: SparkSession, tmp_path: Path, backend: str
+) -> None:
+    (tmp_path / "commits").mkdir()
+    client = endless(tmp_path, backend).execute_async("endless")
+    try:
+        wait_until(lambda: len(list((tmp_path / "commits").glob("11-*.json"))) > 0, 120, "epochs")
+    finally:
+        client.cancel().result(120)
+    checked = 0
+    for epoch in range(5, 12):
+        request = ReplayRequest(str(tmp_path / "job"), epoch, limit=1000)
+        replay = EpochReplay(captured(lambda: endless(tmp_path, backend).execute("endless")), request, lambda: spark)
+        replay.run()
+        given = {subtask: values for subtask, values in of_sink(replay.describe()).items() if values}
+        assert given == {subtask: values for subtask, values in committed(tmp_path, epoch).items() if values}
+        checked += any("fired" in value for values in given.values() for value in values)
+    assert checked > 0, "timers have fired"
+
+
 @pytest.mark.slow
 def test_the_command_shows_an_epoch_and_opens_the_debugger_where_it_fails(failed_job: Path) -> None:
     script = Path(__file__).parent / "replayed_epochs.py"
@@ -136,6 +194,7 @@ def test_the_command_shows_an_epoch_and_opens_the_debugger_where_it_fails(failed
     shown = run("--epoch", str(MIDDLE), "--json")
     assert shown.returncode == 0, shown.stderr
     described = json.loads(shown.stdout[shown.stdout.index("{") :])
+    assert of_sink(described) == committed(failed_job, MIDDLE)
     assert described["epoch"] == MIDDLE and described["committed"] and described["failure"] is None
     failed = run("--epoch", str(FAILED), "--pdb", "--subtask", "totals/0", typed="p number\nq\n")
     assert failed.returncode != 0

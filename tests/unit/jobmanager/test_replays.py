@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.core.functions import ProcessFunction
-from flinkish.core.source import SourceLimits
+from flinkish.core.source import DataFrameSource, SourceLimits
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import FinalOperationError, InternalError, UserCodeError
 from flinkish.graph.job_graph import JobGraphGenerator
@@ -22,12 +24,17 @@ from flinkish.jobmanager.replay.replay_report import Records
 from flinkish.jobmanager.settings import job_settings
 from flinkish.jobmanager.submitted_program import SubmittedProgram, captured
 from flinkish.launch.replay import VARIABLE, ReplayRequest, requested_replay
+from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.spark.addressing import partitions_of
-from flinkish.testing import End, StreamRecord, TestingSink, TestingSource, Watermark
+from flinkish.testing import End, Pause, StreamRecord, TestingSink, TestingSource, Watermark
+from flinkish.testing.savepoint import restore_savepoint, take_savepoint
+
+#: What Spark writes of a batch beside the positions.
+TIME = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 78, "conf": {}})
 
 ELEMENTS = [StreamRecord(3, 10), StreamRecord(-4, 20), Watermark(15), "x" * 300, End()]
 
@@ -64,7 +71,7 @@ def job_dir(tmp_path: Path) -> str:
     offset = enumerator.next_offset(NOTHING_READ)
     offsets = tmp_path / "job" / "spark" / "offsets"
     offsets.mkdir(parents=True)
-    (offsets / "0").write_text(f"v1\n{{}}\n{json.dumps(offset)}")
+    (offsets / "0").write_text(f"v1\n{TIME}\n{json.dumps(offset)}")
     return directory.path
 
 
@@ -78,7 +85,7 @@ def test_the_first_epoch_runs_again_without_spark_and_without_a_word_to_the_sink
     replay.run()
     assert replay.failure is None and not replay.retained.committed and sink.commits == {}
     described = replay.describe()
-    assert described["time_ms"] == 77 and described["epoch"] == 0 and described["job"] == "a job"
+    assert described["time_ms"] == 78 and described["epoch"] == 0 and described["job"] == "a job"
     shown = {
         record["value"]
         for one in described["operators"]
@@ -149,15 +156,69 @@ def test_breakpoints_hold_only_in_the_task_that_was_named(job_dir: str, monkeypa
     assert of_task[0] and of_task[1]
 
 
-def test_an_epoch_that_began_with_a_savepoint_and_one_of_a_drain_are_refused(job_dir: str) -> None:
+def sums() -> SubmittedProgram:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    env.set_parallelism(2)
+    elements = [StreamRecord(("a", 1), 1), StreamRecord(("b", 2), 2), Pause(), StreamRecord(("a", 5), 3), End()]
+    stream = env.from_source(TestingSource(*elements), WatermarkStrategy.no_watermarks(), "s").uid("s")
+    stream.key_by(lambda value: value[0]).sum(1).uid("sums").sink_to(TestingSink()).uid("out")
+    return captured(lambda: env.execute("a job"))
+
+
+def test_the_first_epoch_of_a_job_that_began_with_a_savepoint_takes_it_in(tmp_path: Path) -> None:
+    submitted = sums()
+    generator = JobGraphGenerator(submitted.graph, job_settings(submitted.configuration))
+    job = generator.generate("a" * 32, "a job")
+    before = StateStore()
+    MiniCluster(job, ManualClock(5), before).run(1)
+    savepoint, restored = take_savepoint(job, before), StateStore()
+    restore_savepoint(savepoint, job, {}, False, restored)
+    directory = JobDirectory(str(tmp_path / "job"))
+    directory.remember_structure(job, partitions_of(job))
+    directory.write(
+        "restored.json", {"savepoint": "s", "rows": "rows", "sources": savepoint.positions, "watermarks": {}}
+    )
+    rows = [*restored.restored, (-1000, 0, b"what was found")]
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(("vertex", "subtask", "buffer"))}
+    (tmp_path / "job" / "rows").mkdir()
+    pq.write_table(pa.table({"address": [0] * len(rows), **columns}), tmp_path / "job" / "rows" / "part-0.parquet")
+    (tmp_path / "job" / "rows" / "_SUCCESS").touch()
+    store = SegmentFiles(directory.path)
+    enumerator = JobEnumerator(job, SourceLimits(), store, ManualClock(77), restored.positions)
+    offsets = tmp_path / "job" / "spark" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "0").write_text(f"v1\n{TIME}\n{json.dumps(enumerator.next_offset(NOTHING_READ))}")
+    replay = EpochReplay(sums(), ReplayRequest(directory.path, 0), no_session)
+    replay.run()
+    received = [given for one in replay.describe()["operators"] if one["uid"] == "out" for given in one["received"]]
+    assert [record["value"] for given in received for record in given["records"]] == ["('a', 6)"]
+
+
+def test_an_epoch_of_a_drain_is_refused(job_dir: str) -> None:
     directory = JobDirectory(job_dir)
-    directory.write("restored.json", {"savepoint": "s", "rows": "restore", "sources": {}, "watermarks": {}})
-    with pytest.raises(FinalOperationError, match="epoch 0 cannot be replayed.*began with a savepoint"):
-        EpochReplay(program(TestingSink()), ReplayRequest(job_dir, 0), no_session)
-    directory.delete("restored.json")
     directory.move_query("spark-drain", 7)
     with pytest.raises(FinalOperationError, match="a job whose query retains epochs"):
         EpochReplay(program(TestingSink()), ReplayRequest(job_dir, 7), no_session)
+
+
+class ReadBySpark(DataFrameSource):
+    """A source such as Delta's."""
+
+    bounded = True
+    produced_type = Types.LONG()
+
+    def load(self, spark: Any, limits: SourceLimits, start: str | None) -> Any:
+        raise AssertionError
+
+    def decoder(self) -> Any:
+        return None
+
+
+def test_a_source_that_spark_reads_is_refused_by_its_name(job_dir: str) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    env.from_source(ReadBySpark(), WatermarkStrategy.no_watermarks(), "table").print()
+    with pytest.raises(FinalOperationError, match="'Source: table.* is read by Spark"):
+        EpochReplay(captured(lambda: env.execute("a job")), ReplayRequest(job_dir, 0), no_session)
 
 
 def test_records_beyond_the_limit_are_counted() -> None:

@@ -86,9 +86,9 @@ def test_a_keyed_function_has_state_timers_and_side_outputs_that_can_be_counted(
 
 
 @pytest.mark.parametrize("in_files", [False, True])
-@pytest.mark.parametrize(("before", "after"), [(1, 1), (1, 3), (3, 2)])
+@pytest.mark.parametrize(("before", "after", "moved"), [(1, 1, False), (1, 1, True), (1, 3, True), (3, 2, True)])
 def test_snapshots_go_on_in_any_parallelism_with_functions_that_have_not_run(
-    before: int, after: int, in_files: bool, tmp_path: Path
+    before: int, after: int, moved: bool, in_files: bool, tmp_path: Path
 ) -> None:
     def directory(name: str) -> StateDirectory | None:
         return StateDirectory(str(tmp_path / name)) if in_files else None
@@ -105,7 +105,7 @@ def test_snapshots_go_on_in_any_parallelism_with_functions_that_have_not_run(
     snapshots = [harness.snapshot() for harness in harnesses]
     found = []
     for subtask in range(after):
-        options = {} if before == after else {"directory": directory(f"after-{subtask}")}
+        options = {} if not moved else {"directory": directory(f"after-{subtask}")}
         again = harnesses[0].restore(*snapshots, subtask=subtask, parallelism=after, **options)
         assert again.operator is not harnesses[0].operator and again.epoch.watermark_ms == 19
         mine = [key for key in keys if subtask_of_key(key, after, MAX_PARALLELISM) == subtask]
