@@ -5,11 +5,19 @@ Interleaved and not contiguous splits, so that indices (and times computed from 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.connectors.numbered_splits import ENDLESS, SAMPLE, NumberedSplitSource, pickled_size
+from flinkish.connectors.numbered_splits import (
+    ENDLESS,
+    SAMPLE,
+    NumberedSplitEnumerator,
+    NumberedSplitSource,
+    pickled_size,
+)
+from flinkish.core.source import SourceSplit, SplitEnumerator
 from flinkish.errors import ProgramError
 
 _WHERE = "DataGeneratorSource"
@@ -27,6 +35,9 @@ class DataGeneratorSource(NumberedSplitSource):
         records_per_epoch: how many records one epoch takes in over all splits, but at least one of each; None: as many
             as the engine allows.
         splits: parallel splits.
+        records_per_second: how many records there are in a second, over all splits (Flink's ``RateLimiterStrategy``);
+            None: as many as can be read. What an epoch takes in is what has become due since the last one. After a
+            restart it begins anew. It does not bound runs that read what is there now (``available-now``).
 
     >>> DataGeneratorSource(lambda i: i * i, count=5, splits=2).values(1, 0, 2)
     [1, 9]
@@ -41,7 +52,10 @@ class DataGeneratorSource(NumberedSplitSource):
         records_per_epoch: int | None = None,
         splits: int = 1,
         of_list: bool = False,
+        records_per_second: float | None = None,
     ) -> None:
+        if records_per_second is not None and not records_per_second > 0:
+            raise ProgramError(f"records_per_second={records_per_second}", where=_WHERE, expected="more than 0")
         for name, value, lowest in (
             ("count", count, 0),
             ("records_per_epoch", records_per_epoch, 1),
@@ -57,6 +71,7 @@ class DataGeneratorSource(NumberedSplitSource):
         self._records_per_epoch = records_per_epoch
         self._splits = splits
         self._of_list = of_list
+        self._records_per_second = records_per_second
 
     def with_splits(self, splits: int) -> DataGeneratorSource:
         """The same records in ``splits`` parallel parts."""
@@ -67,7 +82,12 @@ class DataGeneratorSource(NumberedSplitSource):
             records_per_epoch=self._records_per_epoch,
             splits=splits,
             of_list=self._of_list,
+            records_per_second=self._records_per_second,
         )
+
+    def create_enumerator(self, restored: Sequence[SourceSplit]) -> SplitEnumerator:
+        unlimited = super().create_enumerator(restored)
+        return unlimited if self._records_per_second is None else RateLimitedEnumerator(self, self._records_per_second)
 
     @property
     def bounded(self) -> bool:
@@ -118,3 +138,30 @@ class DataGeneratorSource(NumberedSplitSource):
                 hint="return a list as long as the range",
             )
         return values
+
+
+class RateLimitedEnumerator(NumberedSplitEnumerator):
+    """Lets each split have the records that have become due since it was first asked for."""
+
+    def __init__(
+        self, source: DataGeneratorSource, records_per_second: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(source)
+        self._per_second = records_per_second / source.splits
+        self._clock = clock
+        #: split -> when and at which position it was first asked for
+        self._began: dict[str, tuple[float, int]] = {}
+        self._limited = True
+
+    def end_of(self, split: SourceSplit, position: int) -> tuple[int | None, bool]:
+        end, last = super().end_of(split, position)
+        if not self._limited or end is None:
+            return end, last
+        now_s = self._clock()
+        began_s, first = self._began.setdefault(split.id, (now_s, position))
+        due = max(position, first + int((now_s - began_s) * self._per_second))
+        return (end, last) if end <= due else (due, False)
+
+    def freeze(self) -> None:
+        super().freeze()
+        self._limited = False

@@ -7,7 +7,7 @@ from flinkish.errors import FlinkishError
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.state.state_rows import LIST_STATE_KIND, UNION_STATE_KIND
 from flinkish.runtime.state.stored_values import ProgramState, ProgramStates
-from flinkish.runtime.task import StatefulTask
+from flinkish.runtime.stateful_task import StatefulTask
 
 
 def states_of_program(job: JobDescriptor) -> ProgramStates:

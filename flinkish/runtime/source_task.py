@@ -95,15 +95,15 @@ class SourceTask(Task):
         """The input of an epoch, as it was planned."""
         source = self.vertex.source
         assert isinstance(source, SplitSource)
-        if share.ended or not share.ranges:
-            batches: Iterable[SplitBatch] = ()
-            return SourceInput(batches, 0, share.ends, share.ended, share.held, share.together, share.apart)
-        if self._reader is None:
-            self._reader = source.create_reader()
-        size = self.job.settings.source_batch_size
-        self._reader.open(share.ranges, size)
-        read = side_by_side if share.together else one_after_the_other
-        batches = read(self._reader, share.ranges, size)
+        batches: Iterable[SplitBatch] = ()
+        if share.ranges and not share.ended:
+            if self._reader is None:
+                self._reader = source.create_reader()
+            size = self.job.settings.source_batch_size
+            self._reader.open(share.ranges, size)
+            together = source.side_by_side if share.together is None else share.together
+            read = side_by_side if together else one_after_the_other
+            batches = read(self._reader, share.ranges, size)
         return SourceInput(batches, 0, share.ends, share.ended, share.held, share.together, share.apart)
 
     def run(self, given: SourceInput, stamp: EpochStamp) -> Iterator[list[Row]]:
@@ -169,7 +169,8 @@ class SourceTask(Task):
     def _end(self, current: str | None) -> None:
         """Nothing will ever follow: event time goes to its end, and the functions flush what they hold back."""
         if current is None or self._staged and not self._one_stream:
-            # a subtask that had nothing to read in this epoch, or never, has an end, too
+            # a subtask that had nothing to read in this epoch, or never, has an end, too; so has the stream that a
+            # subtask had in an earlier stage, when its splits had no watermarks of their own
             self._begin_split(_NO_SPLIT, str(self.subtask), 0)
             current = None
         if self._one_stream and current != WHOLE_SOURCE or current is None:

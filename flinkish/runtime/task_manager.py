@@ -27,7 +27,8 @@ from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.source_task import SourceInput, SourceTask
 from flinkish.runtime.sources.progress import SourceShare
-from flinkish.runtime.task import CLEAN_UP_EPOCHS, EpochStamp, Row, StatefulTask, Task, TaskId, TaskResult
+from flinkish.runtime.stateful_task import StatefulTask
+from flinkish.runtime.task import CLEAN_UP_EPOCHS, EpochStamp, Row, Task, TaskId, TaskResult
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.runtime.task_state import TaskState
 from flinkish.runtime.tasks import Tasks

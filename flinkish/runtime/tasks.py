@@ -12,7 +12,8 @@ from flinkish.runtime.epoch_files import state_directory
 from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.standby_task import StandbyTask
 from flinkish.runtime.state.managed_memory import ManagedMemory
-from flinkish.runtime.task import StatefulTask, TaskId
+from flinkish.runtime.stateful_task import StatefulTask
+from flinkish.runtime.task import TaskId
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory

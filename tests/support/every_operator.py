@@ -10,9 +10,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from flinkish.common import Row, Time, Types, WatermarkStrategy
 from flinkish.common.time import Duration
-from flinkish.common.watermark_strategy import TimestampAssigner
+from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.core.join_functions import ProcessJoinFunction
 from flinkish.core.sink import Sink
@@ -28,6 +31,7 @@ from flinkish.datastream import (
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
+    OnError,
     OutputTag,
     ProcessFunction,
     ProcessWindowFunction,
@@ -47,6 +51,7 @@ EVENT = Types.TUPLE([Types.STRING(), Types.INT(), Types.LONG()])
 KEY, AMOUNT, TS = range(3)
 RECORDS, RULES, PARALLELISM = 240, 5, 2
 LARGE = OutputTag("large", EVENT)
+ODD = OutputTag("odd")
 RULES_STATE = MapStateDescriptor("rules", Types.STRING(), Types.INT())
 #: behind all records: timers for it fire when the input ends
 END_MS = 10**12
@@ -81,6 +86,27 @@ def key(event: Any) -> Any:
 
 def amounts(one: Any, other: Any) -> Any:
     return one[KEY], one[AMOUNT] + other[AMOUNT], max(one[TS], other[TS])
+
+
+class Behind(WatermarkGenerator):
+    """Watermarks 200 ms behind each record, in a generator of the program's own."""
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        output.emit_watermark(event_timestamp - 200)
+
+
+def even(event: Any) -> Any:
+    """Raises for records whose amount is odd."""
+    if event[AMOUNT] % 2:
+        raise ValueError(f"{event[AMOUNT]} is odd")
+    return event[KEY], event[AMOUNT]
+
+
+def twice(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Columns with the amounts doubled."""
+    columns = batch.columns
+    columns[AMOUNT] = pc.cast(pc.multiply(columns[AMOUNT], 2), columns[AMOUNT].type)
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 class ToSide(ProcessFunction):
@@ -223,6 +249,10 @@ def build(env: StreamExecutionEnvironment, sink: Callable[[str], Sink], mended: 
     tumbling = TumblingEventTimeWindows.of(Time.milliseconds(WINDOW_MS))
     sliding = SlidingEventTimeWindows.of(Time.milliseconds(WINDOW_MS), Time.milliseconds(SLIDE_MS))
     processed = left.process(ToSide(), EVENT)
+    guarded = left.map(even).on_error(OnError.dead_letter(ODD, max_failures=RECORDS, max_rate=0.5))
+    own_times = left.assign_timestamps_and_watermarks(
+        WatermarkStrategy.for_generator(Behind).with_timestamp_assigner(_Time())
+    )
     plain = left.map(lambda event: event[AMOUNT] * 2).filter(lambda n: n % 3).flat_map(lambda n: [n] * (n % 4))
     results = {
         "plain": plain,
@@ -231,6 +261,10 @@ def build(env: StreamExecutionEnvironment, sink: Callable[[str], Sink], mended: 
         "rolling": by_left.reduce(amounts).map(lambda event: tuple(event[:TS])),
         "sums": left.map(lambda event: event[:TS]).key_by(lambda pair: pair[KEY]).sum(1),
         "per second": by_left.process(PerSecond()),
+        "guarded": guarded,
+        "odd": guarded.get_side_output(ODD).map(lambda letter: (letter.error_type, letter.record)),
+        "batches": left.map_batches(twice, EVENT),
+        "own watermarks": own_times.key_by(key, Types.STRING()).window(tumbling).reduce(amounts),
         "async": AsyncDataStream.unordered_wait(left, Number(), Time.seconds(60)),
         "co map": left.connect(right).map(CoNumber()),
         "co flat map": left.connect(right).flat_map(CoRepeat()),
@@ -273,6 +307,10 @@ def golden(batch: bool = False) -> Result:
         if not batch or count + 1 == len(of_key[name])
     ]
     doubled = [event[AMOUNT] * 2 for event in a]
+    tumbling = [
+        (name, sum(event[AMOUNT] for event in events), max(event[TS] for event in events))
+        for (name, _), events in _grouped(a, lambda event: event[TS] // WINDOW_MS)
+    ]
     found = {
         "plain": [n for n in doubled if n % 3 for _ in range(n % 4)],
         "small": [event for event in a if event[AMOUNT] <= 10],
@@ -282,6 +320,9 @@ def golden(batch: bool = False) -> Result:
         "per second": [
             (name, end, len(events)) for (name, end), events in _grouped(a, lambda e: e[TS] // 1_000 * 1_000 + 1_000)
         ],
+        "guarded": [event[:TS] for event in a if event[AMOUNT] % 2 == 0],
+        "odd": [("ValueError", event) for event in a if event[AMOUNT] % 2],
+        "batches": [(name, 2 * amount, ts) for name, amount, ts in a],
         "async": [(name, amount + 100) for name, amount, _ in a],
         "co map": [("first", event[AMOUNT]) for event in a] + [("second", event[AMOUNT]) for event in b],
         "co flat map": ["first"] * sum(event[AMOUNT] % 3 for event in a)
@@ -303,10 +344,8 @@ def golden(batch: bool = False) -> Result:
             if x[KEY] == y[KEY] and x[TS] // WINDOW_MS == y[TS] // WINDOW_MS
         ],
         "co group": _co_groups(a, b),
-        "tumbling": [
-            (name, sum(event[AMOUNT] for event in events), max(event[TS] for event in events))
-            for (name, _), events in _grouped(a, lambda event: event[TS] // WINDOW_MS)
-        ],
+        "tumbling": tumbling,
+        "own watermarks": tumbling,
         "sliding": _sliding(a),
         "sessions": [
             (name, sum(event[AMOUNT] for event in events), max(event[TS] for event in events))

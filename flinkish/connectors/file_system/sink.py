@@ -10,6 +10,7 @@ import posixpath
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from typing import Any, TypeVar
 
 from flinkish.common.arguments import check_instance
@@ -20,6 +21,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.file_system.paths import file_system_of
 from flinkish.connectors.file_system.sink_options import (
     BucketAssigner,
+    DefaultRollingPolicy,
     FileCompactor,
     FileCompactStrategy,
     OnCheckpointRollingPolicy,
@@ -60,11 +62,13 @@ class FileSink(WriterSink, SupportsPreprocessing):
         content: Encoder | BulkWriterFactory,
         file_config: OutputFileConfig,
         bucket_assigner: BucketAssigner,
+        part_size: int | None = None,
     ) -> None:
         self._base_path = base_path
         self._content = content
         self._file_config = file_config
         self._bucket_assigner = bucket_assigner
+        self._part_size = part_size
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
@@ -89,13 +93,14 @@ class FileSink(WriterSink, SupportsPreprocessing):
 
     def with_input_type(self, input_type: TypeInformation) -> FileSink:
         """The sink for a stream of this type: decides the text form of ``Encoder.simple_string_encoder()``."""
-        return FileSink(self._base_path, self._content.bind(input_type), self._file_config, self._bucket_assigner)
+        content = self._content.bind(input_type)
+        return FileSink(self._base_path, content, self._file_config, self._bucket_assigner, self._part_size)
 
     def create_writer(self) -> SinkWriter:
         return _RowWriter(self._content) if isinstance(self._content, Encoder) else _BulkFileWriter(self._content)
 
     def create_committer(self) -> Committer:
-        return _FileCommitter(self._base_path, self._file_config, self._bucket_assigner)
+        return _FileCommitter(self._base_path, self._file_config, self._bucket_assigner, self._part_size)
 
     class BaseBuilder:
         """Builder of :class:`FileSink`."""
@@ -105,6 +110,7 @@ class FileSink(WriterSink, SupportsPreprocessing):
             self._content = content
             self._file_config = OutputFileConfig()
             self._bucket_assigner = BucketAssigner.date_time_bucket_assigner()
+            self._part_size: int | None = None
 
         def with_bucket_check_interval(self: B, interval: int) -> B:
             """Changes nothing, and says so: files end with their epoch."""
@@ -120,9 +126,8 @@ class FileSink(WriterSink, SupportsPreprocessing):
             return self
 
         def with_rolling_policy(self: B, rolling_policy: RollingPolicy) -> B:
-            """See :class:`RollingPolicy`: any but OnCheckpointRollingPolicy changes nothing, and says so."""
-            if not isinstance(rolling_policy, OnCheckpointRollingPolicy):
-                warn_without_effect("with_rolling_policy", "files end with their epoch, whatever the policy")
+            """A file ends with its epoch in any case, and before that at the part size of the policy, if it has one."""
+            self._part_size = rolling_policy.part_size if isinstance(rolling_policy, DefaultRollingPolicy) else None
             return self
 
         def enable_compact(self: B, strategy: FileCompactStrategy, compactor: FileCompactor) -> B:
@@ -137,7 +142,7 @@ class FileSink(WriterSink, SupportsPreprocessing):
             return self
 
         def build(self) -> FileSink:
-            return FileSink(self._base_path, self._content, self._file_config, self._bucket_assigner)
+            return FileSink(self._base_path, self._content, self._file_config, self._bucket_assigner, self._part_size)
 
     class RowFormatBuilder(BaseBuilder):
         """Of files whose records stand one after the other."""
@@ -199,10 +204,13 @@ class _BulkFileWriter(SinkWriter):
 
 
 class _FileCommitter(Committer):
-    def __init__(self, base_path: str, file_config: OutputFileConfig, bucket_assigner: BucketAssigner) -> None:
+    def __init__(
+        self, base_path: str, file_config: OutputFileConfig, bucket_assigner: BucketAssigner, part_size: int | None
+    ) -> None:
         self._base_path = base_path
         self._file_config = file_config
         self._bucket_assigner = bucket_assigner
+        self._part_size = part_size
 
     def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
         parts = (part for batch in committables for part in batch)
@@ -211,27 +219,49 @@ class _FileCommitter(Committer):
             return 0
         system, base = file_system_of(self._base_path)
         folder = posixpath.join(base, self._bucket_assigner.bucket(context.epoch_time_ms)).rstrip("/")
-        config = self._file_config
-        name = f"{config.part_prefix}-{context.subtask}-{context.epoch}{config.part_suffix}"
-        # of its own for each attempt: a predecessor that was thought dead may still be writing
-        unfinished = f"{folder}/.{name}.inprogress.{uuid.uuid4().hex}"
+        unfinished: list[tuple[str, str]] = []
         try:
             system.create_dir(folder, recursive=True)
-            with system.open_output_stream(unfinished) as stream:
-                stream.write(first[0])
-                records: int = first[1]
-                for content, count in parts:
-                    stream.write(content)
-                    records += count
+            records = 0
+            for number, file in enumerate(self._files(chain((first,), parts))):
+                name = self._name(context, number)
+                # of its own for each attempt: a predecessor that was thought dead may still be writing
+                unfinished.append((f"{folder}/.{name}.inprogress.{uuid.uuid4().hex}", f"{folder}/{name}"))
+                with system.open_output_stream(unfinished[-1][0]) as stream:
+                    for content, count in file:
+                        stream.write(content)
+                        records += count
             context.fence.check()
-            system.move(unfinished, f"{folder}/{name}")
+            for temporary, final in unfinished:
+                system.move(temporary, final)
         except OSError as error:
             raise ConnectionFailedError(
-                f"the file {folder}/{name} cannot be written: {error}",
+                f"the file {folder}/{self._name(context, 0)} cannot be written: {error}",
                 where=f"FileSink '{context.sink_uid}' of job {context.job_id}, epoch {context.epoch}",
                 hint="make the folder writable; nothing of this epoch is lost",
             ) from error
         finally:
-            with suppress(OSError):
-                system.delete_file(unfinished)
+            for temporary, _ in unfinished:
+                with suppress(OSError):
+                    system.delete_file(temporary)
         return records
+
+    def _name(self, context: CommitContext, number: int) -> str:
+        """Of the file of that number in the epoch: the first one has none, since there is seldom another."""
+        config, which = self._file_config, f"-{number}" if number else ""
+        return f"{config.part_prefix}-{context.subtask}-{context.epoch}{which}{config.part_suffix}"
+
+    def _files(self, parts: Iterator[tuple[bytes, int]]) -> Iterator[Iterator[tuple[bytes, int]]]:
+        """The content of one file after the other. Each must be worked through before the next one is asked for."""
+        ahead = next(parts, None)
+        while ahead is not None:
+
+            def one_file() -> Iterator[tuple[bytes, int]]:
+                nonlocal ahead
+                size = 0
+                while ahead is not None and (self._part_size is None or size < self._part_size):
+                    size += len(ahead[0])
+                    yield ahead
+                    ahead = next(parts, None)
+
+            yield one_file()

@@ -102,7 +102,7 @@ def _formatted(match: re.Match[str], moment: datetime.datetime) -> str:
 
 class RollingPolicy:
     """When a new part file begins. In flinkish always with each epoch: a file that is finished is never touched again,
-    which is what makes the sink exactly-once; sizes and intervals are kept for PyFlink and have no effect."""
+    which is what makes the sink exactly-once. So intervals have no effect; a part size ends files within an epoch."""
 
     @staticmethod
     def default_rolling_policy(
@@ -117,11 +117,16 @@ class RollingPolicy:
 
 @dataclass(frozen=True)
 class DefaultRollingPolicy(RollingPolicy):
-    """By size and time; see :class:`RollingPolicy`."""
+    """By size, as far as single batches of records allow it; see :class:`RollingPolicy`."""
 
     part_size: int
     rollover_interval: int
     inactivity_interval: int
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value <= 0:
+                raise ProgramError(f"{name}={value}", where="RollingPolicy", expected="more than 0")
 
 
 class OnCheckpointRollingPolicy(RollingPolicy):

@@ -125,7 +125,7 @@ class SourceShare:
         ends: nothing will ever follow; told in the epoch in which it becomes so.
         ended: it has become so in an earlier epoch.
         held: splits with records that are not read in this epoch; "": all of the subtask's.
-        together: the ranges are read side by side.
+        together: the ranges are read side by side; None: as the source always does.
         apart: the splits have watermarks of their own from now on, and that of the subtask counts no more: a stage has
             begun whose splits are read side by side.
     """
@@ -137,7 +137,7 @@ class SourceShare:
     ends: bool = False
     ended: bool = False
     held: tuple[str, ...] = ()
-    together: bool = False
+    together: bool | None = None
     apart: bool = False
 
 

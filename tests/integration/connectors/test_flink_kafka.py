@@ -59,6 +59,7 @@ def copied(kafka: KafkaBroker, source: Any, name: str, semantic: Semantic = Sema
 ALL = ["0A", "0B", "0C", "1A", "1B", "1C"]
 
 
+@pytest.mark.slow
 def test_a_program_with_consumer_and_producer_copies_a_topic_from_where_it_is_told(
     kafka: KafkaBroker, topic: str
 ) -> None:

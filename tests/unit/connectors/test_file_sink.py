@@ -67,6 +67,19 @@ def test_an_epoch_is_one_file_however_often_it_is_delivered(tmp_path: Path) -> N
     assert files(tmp_path / "out") == {"clicks-0-4.txt": "a\nb\nc\n", "clicks-1-4.txt": "d\n"}
 
 
+def test_a_part_size_cuts_an_epoch_into_files_that_are_all_there_or_none(tmp_path: Path) -> None:
+    sink = builder(tmp_path).with_rolling_policy(RollingPolicy.default_rolling_policy(part_size=4)).build()
+    batches = [[(b"aa\n", 1), (b"bb\n", 1)], [(b"cccc\n", 1)], [(b"d\n", 1)]]
+    for _ in range(2):
+        assert sink.create_committer().commit(iter(batches), context(3)) == 4
+        assert files(tmp_path) == {"part-0-3": "aa\nbb\n", "part-0-3-1": "cccc\n", "part-0-3-2": "d\n"}
+    with pytest.raises(FencedError):
+        sink.create_committer().commit(iter(batches), replace(context(4), fence=FallingFence()))
+    assert len(files(tmp_path)) == 3
+    with pytest.raises(ProgramError, match="part_size=0"):
+        RollingPolicy.default_rolling_policy(part_size=0)
+
+
 def test_an_epoch_without_records_makes_no_file(tmp_path: Path) -> None:
     assert deliver(builder(tmp_path / "out").build(), []) == 0
     assert files(tmp_path) == {}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flinkish.common.typeinfo import Types
 from flinkish.connectors.collection import CollectionSource
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.data_generator import DataGeneratorSource, RateLimitedEnumerator
 from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.core.source import SourceLimits, SourceSplit
@@ -157,3 +157,26 @@ def test_a_savepoint_of_another_number_of_splits_is_refused() -> None:
 
 def test_sources_travel() -> None:
     assert read(pickle.loads(pickle.dumps(NumberSequenceSource(1, 9, 2))))[1] == [6, 7, 8, 9]
+
+
+def test_a_rate_gives_each_epoch_what_has_become_due_since_the_last_one() -> None:
+    now_s = [100.0]
+    source = DataGeneratorSource(same, 50, splits=2, records_per_second=10)
+    enumerator = RateLimitedEnumerator(source, 10, lambda: now_s[0])
+    reading = SplitReading(source, enumerator=enumerator)
+    sizes = []
+    for seconds in (0, 0.5, 0, 1, 2.5, 60):
+        now_s[0] += seconds
+        before = len(reading.records)
+        reading.run_epoch()
+        sizes.append(len(reading.records) - before)
+    # five records a second of each split
+    assert sizes == [0, 4, 0, 10, 26, 10]
+    assert reading.ended and sorted(reading.records) == list(range(50))
+    now_s[0] = 0.0
+    at_once = SplitReading(source, enumerator=RateLimitedEnumerator(source, 10, lambda: now_s[0]))
+    at_once.enumerator.freeze()
+    assert len(at_once.run().records) == 50
+    assert isinstance(source.with_splits(3).create_enumerator(()), RateLimitedEnumerator)
+    with pytest.raises(ProgramError, match="records_per_second=0"):
+        DataGeneratorSource(same, records_per_second=0)

@@ -28,7 +28,6 @@ from flinkish.datastream.connectors.file_system import (
     FileSink,
     FileSource,
     FileSplitAssignerProvider,
-    RollingPolicy,
     StreamFormat,
 )
 from flinkish.datastream.connectors.jdbc import JdbcExecutionOptions
@@ -107,9 +106,6 @@ CALLS: dict[str, Callable[[Environment], Any]] = {
     "with_bucket_check_interval": lambda env: FileSink.for_row_format(
         "/out", Encoder.simple_string_encoder()
     ).with_bucket_check_interval(5),
-    "with_rolling_policy": lambda env: FileSink.for_row_format(
-        "/out", Encoder.simple_string_encoder()
-    ).with_rolling_policy(RollingPolicy.default_rolling_policy()),
     "with_batch_interval_ms": lambda env: JdbcExecutionOptions.builder().with_batch_interval_ms(5),
     "set_db_storage_paths": lambda env: EmbeddedRocksDBStateBackend().set_db_storage_paths("/tmp"),
     "set_predefined_options": lambda env: EmbeddedRocksDBStateBackend().set_predefined_options(

@@ -1,0 +1,242 @@
+"""``JdbcSource``: the rows of a query, page by page in the order of a key.
+
+Rule: a table may change at any time, so what was read once is not asked for again: pages are read ahead into the job
+directory (``paged_source``), and the cursor is the last key.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import sqlite3
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote
+
+from flinkish.common.time import Duration, Instant
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from flinkish.common.types import Row
+from flinkish.connectors.jdbc.database import Failure, failure_of
+from flinkish.connectors.jdbc.location import SQLITE, DatabaseLocation, parse_url
+from flinkish.connectors.jdbc.options import JdbcConnectionOptions
+from flinkish.connectors.jdbc.placeholders import psycopg_placeholders
+from flinkish.connectors.jdbc.statement import quoted
+from flinkish.connectors.paged_source import Page, PagedSource
+from flinkish.errors import ConnectionFailedError, FlinkishError, OperationError, ProgramError, TypeMismatchError
+
+
+class JdbcSource(PagedSource):
+    """The rows of a query, from PostgreSQL or SQLite.
+
+    >>> source = JdbcSource(
+    ...     "SELECT id, amount FROM orders", Types.ROW_NAMED(["id", "amount"], [Types.LONG(), Types.BIG_DEC()]), "id",
+    ...     JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("jdbc:postgresql://localhost/shop").build())
+    >>> source.bounded
+    True
+
+    Args:
+        sql: the query; it may have more columns than the type has fields.
+        type_info: of the rows; the names of the fields are those of columns.
+        key_column: a column whose values are all different and never NULL. Rows come in its order.
+        connection: where to.
+        discovery_interval: how often rows with greater keys are looked for; None: the source ends with the last row.
+            A row that becomes visible when a greater key was read already is not seen.
+        page_size: rows that are asked for at a time.
+    """
+
+    def __init__(
+        self,
+        sql: str,
+        type_info: TypeInformation,
+        key_column: str,
+        connection: JdbcConnectionOptions,
+        discovery_interval: Duration | None = None,
+        page_size: int = 5_000,
+    ) -> None:
+        if not isinstance(type_info, RowTypeInfo):
+            raise TypeMismatchError(
+                f"the rows are declared as {type_info!r}", where="JdbcSource", expected="Types.ROW_NAMED([...], [...])"
+            )
+        if page_size < 1:
+            raise ProgramError(f"page_size={page_size}", where="JdbcSource", expected="at least 1")
+        self._type = type_info
+        self._location = parse_url(connection.get_db_url(), connection.get_user_name(), connection.get_password())
+        self._key = key_column
+        self._page_size = page_size
+        self._continuous = discovery_interval is not None
+        if discovery_interval is not None:
+            self.poll_interval_ms = discovery_interval.to_millis()
+        columns = ", ".join(f"q.{quoted(name)}" for name in [*type_info.get_field_names(), key_column])
+        self._query = f"SELECT {columns} FROM ({sql.strip().rstrip(';')}) q"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_decoders"}
+
+    @property
+    def bounded(self) -> bool:
+        return not self._continuous
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self._type
+
+    def fetch(self, cursor: Any) -> Page:
+        """The rows behind the key ``cursor[0]``."""
+        key = f"q.{quoted(self._key)}"
+        order = f"ORDER BY {key} LIMIT {self._page_size + 1}"
+        if not cursor:
+            self._check_keys(self._rows(f"{self._query} WHERE {key} IS NULL LIMIT 1", ()))
+            rows = self._rows(f"{self._query} {order}", ())
+        else:
+            rows = self._rows(f"{self._query} WHERE {key} > ? {order}", (cursor[0],))
+        self._check_keys(rows)
+        more, rows = len(rows) > self._page_size, rows[: self._page_size]
+        after = [_plain(rows[-1][-1])] if rows else cursor or _NOTHING_YET
+        if not more and not self._continuous:
+            after = None
+        return Page([[_plain(value) for value in row[:-1]] for row in rows], after)
+
+    def record(self, value: Any) -> Row:
+        row = Row(*(decode(cell) for decode, cell in zip(self._decoders, value, strict=True)))
+        row.set_field_names(self._type.get_field_names())
+        return row
+
+    @cached_property
+    def _decoders(self) -> list[Callable[[Any], Any]]:
+        return [_decoder(name, kind) for name, kind in self._fields()]
+
+    def _fields(self) -> list[tuple[str, TypeInformation]]:
+        return list(zip(self._type.get_field_names(), self._type.get_field_types(), strict=True))
+
+    def _check_keys(self, rows: Sequence[Any]) -> None:
+        keys = [row[-1] for row in rows]
+        twice = next((key for key, following in zip(keys, keys[1:]) if key == following), None)
+        if twice is not None or None in keys:
+            raise ProgramError(
+                f"the key column '{self._key}' " + ("is NULL" if twice is None else f"has the value {twice!r} twice"),
+                where=f"JdbcSource, {self._location.label}",
+                expected="a column whose values are all different and never NULL",
+                hint="choose another column, such as the primary key",
+            )
+
+    def _rows(self, sql: str, parameters: tuple[Any, ...]) -> list[Any]:
+        location = self._location
+        try:
+            return _selected(location, sql, parameters)
+        except Exception as error:
+            failure = failure_of(location, error)
+            if failure is None:
+                raise
+            kinds: dict[Failure, type[FlinkishError]] = {
+                Failure.CONNECTION_LOST: ConnectionFailedError,
+                Failure.CONFLICT: ConnectionFailedError,
+                Failure.OPERATOR: OperationError,
+            }
+            raise kinds.get(failure, ProgramError)(
+                f"the query failed: {str(error).strip()}", where=f"JdbcSource, {location.label}: {sql[:300]}"
+            ) from error
+
+
+#: Cursor of a table that is empty: the first page is asked for again.
+_NOTHING_YET: list[Any] = []
+
+
+def _selected(location: DatabaseLocation, sql: str, parameters: tuple[Any, ...]) -> list[Any]:
+    if location.kind == SQLITE:
+        with closing(sqlite3.connect(f"file:{quote(location.path)}?mode=ro", uri=True)) as connection:
+            return connection.execute(sql, parameters).fetchall()
+    from flinkish.connectors.jdbc.postgresql import driver
+
+    with driver().connect(autocommit=True, **location.parameters) as connection:
+        rows: list[Any] = connection.execute(
+            psycopg_placeholders(sql) if parameters else sql, parameters or None
+        ).fetchall()
+        return rows
+
+
+def _plain(value: Any) -> Any:
+    """A cell as JSON can say it."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, (bytes, memoryview)):
+        return base64.b64encode(value).decode()
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, (Decimal, uuid.UUID)):
+        return str(value)
+    return value
+
+
+def _moment(text: str) -> datetime.datetime:
+    found = datetime.datetime.fromisoformat(text)
+    return found if found.tzinfo is None else found.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+
+
+def _instant(text: str) -> Instant:
+    since = _moment(text).replace(tzinfo=datetime.timezone.utc) - _EPOCH
+    return Instant(since.days * 86_400 + since.seconds, since.microseconds * 1_000)
+
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+def _whole(value: Any) -> int:
+    number = int(value)
+    if number != value and str(number) != value:
+        raise ValueError("not a whole number")
+    return number
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value
+
+
+def _truth(value: Any) -> bool:
+    if value not in (0, 1):
+        raise ValueError("neither true nor false")
+    return bool(value)
+
+
+_DECODERS: list[tuple[TypeInformation, Callable[[Any], Any]]] = [
+    (Types.SQL_DATE(), lambda text: datetime.date.fromisoformat(text)),
+    (Types.SQL_TIME(), lambda text: datetime.time.fromisoformat(text)),
+    (Types.SQL_TIMESTAMP(), _moment),
+    (Types.INSTANT(), _instant),
+    (Types.BIG_DEC(), lambda value: Decimal(str(value))),
+    (Types.PRIMITIVE_ARRAY(Types.BYTE()), base64.b64decode),
+    (Types.DOUBLE(), float),
+    (Types.FLOAT(), float),
+    (Types.BOOLEAN(), _truth),
+    (Types.STRING(), _text),
+    *((kind, _whole) for kind in (Types.BYTE(), Types.SHORT(), Types.INT(), Types.LONG(), Types.BIG_INT())),
+]
+
+
+def _decoder(name: str, kind: TypeInformation) -> Callable[[Any], Any]:
+    """What makes of a cell in a page the field that was declared.
+
+    Raises:
+        TypeMismatchError: later, when a cell is none; at once for a type that no column has.
+    """
+    found = next((decode for one, decode in _DECODERS if one == kind), None)
+    if found is None:
+        convert = kind.batch_converter(f"column '{name}' of JdbcSource")
+        return lambda value: None if value is None else (value if convert is None else convert([value])[0])
+
+    def decoded(value: Any) -> Any:
+        try:
+            return None if value is None else found(value)
+        except (ValueError, TypeError, ArithmeticError) as error:
+            raise TypeMismatchError(
+                f"the column '{name}' has the value {value!r:.200}", where="JdbcSource", expected=f"a value of {kind!r}"
+            ) from error
+
+    return decoded

@@ -1,0 +1,351 @@
+"""The subtask of a vertex behind a shuffle at work (Flink's StreamTask).
+
+Within an epoch a task takes this way: rows of a savepoint first, if any; due processing-time timers; then the steps
+of its input gate, in which event-time timers fire as the watermark rises; processing-time timers that fell due in
+between; at the end of all input ``finish``; then the barrier.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.runtime.buffer import Buffer, BufferKind, place
+from flinkish.runtime.deployment import (
+    CHANGELOG_VERTEX,
+    JobDescriptor,
+    VertexDescriptor,
+)
+from flinkish.runtime.input_gate import InputGate, Records, SortedBuffers, Step, WatermarkStep, origin_name
+from flinkish.runtime.operator_listener import OperatorListener
+from flinkish.runtime.report import TaskReport
+from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
+from flinkish.runtime.state.declarations import DeclarationsOfTask
+from flinkish.runtime.state.managed_memory import ManagedMemory
+from flinkish.runtime.state.operator_state import decode_operator_states, encode_operator_states
+from flinkish.runtime.state.restore import SavepointRows
+from flinkish.runtime.state.restored_rows import decode_columns
+from flinkish.runtime.state.state_handles import NO_KEY
+from flinkish.runtime.state.task_body import TaskBody
+from flinkish.runtime.task_header import TaskHeader
+from flinkish.runtime.task_log import enter
+from flinkish.runtime.task_state import TaskLife, TaskState
+
+if TYPE_CHECKING:
+    from flinkish.runtime.state.files.directory import StateDirectory
+    from flinkish.runtime.state.files.references import FileReference
+
+from flinkish.runtime.task import CLEAN_UP_EPOCHS, RETAINED_EPOCHS, EpochStamp, Task, TaskId, TaskResult
+
+_LOG = logging.getLogger("flinkish.Task")
+
+
+@dataclass
+class _Share:
+    """The running epoch of a task."""
+
+    header: TaskHeader
+    load_body: Callable[[], bytes | None]
+    stamp: EpochStamp
+    gate: InputGate
+    steps: Iterator[Step] | None = None
+    #: rows of a savepoint
+    restored: list[Buffer] = field(default_factory=list)
+    records: int = 0
+    #: all input of the epoch was consumed
+    consumed: bool = False
+
+
+class StatefulTask(Task, TaskLife):
+    """A subtask of a vertex behind a shuffle. ``task_state`` says where it stands (``task_state.py``)."""
+
+    def __init__(
+        self,
+        job: JobDescriptor,
+        vertex: VertexDescriptor,
+        subtask: int,
+        directory: StateDirectory | None = None,
+        memory: ManagedMemory | None = None,
+        listener: OperatorListener | None = None,
+    ) -> None:
+        super().__init__(job, vertex, subtask, directory, memory, listener)
+        self.directory = directory
+        #: files that its state refers to and that are not known to be on the executor's disk, the next one last
+        self._to_restore: list[FileReference] = []
+        #: what was fetched when the last epoch was reported: files, bytes
+        self._fetched_before = (0, 0) if directory is None else (directory.fetched_files, directory.fetched_bytes)
+        self._opened = False
+        self._share: _Share | None = None
+        #: the version of the stored state that this task holds in memory; None: none yet
+        self.token: bytes | None = None
+        #: of the running epoch, for the changelog
+        self._changes: list[Change] = []
+        self._declarations = DeclarationsOfTask(vertex.head.uid, vertex.key_type, self.keyed_state, self.chain.states)
+
+    @property
+    def share(self) -> _Share:
+        """What the task is working on."""
+        assert self._share is not None, "no epoch has been assigned"
+        return self._share
+
+    def assign(self, header: TaskHeader, load_body: Callable[[], bytes | None], stamp: EpochStamp) -> None:
+        """The next epoch. Nothing is decoded yet. The task's time stands still where the clock went back."""
+        stamp = replace(stamp, time_ms=max(stamp.time_ms, header.processing_time_ms))
+        gate = InputGate(
+            self.vertex.inputs, header.origins, header.watermark_ms, header.idle, stamp.time_ms, self.subtask
+        )
+        self._share = _Share(header, load_body, stamp, gate)
+
+    def add_records(self, buffers: Iterable[Buffer]) -> None:
+        """Where the epoch's buffers arrive: an iterator over sorted ones, which is read as far as work goes, or a
+        collection in any order. The rows of a savepoint come first and are kept for `begin`."""
+        share = self.share
+        if not isinstance(buffers, Iterator):
+            buffers = sorted(buffers, key=lambda buffer: place(buffer.header))
+        arrivals = SortedBuffers(buffers)
+        for buffer in arrivals.take((BufferKind.DATA, MIN_TIMESTAMP_MS, "", 0, -1)):
+            if buffer.header.kind is BufferKind.STATE:
+                share.restored.append(buffer)
+        share.gate.receive(arrivals)
+
+    # ------------------------------------------------------------------------------------------------ life
+
+    @property
+    def task_id(self) -> TaskId:
+        """Its vertex and its number."""
+        return self.vertex.id, self.subtask
+
+    @property
+    def needs_restoration(self) -> bool:
+        """Whether it was given stored state that it has not taken in yet."""
+        return self._share is not None and self.task_state is not TaskState.RUNNING
+
+    def initialize_if_needed(self) -> None:
+        """Take in the stored state, all but the files that it refers to."""
+        if self.task_state is TaskState.RESTORING:
+            return
+        self._to(TaskState.RESTORING)
+        if self.token is None:
+            share = self.share
+            self._load(TaskBody.decode(share.load_body()), share.header)
+        if self.directory is not None and self.directory.keeps_copies and self.keyed_state is not None:
+            self._to_restore = self.keyed_state.files()
+            stale = self.directory.copies() - set(self.directory.names())
+            self.directory.release(stale)
+
+    def restore(self, max_bytes: int) -> None:
+        """Bring files of the state to the executor's disk and check them, about so many bytes of them. RUNNING when all
+        of them are there."""
+        left = max_bytes
+        while self._to_restore and left > 0:
+            file = self._to_restore[-1]
+            assert self.directory is not None
+            # fetches it, also if the copy that is there is damaged
+            self.directory.open(file)
+            self._to_restore.pop()
+            left -= file.size_bytes
+        if not self._to_restore:
+            self._to(TaskState.RUNNING)
+            if self.directory is not None and self.directory.keeps_copies:
+                _LOG.info("%s is restored: %d files fetched, %d bytes", self.name, *self._fetched())
+
+    def close_clean(self) -> None:
+        """Normal end, with the functions closed."""
+        self.suspend()
+        self._to(TaskState.CLOSED)
+        if self._opened:
+            self.close()
+        else:
+            self.dispose()
+
+    def close_dirty(self) -> None:
+        """Throw away what it holds in memory; the stored state is the truth."""
+        if self.task_state is not TaskState.CLOSED:
+            self._to(TaskState.CLOSED)
+        self.discard()
+        # the first error is the one that counts; what closing says after it is of no help
+        with suppress(Exception):
+            self.dispose()
+
+    def take_over(self, other: StatefulTask) -> None:
+        """Revive a task that was closed before it has consumed anything: its epoch is this task's."""
+        self._share = other._share
+
+    # ------------------------------------------------------------------------------------------------ an epoch
+
+    @property
+    def has_share(self) -> bool:
+        """Whether it has an epoch to work on."""
+        return self._share is not None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether it is at work on an epoch."""
+        return self._share is not None and self.task_state is TaskState.RUNNING
+
+    @property
+    def commit_needed(self) -> bool:
+        """Whether all input of an epoch was consumed, and what came of it is not handed over yet."""
+        return self._share is not None and self._share.consumed
+
+    def begin(self) -> None:
+        """The epoch begins: rows of a savepoint are taken in, and the chain is opened the first time."""
+        enter(self.log)
+        share = self.share
+        header = share.header
+        if self.keyed_state is not None:
+            self.keyed_state.current_key = NO_KEY
+        if share.restored:
+            self._take_in(share.restored)
+        if not self._opened:
+            self._opened = True
+            self.chain.open(header.epoch if header.epoch >= 0 else None, self.job.restored)
+        self._origin, self._part, self._sink_sequence = origin_name(self.vertex.id, self.subtask), 0, 0
+        self._time_ms = share.stamp.time_ms
+        self.chain.begin(share.stamp.epoch, share.stamp.time_ms, header.watermark_ms, header.saved)
+        self.chain.begin_origin(self._origin)
+
+    def _take_in(self, buffers: list[Buffer]) -> None:
+        """The rows of a savepoint become state."""
+        rows = SavepointRows(self.chain.states, self.vertex.head.uid, self.keyed_state, self.subtask)
+        for buffer in buffers:
+            rows.take_in(*decode_columns(buffer.payload, self.job.classes))
+        rows.end()
+
+    def _load(self, body: TaskBody, header: TaskHeader) -> None:
+        stored = decode_operator_states(body.operators, self.job.classes)
+        for uid, state in self.chain.states.items():
+            state.restore(stored.get(uid, {}))
+        if self.keyed_state is not None:
+            # errors name the epoch
+            self.keyed_state.epoch.epoch = self.share.stamp.epoch
+            self.keyed_state.restore(body.keyed)
+            self.keyed_state.delete_unneeded(header.epoch, RETAINED_EPOCHS)
+
+    def maybe_punctuate(self) -> int:
+        """Fire the processing-time timers that are due at the epoch's time. How many timers, also of event time, have
+        fired since the last call."""
+        enter(self.log)
+        for operator in self.chain.operators:
+            operator.advance_processing_time(self.share.stamp.time_ms)
+        return 0 if self.keyed_state is None else self.keyed_state.take_fired()
+
+    def process(self, max_num_records: int) -> bool:
+        """Consume input in time order, firing event-time timers as the watermark rises, until about that many records
+        were read; False when there is no more in this epoch."""
+        enter(self.log)
+        share = self.share
+        if share.steps is None:
+            share.steps = share.gate.steps()
+        budget = max_num_records
+        for step in share.steps:
+            if isinstance(step, Records):
+                share.records += len(step.values)
+                budget -= len(step.values)
+                self.chain.process_batch(step.values, step.timestamps, step.input_index)
+                if budget <= 0:
+                    return True
+            elif isinstance(step, WatermarkStep):
+                self.chain.process_watermark(step.watermark_ms)
+            else:
+                self.chain.head.process_status(step.idle)
+        share.consumed = True
+        return False
+
+    def prepare_commit(self) -> TaskResult:
+        """The barrier: all input of the epoch is consumed; snapshot."""
+        enter(self.log)
+        share = self.share
+        finished = share.gate.valve.combined_ms == MAX_WATERMARK_MS
+        if finished:
+            self.chain.finish()
+        saved = self.chain.end()
+        body, written = self._snapshot(share)
+        after = share.header.with_changes(
+            token=os.urandom(8),
+            epoch=share.stamp.epoch,
+            parallelism=self.vertex.parallelism,
+            watermark_ms=share.gate.valve.combined_ms,
+            idle=share.gate.idle,
+            finished=finished,
+            origins=share.gate.progress(),
+            processing_time_ms=share.stamp.time_ms,
+            saved=saved,
+        )
+        result = TaskResult(after, body, written)
+        self._report(self._report_of(share, result))
+        enter(None)
+        if self.job.settings.changelog:
+            self._log_changes(share, result)
+        return result
+
+    def _log_changes(self, share: _Share, result: TaskResult) -> None:
+        """Tell what the epoch has changed in the state of the subtask."""
+        changes, self._changes = self._changes, []
+        if result.header.watermark_ms != share.header.watermark_ms:
+            changes.append(watermark_change(self.vertex.head.uid, self.subtask, result.header.watermark_ms))
+        if changes:
+            data = encode_changes(share.stamp.epoch, changes, self.job.classes)
+            self._rows.append((CHANGELOG_VERTEX, self.subtask, data))
+
+    def _snapshot(self, share: _Share) -> tuple[bytes | None, bool]:
+        keyed, operators = self.keyed_state, self.chain.states
+        if keyed is not None and share.stamp.epoch % CLEAN_UP_EPOCHS == 0:
+            keyed.delete_unneeded(share.header.epoch, RETAINED_EPOCHS)
+        written = bool(share.restored) or any(state.changed for state in operators.values())
+        written = written or keyed is not None and keyed.changed()
+        if not written:
+            return None, False
+        if self.job.settings.changelog:
+            for uid, state in operators.items():
+                self._changes.extend(operator_changes(uid, self.subtask, self.vertex.parallelism, state))
+        body = TaskBody(
+            None if keyed is None else keyed.snapshot(), encode_operator_states(operators, self.job.classes)
+        )
+        if keyed is not None:
+            self._changes.extend(keyed.take_changes())
+        return body.encode(), True
+
+    def post_commit(self, result: TaskResult) -> None:
+        """The result was handed to the state store."""
+        self.token = result.header.token
+        self._share = None
+        if result.header.finished:
+            self.close_clean()
+
+    def _state_bytes(self, result: TaskResult) -> int:
+        """The size of the stored state; 0: it is as it was."""
+        if not result.body:
+            return 0
+        return len(result.body) + (0 if self.keyed_state is None else self.keyed_state.bytes_in_files)
+
+    def _take_fetched(self) -> tuple[int, int]:
+        """Files and bytes that were fetched since the last report."""
+        files, size_bytes = self._fetched()
+        self._fetched_before = self._fetched_before[0] + files, self._fetched_before[1] + size_bytes
+        return files, size_bytes
+
+    def _fetched(self) -> tuple[int, int]:
+        if self.directory is None:
+            return 0, 0
+        files, size_bytes = self._fetched_before
+        return self.directory.fetched_files - files, self.directory.fetched_bytes - size_bytes
+
+    def _report_of(self, share: _Share, result: TaskResult) -> TaskReport:
+        files, size_bytes = self._take_fetched()
+        return TaskReport(
+            **self._figures(share.stamp),
+            records_in=share.records,
+            watermark_ms=result.header.watermark_ms,
+            finished=result.header.finished,
+            state_bytes=self._state_bytes(result),
+            restored_rows=sum(buffer.header.records for buffer in share.restored),
+            restored_files=files,
+            restored_bytes=size_bytes,
+            declared=self._declarations.new(),
+        )

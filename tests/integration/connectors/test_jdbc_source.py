@@ -1,0 +1,41 @@
+"""The JDBC source on a real PostgreSQL: columns of all kinds, keys of other types, and a server that is away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSource
+from flinkish.errors import ConnectionFailedError, ProgramError
+from flinkish.minicluster import MiniCluster, StateStore
+from flinkish.runtime.clock import ManualClock
+from flinkish.testing import TestingSink
+from tests.support.jdbc_items import CREATE, ITEM, insert, item
+from tests.support.postgres import PostgresServer
+from tests.unit.minicluster.programs import environment, job_of
+
+
+def read(uri: str, key: str = "id", sql: str = "SELECT * FROM items") -> list[Any]:
+    url = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(uri).build()
+    env, sink, store = environment(1), TestingSink(), StateStore()
+    env.add_source(JdbcSource(sql, ITEM, key, url, page_size=4)).sink_to(sink)
+    MiniCluster(job_of(env), ManualClock(), store, 3).run()
+    return sink.values
+
+
+def test_rows_of_all_kinds_are_read_in_the_order_of_any_key(postgres: PostgresServer) -> None:
+    uri = postgres.create_database()
+    postgres.query(uri, CREATE.format(bytes="BYTEA"))
+    postgres.query(uri, insert(1, 9, r"'\x00ff'"))
+    items = [item(n) for n in range(1, 10)]
+    assert read(uri) == items
+    assert read(uri, "name") == items
+    assert read(uri, "price") == items
+    assert read(uri, sql="SELECT *, 'a%' LIKE 'a%%' AS more FROM items WHERE id % 2 = 0") == items[1::2]
+    with pytest.raises(ProgramError, match="key column 'day' has the value .* twice"):
+        read(uri, "day")
+    with pytest.raises(ProgramError, match='the query failed: relation "nowhere" does not exist'):
+        read(uri, sql="SELECT * FROM nowhere")
+    with pytest.raises(ConnectionFailedError, match="the query failed: .*refused"):
+        read("postgresql://localhost:1/none")

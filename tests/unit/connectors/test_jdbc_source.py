@@ -1,0 +1,111 @@
+"""The JDBC source on a real SQLite file: each row once, whatever happens to the table meanwhile."""
+
+from __future__ import annotations
+
+import pickle
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import Duration
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSource
+from flinkish.errors import ConnectionFailedError, ProgramError, TypeMismatchError
+from flinkish.minicluster import MiniCluster, StateStore
+from flinkish.runtime.clock import ManualClock
+from flinkish.testing import TestingSink
+from tests.support.jdbc_items import CREATE, ITEM, insert, item
+from tests.unit.minicluster.programs import environment, job_of
+
+BLOB = "x'00ff'"
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    connection.execute(CREATE.format(bytes="BLOB"))
+    return connection
+
+
+def source(tmp_path: Path, sql: str = "SELECT * FROM items;", **options: Any) -> JdbcSource:
+    url = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"jdbc:sqlite:{tmp_path}/shop.db").build()
+    made = JdbcSource(sql, **{"type_info": ITEM, "key_column": "id", "connection": url, "page_size": 4, **options})
+    return pickle.loads(pickle.dumps(made))
+
+
+def cluster_of(reading: JdbcSource, sink: TestingSink, store: StateStore | None = None, most: int = 3) -> MiniCluster:
+    env = environment(1)
+    env.add_source(reading).sink_to(sink)
+    return MiniCluster(job_of(env), ManualClock(), store, most)
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 11])
+def test_all_rows_are_read_in_the_order_of_the_key(count: int, database: sqlite3.Connection, tmp_path: Path) -> None:
+    if count:
+        database.execute(insert(1, count, BLOB))
+    sink = TestingSink()
+    cluster_of(source(tmp_path), sink).run()
+    assert sink.values == [item(n) for n in range(1, count + 1)]
+
+
+def test_rows_that_change_or_go_after_they_were_planned_are_read_as_they_were(
+    database: sqlite3.Connection, tmp_path: Path
+) -> None:
+    database.execute(insert(1, 10, BLOB))
+    reading, sink, store = source(tmp_path, discovery_interval=Duration.of_millis(1)), TestingSink(), StateStore()
+    assert not reading.bounded
+    reading.poll_interval_ms = 0
+    first = cluster_of(reading, sink, store)
+    first._plan()
+    first.dispose()
+    database.execute("DELETE FROM items WHERE id < 7")
+    second = cluster_of(reading, sink, store)
+    second.run(5)
+    assert sink.values == [item(n) for n in range(1, 11)]
+    database.execute(insert(11, 2, BLOB))
+    second.run(3)
+    assert sink.values[10:] == [item(11), item(12)]
+
+
+def test_a_table_that_is_empty_at_first_is_looked_at_again(database: sqlite3.Connection, tmp_path: Path) -> None:
+    reading, sink = source(tmp_path, discovery_interval=Duration.of_millis(1)), TestingSink()
+    reading.poll_interval_ms = 0
+    cluster = cluster_of(reading, sink)
+    cluster.run(2)
+    database.execute(insert(1, 1, BLOB))
+    cluster.run(2)
+    assert sink.values == [item(1)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "options", "error", "message"),
+    [
+        ("UPDATE items SET id = NULL WHERE id = 3", {}, ProgramError, "key column 'id' is NULL"),
+        ("UPDATE items SET id = 5 WHERE id = 4", {}, ProgramError, "key column 'id' has the value 5 twice"),
+        ("UPDATE items SET weight = 'heavy'", {}, TypeMismatchError, "column 'weight' has the value 'heavy'"),
+        ("UPDATE items SET id = 1.5 WHERE id = 1", {}, TypeMismatchError, "column 'id' has the value 1.5"),
+        ("SELECT 1", {"type_info": Types.ROW_NAMED(["sold"], [Types.STRING()])}, TypeMismatchError, "column 'sold'"),
+        ("SELECT 1", {"sql": "SELECT * FROM nowhere"}, ProgramError, "the query failed: no such table: nowhere"),
+        ("SELECT 1", {"key_column": "other"}, ProgramError, "no such column: q.other|key column 'other' has the value"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_exactly_is_refused(
+    statement: str, options: Any, error: Any, message: str, database: sqlite3.Connection, tmp_path: Path
+) -> None:
+    database.execute(insert(1, 9, BLOB))
+    database.execute(statement)
+    with pytest.raises(error, match=message):
+        cluster_of(source(tmp_path, **options), TestingSink()).run()
+
+
+def test_wrong_arguments_and_missing_files_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(ConnectionFailedError, match="unable to open database file"):
+        cluster_of(source(tmp_path), TestingSink()).run()
+    assert not (tmp_path / "shop.db").exists()
+    kind: TypeInformation = Types.STRING()
+    with pytest.raises(TypeMismatchError, match="ROW_NAMED"):
+        source(tmp_path, type_info=kind)
+    with pytest.raises(ProgramError, match="page_size=0"):
+        source(tmp_path, page_size=0)
