@@ -195,6 +195,8 @@ def test_batches_depend_on_the_range_and_not_on_what_was_fetched_already(kafka: 
 
 
 def test_what_was_fetched_behind_a_range_is_kept_for_the_next_epoch(kafka: KafkaBroker, topic: str) -> None:
+    # other tests of this process keep consumers with settings of their own
+    kept_consumer._close_all()
     planner = Planner(builder(kafka, topic).build())
     assert len(planner.epoch(limit=1)) == 2
     ((consumer,),) = [entries for key, entries in kept_consumer._idle.items() if kafka.bootstrap_servers in key]
@@ -205,6 +207,8 @@ def test_what_was_fetched_behind_a_range_is_kept_for_the_next_epoch(kafka: Kafka
 
 
 def test_readers_of_one_process_take_turns_with_one_consumer(kafka: KafkaBroker, topic: str) -> None:
+    # other tests of this process keep consumers with settings of their own
+    kept_consumer._close_all()
     planner = Planner(builder(kafka, topic).build())
     first, second = planner.plan()
     readers = [planner.source.create_reader(), planner.source.create_reader()]

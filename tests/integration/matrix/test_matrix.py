@@ -88,6 +88,7 @@ def test_the_executor_in_which_a_subtask_is_at_work_can_be_lost(
     assert_golden(cell, servers)
 
 
+@pytest.mark.slow
 def test_a_job_that_failed_on_two_executors_goes_on_with_one(
     new_cell: NewCell, servers: Servers, sessions: Sessions
 ) -> None:

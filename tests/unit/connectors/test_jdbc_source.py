@@ -58,7 +58,7 @@ def test_rows_that_change_or_go_after_they_were_planned_are_read_as_they_were(
     assert not reading.bounded
     reading.poll_interval_ms = 0
     first = cluster_of(reading, sink, store)
-    first._plan()
+    first.plan()
     first.dispose()
     database.execute("DELETE FROM items WHERE id < 7")
     second = cluster_of(reading, sink, store)
