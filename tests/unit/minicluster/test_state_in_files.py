@@ -3,8 +3,10 @@ that fail, workers that come and go, much memory and next to none; and files tha
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -365,3 +367,20 @@ def test_a_savepoint_of_operator_state_in_files_is_that_of_state_with_the_task_a
         if in_files and inline_bytes == 0:
             assert referenced(next_store)
     assert found[0] == found[1]
+
+
+def test_an_epoch_that_is_replayed_reads_operator_state_from_files_and_leaves_them_as_they_are(tmp_path: Path) -> None:
+    job, sinks = rules(1, 100, inline_state_bytes=0)
+    store = StateStore(keyed_state=str(tmp_path))
+    cluster = MiniCluster(job, ManualClock(), store, 5)
+    for _ in range(6):
+        cluster.run_epoch()
+    before, files = [len(sink.values) for sink in sinks], lying_in(store.keyed_state)
+    replayed = replace(store, tasks=dict(store.tasks), offset=copy.deepcopy(store.offset), read_only=True)
+    again, same = rules(1, 100, inline_state_bytes=2**62)
+    MiniCluster(again, ManualClock(), replayed, 5).run_epoch()
+    assert lying_in(store.keyed_state) == files
+    cluster.run_epoch()
+    assert [sink.values[start:] for sink, start in zip(sinks, before)] == [sink.values for sink in same]
+    assert any(sink.values for sink in same)
+    assert state_of(again, replayed) == state_of(job, store)
