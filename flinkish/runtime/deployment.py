@@ -120,6 +120,11 @@ class VertexDescriptor:
         """The operator that receives the input."""
         return self.operators[0]
 
+    @property
+    def stateful(self) -> bool:
+        """Whether its tasks keep keyed state, or state of operators."""
+        return self.keyed or any(operator.factory.has_operator_state for operator in self.operators)
+
     def task_name(self, subtask: int) -> str:
         """As Flink shows it: ``Map -> Sink (1/2)``."""
         return f"{self.name} ({subtask + 1}/{self.parallelism})"

@@ -103,7 +103,7 @@ class EpochFiles:
 
 
 def state_directory(state: str, vertex: int, subtask: int) -> str:
-    """Where the files of one subtask's keyed state lie."""
+    """Where the files of one subtask's state lie."""
     return posixpath.join(state, str(vertex), str(subtask))
 
 

@@ -16,7 +16,7 @@ def states_of_program(job: JobDescriptor) -> ProgramStates:
     unknown: dict[str, str] = {}
     key_types = {vertex.head.uid: vertex.key_type for vertex in job.vertices if vertex.key_type is not None}
     for vertex in job.vertices:
-        if vertex.keyed or any(descriptor.factory.has_operator_state for descriptor in vertex.operators):
+        if vertex.stateful:
             try:
                 states.update(_states_of(job, vertex))
             except Exception as error:

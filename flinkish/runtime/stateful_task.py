@@ -26,11 +26,12 @@ from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
 from flinkish.runtime.state.declarations import DeclarationsOfTask
+from flinkish.runtime.state.files.retention import delete_unneeded
 from flinkish.runtime.state.managed_memory import ManagedMemory
-from flinkish.runtime.state.operator_state import decode_operator_states, encode_operator_states
 from flinkish.runtime.state.restore import SavepointRows
 from flinkish.runtime.state.restored_rows import decode_columns
 from flinkish.runtime.state.state_handles import NO_KEY
+from flinkish.runtime.state.stored_operator_states import StoredOperatorStates
 from flinkish.runtime.state.task_body import TaskBody
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.runtime.task_log import enter
@@ -75,6 +76,9 @@ class StatefulTask(Task, TaskLife):
     ) -> None:
         super().__init__(job, vertex, subtask, directory, memory, listener)
         self.directory = directory
+        self.operator_states = StoredOperatorStates(
+            self.chain.states, directory, job.settings.inline_state_bytes, f"task '{self.name}'", job.classes
+        )
         #: files that its state refers to and that are not known to be on the executor's disk, the next one last
         self._to_restore: list[FileReference] = []
         #: what was fetched when the last epoch was reported: files, bytes
@@ -133,8 +137,8 @@ class StatefulTask(Task, TaskLife):
         if self.token is None:
             share = self.share
             self._load(TaskBody.decode(share.load_body()), share.header)
-        if self.directory is not None and self.directory.keeps_copies and self.keyed_state is not None:
-            self._to_restore = self.keyed_state.files()
+        if self.directory is not None and self.directory.keeps_copies:
+            self._to_restore = [file for owner in self._file_owners() for file in owner.files()]
             stale = self.directory.copies() - set(self.directory.names())
             self.directory.release(stale)
 
@@ -150,6 +154,7 @@ class StatefulTask(Task, TaskLife):
             self._to_restore.pop()
             left -= file.size_bytes
         if not self._to_restore:
+            self.operator_states.take_in()
             self._to(TaskState.RUNNING)
             if self.directory is not None and self.directory.keeps_copies:
                 _LOG.info("%s is restored: %d files fetched, %d bytes", self.name, *self._fetched())
@@ -218,14 +223,20 @@ class StatefulTask(Task, TaskLife):
         rows.end()
 
     def _load(self, body: TaskBody, header: TaskHeader) -> None:
-        stored = decode_operator_states(body.operators, self.job.classes)
-        for uid, state in self.chain.states.items():
-            state.restore(stored.get(uid, {}))
+        self.operator_states.restore(body.operators)
         if self.keyed_state is not None:
             # errors name the epoch
             self.keyed_state.epoch.epoch = self.share.stamp.epoch
             self.keyed_state.restore(body.keyed)
-            self.keyed_state.delete_unneeded(header.epoch, RETAINED_EPOCHS)
+        self._delete_unneeded(header)
+
+    def _file_owners(self) -> list[KeyedStateBackend | StoredOperatorStates]:
+        """What refers to files of the subtask."""
+        return [self.operator_states] if self.keyed_state is None else [self.operator_states, self.keyed_state]
+
+    def _delete_unneeded(self, header: TaskHeader) -> None:
+        if self.directory is not None:
+            delete_unneeded(self.directory, self._file_owners(), header.epoch, RETAINED_EPOCHS)
 
     def maybe_punctuate(self) -> int:
         """Fire the processing-time timers that are due at the epoch's time. How many timers, also of event time, have
@@ -295,18 +306,16 @@ class StatefulTask(Task, TaskLife):
 
     def _snapshot(self, share: _Share) -> tuple[bytes | None, bool]:
         keyed, operators = self.keyed_state, self.chain.states
-        if keyed is not None and share.stamp.epoch % CLEAN_UP_EPOCHS == 0:
-            keyed.delete_unneeded(share.header.epoch, RETAINED_EPOCHS)
-        written = bool(share.restored) or any(state.changed for state in operators.values())
+        if share.stamp.epoch % CLEAN_UP_EPOCHS == 0:
+            self._delete_unneeded(share.header)
+        written = bool(share.restored) or self.operator_states.changed
         written = written or keyed is not None and keyed.changed()
         if not written:
             return None, False
         if self.job.settings.changelog:
             for uid, state in operators.items():
                 self._changes.extend(operator_changes(uid, self.subtask, self.vertex.parallelism, state))
-        body = TaskBody(
-            None if keyed is None else keyed.snapshot(), encode_operator_states(operators, self.job.classes)
-        )
+        body = TaskBody(None if keyed is None else keyed.snapshot(), self.operator_states.snapshot(share.stamp.epoch))
         if keyed is not None:
             self._changes.extend(keyed.take_changes())
         return body.encode(), True
@@ -322,7 +331,7 @@ class StatefulTask(Task, TaskLife):
         """The size of the stored state; 0: it is as it was."""
         if not result.body:
             return 0
-        return len(result.body) + (0 if self.keyed_state is None else self.keyed_state.bytes_in_files)
+        return len(result.body) + sum(owner.bytes_in_files for owner in self._file_owners())
 
     def _take_fetched(self) -> tuple[int, int]:
         """Files and bytes that were fetched since the last report."""

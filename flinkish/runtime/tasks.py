@@ -26,7 +26,7 @@ class Tasks:
 
     Args:
         job: whose tasks.
-        state: directory of the files of keyed state; "": all state stays with the tasks.
+        state: directory of the files of state; "": all state stays with the tasks.
         copies: folder on the executor's disk for copies of these files; None: they are read where they lie.
     """
 
@@ -58,7 +58,7 @@ class Tasks:
 
     def has_copies(self, task_id: TaskId) -> bool:
         """Whether the files of a task's state are copied to the executor's disk."""
-        return bool(self._state) and self._copies is not None and self._job.vertex(task_id[0]).keyed
+        return bool(self._state) and self._copies is not None and self._job.vertex(task_id[0]).stateful
 
     def create(self, task_id: TaskId, directory: StateDirectory | None = None) -> StatefulTask:
         """A new active task. ``directory``: of the task that it takes the place of."""
@@ -103,7 +103,7 @@ class Tasks:
 
     def _directory(self, task_id: TaskId) -> StateDirectory | None:
         """Where the files of a task's state lie; None: all of it stays with the task."""
-        if not self._state or not self._job.vertex(task_id[0]).keyed:
+        if not self._state or not self._job.vertex(task_id[0]).stateful:
             return None
         from flinkish.runtime.state.files.directory import StateDirectory
 

@@ -22,7 +22,7 @@ _BATCH_ROWS = 10_000
 
 @dataclass(frozen=True)
 class BodyToRows:
-    """Stored tasks -> rows of a savepoint. ``state``: the directory of the files of keyed state."""
+    """Stored tasks -> rows of a savepoint. ``state``: the directory of the files of state."""
 
     deployed: DeployedClasses
     state: str

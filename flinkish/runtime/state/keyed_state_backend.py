@@ -108,7 +108,7 @@ class KeyedStateBackend:
         self._timers: dict[str, TimerQueue] = {}
         self._sequence = 0
         #: files that were dropped -> the epoch since which they are not referred to
-        self._dropped: dict[str, int] = {}
+        self.dropped: dict[str, int] = {}
         self._kinds: dict[str, str] = {}
         #: of the states that user code has asked for
         self._descriptors: dict[str, StateDescriptor] = {}
@@ -127,7 +127,7 @@ class KeyedStateBackend:
         self._tables, self._timers = {}, {}
         body = KeyedBody.decode(data, self._where(), self._classes)
         self.stored.files, self.stored_timers.sets = body.files, body.timer_files
-        self._sequence, self._dropped = body.sequence, dict(body.dropped)
+        self._sequence, self.dropped = body.sequence, dict(body.dropped)
         for name, kind in body.kinds.items():
             self._made(name, kind)
         for name, state in body.states.items():
@@ -162,9 +162,7 @@ class KeyedStateBackend:
         states = {name: state for name, table in self._tables.items() if (state := table.inline()) is not None}
         timers = {service: stored for service, queue in self._timers.items() if (stored := queue.stored())}
         files, timer_files = self.stored.files, self.stored_timers.sets
-        return KeyedBody(
-            states, timers, files, timer_files, self._kinds_in_files(), self._sequence, dict(self._dropped)
-        )
+        return KeyedBody(states, timers, files, timer_files, self._kinds_in_files(), self._sequence, dict(self.dropped))
 
     def _kinds_in_files(self) -> dict[str, str]:
         if not self.stored:
@@ -182,17 +180,17 @@ class KeyedStateBackend:
     def _write_files(self) -> None:
         """Write what lies in no file yet."""
         self._write_tables()
-        before, epoch = self._file_names(), self.epoch.epoch
+        before, epoch = self.file_names(), self.epoch.epoch
         if self.stored:
             self.stored.compact(epoch, self.epoch.processing_time_ms, self._ttl_ms())
         if self.stored_timers.write(self._timers, epoch):
             self.stored_timers.compact(self._timers, epoch)
-        dropped = before - self._file_names()
-        self._dropped.update(dict.fromkeys(dropped, epoch))
+        dropped = before - self.file_names()
+        self.dropped.update(dict.fromkeys(dropped, epoch))
         if self.stored.directory is not None:
             # mapped files count as memory of the worker
             self.stored.directory.release(dropped)
-        _LOG.debug("%s: state lies in %d files, %d bytes", self._where(), len(self._file_names()), self.bytes_in_files)
+        _LOG.debug("%s: state lies in %d files, %d bytes", self._where(), len(self.file_names()), self.bytes_in_files)
 
     def _write_tables(self) -> None:
         """All of it but the timers, which changes of the running epoch are told from."""
@@ -209,25 +207,13 @@ class KeyedStateBackend:
             for table in self._tables.values():
                 table.written()
 
-    def _file_names(self) -> frozenset[str]:
+    def file_names(self) -> frozenset[str]:
+        """The names of all files that the state lies in."""
         return self.stored.files.names | self.stored_timers.names
 
     def _ttl_ms(self) -> dict[str, int]:
         """State name -> how long its values live (ms), of the states whose expired values are to be removed."""
         return {name: policy.ttl_ms for name, policy in self._policies.items() if policy.purge}
-
-    def delete_unneeded(self, epoch: int, retained_epochs: int) -> None:
-        """Delete the files of the subtask that no retained epoch refers to. ``epoch``: the last one whose state counts,
-        which is the one that was restored or written last."""
-        directory = self.stored.directory
-        if directory is None:
-            return
-        from flinkish.runtime.state.files.retention import deletable, still_dropped
-
-        names = directory.names()
-        gone = deletable(names, self._file_names(), self._dropped, epoch, retained_epochs)
-        directory.delete(gone)
-        self._dropped = still_dropped(self._dropped, set(names) - gone)
 
     def take_changes(self) -> list[Change]:
         """What the last `snapshot` has written that was not in the one before; only while ``recording``."""

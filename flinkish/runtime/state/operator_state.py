@@ -13,8 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flinkish.core.state import MapStateDescriptor, StateDescriptor
-from flinkish.errors import StoredClassError
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.detach import detached
 from flinkish.runtime.state.state_rows import (
     BROADCAST_STATE_KIND,
@@ -22,13 +20,9 @@ from flinkish.runtime.state.state_rows import (
     OPERATOR_STATE_KIND,
     UNION_STATE_KIND,
 )
-from flinkish.runtime.stored_pickle import dumps, loads
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.undo_log import UndoLog
-
-#: Version of the encoded form.
-FORMAT_VERSION = 3
 
 #: Kind -> state name -> value, of one operator's subtask.
 StoredOperatorState = dict[str, dict[str, Any]]
@@ -181,42 +175,3 @@ class OperatorState:
 def _refill(entries: dict[Any, Any], before: dict[Any, Any]) -> None:
     entries.clear()
     entries.update(before)
-
-
-def encode_operator_states(states: dict[str, OperatorState], classes: ProgramClasses = NO_CLASSES) -> bytes | None:
-    """Encode the operator states of a subtask, by operator uid; None when all are empty.
-
-    Raises:
-        StoredClassError: a value is, or holds, what could not be read again; names operator and state.
-    """
-    values = {uid: state.snapshot() for uid, state in states.items()}
-    values = {uid: value for uid, value in values.items() if value}
-    if not values:
-        return None
-    try:
-        return dumps(values, FORMAT_VERSION, classes)
-    except StoredClassError:
-        for uid, kinds in values.items():
-            for kind, named in kinds.items():
-                for name, value in named.items():
-                    _check_stored(uid, kind, name, value, classes)
-        raise
-
-
-def _check_stored(uid: str, kind: str, name: str, value: Any, classes: ProgramClasses) -> None:
-    try:
-        dumps(value, FORMAT_VERSION, classes)
-    except StoredClassError as error:
-        raise StoredClassError(
-            f"{kind} state {name!r}: {error.what}",
-            where=f"operator uid {uid}",
-            expected=error.expected,
-            hint=error.hint,
-        ) from error
-
-
-def decode_operator_states(body: bytes | None, classes: ProgramClasses = NO_CLASSES) -> dict[str, StoredOperatorState]:
-    """The inverse of :func:`encode_operator_states`."""
-    if not body:
-        return {}
-    return dict(loads(body, FORMAT_VERSION, "the operator state of a subtask", "", classes))

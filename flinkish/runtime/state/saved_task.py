@@ -8,11 +8,11 @@ from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.epoch_files import state_directory
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.files.directory import StateDirectory
-from flinkish.runtime.state.operator_state import decode_operator_states
 from flinkish.runtime.state.restore import operator_state_rows
 from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row, watermark_row
 from flinkish.runtime.state.state_rows import StateColumns
 from flinkish.runtime.state.stored_columns import stored_columns
+from flinkish.runtime.state.stored_operator_states import decode_operator_states
 from flinkish.runtime.state.task_body import TaskBody
 from flinkish.runtime.state.text_columns import SavepointColumns, to_savepoint_columns
 from flinkish.runtime.task_header import TaskHeader
@@ -28,7 +28,7 @@ def rows_of_task(
     Args:
         data: the encoded header of the task.
         body: its stored state.
-        state: directory of the files of keyed state; "": there are none.
+        state: directory of the files of state; "": there are none.
     """
     header = TaskHeader.decode(data, "", classes)
     if MIN_TIMESTAMP_MS < header.watermark_ms < MAX_WATERMARK_MS:
@@ -41,7 +41,7 @@ def rows_of_task(
             part = slice(start, start + _BATCH_ROWS)
             some = StateColumns(found.state, found.kind, found.namespaces[part], found.keys[part], found.values[part])
             yield to_savepoint_columns(header.uid, some, classes)
-    for uid, of_operator in decode_operator_states(stored.operators, classes).items():
+    for uid, of_operator in decode_operator_states(stored.operators, directory, where, classes).items():
         for row in operator_state_rows(header.subtask, header.parallelism, of_operator):
             yield _columns_of(to_savepoint_row(uid, row, classes))
 

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -91,8 +92,10 @@ def test_through_a_savepoint_each_of_more_subtasks_has_a_copy_of_the_broadcast_s
     # checkpoints are incremental although there is little state
     monkeypatch.setattr(incremental, "SMALL_STATE_ROWS", 0)
     monkeypatch.setattr(maintenance, "_APPENDS", 2)
+    in_files = {"flinkish__state__inline_size": "0 b"}
     env = environment(
         tmp_path / "first",
+        **in_files,
         execution__checkpointing__interval="50 ms",
         execution__checkpointing__savepoint_dir=str(tmp_path / "savepoints"),
         execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
@@ -121,13 +124,28 @@ def test_through_a_savepoint_each_of_more_subtasks_has_a_copy_of_the_broadcast_s
     assert 0 < known < RULE_COUNT
     assert by_subtask == {(subtask, "2"): {i: rule(i)[1:] for i in range(known)} for subtask in (0, 1)}
 
-    env = environment(tmp_path / "second", execution__state_recovery__path=savepoint, parallelism__default=3)
+    assert len(subtasks_with_files_of("rules", tmp_path / "first")) == 4, "of two operators, each with two subtasks"
+
+    env = environment(
+        tmp_path / "second", execution__state_recovery__path=savepoint, parallelism__default=3, **in_files
+    )
     build(env, tmp_path / "second", PER_EPOCH)
     env.execute("second")
     both = results(tmp_path)
     for name, lines in results(tmp_path / "second").items():
         both[name] = sorted([*both.get(name, []), *lines])
     assert both == golden
+    assert len(subtasks_with_files_of("rules", tmp_path / "second")) == 6
+
+
+def subtasks_with_files_of(state: str, job_dir: Path) -> set[Path]:
+    """The directories of the subtasks that have files with a state of that name alone."""
+    found = set()
+    for path in (job_dir / "keyed-state").rglob("*.arrow"):
+        with pa.ipc.open_file(str(path)) as reader:
+            if json.loads(reader.schema.metadata[b"flinkish.state.names"]) == [state]:
+                found.add(path.parent)
+    return found
 
 
 @pytest.mark.slow

@@ -14,10 +14,11 @@ from flinkish.errors import StoredClassError
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.changelog import Change, encode_changes
 from flinkish.runtime.state.keyed_body import KeyedBody
-from flinkish.runtime.state.operator_state import OperatorState, encode_operator_states
+from flinkish.runtime.state.operator_state import OperatorState
 from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row, to_text
 from flinkish.runtime.state.state_rows import StateRow
 from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.state.stored_operator_states import StoredOperatorStates
 from flinkish.runtime.state.task_body import TaskBody
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.changelog import ChangesToRows
@@ -50,7 +51,10 @@ def bodies() -> Any:
     operator = OperatorState()
     operator.put("s", VALUE)
     headers = [TaskHeader("u", 0, subtask, saved={"u": Colour.RED}).encode(CLASSES) for subtask in (0, 1)]
-    keyed, operators = KeyedBody({"s": inline}).encode("", CLASSES), encode_operator_states({"u": operator}, CLASSES)
+    keyed, operators = (
+        KeyedBody({"s": inline}).encode("", CLASSES),
+        StoredOperatorStates({"u": operator}, classes=CLASSES).snapshot(0),
+    )
     stored = [TaskBody(keyed, None).encode(), TaskBody(None, operators).encode()]
     return pa.RecordBatch.from_arrays([pa.array(headers), pa.array(stored)], names=["header", "body"])
 

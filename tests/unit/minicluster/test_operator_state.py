@@ -19,8 +19,8 @@ from flinkish.runtime.operators.sink_writer import SinkWriterFactory
 from flinkish.runtime.operators.source import SourceOperatorFactory
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.partitioners import BroadcastPartitioner
-from flinkish.runtime.state.operator_state import decode_operator_states
 from flinkish.runtime.state.stored_columns import stored_rows
+from flinkish.runtime.state.stored_operator_states import decode_operator_states
 from flinkish.runtime.state.task_body import TaskBody
 from flinkish.testing import TestingSink, TestingSource
 

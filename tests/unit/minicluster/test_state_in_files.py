@@ -1,11 +1,12 @@
-"""Whether keyed state lies with the task or in files must not matter: random programs with every kind of state, epochs
+"""Whether state lies with the task or in files must not matter: random programs with every kind of state, epochs
 that fail, workers that come and go, much memory and next to none; and files that nobody needs any more go."""
 
 from __future__ import annotations
 
-import os
+import copy
 import random
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,14 @@ from hypothesis import strategies as st
 
 from flinkish.common.time import Time
 from flinkish.common.typeinfo import Types
-from flinkish.datastream import KeyedProcessFunction, ProcessWindowFunction, RuntimeContext
-from flinkish.datastream.functions import ProcessJoinFunction
+from flinkish.datastream import (
+    FlatMapFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedProcessFunction,
+    ProcessWindowFunction,
+    RuntimeContext,
+)
+from flinkish.datastream.functions import CheckpointedFunction, ProcessJoinFunction
 from flinkish.datastream.state import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -35,18 +42,19 @@ from flinkish.datastream.window import (
 )
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.phases import Phase, set_hook
-from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.retention import epoch_of
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.managed_memory import DEFAULT_BYTES
-from flinkish.runtime.state.stored_columns import stored_rows
+from flinkish.runtime.state.saved_task import rows_of_task
+from flinkish.runtime.state.stored_operator_states import StoredOperatorStates
 from flinkish.runtime.state.task_body import TaskBody
 from flinkish.runtime.task import CLEAN_UP_EPOCHS, RETAINED_EPOCHS
 from flinkish.testing import TestingSink
+from flinkish.testing.savepoint import restore_savepoint, take_savepoint
 
-from .programs import bounded, environment, job_of, list_source
+from .programs import bounded, environment, job_of, list_source, run
 from .test_failures import Killed
 
 ANY = Types.PICKLED_BYTE_ARRAY()
@@ -151,14 +159,77 @@ def windows(seed: int, records: int, **more: Any) -> tuple[JobDescriptor, list[T
     return job_of(env, **more), sinks
 
 
+class Rates(KeyedBroadcastProcessFunction):
+    """Two broadcast states, of which one grows and the other changes as a whole, beside keyed state."""
+
+    GROWING = MapStateDescriptor("growing", ANY, ANY)
+    SMALL = MapStateDescriptor("small", ANY, ANY)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", ANY))
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        self.count.update((self.count.value() or 0) + 1)
+        growing, small = ctx.get_broadcast_state(self.GROWING), ctx.get_broadcast_state(self.SMALL)
+        yield value, self.count.value(), list(growing.items()), list(small.items())
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> None:
+        key, number, _ = value
+        growing, small = ctx.get_broadcast_state(self.GROWING), ctx.get_broadcast_state(self.SMALL)
+        if number % 17 == 0:
+            growing.clear()
+        elif number % 5 == 0:
+            growing.remove(number // 2 % 40)
+        else:
+            growing.put(number % 40, f"{key} {number}")
+        if number % 3 == 0:
+            small.clear()
+            small.put("last", number)
+
+
+class HoldsBack(FlatMapFunction, CheckpointedFunction):
+    """Holds some records back in a list, and keeps a union list that only grows and a broadcast state of its own."""
+
+    def initialize_state(self, context: Any) -> None:
+        store = context.get_operator_state_store()
+        self.held = store.get_list_state(ListStateDescriptor("held", ANY))
+        self.seen = store.get_union_list_state(ListStateDescriptor("seen", ANY))
+        self.always = store.get_broadcast_state(MapStateDescriptor("always", ANY, ANY))
+        self.buffer = list(self.held.get())
+
+    def flat_map(self, value: Any) -> list[Any]:
+        self.buffer.append(value)
+        if value[1] % 4 == 0:
+            out, self.buffer = self.buffer, []
+            return out
+        if value[1] % 9 == 0:
+            self.seen.add(value)
+        self.always.put("greeting", "hello" * 20)
+        return []
+
+    def snapshot_state(self, context: Any) -> None:
+        self.held.update(self.buffer)
+
+
+def rules(seed: int, records: int, parallelism: int = 2, **more: Any) -> tuple[JobDescriptor, list[TestingSink]]:
+    """Broadcast state and lists of operators, beside keyed state and without any."""
+    chance = random.Random(seed)
+    values = [(f"user-{chance.randrange(12)}", chance.randrange(1000), serial) for serial in range(records // 2)]
+    env = environment(parallelism)
+    sinks = [TestingSink(), TestingSink()]
+    numbers = env.from_source(list_source(values[::2], values[1::2]), bounded(4), "records").uid("records")
+    numbers.set_parallelism(2)
+    changes = env.from_source(list_source(values[::-1]), bounded(4), "rules").uid("rules").set_parallelism(1)
+    both = numbers.key_by(lambda r: r[0]).connect(changes.broadcast(Rates.GROWING, Rates.SMALL))
+    both.process(Rates()).uid("rates").sink_to(sinks[0])
+    numbers.rebalance().flat_map(HoldsBack()).uid("holds").sink_to(sinks[1])
+    return job_of(env, **more), sinks
+
+
 def state_of(job: JobDescriptor, store: StateStore) -> list[str]:
-    """All entries of keyed state."""
-    found = []
-    for (vertex, subtask), (_, body) in store.tasks.items():
-        path = os.path.join(store.keyed_state, str(vertex), str(subtask))
-        directory = StateDirectory(path) if store.keyed_state else None
-        found += [repr((vertex, row)) for row in stored_rows(TaskBody.decode(body).keyed, directory)]
-    return sorted(found)
+    """All rows of a savepoint."""
+    stored = [rows_of_task(header, body, store.keyed_state, job.classes) for header, body in store.tasks.values()]
+    return sorted(repr(row) for task in stored for columns in task for row in columns.rows())
 
 
 def referenced(store: StateStore) -> set[str]:
@@ -166,6 +237,9 @@ def referenced(store: StateStore) -> set[str]:
     for (vertex, subtask), (_, body) in store.tasks.items():
         keyed = KeyedBody.decode(TaskBody.decode(body).keyed)
         files = keyed.files.names | (keyed.timer_files.names if keyed.timer_files is not None else frozenset())
+        operators = StoredOperatorStates({})
+        operators.restore(TaskBody.decode(body).operators)
+        files |= operators.file_names()
         names |= {f"{vertex}/{subtask}/{name}" for name in files}
     return names
 
@@ -199,7 +273,7 @@ def _no_hook() -> Iterator[None]:
     set_hook(None)
 
 
-@pytest.mark.parametrize("program", [program, windows])
+@pytest.mark.parametrize("program", [program, windows, rules])
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.integers(0, 10**6),
@@ -250,3 +324,63 @@ def test_output_and_state_are_the_same_with_state_in_files_whatever_fails(
     assert [sink.values for sink in sinks] == [sink.values for sink in expected]
     assert state_of(job, store) == state_of(job, plain)
     assert bool(referenced(store)) or inline_bytes or not records
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.integers(0, 10**6),
+    st.integers(3, 12),
+    st.sampled_from([0, 300, JobSettings().inline_state_bytes]),
+    st.integers(0, 12),
+    st.integers(1, 4),
+    st.integers(1, 4),
+)
+def test_a_savepoint_of_operator_state_in_files_is_that_of_state_with_the_task_at_any_parallelism(
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    per_epoch: int,
+    inline_bytes: int,
+    epochs: int,
+    before: int,
+    after: int,
+) -> None:
+    found = []
+    for in_files in (False, True):
+        folder = str(tmp_path_factory.mktemp("state")) if in_files else ""
+        more = {"inline_state_bytes": inline_bytes} if in_files else {}
+        job, sinks = rules(seed, 100, before, **more)
+        store, clock = StateStore(keyed_state=folder), ManualClock()
+        cluster = MiniCluster(job, clock, store, per_epoch)
+        cluster.run_epoch()
+        for _ in range(epochs):
+            if not store.finished:
+                cluster.run_epoch()
+        cluster.dispose()
+        savepoint = take_savepoint(job, store)
+        saved = state_of(job, store)
+        job, again = rules(seed, 100, after, **more)
+        next_store = StateStore(keyed_state=f"{folder}/next" if in_files else "")
+        job = restore_savepoint(savepoint, job, {}, False, next_store)
+        run(job, per_epoch, store=next_store, restart_every=3)
+        outputs = [sorted(map(repr, sink.values)) for sink in (*sinks, *again)]
+        found.append((saved, outputs, state_of(job, next_store)))
+        if in_files and inline_bytes == 0:
+            assert referenced(next_store)
+    assert found[0] == found[1]
+
+
+def test_an_epoch_that_is_replayed_reads_operator_state_from_files_and_leaves_them_as_they_are(tmp_path: Path) -> None:
+    job, sinks = rules(1, 100, inline_state_bytes=0)
+    store = StateStore(keyed_state=str(tmp_path))
+    cluster = MiniCluster(job, ManualClock(), store, 5)
+    for _ in range(6):
+        cluster.run_epoch()
+    before, files = [len(sink.values) for sink in sinks], lying_in(store.keyed_state)
+    replayed = replace(store, tasks=dict(store.tasks), offset=copy.deepcopy(store.offset), read_only=True)
+    again, same = rules(1, 100, inline_state_bytes=2**62)
+    MiniCluster(again, ManualClock(), replayed, 5).run_epoch()
+    assert lying_in(store.keyed_state) == files
+    cluster.run_epoch()
+    assert [sink.values[start:] for sink, start in zip(sinks, before)] == [sink.values for sink in same]
+    assert any(sink.values for sink in same)
+    assert state_of(again, replayed) == state_of(job, store)

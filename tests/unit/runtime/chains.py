@@ -82,6 +82,7 @@ class TellingFactory(OperatorFactoryBase):
     name: str
     hook: Hook | None = None
     keyed: bool = False
+    has_operator_state: bool = False
 
     def create(self) -> Telling:
         return Telling(self.name, self.hook)
@@ -93,6 +94,7 @@ def vertex(
     parents: dict[str, str] | None = None,
     id: int = 1,
     out: bool = True,
+    operator_state: bool = False,
     **settings: Any,
 ) -> VertexDescriptor:
     """A chain of telling operators, each fed by the one before, or by ``parents[name]``; the last sends to vertex 2."""
@@ -103,7 +105,7 @@ def vertex(
         OperatorDescriptor(
             f"uid-{name}",
             name,
-            TellingFactory(name, (hooks or {}).get(name), keyed and index == 0),
+            TellingFactory(name, (hooks or {}).get(name), keyed and index == 0, operator_state),
             places[(parents or {}).get(name, names[index - 1])] if index else -1,
             edges=edges if index == len(names) - 1 else (),
         )

@@ -65,6 +65,18 @@ def keep(operator: Telling, event: str, detail: Any) -> None:
     COUNTS.extend(detail_counts)
 
 
+def keep_beside_keys(operator: Telling, event: str, detail: Any) -> None:
+    """As `keep`, in operator state: a broadcast state of all keys."""
+    if event != "process":
+        return
+    state = operator.context.operator_state
+    kept = state.broadcast("kept")
+    for key in detail:
+        kept[key] = kept.get(key, (0, b""))[0] + 1, random.Random(key).randbytes(VALUE_BYTES)
+        COUNTS.append((key, kept[key][0]))
+    state.mark_broadcast("kept")
+
+
 #: What `keep` has counted.
 COUNTS: list[tuple[Any, int]] = []
 
@@ -74,7 +86,8 @@ class Executor:
 
     def __init__(self, folder: Path, hook: Hook = keep, copies: str | None = "disk", parallelism: int = 3) -> None:
         self.folder = folder
-        described = vertex("a", hooks={"a": hook}, keyed=True, parallelism=parallelism)
+        keyed = hook is not keep_beside_keys
+        described = vertex("a", hooks={"a": hook}, keyed=keyed, operator_state=not keyed, parallelism=parallelism)
         filler = VertexDescriptor(0, "source", 0, (), 1, 1)
         self.job = JobDescriptor("job", "a job", (filler, described), (), JobSettings())
         self.files = EpochFiles(str(folder / "prepared"), str(folder / "changelog"), str(folder / "keyed-state"))
@@ -200,6 +213,26 @@ def test_what_is_fetched_is_counted_and_reported_once(executor: Executor, monkey
     assert executor.reports[0].restored_bytes == 0
 
 
+def test_files_of_operator_state_are_fetched_before_the_task_runs_and_a_standby_task_copies_them_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = Executor(tmp_path, keep_beside_keys)
+    executor.run(0, 1, 2)
+    (file,) = executor.names(0)
+    body = executor.stored[0][1]
+    assert body is not None and len(body) < 1_000 < VALUE_BYTES < executor.reports[0].state_bytes
+    _forget_open_files(monkeypatch)
+    executor.worker("another-disk")
+    assert executor.run(0, 1) == [(1, 2)]
+    assert (executor.reports[0].restored_files, executor.reports[0].restored_bytes) == (1, file.stat().st_size)
+    _forget_open_files(monkeypatch)
+    executor.worker("third-disk").place(set(), ids(0), executor.epoch)
+    copied = executor.manager.update_standby_tasks()
+    assert copied == sum(path.stat().st_size for path in executor.names(0))
+    assert executor.run(0, 1) == [(1, 3)]
+    assert executor.reports[0].restored_files == 0, "the standby task has fetched them"
+
+
 def test_a_worker_on_the_same_executor_fetches_nothing(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [path.name for path in executor.copied(0)] == [path.name for path in executor.names(0)]
     _forget_open_files(monkeypatch)
@@ -245,10 +278,13 @@ def test_a_task_waits_for_storage_that_cannot_be_reached_up_to_its_timeout(
 # ---------------------------------------------------------------------------------------------------- corruption
 
 
+@pytest.mark.parametrize("hook", [keep, keep_beside_keys])
 @pytest.mark.parametrize("harm", ["flipped", "truncated", "deleted"])
 def test_handle_corruption_a_damaged_copy_is_fetched_again(
-    executor: Executor, harm: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, hook: Hook, harm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    executor = Executor(tmp_path, hook)
+    executor.run(0, 1, 2)
     (copy,) = executor.copied(0)
     _harm(copy, harm)
     _forget_open_files(monkeypatch)
@@ -266,12 +302,13 @@ def _harm(path: Path, harm: str) -> None:
     path.write_bytes(content if harm == "flipped" else content[: len(content) // 2])
 
 
+@pytest.mark.parametrize("hook", [keep, keep_beside_keys])
 @pytest.mark.parametrize("copies", [None, "disk"])
 @pytest.mark.parametrize("harm", ["flipped", "truncated", "deleted"])
 def test_handle_corruption_damage_of_the_files_themselves_is_raised_by_name(
-    tmp_path: Path, harm: str, copies: str | None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, harm: str, copies: str | None, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    executor = Executor(tmp_path, copies=copies)
+    executor = Executor(tmp_path, hook, copies=copies)
     executor.run(0, 1, 2)
     executor.run(1, 3)
     (file,) = executor.names(0)

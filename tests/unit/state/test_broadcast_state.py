@@ -17,10 +17,11 @@ from flinkish.runtime.state.broadcast_state import BroadcastStates
 from flinkish.runtime.state.changelog import operator_changes
 from flinkish.runtime.state.declarations import DeclarationsOfTask
 from flinkish.runtime.state.declared_state import DeclaredState
-from flinkish.runtime.state.operator_state import OperatorState, decode_operator_states, encode_operator_states
+from flinkish.runtime.state.operator_state import OperatorState
 from flinkish.runtime.state.restore import SavepointRows, operator_state_rows, subtasks_of_row
 from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row
 from flinkish.runtime.state.state_rows import StateColumns, StateRow
+from flinkish.runtime.state.stored_operator_states import StoredOperatorStates, decode_operator_states
 from flinkish.runtime.state.stored_values import ProgramState, ProgramStates, RowReader
 from flinkish.runtime.state.text_columns import SavepointColumns
 from flinkish.spark.worker import DeployedClasses
@@ -37,7 +38,7 @@ def written(copies: list[dict[Any, Any]]) -> list[SavepointRow]:
         state = OperatorState()
         state.broadcast("rules").update(copy)
         state.mark_broadcast("rules")
-        stored = decode_operator_states(encode_operator_states({"op": state})).get("op", {})
+        stored = decode_operator_states(StoredOperatorStates({"op": state}).snapshot(0)).get("op", {})
         rows += [to_savepoint_row("op", row) for row in operator_state_rows(subtask, len(copies), stored)]
     return rows
 

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from flinkish.errors import StoredClassError
 from flinkish.runtime.state.changelog import apply_changes, decode_changes, encode_changes, operator_changes
-from flinkish.runtime.state.operator_state import OperatorState, decode_operator_states, encode_operator_states
+from flinkish.runtime.state.operator_state import OperatorState
 from flinkish.runtime.state.restore import SavepointRows, operator_state_rows, subtasks_of_row
 from flinkish.runtime.state.savepoint_rows import SavepointRow
 from flinkish.runtime.state.state_rows import LIST_STATE_KIND, UNION_STATE_KIND, StateColumns, StateRow
+from flinkish.runtime.state.stored_operator_states import StoredOperatorStates, decode_operator_states
 from flinkish.runtime.state.stored_values import ProgramStates, RowReader
 
 KINDS = st.sampled_from([LIST_STATE_KIND, UNION_STATE_KIND])
@@ -41,7 +42,7 @@ def test_the_changes_of_an_epoch_lead_from_its_rows_to_those_of_the_next(
     expected = list(operator_state_rows(subtask, 3, stored))
     assert sorted((row for entry in rows.values() for row in entry), key=repr) == sorted(expected, key=repr)
     again = OperatorState()
-    again.restore(decode_operator_states(encode_operator_states({"op": state})).get("op", {}))
+    again.restore(decode_operator_states(StoredOperatorStates({"op": state}).snapshot(0)).get("op", {}))
     assert again.stored() == stored
 
 
@@ -99,4 +100,4 @@ def test_an_element_that_cannot_be_stored_is_named() -> None:
     state = OperatorState()
     state.set_list(LIST_STATE_KIND, "x", [], [lambda: 1])
     with pytest.raises(StoredClassError, match="operator_list state 'x'.*operator uid op"):
-        encode_operator_states({"op": state})
+        StoredOperatorStates({"op": state}).snapshot(0)

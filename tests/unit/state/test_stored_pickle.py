@@ -50,11 +50,12 @@ from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, checked
 from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.state.changelog import decode_changes
 from flinkish.runtime.state.keyed_body import KeyedBody
-from flinkish.runtime.state.operator_state import OperatorState, decode_operator_states, encode_operator_states
+from flinkish.runtime.state.operator_state import OperatorState
 from flinkish.runtime.state.restored_rows import decode_columns
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row, from_text, to_text
 from flinkish.runtime.state.state_table import InlineState, StateTable
 from flinkish.runtime.state.stored_columns import stored_rows
+from flinkish.runtime.state.stored_operator_states import StoredOperatorStates, decode_operator_states
 from flinkish.runtime.state.stored_state import StoredState
 from flinkish.runtime.state.timer_queue import StoredTimers, TimerQueue
 from flinkish.runtime.stored_pickle import dumps, dumps_all, dumps_texts, loads
@@ -437,7 +438,7 @@ def test_operator_state_says_which_value_is_refused(program: ProgramClasses) -> 
     state = OperatorState()
     state.put("rules", {"a": _local()})
     with pytest.raises(StoredClassError, match=r"operator state 'rules': .*Local.*operator uid u7"):
-        encode_operator_states({"u7": state}, program)
+        StoredOperatorStates({"u7": state}, classes=program).snapshot(0)
 
 
 # --- what reading refuses -----------------------------------------------------------------------------------------
@@ -525,7 +526,7 @@ READERS: dict[str, Callable[[bytes, ProgramClasses], Any]] = {
     "body": lambda data, classes: KeyedBody.decode(data, "", classes),
     "rows of a body": lambda data, classes: list(stored_rows(data, None, "", classes)),
     "header": lambda data, classes: TaskHeader.decode(data, "", classes),
-    "operator state": decode_operator_states,
+    "operator state": lambda data, classes: decode_operator_states(data, None, "", classes),
     "changelog": lambda data, classes: decode_changes(data, "", classes),
     "rows of a savepoint on their way": lambda data, classes: decode_columns(b"\xf1\x03" + data[2:], classes),
     "moved state": lambda data, _: moved_in([Buffer(_HEADER, data)]),
@@ -540,9 +541,9 @@ READERS: dict[str, Callable[[bytes, ProgramClasses], Any]] = {
 
 
 #: of readers whose format is not of version 2
-VERSIONS = dict.fromkeys(
-    ("body", "rows of a body", "header", "operator state", "report of a task", "report of an epoch"), 3
-)
+VERSIONS = dict.fromkeys(("body", "rows of a body", "header", "report of a task", "report of an epoch"), 3) | {
+    "operator state": 4
+}
 
 
 def _text(data: bytes) -> str:

@@ -8,7 +8,11 @@ epoch can no longer be under way or be the newest one that is retained.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from flinkish.runtime.state.files.directory import StateDirectory
 
 _NAME = re.compile(r"(\d+)-[0-9a-f]+\.arrow(\.part)?")
 
@@ -67,3 +71,31 @@ def still_dropped(dropped: Mapping[str, int], names: Collection[str]) -> dict[st
     """What is left of ``dropped`` when only these names still lie in the directory."""
     present = set(names)
     return {name: epoch for name, epoch in dropped.items() if name in present}
+
+
+class FileOwner(Protocol):
+    """What refers to files of a subtask. ``dropped``: files that were dropped -> the epoch since which they are not
+    referred to."""
+
+    dropped: dict[str, int]
+
+    def file_names(self) -> Collection[str]:
+        """The files that are referred to."""
+
+
+def delete_unneeded(directory: StateDirectory, owners: Iterable[FileOwner], epoch: int, retained_epochs: int) -> None:
+    """Delete the files of a subtask that no retained epoch refers to.
+
+    Args:
+        owners: all that refer to files in the directory.
+        epoch: The last one whose state counts, which is the one that was restored or written last.
+        retained_epochs: So many epochs, this one included, can be gone back to.
+    """
+    owners = list(owners)
+    names = directory.names()
+    referenced = {name for owner in owners for name in owner.file_names()}
+    dropped = {name: since for owner in owners for name, since in owner.dropped.items()}
+    gone = deletable(names, referenced, dropped, epoch, retained_epochs)
+    directory.delete(gone)
+    for owner in owners:
+        owner.dropped = still_dropped(owner.dropped, set(names) - gone)
