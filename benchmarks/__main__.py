@@ -1,6 +1,6 @@
 """The ONE command: every engine over the same data in one run, and a table of ratios.
 
-    python -m benchmarks [--pyflink-python PATH] [--bytewax-python PATH] [--json FILE]
+    python -m benchmarks [--pyflink-python PATH] [--bytewax-python PATH] [--json FILE] [--quick]
 
 PyFlink and bytewax need other packages than flinkish: give interpreters that have them (options, or the environment
 variables BENCHMARKS_PYFLINK_PYTHON and BENCHMARKS_BYTEWAX_PYTHON). What is not installed is said so in the table.
@@ -17,10 +17,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks import data, runner
+from benchmarks import contract, data, runner
 
-COMPARISONS = (("sum", 1_000), ("sum", 200_000), ("window", 1_000))
-"""The window is keyed by page: the number of users makes no difference to it."""
+COMPARISONS = (
+    ("sum", 1_000),
+    ("sum", 200_000),
+    ("window", 1_000),
+    ("user_window", 1_000),
+    ("user_window", 200_000),
+    ("visits", 1_000),
+    ("visits", 200_000),
+    ("sliding", 1_000),
+    ("session", 200_000),
+    ("connected", 1_000),
+    ("interval_join", 1_000),
+)
+"""Windows (`window`, `sliding`) are keyed by page: the number of users makes no difference to them."""
 EMPTY_EPOCHS = {
     "bare": "benchmarks.empty_epochs",
     "flinkish": "benchmarks.pipelines.flinkish_empty_epochs",
@@ -34,7 +46,13 @@ def argument_parser() -> argparse.ArgumentParser:
     parser.add_argument("--bytewax-python", default=os.environ.get("BENCHMARKS_BYTEWAX_PYTHON", sys.executable))
     parser.add_argument("--data", type=Path, default=data.default_directory(), help="where the events are kept")
     parser.add_argument("--engines", nargs="*", help="only these, by their names in the table")
-    parser.add_argument("--pipelines", nargs="*", default=["sum", "window", "empty"])
+    parser.add_argument("--pipelines", nargs="*", choices=[*contract.PIPELINES, "empty"], metavar="NAME")
+    parser.add_argument("--users", type=int, nargs="*", choices=data.USERS, help="only these numbers of users")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="few events, the same ones for every engine, and their results are compared: figures mean little",
+    )
     parser.add_argument("--timeout-s", type=float, default=600.0, help="for one run of one engine")
     parser.add_argument("--json", type=Path, help="write all figures to this file as well")
     return parser
@@ -44,15 +62,34 @@ def measure(options: argparse.Namespace) -> list[runner.Row]:
     """Run every comparison on every engine, one after the other."""
     rows = []
     for pipeline, users in COMPARISONS:
-        if pipeline not in options.pipelines:
+        if not _wanted(options.pipelines, pipeline) or not _wanted(options.users, users):
             continue
         data.ensure(users, 1, options.data)
         for engine in runner.engines(options.pyflink_python, options.bytewax_python):
-            if options.engines and engine.name not in options.engines:
+            if not _wanted(options.engines, engine.name):
                 continue
             print(f"... {pipeline}, {users} users: {engine.name}", file=sys.stderr, flush=True)
-            rows.append(runner.run_pipeline(engine, pipeline, users, options.data, options.timeout_s))
+            rows.append(runner.run_pipeline(engine, pipeline, users, options.data, options.timeout_s, options.quick))
     return rows
+
+
+def _wanted(chosen: list[Any] | None, one: Any) -> bool:
+    return not chosen or one in chosen
+
+
+def disagreements(rows: list[runner.Row]) -> list[str]:
+    """A line for each comparison whose engines, given the same events, have found different results."""
+    found: dict[tuple[str, int], dict[str, list[str]]] = {}
+    for row in rows:
+        if row.result is not None:
+            results = found.setdefault((row.pipeline, row.users), {})
+            results.setdefault(json.dumps(row.result.check, sort_keys=True), []).append(row.engine)
+    return [
+        f"{pipeline}, {users:,} users: RESULTS DIFFER: "
+        + "; ".join(f"{', '.join(names)}: {check}" for check, names in results.items())
+        for (pipeline, users), results in found.items()
+        if len(results) > 1
+    ]
 
 
 def measure_empty_epochs(timeout_s: float) -> dict[str, Any]:
@@ -117,13 +154,16 @@ def main() -> None:
     options = argument_parser().parse_args()
     rows = measure(options)
     lines = throughput_table(rows)
-    empty = measure_empty_epochs(options.timeout_s) if "empty" in options.pipelines else {}
+    empty = measure_empty_epochs(options.timeout_s) if _wanted(options.pipelines, "empty") and not options.quick else {}
     if empty:
         lines += empty_epochs_table(empty)
-    print("\n".join(lines))
+    differ = disagreements(rows) if options.quick else []
+    print("\n".join(lines + differ))
     if options.json:
         figures = {"throughput": [asdict(row) for row in rows], "empty_epochs": empty}
         options.json.write_text(json.dumps(figures, indent=1))
+    if differ:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

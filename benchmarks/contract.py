@@ -21,7 +21,10 @@ from typing import Any
 
 from benchmarks import data
 
-PIPELINES = ("sum", "window")
+BASIC_PIPELINES = ("sum", "window")
+KEYED_PIPELINES = ("user_window", "visits", "sliding", "session", "connected", "interval_join")
+"""Described in `pipelines/keyed_programs.py`."""
+PIPELINES = BASIC_PIPELINES + KEYED_PIPELINES
 WINDOW_MS = 60_000
 
 

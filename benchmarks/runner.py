@@ -14,10 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contract import PIPELINES, Result
+from benchmarks.contract import BASIC_PIPELINES, KEYED_PIPELINES, PIPELINES, Result
 
 ROOT = Path(__file__).resolve().parent.parent
 _PYFLINK = "benchmarks.pipelines.pyflink_job"
+_WITHOUT_JOIN = tuple(pipeline for pipeline in PIPELINES if pipeline != "interval_join")
+"""PyFlink's DataStream API has no interval join."""
+QUICK_FILES = 3
+"""Files of events that every engine is given in a quick run."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +39,21 @@ class Engine:
     arguments: tuple[str, ...] = ()
     files: tuple[tuple[tuple[str, int], int], ...] = ()
     pipelines: tuple[str, ...] = PIPELINES
+    #: files of events that it is given for the keyed pipelines; 0: all
+    keyed_files: int = 0
+    #: runs over its input once, and once more over so many times as much: what it computes is of the longer input
+    repeats: int = 1
+
+    @property
+    def quick_arguments(self) -> tuple[str, ...]:
+        """The module's options in a quick run: small epochs where there are epochs, and each event once."""
+        if self.name == "flinkish":
+            return "--epoch-records", "100000", "--warm-up-epochs", "1"
+        return () if "--passes" in self.arguments else self.arguments
 
     def files_for(self, pipeline: str, users: int) -> int:
         """How many files of events this engine is given for one comparison."""
-        return dict(self.files).get((pipeline, users), 0)
+        return dict(self.files).get((pipeline, users), self.keyed_files if pipeline in KEYED_PIPELINES else 0)
 
 
 @dataclass(frozen=True)
@@ -56,7 +71,13 @@ def engines(pyflink_python: str, bytewax_python: str) -> list[Engine]:
     """All engines, flinkish first. Slow ones get a part of the data, so that the whole command ends in minutes."""
     return [
         Engine("flinkish", "benchmarks.pipelines.flinkish_job", "pyspark", arguments=("--passes", "14")),
-        Engine("per key by hand", "benchmarks.pipelines.spark_per_key", "pyspark", files=_files(8, 3, 20)),
+        Engine(
+            "per key by hand",
+            "benchmarks.pipelines.spark_per_key",
+            "pyspark",
+            files=_files(8, 3, 20),
+            pipelines=BASIC_PIPELINES,
+        ),
         Engine(
             "transformWithState",
             "benchmarks.pipelines.spark_transform_with_state",
@@ -65,9 +86,37 @@ def engines(pyflink_python: str, bytewax_python: str) -> list[Engine]:
             pipelines=("sum",),
         ),
         Engine("Python loop", "benchmarks.pipelines.python_loop", "pyarrow"),
-        Engine("PyFlink process", _PYFLINK, "pyflink", pyflink_python, ("--mode", "process"), _files(9, 4, 6)),
-        Engine("PyFlink thread", _PYFLINK, "pyflink", pyflink_python, ("--mode", "thread"), _files(12, 12, 6)),
-        Engine("bytewax", "benchmarks.pipelines.bytewax_job", "bytewax", bytewax_python, files=_files(10, 10, 5)),
+        Engine(
+            "PyFlink process",
+            _PYFLINK,
+            "pyflink",
+            pyflink_python,
+            ("--mode", "process"),
+            _files(9, 4, 6),
+            _WITHOUT_JOIN,
+            4,
+        ),
+        Engine(
+            "PyFlink thread",
+            _PYFLINK,
+            "pyflink",
+            pyflink_python,
+            ("--mode", "thread"),
+            _files(12, 12, 6),
+            _WITHOUT_JOIN,
+            4,
+        ),
+        Engine(
+            "bytewax",
+            "benchmarks.pipelines.bytewax_job",
+            "bytewax",
+            bytewax_python,
+            files=_files(10, 10, 5),
+            # it has no timers of event time and no interval join; visits are session windows
+            pipelines=(*BASIC_PIPELINES, "user_window", "visits", "sliding", "session"),
+            keyed_files=3,
+            repeats=3,
+        ),
     ]
 
 
@@ -86,8 +135,8 @@ def is_installed(engine: Engine) -> bool:
         return False
 
 
-def run_pipeline(engine: Engine, pipeline: str, users: int, data: Path, timeout_s: float) -> Row:
-    """Run one pipeline on one engine.
+def run_pipeline(engine: Engine, pipeline: str, users: int, data: Path, timeout_s: float, quick: bool = False) -> Row:
+    """Run one pipeline on one engine. ``quick``: over few events, the same ones for each engine.
 
     Example: `run_pipeline(engines("", "")[2], "sum", 1_000, data.default_directory(), 600.0).result.events_per_s`.
     """
@@ -96,7 +145,10 @@ def run_pipeline(engine: Engine, pipeline: str, users: int, data: Path, timeout_
     if not is_installed(engine):
         return Row(engine.name, pipeline, users, None, "not installed")
     arguments = ["--pipeline", pipeline, "--users", str(users), "--data", str(data)]
-    arguments += ["--files", str(engine.files_for(pipeline, users)), *engine.arguments]
+    if quick:
+        arguments += ["--files", str(QUICK_FILES // engine.repeats), *engine.quick_arguments]
+    else:
+        arguments += ["--files", str(engine.files_for(pipeline, users)), *engine.arguments]
     try:
         fields = last_json_line(engine.python, engine.module, arguments, timeout_s)
     except (RuntimeError, subprocess.TimeoutExpired) as error:

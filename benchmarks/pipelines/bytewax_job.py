@@ -28,8 +28,9 @@ from bytewax.outputs import DynamicSink, StatelessSinkPartition
 
 from benchmarks import contract, data
 from benchmarks.data import EVENTS, EVENTS_PER_FILE, JITTER_MS
+from benchmarks.pipelines import keyed_programs
 
-COLUMNS = {"sum": ("user_id", "logged_in"), "window": ("page", "ts", "amount")}
+COLUMNS = {"sum": ("user_id", "logged_in"), "window": ("page", "ts", "amount"), **keyed_programs.COLUMNS}
 LONGER_BY = 2
 """How many passes the longer run has more."""
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -104,12 +105,28 @@ def dataflow(pipeline: str, paths: list[Path], batch_size: int, found: dict[Any,
             # The files of the workers are apart by one file in event time, on top of the jitter in each.
             wait_for_system_duration=timedelta(milliseconds=JITTER_MS) + timedelta(minutes=6),
         )
-        windower = win.TumblingWindower(length=timedelta(milliseconds=contract.WINDOW_MS), align_to=EPOCH)
         windows = win.fold_window(
-            "minute", keyed, clock, windower, lambda: (0, 0.0), lambda w, e: (w[0] + 1, w[1] + e[2]), _add_windows
+            "windows",
+            keyed,
+            clock,
+            windower(pipeline),
+            lambda: (0, 0.0),
+            lambda w, e: (w[0] + 1, w[1] + e[2]),
+            _add_windows,
         )
         op.output("sink", op.map("id", windows.down, lambda kv: ((kv[0], kv[1][0]), kv[1][1])), DictSink(found))
     return flow
+
+
+def windower(pipeline: str) -> Any:
+    """The windows of a pipeline. bytewax has no timers of event time: a visit is a session window instead."""
+    if pipeline == "sliding":
+        length, offset = timedelta(milliseconds=keyed_programs.SLIDING_MS), timedelta(milliseconds=contract.WINDOW_MS)
+        return win.SlidingWindower(length=length, offset=offset, align_to=EPOCH)
+    gaps = {"session": keyed_programs.SESSION_GAP_MS, "visits": keyed_programs.VISIT_GAP_MS}
+    if pipeline in gaps:
+        return win.SessionWindower(gap=timedelta(milliseconds=gaps[pipeline]))
+    return win.TumblingWindower(length=timedelta(milliseconds=contract.WINDOW_MS), align_to=EPOCH)
 
 
 def _add_windows(left: tuple[int, float], right: tuple[int, float]) -> tuple[int, float]:
@@ -126,6 +143,7 @@ def run_worker(options: argparse.Namespace, paths: list[Path]) -> None:
         figures: dict[str, Any] = contract.sum_check(found)
     else:
         figures = contract.window_check(len(counts), sum(c for c, _ in counts), sum(a for _, a in counts))
+        figures = keyed_programs.checked(options.pipeline, figures)
     # At the end the operating system knows the peak exactly.
     figures["peak_rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     Path(options.report).write_text(json.dumps(figures))

@@ -33,11 +33,19 @@ from pyflink.datastream.window import TumblingEventTimeWindows
 
 from benchmarks import contract
 from benchmarks.data import EVENTS_PER_FILE, JITTER_MS
+from benchmarks.pipelines import keyed_programs
 
 PARALLELISM = 2
 SLICE_EVENTS = 5_000
 SLICES_PER_FILE = EVENTS_PER_FILE // SLICE_EVENTS
-COLUMNS = {"sum": ("user_id", "logged_in"), "window": ("page", "ts", "amount")}
+COLUMNS = {"sum": ("user_id", "logged_in"), "window": ("page", "ts", "amount"), **keyed_programs.COLUMNS}
+COLUMN_TYPES = {
+    "user_id": Types.STRING(),
+    "page": Types.STRING(),
+    "ts": Types.LONG(),
+    "amount": Types.DOUBLE(),
+    "logged_in": Types.BOOLEAN(),
+}
 
 
 class ReadSlice(FlatMapFunction):  # type: ignore[misc]
@@ -79,6 +87,7 @@ class DictSink(FilterFunction):  # type: ignore[misc]
             figures: dict[str, Any] = contract.sum_check(self._found)
         else:
             figures = contract.window_check(len(values), sum(v[0] for v in values), sum(v[1] for v in values))
+            figures = keyed_programs.checked(self._pipeline, figures)
         Path(self._directory, f"{uuid.uuid4().hex}.json").write_text(json.dumps(figures))
 
 
@@ -149,6 +158,10 @@ def build(env: StreamExecutionEnvironment, pipeline: str, paths: list[Path], dir
             .key_by(lambda one: one[0], Types.STRING())
             .reduce(lambda left, right: (left[0], left[1] + right[1]))
         )
+    elif pipeline in contract.KEYED_PIPELINES:
+        types = Types.TUPLE([COLUMN_TYPES[name] for name in COLUMNS[pipeline]])
+        bound_ms = keyed_programs.BOUND_MS.get(pipeline, JITTER_MS)
+        results = keyed_programs.add("pyflink", pipeline, numbers.flat_map(read, types), bound_ms)
     else:
         strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(JITTER_MS))
         results = (

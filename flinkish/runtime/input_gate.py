@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -80,6 +80,8 @@ class Records(NamedTuple):
     input_index: int
     values: list[Any]
     timestamps: list[int] | None
+    #: may become part of a larger batch: what the buffer held is small
+    joinable: bool = False
 
 
 class WatermarkStep(NamedTuple):
@@ -138,11 +140,17 @@ def _described(place: Place) -> str:
     return f"buffer {sequence} of origin '{origin}', part {part},"
 
 
+#: Most records in a batch that is joined of smaller ones: what fits into the cache of a core, as in a buffer.
+_JOINED_RECORDS = 1_250
+
+#: Only what comes from buffers of at most so many encoded bytes is joined, so that large records do not pile up.
+_JOINED_BYTES = 16 * 1024
+
 #: Behind every number of a part or a buffer.
 _NO_MORE = 2**32
 
 
-@dataclass
+@dataclass(slots=True)
 class _Input:
     name: _Name
     input_index: int
@@ -201,21 +209,42 @@ class InputGate:
 
     def steps(self) -> Iterator[Step]:
         """Everything that the task must do, in order."""
+        return _joined(self._steps())
+
+    def _steps(self) -> Iterator[Step]:
         # the first buffers of all inputs, and no others, begin at the lowest time
         self._read((BufferKind.DATA, MIN_TIMESTAMP_MS + 1, "", 0, 0))
         self._open_valve()
         yield from self._changes(self.valve.refresh())
-        heap = []
+        heap, valve = [], self.valve
         for entry in self._inputs.values():
             entry.steps = self._elements(entry)
             heap.append((entry.watermark_ms, entry.name))
         heapq.heapify(heap)
         while heap:
-            _, name = heap[0]
+            name = heap[0][1]
             entry = self._inputs[name]
-            more = yield from self._advance(entry)
-            if more:
-                heapq.heapreplace(heap, (entry.watermark_ms, name))
+            assert entry.steps is not None
+            # one input until its watermark rises
+            for element in entry.steps:
+                if isinstance(element, Records):
+                    entry.was_active = True
+                    if valve.idle_of(name):
+                        yield from self._changes(valve.set_idle(name, False))
+                    yield element
+                    continue
+                watermark_ms, idle = element
+                if idle is not None:
+                    entry.was_active = entry.was_active or not idle
+                    yield from self._changes(valve.set_idle(name, idle))
+                elif watermark_ms > entry.watermark_ms:
+                    entry.watermark_ms = watermark_ms
+                    entry.was_active = True
+                    rose = valve.advance(name, watermark_ms)
+                    if rose or valve.idle is not self._idle:
+                        yield from self._changes(rose)
+                    heapq.heapreplace(heap, (watermark_ms, name))
+                    break
             else:
                 heapq.heappop(heap)
         self._read()
@@ -285,43 +314,23 @@ class InputGate:
 
     def _elements(self, entry: _Input) -> Iterator[Any]:
         """Single elements of one input: Records, (watermark, None) or (None, idle). Decodes one buffer at a time."""
+        index = entry.input_index
         for buffer in self._buffers(entry):
             values, timestamps, events = decode_elements(buffer.payload)
-            entry.sent_ms = max(entry.sent_ms, *(event[1] for event in events), MIN_TIMESTAMP_MS)
-            if not events:
-                if values:
-                    yield Records(entry.input_index, values, timestamps)
-                continue
+            if events:
+                entry.sent_ms = max(entry.sent_ms, *(event[1] for event in events))
+            joinable = len(buffer.payload) <= _JOINED_BYTES
             start = 0
             for position, watermark_ms, idle in events:
                 if position > start:
-                    yield _slice(entry.input_index, values, timestamps, start, position)
+                    times = None if timestamps is None else timestamps[start:position]
+                    yield Records(index, values[start:position], times, joinable)
                     start = position
                 yield (watermark_ms, idle)
-            if start < len(values):
-                yield _slice(entry.input_index, values, timestamps, start, len(values))
-
-    def _advance(self, entry: _Input) -> Generator[Step, None, bool]:
-        """Consume one input until its watermark rises; returns whether it has more."""
-        assert entry.steps is not None
-        for element in entry.steps:
-            if isinstance(element, Records):
-                entry.was_active = True
-                if self.valve.idle_of(entry.name):
-                    yield from self._changes(self.valve.set_idle(entry.name, False))
-                yield element
-                continue
-            watermark_ms, idle = element
-            if idle is not None:
-                if not idle:
-                    entry.was_active = True
-                yield from self._changes(self.valve.set_idle(entry.name, idle))
-            elif watermark_ms > entry.watermark_ms:
-                entry.watermark_ms = watermark_ms
-                entry.was_active = True
-                yield from self._changes(self.valve.advance(entry.name, watermark_ms))
-                return True
-        return False
+            if not start and values:
+                yield Records(index, values, timestamps, joinable)
+            elif start < len(values):
+                yield Records(index, values[start:], None if timestamps is None else timestamps[start:], joinable)
 
     def _end_of_source(self, end: Buffer) -> Iterator[Step]:
         vertex = vertex_of(end.header.origin)
@@ -380,10 +389,36 @@ class InputGate:
         )
 
 
+def _joined(steps: Iterator[Step]) -> Iterator[Step]:
+    """The same steps with fewer of them: small batches of records that follow each other, with no rise of the combined
+    watermark in between, are one batch, whichever inputs they come from. With hundreds of inputs there are two or three
+    records between two watermarks of one of them: operators that are given so few at a time take several times as long.
+    """
+    batch: Records | None = None
+    for step in steps:
+        if isinstance(step, Records) and step.joinable:
+            if batch is None:
+                batch = step
+            elif (
+                len(batch.values) + len(step.values) <= _JOINED_RECORDS
+                and batch.input_index == step.input_index
+                and (batch.timestamps is None) is (step.timestamps is None)
+            ):
+                batch.values.extend(step.values)
+                if batch.timestamps is not None and step.timestamps is not None:
+                    batch.timestamps.extend(step.timestamps)
+            else:
+                yield batch
+                batch = step
+            continue
+        if batch is not None:
+            yield batch
+            batch = None
+        yield step
+    if batch is not None:
+        yield batch
+
+
 def _says_nothing(buffer: Buffer) -> bool:
     """Whether nothing in a buffer says that its origin is active. Buffers without records are small."""
     return not buffer.header.records and all(idle for _, _, idle in decode_elements(buffer.payload).events)
-
-
-def _slice(input_index: int, values: list[Any], timestamps: list[int] | None, start: int, end: int) -> Records:
-    return Records(input_index, values[start:end], None if timestamps is None else timestamps[start:end])

@@ -21,7 +21,7 @@ from flinkish.runtime.list_keys import SEQUENCES, freezing, frozen, thawed
 class Bucket:
     """Records on their way to one subtask."""
 
-    __slots__ = ("append", "events", "append_timestamp", "stamp", "timestamps", "values")
+    __slots__ = ("append", "events", "append_timestamp", "timestamps", "values")
 
     def __init__(self) -> None:
         self.values: list[Any] = []
@@ -29,8 +29,6 @@ class Bucket:
         self.events: list[tuple[int, int, bool | None]] = []
         self.append = self.values.append
         self.append_timestamp = self.timestamps.append
-        #: the last watermark written to this bucket
-        self.stamp: int | None = None
 
     def extend(self, values: list[Any], timestamps: list[int] | None) -> None:
         """Take in a whole batch."""

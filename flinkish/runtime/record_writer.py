@@ -36,6 +36,10 @@ _RECORDS_IN_BUFFER = 1_250
 _SAMPLE = 8
 
 
+#: Watermarks that are noted before they are written into the buckets: what is noted takes memory, too.
+_NOTED_WATERMARKS = 64
+
+
 class _OriginState:
     """What a writer knows of one origin within the epoch."""
 
@@ -84,6 +88,11 @@ class RecordWriter:
         self._epoch = 0
         self._buckets = [Bucket() for _ in range(edge.target_parallelism)]
         self._reach = range(edge.target_parallelism) if from_source else reachable(edge.partitioner, sender)
+        #: what the buckets in reach hold
+        self._values = [self._buckets[index].values for index in self._reach]
+        #: watermarks that are not written into the buckets yet, and how many records each bucket held at each of them
+        self._watermarks_ms: list[int] = []
+        self._held: list[list[int]] = []
         self._pending = 0
         self._timestamped: bool | None = None
         self._origins: dict[str, _OriginState] = {}
@@ -172,23 +181,39 @@ class RecordWriter:
             return
         state.watermark_ms = max(watermark_ms, state.watermark_ms)
         state.idle = False
-        for index in self._reach:
-            self._stamp(self._buckets[index], state.watermark_ms)
+        self._note_watermark(state.watermark_ms)
 
-    @staticmethod
-    def _stamp(bucket: Bucket, watermark_ms: int) -> None:
-        position = len(bucket.values)
-        events = bucket.events
-        if events and events[-1][0] == position and events[-1][2] is None:
-            events[-1] = watermark_event(position, watermark_ms)
+    def _note_watermark(self, watermark_ms: int) -> None:
+        """A watermark stands in every bucket behind what it holds now. That is noted here for all of them at once, and
+        written into each when it is sent (`_stamp`): with hundreds of receivers most buckets get a record or none
+        between two watermarks, and a watermark that the next one follows at once is not told at all."""
+        held = [len(values) for values in self._values]
+        if self._held and held == self._held[-1]:
+            self._watermarks_ms[-1] = watermark_ms
         else:
-            events.append(watermark_event(position, watermark_ms))
+            if len(self._held) == _NOTED_WATERMARKS:
+                self._stamp()
+            self._held.append(held)
+            self._watermarks_ms.append(watermark_ms)
+
+    def _stamp(self) -> None:
+        """Write the noted watermarks into the buckets."""
+        if not self._held:
+            return
+        for index, positions in zip(self._reach, zip(*self._held)):
+            # of those at one position the last one; events of before stand at lower positions, or are of another kind
+            self._buckets[index].events.extend(
+                [watermark_event(*stamp) for stamp in dict(zip(positions, self._watermarks_ms)).items()]
+            )
+        self._held.clear()
+        self._watermarks_ms.clear()
 
     def emit_status(self, idle: bool) -> None:
         """Say that this stream is idle, or active again."""
         if idle == self._state.idle:
             return
         self._state.idle = idle
+        self._stamp()
         for index in self._reach:
             bucket = self._buckets[index]
             bucket.events.append(status_event(len(bucket.values), idle))
@@ -207,10 +232,11 @@ class RecordWriter:
         self._forget()
 
     def _final_events(self, state: _OriginState) -> None:
+        if state.watermark_ms > MIN_TIMESTAMP_MS:
+            self._note_watermark(state.watermark_ms)
+        self._stamp()
         for index in self._reach:
             bucket = self._buckets[index]
-            if state.watermark_ms > MIN_TIMESTAMP_MS:
-                self._stamp(bucket, state.watermark_ms)
             if state.idle:
                 bucket.events.append(status_event(len(bucket.values), True))
             elif state.active or state.idle is False:
@@ -220,6 +246,8 @@ class RecordWriter:
         """Forget everything: the attempt failed."""
         for bucket in self._buckets:
             bucket.clear()
+        self._held.clear()
+        self._watermarks_ms.clear()
         self._pending = 0
         self._forget()
 
@@ -231,6 +259,7 @@ class RecordWriter:
         self._limit = None
 
     def _flush(self, at_barrier: bool, last: bool = False) -> None:
+        self._stamp()
         size = records = 0
         for index in self._reach:
             bucket = self._buckets[index]

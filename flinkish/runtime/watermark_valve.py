@@ -25,7 +25,7 @@ from typing import Any
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 
 
-@dataclass
+@dataclass(slots=True)
 class _Input:
     watermark_ms: int
     idle: bool
@@ -118,7 +118,23 @@ class WatermarkValve:
     def advance(self, name: Hashable, watermark_ms: int) -> bool:
         """An input's watermark; True when the combined one rises. A watermark makes its input active."""
         entry = self._inputs[name]
-        held_back = entry.aligned and entry.watermark_ms <= self.combined_ms
+        before_ms = entry.watermark_ms
+        if entry.aligned and not entry.idle and before_ms < watermark_ms < MAX_WATERMARK_MS:
+            # nearly all calls: an input that counts goes on, and counts as before
+            entry.watermark_ms = watermark_ms
+            self._pushed += 1
+            waiting = self._lowest_first
+            if waiting and waiting[0][2] is entry:
+                heapq.heapreplace(waiting, (watermark_ms, self._pushed, entry))
+            else:
+                heapq.heappush(waiting, (watermark_ms, self._pushed, entry))
+            if before_ms > self.combined_ms:
+                return False
+            lowest_ms, _, lowest = waiting[0]
+            if lowest.watermark_ms == lowest_ms <= self.combined_ms and lowest.holds_back:
+                return False
+            return self.refresh()
+        held_back = entry.aligned and before_ms <= self.combined_ms
         resumed = entry.idle
         self._unindex(entry)
         entry.idle = False
@@ -155,7 +171,7 @@ class WatermarkValve:
         waiting = self._lowest_first
         while waiting:
             watermark_ms, _, entry = waiting[0]
-            if entry.holds_back and entry.watermark_ms == watermark_ms:
+            if entry.watermark_ms == watermark_ms and entry.holds_back:
                 return watermark_ms
             heapq.heappop(waiting)
         return self.combined_ms

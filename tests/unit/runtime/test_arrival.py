@@ -171,7 +171,8 @@ def _in_flight(inputs: int, watermarks: bool) -> int:
     for number in range(inputs):
         for sequence in range(100):
             told = [sequence + 1] if watermarks else []
-            one = buffer(f"0/{number}", sequence, ("x", sequence), *told)
+            # large, so that the gate does not join records of several buffers
+            one = buffer(f"0/{number}", sequence, ("x" * 20_000, sequence), *told)
             begins_ms = MIN_TIMESTAMP_MS + 1 if sequence and not watermarks else sequence or MIN_TIMESTAMP_MS
             buffers.append(Buffer(one.header._replace(begins_ms=begins_ms), one.payload))
     gate = _gate(counted())

@@ -1,0 +1,53 @@
+"""What many subtasks make of little data: its structure, on the simulation that `benchmarks.wide_jobs` measures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.wide_jobs import Simulation
+from flinkish.runtime.input_gate import Records
+
+from .senders import buffer, gate
+
+
+@pytest.mark.parametrize("subtasks", [4, 40])
+def test_a_subtask_sends_a_buffer_to_each_receiver_however_many_watermarks_there_were(
+    subtasks: int, tmp_path: Path
+) -> None:
+    simulation = Simulation(subtasks, 4 * subtasks, str(tmp_path), records=400)
+    simulation.run_epoch()
+    epoch = simulation.run_epoch()
+    simulation.close()
+    assert epoch.buffers_per_sender == subtasks
+    assert epoch.buffers_sent_on == subtasks
+
+
+def test_the_header_of_a_subtask_grows_by_some_bytes_for_each_sender(tmp_path: Path) -> None:
+    sizes = {}
+    for subtasks in (10, 40):
+        simulation = Simulation(subtasks, 4 * subtasks, str(tmp_path / str(subtasks)), records=100)
+        simulation.run_epoch()
+        sizes[subtasks] = simulation.run_epoch().header_bytes
+        simulation.close()
+    assert sizes[40] - sizes[10] < 30 * 40
+
+
+def test_records_between_two_rises_of_the_combined_watermark_are_one_batch_whichever_inputs_they_come_from() -> None:
+    buffers = [buffer(f"0/{number}", 0, ("a", 1), 10, ("b", 11), 20, ("c", 21)) for number in range(50)]
+    batches = [step.values for step in gate(buffers=buffers).steps() if isinstance(step, Records)]
+    assert batches == [["a"] * 50, ["b"] * 50, ["c"] * 50]
+
+
+def test_large_records_are_not_joined() -> None:
+    large = "x" * 20_000
+    buffers = [buffer(f"0/{number}", 0, (large, 1)) for number in range(5)]
+    batches = [step.values for step in gate(buffers=buffers).steps() if isinstance(step, Records)]
+    assert batches == [[large]] * 5
+
+
+def test_records_of_two_inputs_of_an_operator_are_not_joined() -> None:
+    buffers = [buffer("0/a", 0, ("a", 1)), buffer("1/a", 0, ("b", 1), input_index=1)]
+    batches = [step.values for step in gate(buffers=buffers).steps() if isinstance(step, Records)]
+    assert batches == [["a"], ["b"]]
