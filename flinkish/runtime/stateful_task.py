@@ -40,6 +40,7 @@ from flinkish.runtime.task_state import TaskLife, TaskState
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
     from flinkish.runtime.state.files.references import FileReference
+    from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
 from flinkish.runtime.task import CLEAN_UP_EPOCHS, RETAINED_EPOCHS, EpochStamp, Task, TaskId, TaskResult
 
