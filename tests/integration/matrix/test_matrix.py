@@ -79,6 +79,7 @@ def test_topic_to_topic_is_exactly_once_although_the_driver_is_killed_in_the_mid
     assert_golden(cell, servers)
 
 
+@pytest.mark.slow
 def test_the_executor_in_which_a_subtask_is_at_work_can_be_lost(
     new_cell: NewCell, servers: Servers, sessions: Sessions
 ) -> None:
