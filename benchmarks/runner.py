@@ -70,7 +70,13 @@ class Row:
 def engines(pyflink_python: str, bytewax_python: str) -> list[Engine]:
     """All engines, flinkish first. Slow ones get a part of the data, so that the whole command ends in minutes."""
     return [
-        Engine("flinkish", "benchmarks.pipelines.flinkish_job", "pyspark", arguments=("--passes", "14")),
+        Engine(
+            "flinkish",
+            "benchmarks.pipelines.flinkish_job",
+            "pyspark",
+            arguments=("--passes", "14"),
+            files=((("interval_join", 1_000), 20),),
+        ),
         Engine(
             "per key by hand",
             "benchmarks.pipelines.spark_per_key",

@@ -34,6 +34,8 @@ COLUMN_TYPES = {
     "amount": Types.DOUBLE(),
     "logged_in": Types.BOOLEAN(),
 }
+EPOCH_RECORDS = {"interval_join": 100_000}
+"""Where an epoch of four million records would take minutes."""
 BOUND_MS = JITTER_MS + 360_000
 """The files that two subtasks read at a time are apart in event time."""
 
@@ -141,10 +143,11 @@ class Marks(JobObserver):
 def main() -> None:
     """Run one pipeline."""
     parser = contract.argument_parser("flinkish")
-    parser.add_argument("--epoch-records", type=int, default=4_000_000)
+    parser.add_argument("--epoch-records", type=int)
     parser.add_argument("--warm-up-epochs", type=int, default=3)
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
+    options.epoch_records = options.epoch_records or EPOCH_RECORDS.get(options.pipeline, 4_000_000)
     paths = contract.files_of(options)
     if options.files:
         paths = in_a_folder(paths)

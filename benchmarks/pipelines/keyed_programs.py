@@ -22,7 +22,7 @@ COLUMNS = {
     "interval_join": ("user_id", "ts", "amount", "logged_in"),
 }
 #: The bound for records out of order, where it is part of the pipeline.
-BOUND_MS = {"user_window": 5_000, "visits": 1_000, "connected": 1_000}
+BOUND_MS = {"user_window": 5_000, "visits": 1_000, "connected": 1_000, "interval_join": 1_000}
 #: Pipelines of which only the sums over all results are the same in every engine: how many visits there are depends on
 #: whether the watermark or the next click comes first.
 SUMS_ONLY = ("visits", "connected")
