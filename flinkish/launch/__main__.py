@@ -15,8 +15,8 @@ from typing import NoReturn
 
 from flinkish.errors import ConfigurationError, EnvironmentVersionError, FlinkishError, ProgramError
 from flinkish.launch.options import CommandLine
-from flinkish.launch.packages import spark_home
 from flinkish.launch.spark_command import ROOT, SparkCommand, own_python
+from flinkish.launch.spark_home import spark_home
 
 #: Runs the driver of this flinkish, whatever the current directory holds.
 _START = """import sys

@@ -21,7 +21,8 @@ from pathlib import Path
 
 from flinkish.errors import OperationError
 from flinkish.launch.home import default_spark_settings
-from flinkish.launch.packages import PACKAGES, spark_home
+from flinkish.launch.packages import PACKAGES
+from flinkish.launch.spark_home import home_without_zip
 
 #: Options of the driver's JVM and of no other, for Spark's scripts.
 JVM_OPTIONS = "SPARK_SUBMIT_OPTS"
@@ -50,7 +51,7 @@ env.execute("class archive")
 
 def path_in(cache: Path, environment: Mapping[str, str]) -> Path:
     """Where the archive for this Java, this Spark and flinkish's packages lies, whether it is there or not."""
-    parts = [_java(environment), spark_home(environment), default_spark_settings().get(PACKAGES, "")]
+    parts = [_java(environment), home_without_zip(cache, environment), default_spark_settings().get(PACKAGES, "")]
     changed = [str(os.stat(part).st_mtime_ns) if os.path.exists(part) else "" for part in parts]
     key = hashlib.sha256("\0".join([*parts, *changed]).encode()).hexdigest()[:16]
     return cache / f"classes-{key}.jsa"

@@ -14,13 +14,12 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlparse
 
 from flinkish.errors import ConnectionFailedError
 from flinkish.launch.options import SparkOptions, comma_list
+from flinkish.launch.spark_home import spark_home
 
 #: The setting that names packages.
 PACKAGES = "spark.jars.packages"
@@ -79,15 +78,6 @@ def _sparks_own(options: SparkOptions) -> list[str]:
         return []
     names = map(_JAR.fullmatch, (jar.name for jar in Path(spark_home(os.environ), "jars").glob("*.jar")))
     return sorted({f"*:{name.group(1)}" for name in names if name is not None})
-
-
-def spark_home(environment: Mapping[str, str]) -> str:
-    """The folder of the Spark that this Python starts."""
-    given = environment.get("SPARK_HOME")
-    if given:
-        return given
-    spec = find_spec("pyspark")
-    return os.path.dirname(spec.origin) if spec is not None and spec.origin is not None else ""
 
 
 def _remembered(known: Path) -> list[str] | None:

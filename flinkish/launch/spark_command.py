@@ -20,6 +20,7 @@ from flinkish.launch.archive import archive
 from flinkish.launch.home import Home, default_spark_settings
 from flinkish.launch.options import SparkOptions, comma_list, read_properties
 from flinkish.launch.packages import PACKAGES, resolve
+from flinkish.launch.spark_home import home_without_zip
 
 _MERGED = ("--jars", "--packages", "--py-files", "--remote")
 #: The settings that are lists, of which Spark would take the last alone.
@@ -132,6 +133,9 @@ class SparkCommand:
         ):
             if value is not None:
                 result[name] = self._environment.get(name, value)
+        if self._runs_in_one_jvm():
+            home = home_without_zip(self.home.cache, self._environment)
+            result |= {"SPARK_HOME": home} if home else {}
         options = class_archive.options(self.home.cache, self._environment)
         if options and not self.in_cluster_mode():
             result[class_archive.JVM_OPTIONS] = options

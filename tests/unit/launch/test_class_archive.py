@@ -47,7 +47,7 @@ def test_another_java_has_another_archive(tmp_path: Path) -> None:
 
 def test_the_driver_is_told_of_the_archive_and_a_cluster_is_not(tmp_path: Path) -> None:
     environment = {**java(tmp_path / "java"), "FLINKISH_HOME": str(tmp_path)}
-    path_in(tmp_path / ".cache", environment).parent.mkdir()
+    path_in(tmp_path / ".cache", environment).parent.mkdir(exist_ok=True)
     path_in(tmp_path / ".cache", environment).touch()
     here = SparkCommand(environment, SparkOptions(()))
     assert "SharedArchiveFile" in here.jvm_environment([])[JVM_OPTIONS]
