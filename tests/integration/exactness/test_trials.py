@@ -55,7 +55,8 @@ def test_left_alone_it_puts_out_the_golden_result(spark: SparkSession, folder: P
     assert_exact(golden(), all_outputs(folder))
 
 
-@pytest.mark.parametrize("exceptions", [6, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("exceptions", [6, 20])
 def test_failed_by_exceptions_it_puts_out_the_golden_result(spark: SparkSession, folder: Path, exceptions: int) -> None:
     mishaps = random_mishaps(folder, exceptions, seed=20_261_121)
     build(Program(folder, mishaps=mishaps), **RESTARTING).execute(NAME)
