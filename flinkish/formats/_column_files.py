@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from flinkish.common.bulk_writer import BulkWriter, RowDataBulkWriterFactory
 from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.common.typeinfo.composite import RowTypeInfo
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Records are turned into columns so many at a time, however small the batches are in which they come.
 _RECORDS_AT_A_TIME = 10_000
 
 
 class ColumnFileWriter(BulkWriter):
-    """Records are held until there are enough for a stretch of columns."""
+    """Records are held until there are enough for a stretch of columns. ``to_table``: makes columns of records."""
 
-    def __init__(self, row_type: RowTypeInfo, where: str) -> None:
+    def __init__(self, to_table: Callable[[list[Any]], pa.Table]) -> None:
         import pyarrow as pa
 
-        self._columns = RecordWriter(row_type, where)
+        self._to_table = to_table
         self._stream = pa.BufferOutputStream()
         self._file: Any = None
         self._held: list[Any] = []
@@ -35,13 +39,11 @@ class ColumnFileWriter(BulkWriter):
         return self._stream.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
     def _write(self) -> None:
-        import pyarrow as pa
-
-        batch = self._columns.write(self._held)
+        table = self._to_table(self._held)
         self._held = []
         if self._file is None:
-            self._file = self.open_file(self._stream, batch.schema)
-        self.write_table(self._file, pa.Table.from_batches([batch]))
+            self._file = self.open_file(self._stream, table.schema)
+        self.write_table(self._file, table)
 
     @abc.abstractmethod
     def open_file(self, stream: Any, schema: Any) -> Any:
@@ -63,4 +65,7 @@ class ColumnFileWriterFactory(RowDataBulkWriterFactory):
         RecordWriter(row_type, where)
 
     def create(self) -> BulkWriter:
-        return self._writer(self._row_type, self._where)
+        import pyarrow as pa
+
+        columns = RecordWriter(self._row_type, self._where)
+        return self._writer(lambda records: pa.Table.from_batches([columns.write(records)]))

@@ -9,12 +9,13 @@ from __future__ import annotations
 import io
 import uuid
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
 from flinkish.errors import ProgramError
 from flinkish.formats.avro import AvroSchema, fastavro_package, misfit
+from flinkish.formats.parquet import ParquetFileWriter
 
 if TYPE_CHECKING:
     import pyarrow
@@ -23,8 +24,6 @@ __all__ = ["AvroColumns", "AvroParquetWriters"]
 
 #: Under which parquet-avro keeps the schema in a file.
 SCHEMA_KEY = b"parquet.avro.schema"
-#: Records are turned into columns so many at a time.
-_RECORDS_AT_A_TIME = 10_000
 
 _Convert = Callable[[Any], Any]
 
@@ -230,29 +229,4 @@ class _AvroParquetFactory(BulkWriterFactory):
         self._columns = columns
 
     def create(self) -> BulkWriter:
-        return _AvroParquetWriter(self._columns)
-
-
-class _AvroParquetWriter(BulkWriter):
-    def __init__(self, columns: AvroColumns) -> None:
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        self._columns = columns
-        self._stream = pa.BufferOutputStream()
-        self._file = parquet.ParquetWriter(self._stream, columns.arrow)
-        self._held: list[Any] = []
-
-    def add_batch(self, values: list[Any]) -> None:
-        self._held += values
-        if len(self._held) >= _RECORDS_AT_A_TIME:
-            self._write()
-
-    def finish(self) -> bytes:
-        self._write()
-        self._file.close()
-        return self._stream.getvalue().to_pybytes()  # type: ignore[no-any-return]
-
-    def _write(self) -> None:
-        self._file.write_table(self._columns.to_columns(self._held, "AvroParquetWriters"))
-        self._held = []
+        return ParquetFileWriter(partial(self._columns.to_columns, where="AvroParquetWriters"))

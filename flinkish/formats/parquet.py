@@ -12,7 +12,9 @@ from flinkish.formats._column_files import ColumnFileWriter, ColumnFileWriterFac
 __all__ = ["ParquetBulkWriters"]
 
 
-class _ParquetWriter(ColumnFileWriter):
+class ParquetFileWriter(ColumnFileWriter):
+    """Parquet files."""
+
     def open_file(self, stream: Any, schema: Any) -> Any:
         from pyarrow import parquet
 
@@ -37,4 +39,4 @@ class ParquetBulkWriters:
         Raises:
             TypeMismatchError: a field of pickled objects, which no column can hold.
         """
-        return ColumnFileWriterFactory(row_type, _ParquetWriter, "ParquetBulkWriters")
+        return ColumnFileWriterFactory(row_type, ParquetFileWriter, "ParquetBulkWriters")

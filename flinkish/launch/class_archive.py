@@ -51,8 +51,10 @@ env.execute("class archive")
 
 def path_in(cache: Path, environment: Mapping[str, str]) -> Path:
     """Where the archive for this Java, this Spark and flinkish's packages lies, whether it is there or not."""
-    parts = [_java(environment), home_without_zip(cache, environment), default_spark_settings().get(PACKAGES, "")]
-    changed = [str(os.stat(part).st_mtime_ns) if os.path.exists(part) else "" for part in parts]
+    java, jars = _java(environment), os.path.join(home_without_zip(cache, environment), "jars")
+    parts = [java, jars, default_spark_settings().get(PACKAGES, "")]
+    # an upgrade may leave the names as they are
+    changed = [str(os.stat(file).st_mtime_ns) if os.path.exists(file) else "" for file in (java, jars)]
     key = hashlib.sha256("\0".join([*parts, *changed]).encode()).hexdigest()[:16]
     return cache / f"classes-{key}.jsa"
 

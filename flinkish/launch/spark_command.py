@@ -62,7 +62,8 @@ class SparkCommand:
 
     def _runs_in_one_jvm(self) -> bool:
         """Whether the driver is the only executor."""
-        return re.fullmatch(r"local(\[[^\]]*\])?", self.master()) is not None and self.remote() is None
+        local = re.fullmatch(r"local(\[[^\]]*\])?", self.master()) is not None
+        return local and self.remote() is None and not self.in_cluster_mode()
 
     def in_cluster_mode(self) -> bool:
         """Whether the driver runs elsewhere."""
@@ -135,10 +136,9 @@ class SparkCommand:
                 result[name] = self._environment.get(name, value)
         if self._runs_in_one_jvm():
             home = home_without_zip(self.home.cache, self._environment)
-            result |= {"SPARK_HOME": home} if home else {}
-        options = class_archive.options(self.home.cache, self._environment)
-        if options and not self.in_cluster_mode():
-            result[class_archive.JVM_OPTIONS] = options
+            options = class_archive.options(self.home.cache, {**self._environment, "SPARK_HOME": home})
+            named = {"SPARK_HOME": home, class_archive.JVM_OPTIONS: options}
+            result |= {name: value for name, value in named.items() if value}
         return result
 
 

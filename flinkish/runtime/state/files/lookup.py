@@ -146,7 +146,8 @@ class Lookup:
         ends = np.cumsum([len(part.places) for part in parts])
         for wrong in np.flatnonzero(~right).tolist():
             number = int(np.searchsorted(ends, wrong, "right"))
-            part, at = parts[number], wrong - int(ends[number])
+            part = parts[number]
+            at = wrong - int(ends[number]) + len(part.places)
             found = self._one_by_one(part.rows, int(part.at[at]), int(places[wrong]))
             if found >= 0:
                 self._take(part.rows.take(np.array([found])), places[wrong : wrong + 1])
