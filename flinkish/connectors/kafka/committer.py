@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
@@ -192,6 +192,7 @@ class KafkaCommitter(Committer):
         return (self._servers, tuple(sorted(self._properties.items())))
 
     def _produce(self, producer: Any, first: list[Any], batches: Iterator[list[Any]], context: CommitContext) -> int:
+        kafka = driver("KafkaSink")
         failures: list[Any] = []
 
         def on_delivery(error: Any, _: Any) -> None:
@@ -200,14 +201,14 @@ class KafkaCommitter(Committer):
 
         records = 0
         for batch in chain((first,), batches):
-            for topic, key, value, timestamp, *headers in batch:
-                while True:
-                    try:
-                        more = {"headers": headers[0]} if headers else {}
-                        producer.produce(topic, value, key, on_delivery=on_delivery, timestamp=timestamp, **more)
-                        break
-                    except BufferError:
-                        producer.poll(0.5)
+            for record in batch:
+                try:
+                    _send(producer, record, on_delivery)
+                except kafka.KafkaException as error:
+                    # the client refuses by itself what is larger than its message.max.bytes
+                    if error.args[0].code() != kafka.KafkaError.MSG_SIZE_TOO_LARGE:
+                        raise
+                    failures.append(error.args[0])
             producer.poll(0)
             records += len(batch)
         left = producer.flush(FLUSH_TIMEOUT_S)
@@ -221,7 +222,7 @@ class KafkaCommitter(Committer):
             )
             records -= len(failures)
         elif failures:
-            raise _classified(driver("KafkaSink").KafkaException(failures[0]), self._where(context))
+            raise _classified(kafka.KafkaException(failures[0]), self._where(context))
         if left:
             raise ConnectionFailedError(
                 f"{left} of {records} records were not acknowledged in {FLUSH_TIMEOUT_S:.0f} s",
@@ -280,6 +281,18 @@ class KafkaTransactionCommitter(KafkaCommitter):
                 producer.close()
                 raise
         return producer
+
+
+def _send(producer: Any, record: Any, on_delivery: Callable[[Any, Any], None]) -> None:
+    """Hands a record to the client, as soon as there is room in its queue."""
+    topic, key, value, timestamp, *headers = record
+    more = {"headers": headers[0]} if headers else {}
+    while True:
+        try:
+            producer.produce(topic, value, key, on_delivery=on_delivery, timestamp=timestamp, **more)
+            return
+        except BufferError:
+            producer.poll(0.5)
 
 
 def _classified(error: Any, where: str) -> Exception:
