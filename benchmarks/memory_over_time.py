@@ -1,0 +1,105 @@
+"""Whether the memory of a job stays what it is: each Python worker, and the JVM, over an hour of epochs.
+
+    python -m benchmarks.memory_over_time [--minutes 60] [--keys 1000000] [--interval 1s]
+
+It runs the job of `benchmarks.keyed_state` with parallelism 2, epochs of 10,000 records on random keys, and looks at
+every process once in a while. It prints the largest size of each process in each part of the time, in MiB: the
+proportional set size. Workers that hold the same subtasks in turn are counted together as well. Only Linux (/proc).
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from benchmarks import contract, runner
+
+PARTS = 6
+SAMPLE_EVERY_S = 10.0
+_PLANNER = "python_streaming_source_runner"
+
+
+def sizes_mib(root: int) -> dict[str, float]:
+    """The proportional set size of each process below one, by what it is and its id, and of all workers together."""
+    found: dict[str, float] = {}
+    for pid in contract.process_tree(root)[1:]:
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        if "java" in command.split(" ", 1)[0]:
+            kind = "jvm"
+        elif "pyspark" in command:
+            kind = "planner" if _PLANNER in command else "worker"
+        else:
+            continue
+        size = sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+        found[f"{kind} {pid}"] = size
+        if kind == "worker":
+            found["all workers"] = found.get("all workers", 0.0) + size
+    return found
+
+
+def measure(options: argparse.Namespace, folder: Path) -> tuple[dict[str, list[float]], list[int]]:
+    """The largest size of each process in each part of the time, 0 where it was not there; epochs done by then."""
+    command = [sys.executable, "-m", "benchmarks.pipelines.keyed_state_job", str(folder), "--keys", str(options.keys)]
+    command += ["--phases", "10000:100000000", "--set", f"flinkish.epoch.interval={options.interval}"]
+    peaks: dict[str, list[float]] = defaultdict(lambda: [0.0] * PARTS)
+    epochs: list[int] = []
+    with (folder / "log").open("wb") as log:
+        job = subprocess.Popen(command, cwd=runner.ROOT, stdout=log, stderr=log)
+        try:
+            _wait_for_keys(job, folder)
+            began = time.monotonic()
+            while (part := int((time.monotonic() - began) / (60 * options.minutes) * PARTS)) < PARTS:
+                time.sleep(min(SAMPLE_EVERY_S, 60 * options.minutes / PARTS / 2))
+                if job.poll() is not None:
+                    raise RuntimeError(f"the job has ended:\n{(folder / 'log').read_text()[-4000:]}")
+                for name, size in sizes_mib(job.pid).items():
+                    peaks[name][part] = max(peaks[name][part], size)
+                del epochs[part:]
+                epochs.append(_epochs_done(folder))
+        finally:
+            for pid in reversed(contract.process_tree(job.pid)):
+                subprocess.run(["kill", "-9", str(pid)], stderr=subprocess.DEVNULL, check=False)
+            job.wait()
+    return peaks, epochs
+
+
+def _wait_for_keys(job: subprocess.Popen[bytes], folder: Path) -> None:
+    """Until each key has come, and some epochs more."""
+    while _epochs_done(folder) < 20:
+        if job.poll() is not None:
+            raise RuntimeError(f"the job has ended:\n{(folder / 'log').read_text()[-4000:]}")
+        time.sleep(1.0)
+
+
+def _epochs_done(folder: Path) -> int:
+    names = (path.name for path in folder.glob("job/**/commits/*"))
+    return max((int(name) for name in names if name.isdigit()), default=0)
+
+
+def main() -> None:
+    """Print a line per process."""
+    parser = argparse.ArgumentParser(description="The memory of each worker over an hour of epochs.")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--interval", default="1s", help="flinkish.epoch.interval of the job")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="flinkish-memory-", ignore_cleanup_errors=True) as folder:
+        peaks, epochs = measure(options, Path(folder))
+    length = options.minutes / PARTS
+    print(f"largest MiB in each {length:g} minutes")
+    print(f"{'epochs done':<20}" + "".join(f"{number:>10,}" for number in epochs))
+    for name, sizes in sorted(peaks.items()):
+        print(f"{name:<20}" + "".join(f"{size:>10,.0f}" if size else f"{'':>10}" for size in sizes))
+
+
+if __name__ == "__main__":
+    main()
