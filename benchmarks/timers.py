@@ -1,7 +1,7 @@
 """What timers cost: a KeyedProcessFunction that registers an event-time timer for every record, one operator alone.
 
-``python -m benchmarks.timers [--users 1000 200000] [--records 400000]`` prints microseconds of processor time a record:
-for the function with its state and the registration, for firing, and for the barriers, five of them, at which what is
+``python -m benchmarks.timers [--users 1000 200000] [--records 400000] [--barriers 5]`` prints microseconds of processor
+time a record: for the function with its state and the registration, for firing, and for the barriers, at which what is
 too much for the task goes to files. Without Spark.
 """
 
@@ -26,7 +26,7 @@ from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.testing import KeyedOneInputStreamOperatorTestHarness
 
-GAP_MS, BATCH, BARRIERS, JITTER_MS = 600_000, 1_250, 5, 1_000
+GAP_MS, BATCH, JITTER_MS = 600_000, 500, 1_000
 
 
 class Visits(KeyedProcessFunction):
@@ -50,7 +50,7 @@ class Visits(KeyedProcessFunction):
             yield ctx.get_current_key(), visit[1]
 
 
-def measure(users: int, records: int) -> tuple[float, float, float]:
+def measure(users: int, records: int, barriers: int) -> tuple[float, float, float]:
     """Microseconds a record: process, fire, barriers."""
     rng = np.random.default_rng(SEED)
     weights = 1 / np.arange(1, users + 1) ** ZIPF_EXPONENT
@@ -71,7 +71,7 @@ def measure(users: int, records: int) -> tuple[float, float, float]:
                 marks.append(time.process_time())
                 harness.process_watermark(times[-1] - JITTER_MS)
                 marks.append(time.process_time())
-                if (number + 1) % max(1, len(batches) // BARRIERS) == 0:
+                if (number + 1) % max(1, len(batches) // barriers) == 0:
                     harness.snapshot()
                 harness.take_output()
                 process, fire = process + marks[1] - marks[0], fire + marks[2] - marks[1]
@@ -88,11 +88,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Microseconds a record of a function with a timer for every record.")
     parser.add_argument("--users", type=int, nargs="+", default=[1_000, 200_000], metavar="N")
     parser.add_argument("--records", type=int, default=400_000, metavar="N")
+    parser.add_argument("--barriers", type=int, default=5, metavar="N")
     options = parser.parse_args()
     gc.set_threshold(THRESHOLD, 20, 20)
     print(f"{'users':>8} {'process':>8} {'fire':>8} {'barrier':>8}   us a record")
     for users in options.users:
-        print(f"{users:8,} " + " ".join(f"{figure:8.2f}" for figure in measure(users, options.records)))
+        print(
+            f"{users:8,} " + " ".join(f"{figure:8.2f}" for figure in measure(users, options.records, options.barriers))
+        )
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@ processing time; nothing here reads a clock."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import index
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from flinkish.common.arguments import kind_of
 from flinkish.core.time_domain import TimeDomain
@@ -53,6 +54,10 @@ class KeyedTimerService(TimerService):
         self._epoch = epoch
         self._backend = backend
         self._service = service
+        #: of the backend's state when the two below were asked for
+        self._generation = -1
+        self._register_event: Callable[[int, Any], None]
+        self._register_processing: Callable[[int, Any], None]
 
     def current_processing_time(self) -> int:
         return self._epoch.processing_time_ms
@@ -61,10 +66,20 @@ class KeyedTimerService(TimerService):
         return self._epoch.watermark_ms
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        self._register(TimeDomain.PROCESSING_TIME, timestamp)
+        backend = self._backend
+        if timestamp.__class__ is not int or not MIN_TIMESTAMP_MS <= timestamp <= MAX_WATERMARK_MS:
+            timestamp = self._checked(timestamp)
+        if self._generation != backend.generation:
+            self._bind()
+        self._register_processing(timestamp, backend.current_key)
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        self._register(TimeDomain.EVENT_TIME, timestamp)
+        backend = self._backend
+        if timestamp.__class__ is not int or not MIN_TIMESTAMP_MS <= timestamp <= MAX_WATERMARK_MS:
+            timestamp = self._checked(timestamp)
+        if self._generation != backend.generation:
+            self._bind()
+        self._register_event(timestamp, backend.current_key)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
         self._delete(TimeDomain.PROCESSING_TIME, timestamp)
@@ -72,11 +87,12 @@ class KeyedTimerService(TimerService):
     def delete_event_time_timer(self, timestamp: int) -> None:
         self._delete(TimeDomain.EVENT_TIME, timestamp)
 
-    def _register(self, domain: TimeDomain, timestamp: int) -> None:
-        backend = self._backend
-        if timestamp.__class__ is not int or not MIN_TIMESTAMP_MS <= timestamp <= MAX_WATERMARK_MS:
-            timestamp = self._checked(timestamp)
-        backend.timers(self._service).register(domain, timestamp, backend.current_key)
+    def _bind(self) -> None:
+        """Find the queue, which is another one once other state was taken in."""
+        queue = self._backend.timers(self._service)
+        self._register_event = queue.registrar(TimeDomain.EVENT_TIME)
+        self._register_processing = queue.registrar(TimeDomain.PROCESSING_TIME)
+        self._generation = self._backend.generation
 
     def _checked(self, timestamp: int) -> int:
         backend = self._backend

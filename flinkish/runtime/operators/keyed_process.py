@@ -86,9 +86,9 @@ class KeyedProcessOperator(UserFunctionOperator):
             ctx.current_timestamp = timestamp
             iterable = process(value, ctx)
             if iterable:
-                before = len(results)
                 results.extend(iterable)
-                times.extend(repeat(timestamp, len(results) - before))
+                if len(results) > len(times):
+                    times.extend(repeat(timestamp, len(results) - len(times)))
         self.collect(results, None if timestamps is None else times)
 
     def process_watermark(self, watermark_ms: int) -> None:
@@ -115,9 +115,9 @@ class KeyedProcessOperator(UserFunctionOperator):
             ctx.current_timestamp = timestamp_ms
             iterable = on_timer(timestamp_ms, ctx)
             if iterable:
-                before = len(results)
                 results.extend(iterable)
-                times.extend(repeat(timestamp_ms, len(results) - before))
+                if len(results) > len(times):
+                    times.extend(repeat(timestamp_ms, len(results) - len(times)))
         return results, times
 
 

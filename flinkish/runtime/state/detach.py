@@ -41,8 +41,11 @@ class _Copiers(dict[type, Callable[[Any], Any] | None]):
         return copier
 
 
-#: type -> how to copy (None: immutable); for hot paths, which cannot afford the call of `detached`
+#: type -> how to copy (None: immutable)
 COPIERS = _Copiers()
+
+#: types of values that may be shared; for hot paths, which cannot afford the call of `detached`
+SHARED = frozenset({int, float, str, bytes, bool, tuple, frozenset, type(None), Decimal})
 
 
 def copier_of(value: Any) -> Callable[[Any], Any] | None:

@@ -7,18 +7,21 @@ it is; with windows, many keys have one timestamp, and a dict keeps them in the 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
+from itertools import groupby, repeat
+from operator import itemgetter
 from typing import Any
 
 from flinkish.core.time_domain import TimeDomain
 
-#: (namespace, key)
-Entry = tuple[Hashable, Any]
+#: (timestamp, key, namespace)
+Timer = tuple[int, Any, Hashable]
 #: timers of one (timestamp, namespace) in the order of registration
 TimerRun = tuple[int, Hashable, list[Any]]
 #: the timers of one timestamp: the only one, or several
-_Bucket = Entry | dict[Entry, None]
+_Bucket = Timer | dict[Timer, None]
 
 #: Before all timestamps.
 BEFORE_ALL = -(1 << 63) - 1
@@ -29,36 +32,48 @@ _SLOT_BITS = 8
 #: A heap of so few slots is not worth being made anew.
 _SMALL_HEAP = 64
 
+_TIMESTAMP, _KEY, _NAMESPACE = itemgetter(0), itemgetter(1), itemgetter(2)
+
 
 class DomainTimers:
     """See the module. ``heap`` holds the number of each slot, and numbers whose slot is gone, which are passed over
-    when they come first. It is made anew when those are more than half of it."""
+    when they come first. It is made anew when those are more than half of it.
+
+    Args:
+        recording: whether ``changed`` is kept.
+    """
 
     __slots__ = (
         "changed",
         "deleted",
         "domain",
-        "due",
         "due_upto_ms",
+        "earlier",
+        "fired",
         "has_files",
         "heap",
         "next_in_files",
         "next_known",
         "slots",
         "taken_ms",
+        "touched",
     )
 
-    def __init__(self, domain: TimeDomain) -> None:
+    def __init__(self, domain: TimeDomain, recording: bool = False) -> None:
         self.domain = domain
-        #: (timestamp, timer) that came or went, if somebody asks for them
-        self.changed: dict[tuple[int, Entry], None] = {}
+        #: timers that came or went since the last barrier, if somebody asks for them
+        self.changed: dict[Timer, None] | None = {} if recording else None
+        #: whether any did
+        self.touched = False
+        #: how many have been popped since that was asked for
+        self.fired = 0
         self.heap: list[int] = []
         self.slots: dict[int, dict[int, _Bucket]] = {}
-        #: while timers fire: the timestamps up to ``due_upto_ms`` that have timers, and perhaps some that have none
-        self.due: list[int] = []
+        #: while timers of a slot fire: the last timestamp that is due there, and whether a timer up to there came
         self.due_upto_ms = BEFORE_ALL
+        self.earlier = False
         #: timestamp -> timers that may lie in files and do not count
-        self.deleted: dict[int, set[Entry]] = {}
+        self.deleted: dict[int, set[Timer]] = {}
         #: there may be timers in files, behind this timestamp
         self.has_files = False
         self.taken_ms = BEFORE_ALL
@@ -68,50 +83,53 @@ class DomainTimers:
 
     # ------------------------------------------------------------------------------------------------ one by one
 
-    def add(self, timestamp_ms: int, entry: Entry) -> bool:
-        """Add a timer; whether it was not there."""
+    def register(self, timestamp_ms: int, key: Any, namespace: Hashable = None) -> None:
+        """Add a timer; nothing happens if it is there already. User code calls this for every record."""
         slot = self.slots.get(timestamp_ms >> _SLOT_BITS)
         if slot is None:
             slot = self._new_slot(timestamp_ms >> _SLOT_BITS)
-        bucket = slot.get(timestamp_ms)
-        if bucket is None:
-            slot[timestamp_ms] = entry
+        timer = (timestamp_ms, key, namespace)
+        found = slot.setdefault(timestamp_ms, timer)
+        if found is timer:
             if timestamp_ms <= self.due_upto_ms:
-                heappush(self.due, timestamp_ms)
-        elif isinstance(bucket, dict):
-            if entry in bucket:
-                return False
-            bucket[entry] = None
-        elif bucket == entry:
-            return False
-        else:
-            slot[timestamp_ms] = {bucket: None, entry: None}
-        return True
+                self.earlier = True
+        elif not _add_to(slot, found, timer):
+            return
+        self.touched = True
+        if self.changed is not None:
+            self.changed[timer] = None
 
-    def remove(self, timestamp_ms: int, entry: Entry) -> bool:
+    def remove(self, timer: Timer) -> bool:
         """Forget a timer; whether it was there."""
+        timestamp_ms = timer[0]
         bucket = self.bucket(timestamp_ms)
         if isinstance(bucket, dict):
-            if entry not in bucket:
+            if timer not in bucket:
                 return False
-            del bucket[entry]
+            del bucket[timer]
             if not bucket:
                 self._drop(timestamp_ms)
-        elif bucket is None or bucket != entry:
+        elif bucket is None or bucket != timer:
             return False
         else:
             self._drop(timestamp_ms)
         return True
+
+    def note(self, timers: Iterable[Timer]) -> None:
+        """These came or went."""
+        self.touched = True
+        if self.changed is not None:
+            self.changed.update(zip(timers, repeat(None)))
 
     def bucket(self, timestamp_ms: int) -> _Bucket | None:
         """The timers of a timestamp; None: there are none."""
         slot = self.slots.get(timestamp_ms >> _SLOT_BITS)
         return None if slot is None else slot.get(timestamp_ms)
 
-    def has(self, timestamp_ms: int, entry: Entry) -> bool:
+    def has(self, timer: Timer) -> bool:
         """Whether a timer is there."""
-        bucket = self.bucket(timestamp_ms)
-        return bucket is not None and entry in entries_of(bucket)
+        bucket = self.bucket(timer[0])
+        return bucket is not None and timer in timers_of(bucket)
 
     def _new_slot(self, number: int) -> dict[int, _Bucket]:
         slot = self.slots[number] = {}
@@ -134,33 +152,54 @@ class DomainTimers:
 
     # ------------------------------------------------------------------------------------------------ many
 
-    def add_all(self, timestamp_ms: int, entries: dict[Entry, None]) -> dict[Entry, None]:
+    def register_all(self, timestamp_ms: int, keys: Iterable[Any], namespace: Hashable) -> None:
+        """``register`` for many keys (which may repeat)."""
+        timers = dict.fromkeys(zip(repeat(timestamp_ms), keys, repeat(namespace)))
+        if timers:
+            fresh = self._add_all(timestamp_ms, timers)
+            if fresh:
+                self.note(fresh)
+
+    def _add_all(self, timestamp_ms: int, timers: dict[Timer, None]) -> Iterable[Timer]:
         """Add timers of one timestamp; those of them that were not there."""
         slot = self.slots.get(timestamp_ms >> _SLOT_BITS)
         if slot is None:
             slot = self._new_slot(timestamp_ms >> _SLOT_BITS)
         bucket = slot.get(timestamp_ms)
         if bucket is None:
-            slot[timestamp_ms] = dict(entries)
+            slot[timestamp_ms] = timers if len(timers) > 1 else next(iter(timers))
             if timestamp_ms <= self.due_upto_ms:
-                heappush(self.due, timestamp_ms)
-            return entries
+                self.earlier = True
+            return list(timers)
         if not isinstance(bucket, dict):
             bucket = slot[timestamp_ms] = {bucket: None}
-        fresh = dict.fromkeys(entry for entry in entries if entry not in bucket)
-        bucket.update(fresh)
+        fresh = [timer for timer in timers if timer not in bucket]
+        bucket.update(zip(fresh, repeat(None)))
         return fresh
 
-    def add_before(self, timestamp_ms: int, older: list[Entry]) -> None:
-        """Add timers of one timestamp that were registered before those that are there."""
-        later = self.bucket(timestamp_ms)
+    def add_before(self, timers: Iterable[Timer]) -> None:
+        """Add timers, sorted by time, that were registered before those of their timestamps that are there."""
+        slots = self.slots
+        previous_ms: int | None = None
+        later: _Bucket | None = None
+        for timer in timers:
+            timestamp_ms = timer[0]
+            slot = slots.get(timestamp_ms >> _SLOT_BITS)
+            if slot is None:
+                slot = self._new_slot(timestamp_ms >> _SLOT_BITS)
+            if timestamp_ms == previous_ms:
+                _add_to(slot, slot[timestamp_ms], timer)
+            else:
+                self._add_later(later)
+                previous_ms, later = timestamp_ms, slot.get(timestamp_ms)
+                slot[timestamp_ms] = timer
+        self._add_later(later)
+
+    def _add_later(self, later: _Bucket | None) -> None:
         if later is not None:
-            self._drop(timestamp_ms)
-            older = [*older, *entries_of(later)]
-        if len(older) == 1:
-            self.add(timestamp_ms, older[0])
-        elif older:
-            self.add_all(timestamp_ms, dict.fromkeys(older))
+            for timer in timers_of(later):
+                slot = self.slots[timer[0] >> _SLOT_BITS]
+                _add_to(slot, slot[timer[0]], timer)
 
     def replace(self, timers: Iterable[tuple[int, _Bucket]]) -> None:
         """These timers, and no others, are there from now on."""
@@ -187,12 +226,7 @@ class DomainTimers:
     def items(self) -> Iterator[tuple[int, _Bucket]]:
         """Timestamps with their timers, in time order."""
         for number in sorted(self.slots):
-            yield from sorted(self.slots[number].items(), key=_timestamp)
-
-    def first_slot_ms(self) -> tuple[int, int] | None:
-        """The first and the last millisecond of the first slot."""
-        number = self.first_slot()
-        return None if number is None else (number << _SLOT_BITS, ((number + 1) << _SLOT_BITS) - 1)
+            yield from sorted(self.slots[number].items(), key=_TIMESTAMP)
 
     def count(self, behind_ms: int = BEFORE_ALL) -> int:
         """The number of timers behind a timestamp."""
@@ -205,62 +239,69 @@ class DomainTimers:
 
     def runs(self) -> list[TimerRun]:
         """All timers in firing order, joined where timestamp and namespace are the same."""
-        runs: list[TimerRun] = []
-        for timestamp_ms, bucket in self.items():
-            run: TimerRun | None = None
-            for namespace, key in entries_of(bucket):
-                if run is None or run[1] != namespace:
-                    run = (timestamp_ms, namespace, [])
-                    runs.append(run)
-                run[2].append(key)
-        return runs
+        return [
+            (timestamp_ms, namespace, list(map(_KEY, run)))
+            for timestamp_ms, bucket in self.items()
+            for namespace, run in groupby(timers_of(bucket), _NAMESPACE)
+        ]
 
-    def due_buckets(self, upto_ms: int) -> Iterator[_Bucket]:
-        """The timers up to a timestamp, slot by slot."""
-        last = upto_ms >> _SLOT_BITS
+    def due_keys(self, upto_ms: int, limit: int) -> tuple[dict[Hashable, list[Any]], int]:
+        """Namespace -> keys of the timers of the first slots that are due, about ``limit`` of them, and the number of
+        the last of these slots."""
+        found: dict[Hashable, list[Any]] = {}
+        count, last = 0, upto_ms >> _SLOT_BITS
         for number in sorted(number for number in self.slots if number <= last):
             for timestamp_ms, bucket in self.slots[number].items():
                 if timestamp_ms <= upto_ms:
-                    yield bucket
+                    for _, key, namespace in timers_of(bucket):
+                        found.setdefault(namespace, []).append(key)
+                        count += 1
+            if count >= limit:
+                return found, number
+        return found, last
 
-    def pop_first_slot(self, upto_ms: int) -> Iterator[tuple[int, Entry]]:
-        """Take out the timers of the first slot up to a timestamp, one by one, and those that are added up to there
-        meanwhile. Who stops early leaves the rest."""
-        number = self.first_slot()
-        if number is None:
-            return
-        upto_ms = min(upto_ms, ((number + 1) << _SLOT_BITS) - 1)
-        due = self.due = [timestamp_ms for timestamp_ms in self.slots[number] if timestamp_ms <= upto_ms]
-        heapify(due)
-        self.due_upto_ms = upto_ms
-        slots = self.slots
+    def pop_slot(self, number: int, upto_ms: int) -> Iterator[Timer]:
+        """Take out the timers of a slot up to a timestamp one by one, and those that are added up to there meanwhile,
+        unless they are before the first one of the slot. Who stops early leaves the rest."""
+        slots, changed = self.slots, self.changed
+        self.due_upto_ms = upto_ms = min(upto_ms, end_ms(number))
+        fired = 0
         try:
-            while due:
-                timestamp_ms = heappop(due)
-                bucket = self.bucket(timestamp_ms)
-                if isinstance(bucket, tuple):
-                    slot = slots[timestamp_ms >> _SLOT_BITS]
-                    del slot[timestamp_ms]
-                    if not slot:
-                        del slots[timestamp_ms >> _SLOT_BITS]
-                    yield timestamp_ms, bucket
-                elif bucket is not None:
-                    yield from self._pop_bucket(timestamp_ms, bucket)
+            while slot := slots.get(number):
+                self.earlier = False
+                due = sorted(slot)
+                del due[bisect_right(due, upto_ms) :]
+                if not due:
+                    return
+                for timestamp_ms in due:
+                    bucket = slot.get(timestamp_ms)
+                    for timer in (bucket,) if isinstance(bucket, tuple) else list(bucket or ()):
+                        if bucket is timer:
+                            del slot[timestamp_ms]
+                        elif timer in bucket:  # type: ignore[operator]
+                            del bucket[timer]  # type: ignore[union-attr]
+                            if not bucket:
+                                del slot[timestamp_ms]
+                        else:
+                            continue
+                        if not slot:
+                            del slots[number]
+                        if changed is not None:
+                            changed[timer] = None
+                        fired += 1
+                        yield timer
+                        if self.earlier:
+                            break
+                    if self.earlier or timestamp_ms in slot:
+                        # timers of that timestamp, or of one before the next, came meanwhile
+                        break
+                if self.earlier and self.first_slot() != number:
+                    return
         finally:
             self.due_upto_ms = BEFORE_ALL
-
-    def _pop_bucket(self, timestamp_ms: int, bucket: dict[Entry, None]) -> Iterator[tuple[int, Entry]]:
-        for entry in list(bucket):
-            if entry in bucket:
-                del bucket[entry]
-                if not bucket:
-                    self._drop(timestamp_ms)
-                yield timestamp_ms, entry
-                if self.due and self.due[0] < timestamp_ms:
-                    # added meanwhile
-                    break
-        if self.bucket(timestamp_ms) is bucket:
-            heappush(self.due, timestamp_ms)
+            if fired:
+                self.touched = True
+                self.fired += fired
 
     # ------------------------------------------------------------------------------------------------ files
 
@@ -271,14 +312,28 @@ class DomainTimers:
     def take(self, taken_ms: int) -> None:
         """The timers up to that timestamp are in memory now."""
         self.taken_ms = max(self.taken_ms, taken_ms)
-        self.deleted = {ms: entries for ms, entries in self.deleted.items() if ms > self.taken_ms}
+        self.deleted = {ms: timers for ms, timers in self.deleted.items() if ms > self.taken_ms}
         self.next_known = False
 
 
-def entries_of(bucket: _Bucket) -> Iterable[Entry]:
+def timers_of(bucket: _Bucket) -> Iterable[Timer]:
     """The timers of one timestamp, in the order of registration."""
     return bucket if isinstance(bucket, dict) else (bucket,)
 
 
-def _timestamp(item: tuple[int, _Bucket]) -> int:
-    return item[0]
+def end_ms(number: int) -> int:
+    """The last millisecond of a slot."""
+    return ((number + 1) << _SLOT_BITS) - 1
+
+
+def _add_to(slot: dict[int, _Bucket], bucket: _Bucket, timer: Timer) -> bool:
+    """Add a timer to those of its timestamp; whether it was not there."""
+    if isinstance(bucket, dict):
+        if timer in bucket:
+            return False
+        bucket[timer] = None
+    elif bucket == timer:
+        return False
+    else:
+        slot[timer[0]] = {bucket: None, timer: None}
+    return True

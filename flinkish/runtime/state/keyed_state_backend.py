@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
@@ -54,8 +53,8 @@ _LOG = logging.getLogger("flinkish.KeyedStateBackend")
 #: About what a timer takes in files.
 _TIMER_BYTES = 48
 
-#: So many timers have their state fetched together.
-_DUE_BATCH = 10_000
+#: So many keys have their state fetched together.
+_KEYS_BATCH = 10_000
 
 #: When what one epoch has changed takes so large a part of the managed memory, it is written to files before the epoch
 #: ends.
@@ -317,28 +316,13 @@ class KeyedStateBackend:
     ) -> Iterator[tuple[int, Any, Hashable]]:
         """`TimerQueue.pop_due`, with the state of the timers' keys in memory. ``fetch``: what has it there, if not that
         of the timers' namespaces alone."""
-        queue = self.timers(service)
-        due = queue.pop_due(domain, upto_ms)
-        if not self.stored:
-            return due
-        next_keys = partial(queue.due_keys, domain, upto_ms, _DUE_BATCH)
-        return self._fetched(due, next_keys, fetch or self.fetch_all)
+        return self.timers(service).pop_due(domain, upto_ms, self._prepare, fetch or self.fetch_all)
 
-    def _fetched(
-        self,
-        due: Iterator[tuple[int, Any, Hashable]],
-        next_keys: Callable[[], dict[Hashable, list[Any]]],
-        fetch: Callable[[dict[Hashable, list[Any]]], None],
-    ) -> Iterator[tuple[int, Any, Hashable]]:
-        while True:
-            self.make_room()
-            fetch(next_keys())
-            left = _DUE_BATCH
-            for timer in islice(due, _DUE_BATCH):
-                left -= 1
-                yield timer
-            if left:
-                return
+    def _prepare(self) -> bool:
+        """Before a batch of keys is looked up; whether anything of them may lie in files alone."""
+        self.make_room()
+        tables = self._tables
+        return bool(self.stored) and not all(name in tables and tables[name].complete for name in self._kinds)
 
     def take_fired(self) -> int:
         """How many timers have fired since the last call."""
@@ -390,7 +374,7 @@ class KeyedStateBackend:
         an order that is the same wherever the values lie. Not while somebody holds a dict of a table."""
         table = self._tables.get(name)
         keys = iter(()) if table is None else table.keys(VOID_NAMESPACE)
-        while batch := list(islice(keys, _DUE_BATCH)):
+        while batch := list(islice(keys, _KEYS_BATCH)):
             self.prefetch(batch)
             yield batch
 

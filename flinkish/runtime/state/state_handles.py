@@ -8,7 +8,7 @@ those of other namespaces may be dropped at any time and are looked up at each c
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Set
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.serialization import abbreviated
@@ -17,7 +17,7 @@ from flinkish.common.typeinfo.basic import BasicType
 from flinkish.core.functions import AggregateFunction
 from flinkish.core.state import AggregatingState, ListState, MapState, ReducingState, StateDescriptor, ValueState
 from flinkish.errors import StateAccessError, TypeMismatchError
-from flinkish.runtime.state.detach import COPIERS, detached
+from flinkish.runtime.state.detach import SHARED, detached
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class StateHandle:
 class ValueHandle(StateHandle, ValueState[Any]):
     """A value per key."""
 
-    __slots__ = ("_class", "_declared")
+    __slots__ = ("_class", "_declared", "_marked")
 
     def __init__(
         self, backend: KeyedStateBackend, name: str, namespace: Hashable, descriptor: StateDescriptor | None = None
@@ -125,25 +125,32 @@ class ValueHandle(StateHandle, ValueState[Any]):
         super().__init__(backend, name, "value", namespace)
         self._declared = None if descriptor is None else descriptor.type_info
         self._class = _class_of(self._declared)
+        self._marked: Set[Any] = frozenset()
+
+    def _bind(self) -> None:
+        super()._bind()
+        if self._namespace is VOID_NAMESPACE:
+            self._marked = self._table.marked()
 
     def value(self) -> Any:
-        if self._generation != self._backend.generation:
+        backend = self._backend
+        if self._generation != backend.generation:
             self._bind()
-        value = self._values.get(self._backend.current_key)
+        value = self._values.get(backend.current_key)
         if value is None:
-            value = self._live().get(self._backend.current_key)
-        copier = COPIERS[value.__class__]
-        return value if copier is None else copier(value)
+            value = self._live().get(backend.current_key)
+        return value if value.__class__ in SHARED else detached(value)
 
     def update(self, value: Any) -> None:
-        if self._generation != self._backend.generation:
+        backend = self._backend
+        if self._generation != backend.generation:
             self._bind()
         if value is None or (self._class is not None and value.__class__ is not self._class):
             value = self._fitting(value, self._declared)
-        key = self._backend.current_key
-        copier = COPIERS[value.__class__]
-        self._table.mark(self._namespace, key)
-        self._values[key] = value if copier is None else copier(value)
+        key = backend.current_key
+        if key not in self._marked:
+            self._table.mark(self._namespace, key)
+        self._values[key] = value if value.__class__ in SHARED else detached(value)
 
 
 class ListHandle(StateHandle, ListState[Any]):

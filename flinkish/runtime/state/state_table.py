@@ -22,7 +22,7 @@ Hot loops therefore fetch, take the dict and mark once per batch::
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -192,6 +192,11 @@ class StateTable:
             of_keys = self.times.namespace(namespace)
             of_keys.update((key, time) for key, time in times.items() if time is not None and key in older)
 
+    @property
+    def complete(self) -> bool:
+        """Whether nothing of it has to be fetched: all of it is in memory."""
+        return self._complete or not self._stored
+
     def namespace(self, namespace: Hashable) -> dict[Any, Any]:
         """The live dict key -> value of a namespace, created if absent. Stays the same object until the end of the
         batch at least."""
@@ -232,6 +237,10 @@ class StateTable:
         if marked is None:
             marked = self._changed[namespace] = set()
         marked.add(key)
+
+    def marked(self) -> Set[Any]:
+        """The keys of the void namespace that need not be marked again, for hot paths: lives as long as the table."""
+        return self._changed.setdefault(VOID_NAMESPACE, set())
 
     def mark_all(self, namespace: Hashable, keys: Iterable[Any]) -> None:
         """``mark`` for many keys that have a value."""
@@ -294,7 +303,16 @@ class StateTable:
         if self._stored:
             for namespace, keys in self._changed.items():
                 self._unwritten.setdefault(namespace, set()).update(keys)
-        self._changed, self._spilled, self._absent = {}, {}, {}
+        self._spilled, self._absent = {}, {}
+        self._unmark()
+
+    def _unmark(self) -> None:
+        """Forget the marks; the set that handles hold goes on."""
+        marked = self._changed.get(VOID_NAMESPACE)
+        self._changed = {}
+        if marked is not None:
+            marked.clear()
+            self._changed[VOID_NAMESPACE] = marked
 
     # ------------------------------------------------------------------------------------------------ storing
 
@@ -401,7 +419,7 @@ class StateTable:
         self._name_changes()
         for namespace, keys in self._changed.items():
             self._spilled.setdefault(namespace, set()).update(keys)
-        self._changed = {}
+        self._unmark()
 
     # ------------------------------------------------------------------------------------------------ memory
 

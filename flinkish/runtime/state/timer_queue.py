@@ -11,15 +11,24 @@ In memory (`DomainTimers`) are the timers that were registered lately, and those
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
-from itertools import repeat
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from flinkish.core.time_domain import TimeDomain
-from flinkish.runtime.state.domain_timers import BEFORE_ALL, DomainTimers, Entry, TimerRun, entries_of
+from flinkish.runtime.state.domain_timers import BEFORE_ALL, DomainTimers, Timer, TimerRun, end_ms
 
 #: Nothing has been taken out of files yet.
 NONE_TAKEN = BEFORE_ALL
+
+#: keys by namespace
+_Fetch = Callable[[dict[Hashable, list[Any]]], None]
+
+#: So many timers have their state fetched together.
+DUE_BATCH = 10_000
+
+_RUN = itemgetter(0, 2)
 
 
 class StoredTimers(NamedTuple):
@@ -27,7 +36,7 @@ class StoredTimers(NamedTuple):
 
     #: timers in firing order
     runs: dict[str, list[TimerRun]]
-    #: timers that may lie in files and were deleted
+    #: (timestamp, namespace, key) of timers that may lie in files and were deleted
     deleted: dict[str, list[tuple[int, Hashable, Any]]]
     #: timers in files up to this timestamp were taken out of them
     taken_ms: dict[str, int]
@@ -39,7 +48,7 @@ class FiledTimers(Protocol):
     def earliest(self, domain: TimeDomain, after_ms: int) -> int | None:
         """The timestamp of the first timer behind ``after_ms``."""
 
-    def due(self, domain: TimeDomain, after_ms: int, upto_ms: int) -> tuple[list[tuple[int, list[Entry]]], int]:
+    def due(self, domain: TimeDomain, after_ms: int, upto_ms: int) -> tuple[list[Timer], int]:
         """Timers behind ``after_ms`` and up to ``upto_ms`` at most, by timestamp and in the order of registration, and
         the timestamp up to which these are all."""
 
@@ -48,7 +57,7 @@ class _NoFiles:
     def earliest(self, domain: TimeDomain, after_ms: int) -> int | None:
         return None
 
-    def due(self, domain: TimeDomain, after_ms: int, upto_ms: int) -> tuple[list[tuple[int, list[Entry]]], int]:
+    def due(self, domain: TimeDomain, after_ms: int, upto_ms: int) -> tuple[list[Timer], int]:
         return [], upto_ms
 
 
@@ -63,7 +72,7 @@ class TimerQueue:
     [(10, 'a', None)]
     """
 
-    __slots__ = ("_event", "_files", "_fired", "_processing", "_recording", "changed")
+    __slots__ = ("_event", "_files", "_processing")
 
     def __init__(self, files: FiledTimers = _NO_FILES, recording: bool = True) -> None:
         """
@@ -71,48 +80,38 @@ class TimerQueue:
             recording: whether `changed_timers` will be asked for.
         """
         self._files = files
-        self._recording = recording
-        self._fired = 0
-        self._event = DomainTimers(TimeDomain.EVENT_TIME)
-        self._processing = DomainTimers(TimeDomain.PROCESSING_TIME)
-        #: whether a timer came or went since `forget_changes`
-        self.changed = False
+        self._event = DomainTimers(TimeDomain.EVENT_TIME, recording)
+        self._processing = DomainTimers(TimeDomain.PROCESSING_TIME, recording)
+
+    @property
+    def changed(self) -> bool:
+        """Whether a timer came or went since `forget_changes`."""
+        return self._event.touched or self._processing.touched
+
+    def registrar(self, domain: TimeDomain) -> Callable[[int, Any], None]:
+        """What `register` does, for hot paths: to be called with a timestamp and a key."""
+        return self._domain(domain).register
 
     def register(self, domain: TimeDomain, timestamp_ms: int, key: Any, namespace: Hashable = None) -> None:
         """Add a timer; nothing happens if it is there already."""
-        entry = (namespace, key)
-        timers = self._event if domain is TimeDomain.EVENT_TIME else self._processing
-        if timers.add(timestamp_ms, entry):
-            self.changed = True
-            if self._recording:
-                timers.changed[timestamp_ms, entry] = None
+        self._domain(domain).register(timestamp_ms, key, namespace)
 
     def register_all(
         self, domain: TimeDomain, timestamp_ms: int, keys: Iterable[Any], namespace: Hashable = None
     ) -> None:
         """``register`` for many keys (which may repeat) of one timestamp and namespace."""
-        entries = dict.fromkeys(zip(repeat(namespace), keys))
-        if not entries:
-            return
-        timers = self._domain(domain)
-        fresh = timers.add_all(timestamp_ms, entries)
-        if fresh:
-            self.changed = True
-            if self._recording:
-                timers.changed.update(dict.fromkeys(zip(repeat(timestamp_ms), fresh)))
+        self._domain(domain).register_all(timestamp_ms, keys, namespace)
 
     def delete(self, domain: TimeDomain, timestamp_ms: int, key: Any, namespace: Hashable = None) -> None:
         """Forget a timer; nothing happens if there is none."""
-        entry = (namespace, key)
+        timer = (timestamp_ms, key, namespace)
         timers = self._domain(domain)
         in_files = timers.in_files(timestamp_ms)
-        if not timers.remove(timestamp_ms, entry) and not in_files:
+        if not timers.remove(timer) and not in_files:
             return
         if in_files:
-            timers.deleted.setdefault(timestamp_ms, set()).add(entry)
-        self.changed = True
-        if self._recording:
-            timers.changed[timestamp_ms, entry] = None
+            timers.deleted.setdefault(timestamp_ms, set()).add(timer)
+        timers.note((timer,))
 
     def next(self, domain: TimeDomain) -> int | None:
         """The timestamp of the earliest timer. It may be too early where timers that lie in files were deleted."""
@@ -120,50 +119,47 @@ class TimerQueue:
         first, stored = timers.first(), self._next_in_files(timers)
         return stored if first is None else first if stored is None else min(first, stored)
 
-    def pop_due(self, domain: TimeDomain, upto_ms: int) -> Iterator[tuple[int, Any, Hashable]]:
+    def pop_due(
+        self, domain: TimeDomain, upto_ms: int, prepare: Callable[[], bool] | None = None, fetch: _Fetch | None = None
+    ) -> Iterator[Timer]:
         """Take out the timers with a timestamp <= ``upto_ms`` one by one, also those registered meanwhile:
-        (timestamp, key, namespace). What is not consumed stays in the queue."""
-        timers = self._domain(domain)
+        (timestamp, key, namespace). What is not consumed stays in the queue.
+
+        Args:
+            prepare: called before the next timers fire, some thousand of them; whether their state must be fetched.
+            fetch: called with the keys of these timers by namespace, if it must.
+        """
+        return chain.from_iterable(self._due_slots(self._domain(domain), upto_ms, prepare, fetch))
+
+    def pop_due_runs(self, domain: TimeDomain, upto_ms: int) -> Iterator[tuple[int, Any, list[Any]]]:
+        """`pop_due` where nothing is registered or deleted meanwhile: (timestamp, namespace, keys)."""
+        for (timestamp_ms, namespace), run in groupby(self.pop_due(domain, upto_ms), _RUN):
+            yield timestamp_ms, namespace, [key for _, key, _ in run]
+
+    def _due_slots(
+        self, timers: DomainTimers, upto_ms: int, prepare: Callable[[], bool] | None, fetch: _Fetch | None
+    ) -> Iterator[Iterator[Timer]]:
+        """The timers that are due, slot by slot."""
+        prepared_at, fetched_slot = timers.fired - DUE_BATCH, BEFORE_ALL
         while True:
-            stored_ms = self._next_in_files(timers)
-            slot_ms = timers.first_slot_ms()
-            if stored_ms is not None and stored_ms <= upto_ms and (slot_ms is None or stored_ms <= slot_ms[1]):
+            number, stored_ms = timers.first_slot(), self._next_in_files(timers)
+            if stored_ms is not None and stored_ms <= upto_ms and (number is None or stored_ms <= end_ms(number)):
                 self._take_out(timers, upto_ms)
                 continue
-            if slot_ms is None or slot_ms[0] > upto_ms:
+            if number is None or (first_ms := timers.first()) is None or first_ms > upto_ms:
                 return
-            any_due = False
-            for timestamp_ms, entry in timers.pop_first_slot(upto_ms):
-                any_due = True
-                self._fired += 1
-                self.changed = True
-                if self._recording:
-                    timers.changed[timestamp_ms, entry] = None
-                yield timestamp_ms, entry[1], entry[0]
-            if not any_due:
-                return
+            if prepare is not None and (number > fetched_slot or timers.fired >= prepared_at + DUE_BATCH):
+                prepared_at, fetched_slot = timers.fired, upto_ms
+                if prepare() and fetch is not None:
+                    keys, fetched_slot = timers.due_keys(upto_ms, DUE_BATCH)
+                    fetch(keys)
+            yield timers.pop_slot(number, upto_ms)
 
     def take_fired(self) -> int:
         """How many timers `pop_due` has given since the last call."""
-        fired, self._fired = self._fired, 0
+        fired = self._event.fired + self._processing.fired
+        self._event.fired = self._processing.fired = 0
         return fired
-
-    def due_keys(self, domain: TimeDomain, upto_ms: int, limit: int) -> dict[Hashable, list[Any]]:
-        """Namespace -> keys of about ``limit`` of the timers that `pop_due` will give next."""
-        timers = self._domain(domain)
-        stored_ms = self._next_in_files(timers)
-        first_ms = timers.first()
-        if stored_ms is not None and stored_ms <= upto_ms and (first_ms is None or stored_ms <= first_ms):
-            self._take_out(timers, upto_ms)
-        found: dict[Hashable, list[Any]] = {}
-        count = 0
-        for bucket in timers.due_buckets(upto_ms):
-            for namespace, key in entries_of(bucket):
-                found.setdefault(namespace, []).append(key)
-                count += 1
-            if count >= limit:
-                break
-        return found
 
     # ------------------------------------------------------------------------------------------------ files
 
@@ -176,31 +172,32 @@ class TimerQueue:
     def _take_out(self, timers: DomainTimers, upto_ms: int) -> None:
         """Bring timers that are due from files to memory."""
         found, taken_ms = self._files.due(timers.domain, timers.taken_ms, upto_ms)
-        for timestamp_ms, entries in found:
-            deleted = timers.deleted.get(timestamp_ms)
-            if deleted:
-                entries = [entry for entry in entries if entry not in deleted]
-            timers.add_before(timestamp_ms, entries)
+        if timers.deleted:
+            gone: set[Timer] = set().union(*timers.deleted.values())
+            found = [timer for timer in found if timer not in gone]
+        timers.add_before(found)
         timers.take(taken_ms)
 
     def write_to(self, write: Any) -> None:
         """Hand over to ``write(domain, registered, deleted before, deleted)`` all timers that may lie in files from now
-        on, and forget them: lists of (timestamp, namespace, key), those registered in the order of registration, and of
-        each whether it had been deleted before."""
+        on, and forget them: those registered in the order of registration, and of each whether it had been deleted
+        before (empty: none had been)."""
         for timers in (self._event, self._processing):
-            registered: list[tuple[int, Hashable, Any]] = []
-            again: list[bool] = []
+            registered: list[Timer] = []
             kept: list[tuple[int, Any]] = []
             for timestamp_ms, bucket in timers.items():
                 if timestamp_ms <= timers.taken_ms:
                     kept.append((timestamp_ms, bucket))
-                    continue
-                deleted = timers.deleted.get(timestamp_ms, set())
-                for entry in entries_of(bucket):
-                    registered.append((timestamp_ms, *entry))
-                    again.append(entry in deleted)
-                    deleted.discard(entry)
-            gone = [(ms, *entry) for ms, entries in sorted(timers.deleted.items()) for entry in entries]
+                elif isinstance(bucket, tuple):
+                    registered.append(bucket)
+                else:
+                    registered.extend(bucket)
+            again: list[bool] = []
+            gone: list[Timer] = []
+            if timers.deleted:
+                deleted: set[Timer] = set().union(*timers.deleted.values())
+                again = [timer in deleted for timer in registered]
+                gone = sorted(deleted.difference(registered), key=itemgetter(0))
             timers.deleted = {}
             timers.replace(kept)
             if registered or gone:
@@ -225,13 +222,16 @@ class TimerQueue:
         """(domain, timestamp, namespace, key, whether it is there now) of the timers that changed since
         `forget_changes`. Before `write_to`."""
         for timers in (self._event, self._processing):
-            for timestamp_ms, entry in timers.changed:
-                yield timers.domain, timestamp_ms, *entry, timers.has(timestamp_ms, entry)
+            for timer in timers.changed or ():
+                timestamp_ms, key, namespace = timer
+                yield timers.domain, timestamp_ms, namespace, key, timers.has(timer)
 
     def forget_changes(self) -> None:
         """The changes are written."""
-        self.changed = False
-        self._event.changed, self._processing.changed = {}, {}
+        for timers in (self._event, self._processing):
+            timers.touched = False
+            if timers.changed:
+                timers.changed = {}
 
     # ------------------------------------------------------------------------------------------------ stored form
 
@@ -240,7 +240,7 @@ class TimerQueue:
         both = (self._event, self._processing)
         runs = {timers.domain.name: found for timers in both if (found := timers.runs())}
         deleted = {
-            timers.domain.name: [(ms, *entry) for ms, entries in timers.deleted.items() for entry in entries]
+            timers.domain.name: [(ms, namespace, key) for of in timers.deleted.values() for ms, key, namespace in of]
             for timers in both
             if timers.deleted
         }
@@ -252,11 +252,12 @@ class TimerQueue:
         for timers in (self._event, self._processing):
             name = timers.domain.name
             for timestamp_ms, namespace, keys in stored.runs.get(name, ()):
-                timers.add_all(timestamp_ms, dict.fromkeys(zip(repeat(namespace), keys)))
+                timers.register_all(timestamp_ms, keys, namespace)
             for timestamp_ms, namespace, key in stored.deleted.get(name, ()):
-                timers.deleted.setdefault(timestamp_ms, set()).add((namespace, key))
+                timers.deleted.setdefault(timestamp_ms, set()).add((timestamp_ms, key, namespace))
             if name in stored.taken_ms:
                 timers.has_files, timers.taken_ms, timers.next_known = True, stored.taken_ms[name], False
+        self.forget_changes()
 
     def _domain(self, domain: TimeDomain) -> DomainTimers:
         return self._event if domain is TimeDomain.EVENT_TIME else self._processing

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.core.time_domain import TimeDomain
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.state.domain_timers import Timer
 from flinkish.runtime.state.timer_queue import NONE_TAKEN, TimerQueue
-from flinkish.runtime.stored_pickle import dumps_all, loads_all
+from flinkish.runtime.stored_pickle import dumps_all, dumps_texts, loads_all
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
@@ -74,9 +75,7 @@ class TimersInFiles:
             return None
         return self.files.earliest(self.sets, (service, domain.name), after_ms)
 
-    def due(
-        self, service: str, domain: TimeDomain, after_ms: int, upto_ms: int
-    ) -> tuple[list[tuple[int, list[tuple[Hashable, Any]]]], int]:
+    def due(self, service: str, domain: TimeDomain, after_ms: int, upto_ms: int) -> tuple[list[Timer], int]:
         """Timers behind ``after_ms`` and up to ``upto_ms`` at most, by timestamp and in the order of registration, and
         the timestamp up to which these are all. Timers of one timestamp always come together."""
         if self.sets is None:
@@ -90,12 +89,13 @@ class TimersInFiles:
             if len(ids) >= DUE_TIMERS:
                 upto_ms = timestamps[-1]
                 break
-        result: list[tuple[int, list[tuple[Hashable, Any]]]] = []
-        for timestamp_ms, entry in zip(timestamps, self._decoded(ids)):
-            if not result or result[-1][0] != timestamp_ms:
-                result.append((timestamp_ms, []))
-            result[-1][1].append(entry)
-        return result, upto_ms
+        # a key has many timers: it is decoded once
+        different = list(dict.fromkeys(ids))
+        entries = dict(zip(different, self._decoded(different)))
+        of_timers = map(entries.__getitem__, ids)
+        return [
+            (timestamp_ms, key, namespace) for timestamp_ms, (namespace, key) in zip(timestamps, of_timers)
+        ], upto_ms
 
     def batches(
         self, service: str, domain: TimeDomain, after_ms: int, not_there: set[_Timer]
@@ -120,15 +120,17 @@ class TimersInFiles:
 
             def hand_over(
                 domain: TimeDomain,
-                registered: list[_Timer],
+                registered: list[Timer],
                 again: list[bool],
-                gone: list[_Timer],
+                gone: list[Timer],
                 service: str = service,
             ) -> None:
                 nonlocal count
                 count += len(registered) + len(gone)
                 changed = changes[service, domain.name] = TimerChanges()
                 numbers = [self._sequence() for _ in registered]
+                if not any(again):
+                    again = [False] * len(registered)
                 for deleted_before, register in ((False, changed.register), (True, changed.register_again)):
                     timers = list(compress(registered, map(deleted_before.__eq__, again)))
                     if timers:
@@ -141,12 +143,20 @@ class TimersInFiles:
             self.sets = self.files.add(self.sets if self.sets is not None else TimerSets({}), changes, epoch)
         return count
 
-    def _columns(self, timers: list[_Timer]) -> tuple[list[int], Any, list[bytes]]:
+    def _columns(self, timers: list[Timer]) -> tuple[list[int], Any, list[bytes]]:
         from flinkish.runtime.state.files.hashes import group_hashes_in
 
-        timestamps, namespaces, keys = map(list, zip(*timers))
-        hashes = group_hashes_in(_NAME, namespaces, keys)
-        return timestamps, hashes, dumps_all(zip(namespaces, keys), self._classes)
+        timestamps, keys, namespaces = zip(*timers)
+        # a key has many timers: it is encoded once
+        places: dict[tuple[Any, Hashable], int] = {}
+        at = [places.setdefault(group, len(places)) for group in zip(keys, namespaces)]
+        keys, namespaces = zip(*places)
+        hashes = group_hashes_in(_NAME, namespaces, keys)[at]
+        if set(map(type, keys)) == {str} and namespaces.count(None) == len(namespaces):
+            ids = dumps_texts(keys)
+        else:
+            ids = dumps_all(zip(namespaces, keys), self._classes)
+        return list(timestamps), hashes, list(map(ids.__getitem__, at))
 
     def compact(self, queues: dict[str, TimerQueue], epoch: int) -> None:
         """Bring files together, a bounded amount, and drop those of which all timers have fired."""
@@ -171,8 +181,6 @@ class ServiceTimers:
         """See there."""
         return self._owner.earliest(self._service, domain, after_ms)
 
-    def due(
-        self, domain: TimeDomain, after_ms: int, upto_ms: int
-    ) -> tuple[list[tuple[int, list[tuple[Hashable, Any]]]], int]:
+    def due(self, domain: TimeDomain, after_ms: int, upto_ms: int) -> tuple[list[Timer], int]:
         """See there."""
         return self._owner.due(self._service, domain, after_ms, upto_ms)

@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Set
 from functools import partial
 from typing import Any
 
@@ -98,6 +98,10 @@ class RecordedTable(StateTable):
                 before = copy.deepcopy(before) if before is not MISSING else before
             self._log.keep(partial(self._put_back, namespace, key, before))
         super().mark(namespace, key)
+
+    def marked(self) -> Set[Any]:
+        # each call marks the keys that it changes
+        return frozenset()
 
     def mark_all(self, namespace: Hashable, keys: Iterable[Any]) -> None:
         for key in keys:
@@ -202,6 +206,9 @@ class RecordedTimerQueue(TimerQueue):
     def __init__(self, files: FiledTimers, recording: bool, log: UndoLog) -> None:
         super().__init__(files, recording)
         self._log = log
+
+    def registrar(self, domain: TimeDomain) -> Callable[[int, Any], None]:
+        return partial(self.register, domain)
 
     def register(self, domain: TimeDomain, timestamp_ms: int, key: Any, namespace: Hashable = None) -> None:
         self._log.then(partial(super().register, domain, timestamp_ms, key, namespace))

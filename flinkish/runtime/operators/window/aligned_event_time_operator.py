@@ -10,8 +10,7 @@ way, in their order; nothing else can emit while a batch is processed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
-from operator import itemgetter, length_hint
+from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 from flinkish.core.functions import Function
@@ -26,8 +25,6 @@ from flinkish.runtime.operators.window.window_operator import WindowOperator
 
 if TYPE_CHECKING:
     from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
-
-_timestamp_and_namespace = itemgetter(0, 2)
 
 #: Keys and values, side by side.
 _Elements = tuple[list[Any], list[Any]]
@@ -150,10 +147,8 @@ class AlignedEventTimeOperator(WindowOperator):
     # --- time ---------------------------------------------------------------------------------------------------
 
     def fire_event_timers(self, watermark_ms: int) -> None:
-        due = self.scope.timers.pop_due(TimeDomain.EVENT_TIME, watermark_ms)
-        for (timer_ms, namespace), run in groupby(due, _timestamp_and_namespace):
+        for timer_ms, namespace, keys in self.scope.timers.pop_due_runs(TimeDomain.EVENT_TIME, watermark_ms):
             window = TimeWindow(*namespace)
-            keys = [key for _, key, _ in run]
             self.scope.backend.prefetch(keys, namespace)
             fires, ends = timer_ms == window.max_timestamp(), timer_ms == self.time.cleanup_ms(window)
             if self.evaluator is None:
