@@ -98,7 +98,7 @@ class KeyedStateBackend:
         self._memory = memory if memory is not None else ManagedMemory()
         self.stored = StoredState(directory, where, classes)
         self.stored.whole_bytes = self._memory.limit_bytes // WHOLE_PART
-        self.stored_timers = TimersInFiles(directory, self._next, where, classes)
+        self.stored_timers = TimersInFiles(directory, self._next_numbers, where, classes)
         #: the key that state handles read and write; operators set it before they call user code
         self.current_key: Any = NO_KEY
         #: goes up whenever dicts that handles hold are no longer the right ones
@@ -282,6 +282,10 @@ class KeyedStateBackend:
     def _next(self) -> int:
         self._sequence += 1
         return self._sequence
+
+    def _next_numbers(self, count: int) -> range:
+        self._sequence += count
+        return range(self._sequence - count + 1, self._sequence + 1)
 
     def timers(self, service: str) -> TimerQueue:
         """The timers of one timer service."""

@@ -224,7 +224,7 @@ def _columns(name: str, kind: str, groups: list[Any], values: list[Any]) -> Stat
 def _timers(
     body: KeyedBody, directory: StateDirectory | None, where: str, classes: ProgramClasses
 ) -> Iterator[StateColumns]:
-    filed = TimersInFiles(directory, lambda: 0, where, classes)
+    filed = TimersInFiles(directory, range, where, classes)
     filed.sets = body.timer_files
     for service, timers in body.timers.items():
         for domain in TimeDomain:

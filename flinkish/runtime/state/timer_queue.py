@@ -146,7 +146,7 @@ class TimerQueue:
             if stored_ms is not None and stored_ms <= upto_ms and (number is None or stored_ms <= end_ms(number)):
                 self._take_out(timers, upto_ms)
                 continue
-            if number is None or (first_ms := timers.first()) is None or first_ms > upto_ms:
+            if number is None or end_ms(number) > upto_ms and min(timers.slots[number]) > upto_ms:
                 return
             if prepare is not None and (number > fetched_slot or timers.fired >= prepared_at + DUE_BATCH):
                 prepared_at, fetched_slot = timers.fired, upto_ms

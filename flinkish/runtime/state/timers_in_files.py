@@ -28,12 +28,13 @@ _NAME = "timers"
 
 
 class TimersInFiles:
-    """All timer services of one subtask. ``sequence`` numbers timers in the order of their registration."""
+    """All timer services of one subtask. ``sequence`` gives so many numbers, for timers in the order of their
+    registration."""
 
     def __init__(
         self,
         directory: StateDirectory | None,
-        sequence: Callable[[], int],
+        sequence: Callable[[int], range],
         where: str = "",
         classes: ProgramClasses = NO_CLASSES,
     ) -> None:
@@ -128,7 +129,7 @@ class TimersInFiles:
                 nonlocal count
                 count += len(registered) + len(gone)
                 changed = changes[service, domain.name] = TimerChanges()
-                numbers = [self._sequence() for _ in registered]
+                numbers = self._sequence(len(registered))
                 if not any(again):
                     again = [False] * len(registered)
                 for deleted_before, register in ((False, changed.register), (True, changed.register_again)):
@@ -143,7 +144,9 @@ class TimersInFiles:
             self.sets = self.files.add(self.sets if self.sets is not None else TimerSets({}), changes, epoch)
         return count
 
-    def _columns(self, timers: list[Timer]) -> tuple[list[int], Any, list[bytes]]:
+    def _columns(self, timers: list[Timer]) -> tuple[Sequence[int], Any, Any]:
+        import pyarrow as pa
+
         from flinkish.runtime.state.files.hashes import group_hashes_in
 
         timestamps, keys, namespaces = zip(*timers)
@@ -156,7 +159,7 @@ class TimersInFiles:
             ids = dumps_texts(keys)
         else:
             ids = dumps_all(zip(namespaces, keys), self._classes)
-        return list(timestamps), hashes, list(map(ids.__getitem__, at))
+        return timestamps, hashes, pa.array(ids, pa.large_binary()).take(pa.array(at))
 
     def compact(self, queues: dict[str, TimerQueue], epoch: int) -> None:
         """Bring files together, a bounded amount, and drop those of which all timers have fired."""

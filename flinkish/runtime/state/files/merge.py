@@ -51,6 +51,9 @@ def resolve(runs: Sequence[Sequence[Rows]], equality: Equality, *, drop_tombston
     if not parts:
         return None
     rows = concat([rows for _, rows in parts])
+    if parts[0][0] == parts[-1][0] and not rows.op.any():
+        # one age, in which nothing is hidden
+        return rows
     ages = np.repeat([age for age, _ in parts], [len(rows) for _, rows in parts])
     result = _Resolution(rows, ages, equality).result(drop_tombstones)
     return result if len(result) else None

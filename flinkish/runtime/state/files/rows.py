@@ -138,6 +138,13 @@ def sort_order(rows: Rows) -> Array:
     return np.lexsort((rows.op != CLEAR, rows.entry_hash, rows.hash))
 
 
+def in_order(rows: Rows) -> Rows:
+    """The rows as they lie in a file."""
+    if (rows.hash[1:] > rows.hash[:-1]).all():
+        return rows
+    return rows.take(sort_order(rows))
+
+
 def no_bytes(length: int) -> Any:
     """A column of empty bytes."""
     offsets = pa.py_buffer(bytes(4 * (length + 1)))

@@ -19,7 +19,7 @@ from flinkish.runtime.state.files.hashes import Hashes
 from flinkish.runtime.state.files.lookup import Entries, Found, Group, Lookup, binary
 from flinkish.runtime.state.files.merge import Equality, SameBytes, never_same, repeats_an_entry, resolve
 from flinkish.runtime.state.files.references import FileSet, run_bytes
-from flinkish.runtime.state.files.rows import Array, Rows, sort_order
+from flinkish.runtime.state.files.rows import Array, Rows, in_order
 from flinkish.runtime.state.files.run_writer import write_run
 from flinkish.runtime.state.files.runs import scan
 
@@ -101,7 +101,7 @@ def add(directory: StateDirectory, files: FileSet, rows: Rows, epoch: int, equal
     """Write rows as a new delta, or as the base if they are the first."""
     if not len(rows):
         return files
-    rows = rows.take(sort_order(rows))
+    rows = in_order(rows)
     if repeats_an_entry(rows, equality):
         raise InternalError(
             f"epoch {epoch} writes an entry of the state twice", where=directory.path, expected="one row per entry"

@@ -19,9 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from flinkish.runtime.state.files.compaction import Compaction
 from flinkish.runtime.state.files.directory import StateDirectory
@@ -35,6 +37,9 @@ from flinkish.runtime.state.files.search import between
 from flinkish.runtime.state.files.state_files import add
 from flinkish.runtime.state.files.timer_sets import TimerQueueName, TimerSets
 
+#: The encoded (namespace, key) of timers.
+Ids: TypeAlias = "Sequence[bytes] | pa.LargeBinaryArray"
+
 #: Nothing has fired yet.
 NONE_FIRED = -(1 << 63)
 
@@ -46,31 +51,25 @@ _FIRST_SCAN_BYTES = 64 * 1024
 
 class TimerChanges:
     """What became of the timers of one service and domain: at most one of `register`, `delete` and `register_again`
-    for each timer. ``ids``: the encoded (namespace, key). ``hashes``: of these, the same for equal ones."""
+    for each timer. ``hashes``: of their ids, the same for equal ones."""
 
     def __init__(self) -> None:
         self._rows = RowsBuilder()
 
-    def register(
-        self, timestamps_ms: Sequence[int], hashes: Hashes, ids: Sequence[bytes], sequences: Sequence[int]
-    ) -> None:
+    def register(self, timestamps_ms: Sequence[int], hashes: Hashes, ids: Ids, sequences: Sequence[int]) -> None:
         """Timers that are there now, and may have been before. ``sequences``: when they were registered."""
         self._put(timestamps_ms, hashes, ids, sequences, PUT)
 
-    def register_again(
-        self, timestamps_ms: Sequence[int], hashes: Hashes, ids: Sequence[bytes], sequences: Sequence[int]
-    ) -> None:
+    def register_again(self, timestamps_ms: Sequence[int], hashes: Hashes, ids: Ids, sequences: Sequence[int]) -> None:
         """Timers that were deleted, and then registered."""
         self._put(timestamps_ms, hashes, ids, sequences, REPLACE)
 
-    def delete(self, timestamps_ms: Sequence[int], hashes: Hashes, ids: Sequence[bytes]) -> None:
+    def delete(self, timestamps_ms: Sequence[int], hashes: Hashes, ids: Ids) -> None:
         """Timers that are not there any more, and were not fired."""
         nothing = no_bytes(len(ids))
         self._rows.delete(_STATE, _positions(timestamps_ms), nothing, entries=ids, entry_hashes=hashes)
 
-    def _put(
-        self, timestamps_ms: Sequence[int], hashes: Hashes, ids: Sequence[bytes], sequences: Sequence[int], op: int
-    ) -> None:
+    def _put(self, timestamps_ms: Sequence[int], hashes: Hashes, ids: Ids, sequences: Sequence[int], op: int) -> None:
         nothing = no_bytes(len(ids))
         at = _positions(timestamps_ms)
         self._rows.put(_STATE, at, nothing, nothing, entries=ids, entry_hashes=hashes, orders=sequences, op=op)
@@ -188,7 +187,8 @@ class TimerFiles:
 
 
 def _in_order(rows: Rows) -> Timers:
-    rows = rows.take(np.lexsort((rows.order, rows.hash)))
+    if not (rows.hash[1:] > rows.hash[:-1]).all():
+        rows = rows.take(np.lexsort((rows.order, rows.hash)))
     timestamps = (rows.hash ^ np.uint64(_BIAS)).view(np.int64)
     return Timers(timestamps.tolist(), rows.entry.to_pylist(), rows.order.tolist())
 
