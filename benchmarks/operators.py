@@ -206,7 +206,10 @@ OPERATORS: dict[str, Callable[[Any], Any]] = {
     "count_sliding": lambda clicks: clicks.key_by(_user).window(CountSlidingWindowAssigner.of(10, 5)).reduce(_added),
     "count_evicting": lambda clicks: clicks.key_by(_user).count_window(10, 5).reduce(_added),
     "global_purging": lambda clicks: (
-        clicks.key_by(_user).window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(10))).reduce(_added)
+        clicks.key_by(_user)
+        .window(GlobalWindows.create())
+        .trigger(PurgingTrigger.of(CountTrigger.of(10)))
+        .reduce(_added)
     ),
     "window_all": lambda clicks: clicks.window_all(_minute()).reduce(_added),
     "count_window_all": lambda clicks: clicks.count_window_all(10).reduce(_added),
@@ -219,7 +222,12 @@ OPERATORS: dict[str, Callable[[Any], Any]] = {
         .apply(lambda left, right: (left[0], left[2] + right[2]))
     ),
     "co_group": lambda clicks: (
-        clicks.filter(bool).co_group(clicks.filter(bool)).where(_user).equal_to(_user).window(_minute()).apply(CountOfBoth())
+        clicks.filter(bool)
+        .co_group(clicks.filter(bool))
+        .where(_user)
+        .equal_to(_user)
+        .window(_minute())
+        .apply(CountOfBoth())
     ),
     "co_map": lambda clicks: _connected(clicks).map(Totals()),
     "co_flat_map": lambda clicks: _connected(clicks).flat_map(Totals()),

@@ -55,9 +55,7 @@ class Package:
         self.types = self.common.Types
         self.ms = self.common.Time.milliseconds
         #: of all programs: key, time of the result, count, amount
-        self.result = self.types.TUPLE(
-            [self.types.STRING(), self.types.LONG(), self.types.LONG(), self.types.DOUBLE()]
-        )
+        self.result = self.types.TUPLE([self.types.STRING(), self.types.LONG(), self.types.LONG(), self.types.DOUBLE()])
 
     def by_key(self, stream: Any) -> Any:
         """Keyed by the first field."""

@@ -4,8 +4,8 @@
 Records come as (0, left record) and (1, right record), by key. A pair is joined when
 ``left time + lower bound <= right time <= left time + upper bound``. A record with a timestamp less than the watermark
 is late: it meets nobody, and goes to the side output of its stream, if there is one. Every other record meets all that
-it should: each is kept until all that could meet it would be late (Flink forgets it one millisecond earlier), and up to a second
-more: what lies outside the bounds is not looked at.
+it should: each is kept until all that could meet it would be late (Flink forgets it one millisecond earlier), and up to
+a second more: what lies outside the bounds is not looked at.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class MapTable(StateTable):
             self.remove(namespace, key)
 
     def discard_until(self, namespace: Hashable, key: Any, last: Any) -> Any:
-        """Remove the entries whose user keys are at most ``last``; the lowest user key that is left, None if none is."""
+        """Remove the entries whose user keys are at most ``last``; the lowest user key that is left, None: none is."""
         found = self.whole(namespace, key)
         if found is None:
             return None
