@@ -1,13 +1,14 @@
 """Programs of keyed windows and timers that flinkish and PyFlink run alike: what differs is the package they import.
 
 Each takes the clicks as tuples (key, time, amount) or, of `connected` and `interval_join`, (user, time, amount, logged
-in), and gives tuples (key, time of the result, count, amount). `CHECKED` says which figures of them do not depend on
+in), and gives tuples (key, time of the result, count, amount). `checked` says which figures of them do not depend on
 when watermarks come: engines must agree on these.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks.contract import WINDOW_MS
@@ -38,26 +39,68 @@ def checked(pipeline: str, check: dict[str, Any]) -> dict[str, Any]:
     return {name: figure for name, figure in check.items() if name != "windows" or pipeline not in SUMS_ONLY}
 
 
+class Package:
+    """What the programs use of flinkish or of PyFlink. One program for both is the point: a port changes imports alone.
+
+    Example: `Package("pyflink").types.STRING()`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.common = importlib.import_module(f"{name}.common")
+        self.datastream = importlib.import_module(f"{name}.datastream")
+        self.functions = importlib.import_module(f"{name}.datastream.functions")
+        self.state = importlib.import_module(f"{name}.datastream.state")
+        self.window = importlib.import_module(f"{name}.datastream.window")
+        self.assigner = importlib.import_module(f"{name}.common.watermark_strategy").TimestampAssigner
+        self.types = self.common.Types
+        self.ms = self.common.Time.milliseconds
+        #: of all programs: key, time of the result, count, amount
+        self.result = self.types.TUPLE([self.types.STRING(), self.types.LONG(), self.types.LONG(), self.types.DOUBLE()])
+
+    def by_key(self, stream: Any) -> Any:
+        """Keyed by the first field."""
+        return stream.key_by(lambda click: click[0], self.types.STRING())
+
+
 def add(package: str, pipeline: str, clicks: Any, bound_ms: int) -> Any:
     """Declare a program behind a stream of clicks.
 
     Example: `add("pyflink", "session", clicks, 1_000).print()`.
     """
-    # one program for both packages is the point: a port changes the imports alone
-    common = importlib.import_module(f"{package}.common")
-    datastream = importlib.import_module(f"{package}.datastream")
-    functions = importlib.import_module(f"{package}.datastream.functions")
-    state = importlib.import_module(f"{package}.datastream.state")
-    window = importlib.import_module(f"{package}.datastream.window")
-    assigner = importlib.import_module(f"{package}.common.watermark_strategy").TimestampAssigner
-    types, ms = common.Types, common.Time.milliseconds
-    result = types.TUPLE([types.STRING(), types.LONG(), types.LONG(), types.DOUBLE()])
+    api = Package(package)
+    return PROGRAMS[pipeline](api, timed(api, clicks, bound_ms))
 
-    class ClickTime(assigner):  # type: ignore[misc, valid-type]
+
+def timed(api: Package, clicks: Any, bound_ms: int) -> Any:
+    """The clicks with their own time."""
+
+    class ClickTime(api.assigner):  # type: ignore[misc, name-defined]
         """The event's own time."""
 
         def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
             return int(value[1])
+
+    strategy = api.common.WatermarkStrategy.for_bounded_out_of_orderness(api.common.Duration.of_millis(bound_ms))
+    return clicks.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(ClickTime()))
+
+
+def user_window(api: Package, clicks: Any) -> Any:
+    """Count and sum in windows of a minute."""
+    return _in_windows(api, clicks, api.window.TumblingEventTimeWindows.of(api.ms(WINDOW_MS)))
+
+
+def sliding(api: Package, clicks: Any) -> Any:
+    """Count and sum of five minutes, each minute."""
+    return _in_windows(api, clicks, api.window.SlidingEventTimeWindows.of(api.ms(SLIDING_MS), api.ms(WINDOW_MS)))
+
+
+def session(api: Package, clicks: Any) -> Any:
+    """Count and sum until there is no click for a minute."""
+    return _in_windows(api, clicks, api.window.EventTimeSessionWindows.with_gap(api.ms(SESSION_GAP_MS)))
+
+
+def _in_windows(api: Package, clicks: Any, assigner: Any) -> Any:
+    functions = api.functions
 
     class CountAndAmount(functions.AggregateFunction):  # type: ignore[misc, name-defined]
         """(count, sum of amounts)."""
@@ -81,12 +124,20 @@ def add(package: str, pipeline: str, clicks: Any, bound_ms: int) -> Any:
             for count, amount in elements:
                 yield key, context.window().start, count, amount
 
-    class Visits(datastream.KeyedProcessFunction):  # type: ignore[misc, name-defined]
-        """The clicks of a user until there are none for ten minutes; a timer for every one of them."""
+    accumulator = api.types.TUPLE([api.types.LONG(), api.types.DOUBLE()])
+    return api.by_key(clicks).window(assigner).aggregate(CountAndAmount(), WithWindow(), accumulator, api.result)
+
+
+def visits(api: Package, clicks: Any) -> Any:
+    """The clicks of a user until there are none for ten minutes; a timer for every one of them."""
+    types, descriptor = api.types, api.state.ValueStateDescriptor
+
+    class Visits(api.datastream.KeyedProcessFunction):  # type: ignore[misc, name-defined]
+        """(time of the last click, number of clicks) of the visit."""
 
         def open(self, runtime_context: Any) -> None:
             kept = types.TUPLE([types.LONG(), types.LONG()])
-            self.visit = runtime_context.get_state(state.ValueStateDescriptor("visit", kept))
+            self.visit = runtime_context.get_state(descriptor("visit", kept))
 
         def process_element(self, value: Any, ctx: Any) -> Any:
             visit = self.visit.value()
@@ -100,12 +151,19 @@ def add(package: str, pipeline: str, clicks: Any, bound_ms: int) -> Any:
                 self.visit.clear()
                 yield ctx.get_current_key(), timestamp, visit[1], 0.0
 
-    class TwoKinds(datastream.KeyedCoProcessFunction):  # type: ignore[misc, name-defined]
-        """The same of two streams: clicks of the first one are counted, of the second one their amounts added up."""
+    return api.by_key(clicks).process(Visits(), api.result)
+
+
+def connected(api: Package, clicks: Any) -> Any:
+    """The same of two streams: clicks of the first one are counted, of the second one their amounts added up."""
+    types, descriptor = api.types, api.state.ValueStateDescriptor
+
+    class TwoKinds(api.datastream.KeyedCoProcessFunction):  # type: ignore[misc, name-defined]
+        """(time of the last click, number of clicks, sum of amounts) of the visit."""
 
         def open(self, runtime_context: Any) -> None:
             kept = types.TUPLE([types.LONG(), types.LONG(), types.DOUBLE()])
-            self.visit = runtime_context.get_state(state.ValueStateDescriptor("visit", kept))
+            self.visit = runtime_context.get_state(descriptor("visit", kept))
 
         def process_element1(self, value: Any, ctx: Any) -> Any:
             self._take(ctx, 1, 0.0)
@@ -127,32 +185,39 @@ def add(package: str, pipeline: str, clicks: Any, bound_ms: int) -> Any:
                 self.visit.clear()
                 yield ctx.get_current_key(), timestamp, visit[1], visit[2]
 
-    strategy = common.WatermarkStrategy.for_bounded_out_of_orderness(common.Duration.of_millis(bound_ms))
-    timed = clicks.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(ClickTime()))
+    first, second = _logged_in_or_not(clicks)
+    return api.by_key(first).connect(api.by_key(second)).process(TwoKinds(), api.result)
 
-    def by_key(stream: Any) -> Any:
-        return stream.key_by(lambda click: click[0], types.STRING())
 
-    if pipeline == "visits":
-        return by_key(timed).process(Visits(), result)
-    if pipeline in ("connected", "interval_join"):
-        first, second = timed.filter(lambda click: click[3]), timed.filter(lambda click: not click[3])
-        if pipeline == "connected":
-            return by_key(first).connect(by_key(second)).process(TwoKinds(), result)
+def interval_join(api: Package, clicks: Any) -> Any:
+    """The pairs of a user's clicks close to each other, one logged in and one not, added up per user: a pair has no
+    name of its own."""
+    return api.by_key(pairs(api, clicks)).reduce(lambda a, b: (a[0], 0, a[2] + b[2], a[3] + b[3]))
 
-        class Pairs(functions.ProcessJoinFunction):  # type: ignore[misc, name-defined]
-            """The amounts of each pair. A pair has no name of its own, so they are added up per user."""
 
-            def process_element(self, left: Any, right: Any, ctx: Any) -> Any:
-                yield left[0], 0, 1, left[2] + right[2]
+def pairs(api: Package, clicks: Any) -> Any:
+    """The amounts of each pair."""
 
-        pairs = by_key(first).interval_join(by_key(second)).between(ms(-JOIN_MS), ms(JOIN_MS)).process(Pairs(), result)
-        return by_key(pairs).reduce(lambda a, b: (a[0], 0, a[2] + b[2], a[3] + b[3]))
-    assigners = {
-        "user_window": lambda: window.TumblingEventTimeWindows.of(ms(WINDOW_MS)),
-        "sliding": lambda: window.SlidingEventTimeWindows.of(ms(SLIDING_MS), ms(WINDOW_MS)),
-        "session": lambda: window.EventTimeSessionWindows.with_gap(ms(SESSION_GAP_MS)),
-    }
-    accumulator = types.TUPLE([types.LONG(), types.DOUBLE()])
-    windows = by_key(timed).window(assigners[pipeline]())
-    return windows.aggregate(CountAndAmount(), WithWindow(), accumulator, result)
+    class Pairs(api.functions.ProcessJoinFunction):  # type: ignore[misc, name-defined]
+        """The amounts of both."""
+
+        def process_element(self, left: Any, right: Any, ctx: Any) -> Any:
+            yield left[0], 0, 1, left[2] + right[2]
+
+    first, second = _logged_in_or_not(clicks)
+    joined = api.by_key(first).interval_join(api.by_key(second)).between(api.ms(-JOIN_MS), api.ms(JOIN_MS))
+    return joined.process(Pairs(), api.result)
+
+
+def _logged_in_or_not(clicks: Any) -> tuple[Any, Any]:
+    return clicks.filter(lambda click: click[3]), clicks.filter(lambda click: not click[3])
+
+
+PROGRAMS: dict[str, Callable[[Package, Any], Any]] = {
+    "user_window": user_window,
+    "visits": visits,
+    "sliding": sliding,
+    "session": session,
+    "connected": connected,
+    "interval_join": interval_join,
+}

@@ -23,6 +23,7 @@ from flinkish.core.state import (
 )
 from flinkish.errors import StateAccessError
 from flinkish.runtime.operator import OperatorContext
+from flinkish.runtime.state.handle_cache import HandleCache
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
 
@@ -31,6 +32,7 @@ class StreamingRuntimeContext(RuntimeContext):
 
     def __init__(self, context: OperatorContext) -> None:
         self._context = context
+        self._handles = None if context.keyed_state is None else HandleCache(context.keyed_state)
         if isinstance(context.keyed_state, KeyedStateBackend):
             # state expires by the time of the operator that owns it
             context.keyed_state.epoch = context.epoch
@@ -88,20 +90,22 @@ class StreamingRuntimeContext(RuntimeContext):
         return cast("AggregatingState[Any, Any]", self._state(state_descriptor, AggregatingStateDescriptor))
 
     def _state(self, descriptor: StateDescriptor, expected: type[StateDescriptor]) -> State:
-        backend = self._context.keyed_state
-        where = f"operator {self._context.name!r} (uid {self._context.uid!r})"
-        if backend is None:
+        if self._handles is None:
             raise StateAccessError(
                 "This state is only accessible by functions executed on a KeyedStream.",
-                where=where,
+                where=self._where,
                 expected="a keyed stream before the operator",
                 hint="call key_by() before this operator",
             )
         if not isinstance(descriptor, expected):
             raise StateAccessError(
                 f"a {type(descriptor).__name__} was given",
-                where=where,
+                where=self._where,
                 expected=f"a {expected.__name__}",
                 hint="each kind of state has a descriptor and a get_..._state of its own",
             )
-        return backend.partitioned_state(descriptor)
+        return self._handles.state(descriptor)
+
+    @property
+    def _where(self) -> str:
+        return f"operator {self._context.name!r} (uid {self._context.uid!r})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import total_ordering
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS
@@ -26,6 +27,9 @@ class Window(ABC):
     @abstractmethod
     def max_timestamp(self) -> int:
         """The largest timestamp (ms) that still belongs to this window; its results carry it as their timestamp."""
+
+
+_start_and_end = attrgetter("start", "end")
 
 
 @total_ordering
@@ -69,18 +73,23 @@ class TimeWindow(Window):
     @staticmethod
     def merge_windows(windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]) -> None:
         """Merge the windows that overlap or touch, directly or by others between them."""
-        merged: list[TimeWindow] = []
-        result: TimeWindow | None = None
-        for window in sorted(set(windows)):
-            if result is not None and result.intersects(window):
-                merged.append(window)
-                result = result.cover(window)
-                continue
-            if result is not None and len(merged) > 1:
-                callback.merge(merged, result)
-            merged, result = [window], window
-        if result is not None and len(merged) > 1:
-            callback.merge(merged, result)
+        ordered = sorted(windows, key=_start_and_end)
+        begin, end_ms = 0, ordered[0].end if ordered else 0
+        for place, window in enumerate(ordered):
+            if window.start > end_ms:
+                TimeWindow._merged(ordered[begin:place], end_ms, callback)
+                begin, end_ms = place, window.end
+            elif window.end > end_ms:
+                end_ms = window.end
+        TimeWindow._merged(ordered[begin:], end_ms, callback)
+
+    @staticmethod
+    def _merged(
+        together: list[TimeWindow], end_ms: int, callback: MergingWindowAssigner.MergeCallback[TimeWindow]
+    ) -> None:
+        """Windows that overlap or touch, in their order; the same one may be among them twice."""
+        if len(together) > 1 and (distinct := list(dict.fromkeys(together)))[1:]:
+            callback.merge(distinct, TimeWindow(distinct[0].start, end_ms))
 
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, TimeWindow) and self.start == other.start and self.end == other.end

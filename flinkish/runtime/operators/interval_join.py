@@ -4,12 +4,13 @@
 Records come as (0, left record) and (1, right record), by key. A pair is joined when
 ``left time + lower bound <= right time <= left time + upper bound``. A record with a timestamp less than the watermark
 is late: it meets nobody, and goes to the side output of its stream, if there is one. Every other record meets all that
-it should: each is kept until all that could meet it would be late. (Flink forgets it one millisecond earlier.)
+it should: each is kept until all that could meet it would be late (Flink forgets it one millisecond earlier), and up to
+a second more: what lies outside the bounds is not looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, cast
@@ -18,18 +19,23 @@ from flinkish.common.typeinfo import Types
 from flinkish.core.join_functions import ProcessJoinFunction
 from flinkish.core.metrics import Counter
 from flinkish.core.output_tag import OutputTag
-from flinkish.core.state import MapState, MapStateDescriptor
+from flinkish.core.state import MapStateDescriptor
 from flinkish.core.time_domain import TimeDomain
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import ProgramError
 from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.side_outputs import Converter, emit
+from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
+from flinkish.runtime.state.map_table import MapTable
 
 #: The buffers: timestamp -> records. Also the namespaces of the timers that empty them.
 BUFFERS = ("left-buffer", "right-buffer")
 TIMERS = "interval-join"
+
+#: Buffers are emptied at multiples of this only.
+_SHARED_TIMER_MS = 1_000
 
 
 class _Context(ProcessJoinFunction.Context):
@@ -65,6 +71,8 @@ class IntervalJoinOperator(UserFunctionOperator):
             (factory.lower_ms, factory.upper_ms),
             (-factory.upper_ms, -factory.lower_ms),
         )
+        #: for how long a record of each stream is kept
+        self._kept_ms = tuple(max(0, above_ms) + 1 for _, above_ms in self._bounds)
         self._late_tags = factory.late_tag_ids
         self._pair = _Context()
 
@@ -73,20 +81,23 @@ class IntervalJoinOperator(UserFunctionOperator):
         self.late_records_dropped = context.exact_counter("numLateRecordsDropped")
 
     def open(self) -> None:
-        anything = Types.PICKLED_BYTE_ARRAY()
-        states = [
-            self.keyed_state.partitioned_state(MapStateDescriptor(name, Types.LONG(), anything)) for name in BUFFERS
-        ]
-        self._buffers = cast("list[MapState[int, list[Any]]]", states)
+        for name in BUFFERS:
+            self.keyed_state.partitioned_state(MapStateDescriptor(name, Types.LONG(), Types.PICKLED_BYTE_ARRAY()))
         super().open()
 
+    def _buffers(self) -> tuple[MapTable, MapTable]:
+        left, right = (self.keyed_state.table(name, "map") for name in BUFFERS)
+        return cast("tuple[MapTable, MapTable]", (left, right))
+
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        backend, watermark_ms = self.keyed_state, self.context.epoch.watermark_ms
+        backend, watermark_ms, pair = self.keyed_state, self.context.epoch.watermark_ms, self._pair
         keys = keys_of(self.context.key_selectors[0], values)
         backend.prefetch(keys)
+        buffers = self._buffers()
         results: list[Any] = []
         times: list[int] = []
         late: tuple[list[Any], list[Any]] = ([], [])
+        kept: tuple[dict[int, dict[Any, None]], ...] = ({}, {})
         for (side, value), timestamp_ms, key in zip(values, timestamps or repeat(MIN_TIMESTAMP_MS), keys, strict=False):
             if timestamp_ms <= MIN_TIMESTAMP_MS:
                 raise self._no_timestamp(value)
@@ -94,30 +105,30 @@ class IntervalJoinOperator(UserFunctionOperator):
                 late[side].append((value, timestamp_ms))
                 continue
             backend.current_key = key
-            self._keep(side, value, timestamp_ms, key)
-            for other_ms, others in self._matches(side, timestamp_ms):
-                self._pair.left_ms, self._pair.right_ms = (other_ms, timestamp_ms) if side else (timestamp_ms, other_ms)
+            mine = buffers[side]
+            same = mine.entry(VOID_NAMESPACE, key, timestamp_ms)
+            mine.put(VOID_NAMESPACE, key, {timestamp_ms: [value] if same is None else [*same[1], value]})
+            kept[side].setdefault(self._forget_ms(side, timestamp_ms), {})[key] = None
+            below_ms, above_ms = self._bounds[side]
+            for other_ms, others in buffers[1 - side].between(
+                VOID_NAMESPACE, key, timestamp_ms + below_ms, timestamp_ms + above_ms
+            ):
+                pair.left_ms, pair.right_ms = (other_ms, timestamp_ms) if side else (timestamp_ms, other_ms)
                 for other in others:
                     self._join(*((other, value) if side else (value, other)), results)
-                times.extend(repeat(self._pair.get_timestamp(), len(results) - len(times)))
+                times.extend(repeat(max(other_ms, timestamp_ms), len(results) - len(times)))
+        timers = backend.timers(TIMERS)
+        for name, by_time in zip(BUFFERS, kept, strict=True):
+            for forget_ms, of_keys in by_time.items():
+                timers.register_all(TimeDomain.EVENT_TIME, forget_ms, of_keys, name)
         emit(results, times, self.output, self.converter)
         self._emit_late(late)
 
-    def _keep(self, side: int, value: Any, timestamp_ms: int, key: Any) -> None:
-        buffer = self._buffers[side]
-        buffer.put(timestamp_ms, [*(buffer.get(timestamp_ms) or ()), value])
-        forget_ms = timestamp_ms + self._kept_ms(side)
-        self.keyed_state.timers(TIMERS).register(TimeDomain.EVENT_TIME, forget_ms, key, BUFFERS[side])
-
-    def _kept_ms(self, side: int) -> int:
-        """For how long a record of a stream is kept: until the watermark is behind the last one that can meet it."""
-        return max(0, self._bounds[side][1]) + 1
-
-    def _matches(self, side: int, timestamp_ms: int) -> Iterable[tuple[int, list[Any]]]:
-        """(timestamp, records) of the other stream that meet one of this stream, in the order of time."""
-        lower_ms, upper_ms = (timestamp_ms + bound for bound in self._bounds[side])
-        items = self._buffers[1 - side].items()
-        return sorted((item for item in items if lower_ms <= item[0] <= upper_ms), key=lambda item: item[0])
+    def _forget_ms(self, side: int, timestamp_ms: int) -> int:
+        """When a record of a stream is forgotten: once the watermark is behind the last one that can meet it. That is
+        rounded up, so that records of a key share a timer."""
+        last_ms = timestamp_ms + self._kept_ms[side] + _SHARED_TIMER_MS - 1
+        return min(last_ms - last_ms % _SHARED_TIMER_MS, MAX_WATERMARK_MS)
 
     def _join(self, left: Any, right: Any, results: list[Any]) -> None:
         found: Any = self.call(left, right, self._pair)
@@ -139,10 +150,10 @@ class IntervalJoinOperator(UserFunctionOperator):
         backend = self.keyed_state
         due_ms, _ = backend.next_timer_ms()
         if due_ms is not None and due_ms <= watermark_ms:
+            buffers = self._buffers()
             for timer_ms, key, namespace in backend.due(TIMERS, TimeDomain.EVENT_TIME, watermark_ms):
-                backend.current_key = key
                 side = BUFFERS.index(cast("str", namespace))
-                self._buffers[side].remove(timer_ms - self._kept_ms(side))
+                buffers[side].discard_until(VOID_NAMESPACE, key, timer_ms - self._kept_ms[side])
         self.output.emit_watermark(watermark_ms)
 
     def _no_timestamp(self, value: Any) -> ProgramError:

@@ -7,6 +7,7 @@ new one.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ _Entry = tuple[int, Any]
 class MapEntries:
     """The entries of one map, as far as they are in memory."""
 
-    __slots__ = ("absent", "cleared", "complete", "entries", "unwritten")
+    __slots__ = ("absent", "ascending", "cleared", "complete", "entries", "unwritten")
 
     def __init__(self, complete: bool, cleared: bool = False) -> None:
         self.entries: dict[Any, _Entry] = {}
@@ -38,6 +39,8 @@ class MapEntries:
         self.unwritten: set[Any] = set()
         #: user keys that are known to have no entry
         self.absent: set[Any] = set()
+        #: all user keys in ascending order, once somebody has asked for them so; None: nobody has
+        self.ascending: list[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -91,6 +94,8 @@ class MapTable(StateTable):
 
     def of(self, namespace: Hashable, key: Any) -> MapEntries | None:
         """The map of a key, perhaps not complete; None: it has no entries."""
+        if self.timed is None and (in_memory := self.namespace(namespace).get(key)) is not None:
+            return in_memory  # type: ignore[no-any-return]
         self.fetch(namespace, (key,))
         entries: MapEntries | None = self.namespace(namespace).get(key)
         return entries
@@ -130,6 +135,23 @@ class MapTable(StateTable):
             self._take_times(namespace, key, {k: time for k, time in stored.times.items() if k in rest})
         return found if found.entries else None
 
+    def between(self, namespace: Hashable, key: Any, first: Any, last: Any) -> list[tuple[Any, Any]]:
+        """(user key, value) of the entries whose user keys lie between two, inclusive, in ascending order. What else
+        is in the map is not looked at."""
+        found = self.whole(namespace, key)
+        if found is None:
+            return []
+        user_keys, entries = self._ascending(found), found.entries
+        begin = bisect_left(user_keys, first)
+        end = bisect_right(user_keys, last, begin)
+        return [(user_key, entries[user_key][1]) for user_key in user_keys[begin:end]]
+
+    @staticmethod
+    def _ascending(found: MapEntries) -> list[Any]:
+        if found.ascending is None:
+            found.ascending = sorted(found.entries)
+        return found.ascending
+
     # ------------------------------------------------------------------------------------------------ writing
 
     def made(self, namespace: Hashable, key: Any) -> MapEntries:
@@ -145,6 +167,8 @@ class MapTable(StateTable):
         found = self.made(namespace, key)
         for user_key, value in pairs.items():
             entry = self._entry(found, namespace, key, user_key)
+            if entry is None and found.ascending is not None:
+                insort(found.ascending, user_key)
             found.entries[user_key] = (self._sequence() if entry is None else entry[0], value)
             found.unwritten.add(user_key)
         self._mark_entries(namespace, key, pairs)
@@ -155,10 +179,31 @@ class MapTable(StateTable):
         if found is None or self._entry(found, namespace, key, user_key) is None:
             return
         del found.entries[user_key]
+        if found.ascending is not None:
+            del found.ascending[bisect_left(found.ascending, user_key)]
         found.unwritten.add(user_key)
         self._mark_entries(namespace, key, (user_key,))
         if not found.entries and self.whole(namespace, key) is None:
             self.remove(namespace, key)
+
+    def discard_until(self, namespace: Hashable, key: Any, last: Any) -> Any:
+        """Remove the entries whose user keys are at most ``last``; the lowest user key that is left, None: none is."""
+        found = self.whole(namespace, key)
+        if found is None:
+            return None
+        user_keys = self._ascending(found)
+        end = bisect_right(user_keys, last)
+        if end == len(user_keys):
+            self.remove(namespace, key)
+            return None
+        if end:
+            gone = user_keys[:end]
+            del user_keys[:end]
+            for user_key in gone:
+                del found.entries[user_key]
+            found.unwritten.update(gone)
+            self._mark_entries(namespace, key, gone)
+        return user_keys[0]
 
     def _mark_entries(self, namespace: Hashable, key: Any, user_keys: Iterable[Any]) -> None:
         self._changed_entries.setdefault((namespace, key), set()).update(user_keys)

@@ -38,6 +38,7 @@ def _purge_map(values: MapEntries, times: MapEntries, policy: TtlPolicy) -> bool
     """Whether there was something to purge."""
     entries, accessed = values.entries, times.entries
     before = len(accessed)
+    values.ascending = None
     for user_key, (_, accessed_ms) in list(accessed.items()):
         if user_key not in entries:
             del accessed[user_key]

@@ -172,6 +172,12 @@ class RecordedMapTable(MapTable):
         self._keep_entries(namespace, key, (user_key,))
         super().discard(namespace, key, user_key)
 
+    def discard_until(self, namespace: Hashable, key: Any, last: Any) -> Any:
+        if self._log.open:
+            found = self.whole(namespace, key)
+            self._keep_entries(namespace, key, [k for k in found.entries if k <= last] if found else ())
+        return super().discard_until(namespace, key, last)
+
     def _keep_entries(self, namespace: Hashable, key: Any, user_keys: Iterable[Any]) -> None:
         if not self._log.open:
             return
@@ -195,6 +201,7 @@ class RecordedMapTable(MapTable):
                 found.entries.pop(user_key, None)
             else:
                 found.entries[user_key] = entry
+        found.ascending = None
         found.entries = dict(sorted(found.entries.items(), key=lambda item: item[1][0]))
 
 

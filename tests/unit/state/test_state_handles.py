@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +21,7 @@ from flinkish.core.state import (
 )
 from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.state.files.directory import StateDirectory
+from flinkish.runtime.state.handle_cache import HandleCache
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from tests.support.changed_keys import changed_keys
 
@@ -305,3 +306,19 @@ def test_values_of_basic_types_take_the_form_of_the_declared_type_or_are_refused
         with pytest.raises(TypeMismatchError, match="was given .*key 'k'.*expected a value of the declared type"):
             wrong()
     assert (value.value(), list(values.get()), sorted(entries.keys())) == (3.0, [1, 2, 0, 5], ["a", "b", "c"])
+
+
+def test_who_asks_for_a_state_again_gets_the_same_handle_and_windows_do_not_pile_up() -> None:
+    backend = KeyedStateBackend()
+    backend.current_key = "a"
+    handles = HandleCache(backend)
+    count, other = ValueStateDescriptor("count", Types.LONG()), ValueStateDescriptor("other", Types.LONG())
+    handle = handles.state(count, (0, 10))
+    assert handles.state(count, (0, 10)) is handle
+    assert handles.state(other, (0, 10)) is not handle
+    cast(Any, handle).update(1)
+    for start in range(3_000):
+        cast(Any, handles.state(count, (start, start + 10))).value()
+    assert len(handles._handles) <= 1_000
+    assert cast(Any, handles.state(count, (0, 10))).value() == 1
+    assert cast(Any, handles.state(count, (10, 20))).value() is None

@@ -40,6 +40,8 @@ class MergingWindowOperator(WindowOperator):
     def __init__(self, factory: WindowOperatorFactory) -> None:
         super().__init__(factory)
         assert isinstance(factory.assigner, MergingWindowAssigner)
+        #: the open windows of keys that a batch or watermark has read; `_store_sets` writes those that have changed
+        self._sets: dict[Any, MergingWindowSet] = {}
         if not self.trigger.can_merge():
             raise ProgramError(
                 f"{self.assigner} with {self.trigger}, which cannot merge",
@@ -57,12 +59,17 @@ class MergingWindowOperator(WindowOperator):
 
     # --- elements -----------------------------------------------------------------------------------------------
 
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        super().process_batch(values, timestamps, input_index)
+        self._store_sets()
+
     def fetch_windows(self, keys: list[Any], windows: list[Collection[Window]]) -> None:
         pairs = zip(keys, windows, strict=True)
         new = [(key, namespace_of(window)) for key, of_element in pairs for window in of_element]
         self.fetch_open(keys, new)
 
     def fetch_due(self, by_namespace: dict[Hashable, list[Any]]) -> None:
+        self._store_sets()
         keys = [key for of_window in by_namespace.values() for key in of_window]
         self._open_windows.fetch(VOID_NAMESPACE, keys)
         self.fetch_open(keys, ())
@@ -96,7 +103,6 @@ class MergingWindowOperator(WindowOperator):
             skipped = False
             self._enter(open_windows, key, actual)
             self.add_to_window(value, timestamp_ms)
-        self._write(key, open_windows)
         if skipped:
             self.skip(value, timestamp_ms)
 
@@ -135,15 +141,20 @@ class MergingWindowOperator(WindowOperator):
 
     # --- time ---------------------------------------------------------------------------------------------------
 
+    def fire_event_timers(self, watermark_ms: int) -> None:
+        super().fire_event_timers(watermark_ms)
+        self._store_sets()
+
+    def advance_processing_time(self, time_ms: int) -> None:
+        super().advance_processing_time(time_ms)
+        self._store_sets()
+
     def enter_timer(self, key: Any, namespace: Hashable) -> bool:
-        self._open_windows.fetch(VOID_NAMESPACE, (key,))
         return self._enter(self._read(key), key, window_of(namespace))
 
     def clean_up(self) -> None:
         super().clean_up()
-        open_windows = self._read(self.scope.key)
-        open_windows.retire(self.scope.window)
-        self._write(self.scope.key, open_windows)
+        self._read(self.scope.key).retire(self.scope.window)
 
     # --- open windows -------------------------------------------------------------------------------------------
 
@@ -157,17 +168,27 @@ class MergingWindowOperator(WindowOperator):
         return True
 
     def _read(self, key: Any) -> MergingWindowSet:
-        """The open windows of a key, which were fetched."""
-        stored = self._open_windows.namespace(VOID_NAMESPACE).get(key, ())
-        pairs = [(window_of(window), window_of(state_window)) for window, state_window in stored]
-        return MergingWindowSet(self.assigner, pairs)
+        """The open windows of a key."""
+        found = self._sets.get(key)
+        if found is None:
+            self._open_windows.fetch(VOID_NAMESPACE, (key,))
+            stored = self._open_windows.namespace(VOID_NAMESPACE).get(key, ())
+            pairs = [(window_of(window), window_of(state_window)) for window, state_window in stored]
+            found = self._sets[key] = MergingWindowSet(self.assigner, pairs)
+        return found
 
-    def _write(self, key: Any, open_windows: MergingWindowSet) -> None:
-        table = self._open_windows
+    def _store_sets(self) -> None:
+        """Write the open windows of the keys that were read."""
+        if not self._sets:
+            return
+        table, sets = self._open_windows, self._sets
+        self._sets = {}
+        table.fetch(VOID_NAMESPACE, sets)
         values = table.namespace(VOID_NAMESPACE)
-        pairs = tuple((namespace_of(window), namespace_of(state)) for window, state in open_windows.pairs())
-        if not pairs:
-            table.remove(VOID_NAMESPACE, key)
-        elif values.get(key) != pairs:
-            values[key] = pairs
-            table.mark(VOID_NAMESPACE, key)
+        for key, open_windows in sets.items():
+            pairs = tuple((namespace_of(window), namespace_of(state)) for window, state in open_windows.pairs())
+            if not pairs:
+                table.remove(VOID_NAMESPACE, key)
+            elif values.get(key) != pairs:
+                values[key] = pairs
+                table.mark(VOID_NAMESPACE, key)

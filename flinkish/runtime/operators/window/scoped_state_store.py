@@ -32,7 +32,7 @@ class ScopedStateStore(KeyedStateStore):
 
     def _state(self, descriptor: StateDescriptor) -> State:
         namespace = self._scope.namespace if self._per_window else VOID_NAMESPACE
-        return self._scope.backend.partitioned_state(descriptor, namespace)
+        return self._scope.handles.state(descriptor, namespace)
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         return cast("ValueState[Any]", self._state(state_descriptor))

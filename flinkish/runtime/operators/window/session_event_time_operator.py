@@ -32,7 +32,7 @@ _UNCHANGED = -1
 class _Session:
     """An open session within a batch."""
 
-    __slots__ = ("before", "end_ms", "since", "start_ms", "state", "stored")
+    __slots__ = ("before", "end_ms", "grown", "since", "start_ms", "state", "stored")
 
     def __init__(self, start_ms: int, end_ms: int, state: tuple[int, int], stored: dict[Any, Any], since: int) -> None:
         self.start_ms = start_ms
@@ -42,6 +42,8 @@ class _Session:
         self.stored = stored
         #: the place in the batch of the element that gave it this start and end
         self.since = since
+        #: whether the batch has brought it elements
+        self.grown = False
         #: its window before the batch
         self.before: tuple[int, int] | None = (start_ms, end_ms) if since == _UNCHANGED else None
 
@@ -95,7 +97,7 @@ class SessionEventTimeOperator(MergingWindowOperator):
                     session.end_ms = max(end_ms, joined[-1].end_ms)
                     session.since = place
             add(session.stored, key, value)
-            self.scope.table.mark_grown(session.state, (key,))
+            session.grown = True
         self._settle(sessions, gone)
 
     def fire_event_timers(self, watermark_ms: int) -> None:
@@ -162,7 +164,11 @@ class SessionEventTimeOperator(MergingWindowOperator):
         """Store what is open now, with its timers, in the order in which they came to be."""
         open_windows, changed_keys = self._open_windows.namespace(VOID_NAMESPACE), []
         changed: list[tuple[int, Any, _Session]] = []
+        mark_grown = self.scope.table.mark_grown
         for key, of_key in sessions.items():
+            for session in of_key:
+                if session.grown:
+                    mark_grown(session.state, (key,))
             of_batch = [(session.since, key, session) for session in of_key if session.since != _UNCHANGED]
             if of_batch:
                 changed += of_batch
@@ -182,5 +188,6 @@ class SessionEventTimeOperator(MergingWindowOperator):
 
     def _timers_of(self, window: tuple[int, int]) -> tuple[int, ...]:
         """When it fires, and when it is cleaned up."""
-        fire_ms, cleanup_ms = window[1] - 1, self.time.cleanup_ms(TimeWindow(*window))
+        fire_ms = window[1] - 1
+        cleanup_ms = fire_ms + self.factory.allowed_lateness_ms
         return (fire_ms, cleanup_ms) if fire_ms < cleanup_ms < MAX_WATERMARK_MS else (fire_ms,)

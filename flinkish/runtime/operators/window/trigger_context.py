@@ -49,7 +49,7 @@ class ScopedTriggerContext(Trigger.TriggerContext):
         self._scope.timers.delete(TimeDomain.EVENT_TIME, time, self._scope.key, self._scope.namespace)
 
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> State:
-        return self._scope.backend.partitioned_state(state_descriptor, self._scope.namespace)
+        return self._scope.handles.state(state_descriptor, self._scope.namespace)
 
 
 class ScopedOnMergeContext(ScopedTriggerContext, Trigger.OnMergeContext):

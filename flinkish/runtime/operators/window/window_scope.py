@@ -11,6 +11,7 @@ from typing import Any
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.window.window import Window
 from flinkish.runtime.operator import OperatorContext
+from flinkish.runtime.state.handle_cache import HandleCache
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.timer_queue import TimerQueue
@@ -37,6 +38,7 @@ class WindowScope:
     def __init__(self, context: OperatorContext, backend: KeyedStateBackend, contents_kind: str) -> None:
         self.context = context
         self.backend = backend
+        self.handles = HandleCache(backend)
         self._contents_kind = contents_kind
         self.watermark_ms = MIN_TIMESTAMP_MS
         self.processing_time_ms = 0
