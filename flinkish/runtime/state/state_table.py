@@ -87,6 +87,8 @@ class StateTable:
         self._spilled: _Keys = {}
         #: known to have no value
         self._absent: _Keys = {}
+        #: namespaces that began in this epoch, of which nothing was ever stored: windows, for the most part
+        self._begun: set[Hashable] = set()
 
     # ------------------------------------------------------------------------------------------------ reading
 
@@ -203,6 +205,10 @@ class StateTable:
         values = self._namespaces.get(namespace)
         if values is None:
             values = self._namespaces[namespace] = {}
+            if self._complete and not any(
+                namespace in known for known in (self._changed, self._unwritten, self._spilled)
+            ):
+                self._begun.add(namespace)
         return values
 
     def existing(self, namespace: Hashable) -> dict[Any, Any] | None:
@@ -279,12 +285,20 @@ class StateTable:
         if not values:
             return
         if namespace is not VOID_NAMESPACE and len(values) == len(keys) and all(map(values.__contains__, keys)):
-            self._name_changes()
-            del self._namespaces[namespace]
-            self.mark_all(namespace, keys)
+            self._end_namespace(namespace, keys)
             return
         for key in keys:
             self.remove(namespace, key)
+
+    def _end_namespace(self, namespace: Hashable, keys: list[Any]) -> None:
+        """Forget all values of a namespace, of these keys. What came and went within an epoch is no change."""
+        self._name_changes()
+        del self._namespaces[namespace]
+        if namespace in self._begun:
+            self._begun.discard(namespace)
+            self._changed.pop(namespace, None)
+        else:
+            self.mark_all(namespace, keys)
 
     @property
     def changed(self) -> bool:
@@ -310,6 +324,7 @@ class StateTable:
         """Forget the marks; the set that handles hold goes on."""
         marked = self._changed.get(VOID_NAMESPACE)
         self._changed = {}
+        self._begun.clear()
         if marked is not None:
             marked.clear()
             self._changed[VOID_NAMESPACE] = marked
@@ -366,6 +381,7 @@ class StateTable:
             self._unwritten.setdefault(namespace, set()).update(keys)
         for namespace, keys in state.removed.items():
             self._unwritten.setdefault(namespace, set()).update(keys)
+        self._begun.clear()
 
     def take_inline_values(self, namespace: Hashable, keys: list[Any], values: list[Any]) -> None:
         """The inverse of `inline_values`."""

@@ -107,6 +107,11 @@ class RecordedTable(StateTable):
         for key in keys:
             self.mark(namespace, key)
 
+    def _end_namespace(self, namespace: Hashable, keys: list[Any]) -> None:
+        # a call that fails afterwards brings the values back
+        self._begun.discard(namespace)
+        super()._end_namespace(namespace, keys)
+
     def _put_back(self, namespace: Hashable, key: Any, before: Any) -> None:
         if before is MISSING:
             self.namespace(namespace).pop(key, None)

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from flinkish.common.typeinfo import Types
 from flinkish.core.state import ListStateDescriptor, ValueStateDescriptor
@@ -136,3 +138,55 @@ def test_state_that_is_too_large_for_memory_is_not_read_as_a_whole(tmp_path: Pat
     restored.restore(body)
     restored.table("s", "value").fetch(None, list(range(40)))
     assert len(restored.table("s", "value").namespace(None)) == 40
+
+
+_steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.sampled_from(["w1", "w2"]), st.sets(st.sampled_from("abc"), min_size=1)),
+        st.tuples(st.just("end"), st.sampled_from(["w1", "w2"])),
+        st.tuples(st.sampled_from(["barrier", "restart", "room"])),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps=_steps, inline_bytes=st.sampled_from([0, 1 << 20]))
+def test_namespaces_that_end_are_gone_whatever_lies_in_files(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[Any], inline_bytes: int
+) -> None:
+    directory = str(tmp_path_factory.mktemp("state"))
+
+    def new(body: bytes | None) -> KeyedStateBackend:
+        backend = KeyedStateBackend(directory=StateDirectory(directory), inline_bytes=inline_bytes)
+        backend.restore(body)
+        return backend
+
+    backend, model, body = new(None), {"w1": {}, "w2": {}}, None
+    value = 0
+    for step in steps:
+        table = backend.table("s", "aggregating")
+        if step[0] == "put":
+            value += 1
+            backend.prefetch(step[2], step[1])
+            table.namespace(step[1]).update(dict.fromkeys(step[2], value))
+            table.mark_grown(step[1], step[2])
+            model[step[1]].update(dict.fromkeys(step[2], value))
+        elif step[0] == "end":
+            keys = sorted(model[step[1]])
+            backend.prefetch(keys, step[1])
+            table.remove_all(step[1], keys)
+            model[step[1]].clear()
+        elif step[0] == "room":
+            backend._write_tables()
+        else:
+            backend.epoch.epoch += 1
+            if backend.changed():
+                body = backend.snapshot()
+            if step[0] == "restart":
+                epoch, backend = backend.epoch.epoch, new(body)
+                backend.epoch.epoch = epoch
+        table = backend.table("s", "aggregating")
+        for namespace, expected in model.items():
+            backend.prefetch("abc", namespace)
+            assert {key: v for key, v in table.namespace(namespace).items() if key in "abc"} == expected

@@ -49,11 +49,28 @@ def test_removing_all_keys_of_a_namespace_marks_them_and_leaves_others() -> None
     table = StateTable("s", "value")
     for namespace in ("w1", "w2"):
         table.namespace(namespace).update(a=1, b=2)
+    table.forget_changes()
     table.remove_all("w1", ["a", "b"])
     table.remove_all("w2", ["b", "c"])
     table.remove_all("never there", ["a"])
     assert table.changed_keys() == {("w1", "a"), ("w1", "b"), ("w2", "b")}
     assert dict(table.items()) == {"w2": {"a": 1}}
+
+
+def test_a_namespace_that_comes_and_goes_in_an_epoch_is_no_change() -> None:
+    table = StateTable("s", "value")
+    for _ in range(2):
+        table.namespace("w")["a"] = 1
+        table.mark("w", "a")
+        table.remove_all("w", ["a"])
+        assert not table.changed
+    table.namespace("w")["a"] = 1
+    table.mark("w", "a")
+    table.forget_changes()
+    table.remove_all("w", ["a"])
+    table.namespace("w")["a"] = 2
+    table.remove_all("w", ["a"])
+    assert table.changed_keys() == {("w", "a")}
 
 
 def test_prune_forgets_empty_namespaces_only() -> None:
