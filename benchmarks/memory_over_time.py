@@ -60,7 +60,8 @@ def measure(options: argparse.Namespace, folder: Path) -> tuple[dict[str, list[f
             while (part := int((time.monotonic() - began) / (60 * options.minutes) * PARTS)) < PARTS:
                 time.sleep(min(SAMPLE_EVERY_S, 60 * options.minutes / PARTS / 2))
                 if job.poll() is not None:
-                    raise RuntimeError(f"the job has ended:\n{(folder / 'log').read_text()[-4000:]}")
+                    print(f"the job has ended:\n{(folder / 'log').read_text()[-4000:]}", file=sys.stderr)
+                    break
                 for name, size in sizes_mib(job.pid).items():
                     peaks[name][part] = max(peaks[name][part], size)
                 del epochs[part:]
@@ -88,7 +89,7 @@ def _epochs_done(folder: Path) -> int:
 def main() -> None:
     """Print a line per process."""
     parser = argparse.ArgumentParser(description="The memory of each worker over an hour of epochs.")
-    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--minutes", type=float, default=60.0, help="less than two hours")
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--interval", default="1s", help="flinkish.epoch.interval of the job")
     options = parser.parse_args()

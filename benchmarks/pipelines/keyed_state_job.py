@@ -29,7 +29,7 @@ from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.epoch_report import EpochReport
 
 SPLITS = 2
-TIMEOUT_S = 3_600.0
+TIMEOUT_S = 2 * 3_600.0
 SAMPLE_EVERY_S = 0.3
 _PLANNER = "python_streaming_source_runner"
 
