@@ -28,7 +28,7 @@ from flinkish.runtime.deployment import (
 )
 from flinkish.runtime.input_gate import origin_name
 from flinkish.runtime.operator import OperatorFactory
-from flinkish.runtime.operators.guarded import GuardedFactory
+from flinkish.runtime.operators.guarded_factory import GuardedFactory
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.partitioners import (
     ForwardPartitioner,

@@ -87,6 +87,8 @@ class IntervalJoinOperator(UserFunctionOperator):
         results: list[Any] = []
         times: list[int] = []
         late: tuple[list[Any], list[Any]] = ([], [])
+        # of a call that failed and was undone
+        self._pair.sides.clear()
         for (side, value), timestamp_ms, key in zip(values, timestamps or repeat(MIN_TIMESTAMP_MS), keys, strict=False):
             if timestamp_ms <= MIN_TIMESTAMP_MS:
                 raise self._no_timestamp(value)

@@ -139,8 +139,8 @@ class MergingWindowOperator(WindowOperator):
         self._open_windows.fetch(VOID_NAMESPACE, (key,))
         return self._enter(self._read(key), key, window_of(namespace))
 
-    def clean_up(self) -> None:
-        super().clean_up()
+    def remove_window(self) -> None:
+        super().remove_window()
         open_windows = self._read(self.scope.key)
         open_windows.retire(self.scope.window)
         self._write(self.scope.key, open_windows)
@@ -169,5 +169,5 @@ class MergingWindowOperator(WindowOperator):
         if not pairs:
             table.remove(VOID_NAMESPACE, key)
         elif values.get(key) != pairs:
-            values[key] = pairs
             table.mark(VOID_NAMESPACE, key)
+            values[key] = pairs
