@@ -31,8 +31,9 @@ from flinkish.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from flinkish.errors import ErrorBudgetError, ProgramError
-from flinkish.minicluster import StateStore
+from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.accumulated import counts_of
+from flinkish.runtime.clock import ManualClock
 from flinkish.testing import TestingSink
 from flinkish.testing.savepoint import take_savepoint
 
@@ -411,3 +412,29 @@ def test_an_operator_behind_windows_answers_for_its_own_errors() -> None:
     with pytest.raises(ProgramError, match="ZeroDivisionError.*uid behind"):
         run(job_of(env))
     assert not dead.values
+
+
+@pytest.mark.parametrize("assigner", sorted(ASSIGNERS))
+@pytest.mark.parametrize("guarded_first", [False, True])
+def test_a_program_may_get_on_error_or_lose_it_between_two_runs(assigner: str, guarded_first: bool) -> None:
+    values = [("ab"[n % 2], 1, n * 7 % 40) for n in range(30)]
+
+    def job(guarded: bool) -> tuple[Any, TestingSink]:
+        env, sink = environment(1), TestingSink()
+        windowed = stream_of(env, values, times=True).key_by(lambda v: v[0]).window(ASSIGNERS[assigner]())
+        summed = windowed.allowed_lateness(5).reduce(lambda a, b: (a[0], a[1] + b[1], b[2])).uid("windows")
+        (summed.on_error(OnError.skip()) if guarded else summed).sink_to(sink)
+        return job_of(env), sink
+
+    def results_of(first: bool, then: bool) -> list[Any]:
+        store, found = StateStore(), []
+        before, sink = job(first)
+        cluster = MiniCluster(before, ManualClock(), store, 7)
+        cluster.run(max_epochs=2)
+        cluster.dispose()
+        found += sink.values
+        behind, sink = job(then)
+        run(behind, 7, store=store)
+        return sorted(found + sink.values)
+
+    assert results_of(guarded_first, not guarded_first) == results_of(False, False)
