@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from flinkish.common.arguments import check_instance, kind_of
+from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.time import Duration
 from flinkish.errors import ArgumentTypeError, ArgumentValueError
 
@@ -176,7 +177,7 @@ class WatermarkStrategy:
         """Hold back the sources and splits of a group whose watermarks are more than that ahead of the lowest one.
 
         Works for the strategy of a source (``from_source``, or an operator that is chained to the source). It is
-        decided for each epoch anew, so ``update_interval`` changes nothing: docs/semantics.md.
+        decided for each epoch anew, so an ``update_interval`` has no effect, and says so: docs/semantics.md.
 
         Raises:
             ValueError: the drift is negative, or the interval is not positive.
@@ -189,6 +190,11 @@ class WatermarkStrategy:
         interval_ms = 1_000 if update_interval is None else _millis(update_interval, "update_interval")
         if interval_ms <= 0:
             raise ValueError(f"update_interval is {interval_ms} ms; expected more than 0")
+        if update_interval is not None:
+            warn_without_effect(
+                "the update_interval of with_watermark_alignment",
+                "who reads on is decided before each epoch (flinkish.epoch.interval)",
+            )
         return replace(
             self,
             alignment_group=watermark_group,

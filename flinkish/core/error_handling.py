@@ -42,8 +42,10 @@ class DeadLetter(NamedTuple):
     #: of the record or the timer, in ms; None: it has none
     timestamp: int | None
     epoch: int
-    #: whether `on_timer` has failed, and not a record
+    #: whether a timer has failed, and not a record
     is_timer: bool = False
+    #: the window whose timer has failed, such as ``TimeWindow(start=0, end=60000)``; None: it was none of a window
+    window: str | None = None
 
     @staticmethod
     def type_info(
@@ -72,6 +74,7 @@ class DeadLetter(NamedTuple):
             "timestamp": Types.LONG(),
             "epoch": Types.LONG(),
             "is_timer": Types.BOOLEAN(),
+            "window": text,
         }
         return Types.ROW_NAMED(list(types), list(types.values()))
 

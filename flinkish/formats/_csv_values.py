@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flinkish.common.arguments import check_instance
 from flinkish.common.serialization import abbreviated
 from flinkish.common.typeinfo import PrimitiveArrayTypeInfo, RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.base import Mismatch
@@ -40,8 +41,11 @@ class CsvDialect:
         """A copy with changes.
 
         Raises:
+            TypeError: it is no text.
             ValueError: a delimiter or character that is not one character.
         """
+        for name, value in changes.items():
+            check_instance(value, str, f"the {name.replace('_', ' ')} is", "formats.csv", "leave the call out")
         for name in ("field_delimiter", "quote_character", "escape_character"):
             text = changes.get(name)
             if text is not None and len(text) != 1 and not (name == "quote_character" and not text):

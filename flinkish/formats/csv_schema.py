@@ -11,7 +11,7 @@ from typing import Any
 from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory, RowDataBulkWriterFactory
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.typeinfo.composite import RowTypeInfo
-from flinkish.errors import ProgramError
+from flinkish.errors import ArgumentValueError, ProgramError
 from flinkish.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
 
 _WHERE = "CsvSchema"
@@ -164,13 +164,13 @@ class CsvSchemaBuilder:
         raise self._refused("remove_array_element_separator", "declare a STRING column")
 
     def set_column_separator(self, char: str) -> CsvSchemaBuilder:
-        return self._set("delimiter", char)
+        return self._set("delimiter", _single(char, "Column separator"))
 
     def disable_escape_char(self) -> CsvSchemaBuilder:
         return self._set("escape", "")
 
     def set_escape_char(self, char: str) -> CsvSchemaBuilder:
-        return self._set("escape", char)
+        return self._set("escape", _single(char, "Escape char"))
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
         """Of files that are written; lines that are read may end in any way."""
@@ -184,7 +184,7 @@ class CsvSchemaBuilder:
         return self._set("quote", "")
 
     def set_quote_char(self, char: str) -> CsvSchemaBuilder:
-        return self._set("quote", char)
+        return self._set("quote", _single(char, "Quote char"))
 
     def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
         """Raises ProgramError for True: a file may be read in parts, which do not know whether they have the first
@@ -209,6 +209,14 @@ class CsvSchemaBuilder:
     @staticmethod
     def _refused(call: str, hint: str) -> ProgramError:
         return ProgramError(f"{call} is not possible here", where=_WHERE, expected="a schema without it", hint=hint)
+
+
+def _single(char: str, what: str) -> str:
+    if not isinstance(char, str) or len(char) != 1:
+        raise ArgumentValueError(
+            f"{what} must be a single char, got {char!r}", where=_WHERE, expected="one character", hint="such as ','"
+        )
+    return char
 
 
 class _CsvFileWriter(BulkWriter):

@@ -10,6 +10,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
+from flinkish.common.arguments import check_instance
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema, abbreviated
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.base import Mismatch
@@ -110,8 +111,12 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             """Take the type from a JSON schema (as a text), of type ``object``.
 
             Raises:
+                TypeError: it is no text.
                 ValueError: it is no such schema or uses what has no Flink type.
             """
+            check_instance(
+                json_schema, str, "the json_schema is", "JsonRowDeserializationSchema.builder()", "give its text"
+            )
             self._type_info = _row_type(type_of_json_schema(json_schema))
             return self
 
@@ -194,11 +199,11 @@ class JsonRowSerializationSchema(SerializationSchema):
         def build(self) -> JsonRowSerializationSchema:
             """
             Raises:
-                ValueError: no type is set.
+                TypeError: no type is set.
             """
             if self._type_info is None:
-                raise ArgumentValueError(
-                    "the JSON schema has no type",
+                raise ArgumentTypeError(
+                    "Typeinfo should be set.",
                     where="JsonRowSerializationSchema.builder()",
                     expected="with_type_info(...) before build()",
                     hint="call with_type_info(Types.ROW_NAMED(names, types))",

@@ -1,7 +1,7 @@
 """What ``execution.runtime-mode`` changes of a program (Flink's BATCH mode).
 
 In BATCH mode all sources end, so that rolling reduces give one final result per key instead of one per record, and
-there is no watermark before the last one: no record is late.
+there is no watermark before the last one: no record is late. Broadcast sides come first (`broadcast_first.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from dataclasses import replace
 from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import StreamGraph, StreamNode
 from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.operators.broadcast_process import BroadcastProcessFactory
 from flinkish.runtime.operators.final_reduce import FinalReduceFactory
+from flinkish.runtime.operators.keyed_broadcast_process import KeyedBroadcastProcessFactory
 from flinkish.runtime.operators.reduce import ReduceFactory
 from flinkish.runtime.operators.rolling_aggregations import RollingAggregationFactory
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
@@ -37,6 +39,8 @@ def _batch_form(factory: OperatorFactory) -> OperatorFactory:
         return FinalReduceFactory(factory)
     if isinstance(factory, TimestampsAndWatermarksFactory):
         return replace(factory, out_of_orderness_ms=None, idle_timeout_ms=None, alignment=None, make_generator=None)
+    if isinstance(factory, (BroadcastProcessFactory, KeyedBroadcastProcessFactory)):
+        return replace(factory, broadcast_first=True)
     return factory
 
 

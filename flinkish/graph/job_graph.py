@@ -15,6 +15,7 @@ from typing import Any
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.core.source import DataFrameSource, RecordDecoder, Source, SplitSource
 from flinkish.errors import ProgramError
+from flinkish.graph.broadcast_first import consumes_broadcast_first, waiting_sources
 from flinkish.graph.origins import declare_origins
 from flinkish.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph, StreamNode
 from flinkish.runtime.deployment import (
@@ -28,7 +29,7 @@ from flinkish.runtime.deployment import (
 )
 from flinkish.runtime.input_gate import origin_name
 from flinkish.runtime.operator import OperatorFactory
-from flinkish.runtime.operators.guarded import GuardedFactory
+from flinkish.runtime.operators.guarded_factory import GuardedFactory
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.partitioners import (
     ForwardPartitioner,
@@ -80,6 +81,7 @@ class JobGraphGenerator:
         self._sensitive = self._upstream_of(lambda factory: factory.watermark_sensitive)
         self._before_merges = self._upstream_of(lambda factory: factory.merges_windows)
         self._clocked = self._clocked_nodes()
+        self._waits = waiting_sources(graph.nodes, self._in)
         self._chains = self._make_chains()
         self._heads = {node.id: chain[0] for chain in self._chains for node in chain}
         self._levels = self._make_levels()
@@ -195,6 +197,7 @@ class JobGraphGenerator:
             source=_in_worker(head.source),
             bounded=head.source is not None and head.source.bounded,
             clocked=any(node.id in self._clocked for node in chain),
+            waits_for=tuple(sorted(self._vertex_ids[source] for source in self._waits.get(head.id, ()))),
         )
 
     def _operator(self, node: StreamNode, places: dict[int, int]) -> OperatorDescriptor:
@@ -267,6 +270,7 @@ class JobGraphGenerator:
                     tuple(origin_name(vertex, split) for split in _splits(source)),
                     edge=self._edge_number(edge),
                     from_source=source is not None,
+                    comes_last=consumes_broadcast_first(head) and edge.input_index == 0,
                 )
             )
         return tuple(inputs)

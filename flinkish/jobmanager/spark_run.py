@@ -32,6 +32,7 @@ from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.savepoints.savepoint import take_savepoint
 from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check_target
 from flinkish.jobmanager.settings import DriverSettings
+from flinkish.runtime.accumulated import AccumulatorFiles, accumulators_directory
 from flinkish.spark.failures import translate
 
 #: Where the job directory says that a bounded job has got to its end.
@@ -203,7 +204,15 @@ class SparkRun(JobRun):
                 self._attempt_failed(error, 0)
                 self._tell(error.hint)
             self.attempt = self._make_attempt(self._next_plan())
+            self.read_totals()
             self._attempt_started()
+
+    def read_totals(self) -> None:
+        """Take the totals of the accumulators from the job directory: at first, and when the job has gone back."""
+        if self.record is not None:
+            first_epoch = self.directory.query_location().first_epoch
+            files = AccumulatorFiles(accumulators_directory(self.directory.path), first_epoch)
+            self.record.accumulators = files.before(None)
 
     def _needs_no_checkpoints(self) -> bool:
         """Whether nobody will go on with the job: it is cancelled and they are not to be kept then, or it is done.

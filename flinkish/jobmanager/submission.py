@@ -134,14 +134,13 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
     from flinkish.jobmanager.savepoints.uids import warn_of_missing_uids
     from flinkish.jobmanager.task_logs import TaskLogs
-    from flinkish.runtime.accumulated import AccumulatorFiles, accumulators_directory
 
     settings, directory = run.settings, run.directory
     if not temporary and settings.history_enabled:
         run.history = delta_history(run.spark, job, directory, settings)
     place, driver = (None if temporary else directory.path), this_driver(directory.token)
     run.record = JobRecord(run, job, json_plan, place, driver, lambda: run.attempt.job.attempt)
-    run.record.accumulators = AccumulatorFiles(accumulators_directory(directory.path)).before(None)
+    run.read_totals()
     run.observers += [run.record, TaskLogs(job), progress_for(settings.progress, job)]
     attach_checkpoints(run)
     run.observers.append(StateCatalog(directory))

@@ -3,7 +3,9 @@
 A task tells with each epoch what was added in that epoch alone (`TaskAccumulators.take`), so a task needs to remember
 nothing. The driver merges that into the totals when the epoch is committed, and writes them:
 
-    <job dir>/accumulators/<epoch>.json     the totals as of the end of that epoch
+    <job dir>/accumulators/<epoch>.json          the totals as of the end of that epoch
+    <job dir>/accumulators/before-<epoch>.json   what a query begins with that takes the place of a damaged one, and
+                                                 whose first epoch that is: the totals of its checkpoint
 
 Rule: an epoch that has added anything is prepared (``prepared_epoch.py``), so its additions are the same however often
 it is delivered, and the totals of an epoch follow from those of an earlier one and from what was prepared alone.
@@ -18,7 +20,7 @@ from contextlib import suppress
 from typing import Any
 
 from flinkish.common.accumulators import Accumulator, LongCounter
-from flinkish.common.durable_files import create_durably, delete
+from flinkish.common.durable_files import create_durably, delete, exists
 from flinkish.common.sealed_json import sealed, unsealed
 from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_errors
@@ -197,11 +199,18 @@ def accumulators_directory(job_dir: str) -> str:
     return posixpath.join(job_dir, "accumulators")
 
 
-class AccumulatorFiles:
-    """The totals of a job, in its directory."""
+def _content(epoch: int, totals: bytes) -> bytes:
+    text = base64.b64encode(totals).decode()
+    return sealed({"version": _FILE_VERSION, "epoch": epoch, "totals": text})
 
-    def __init__(self, path: str) -> None:
+
+class AccumulatorFiles:
+    """The totals of a job, in its directory. ``first_epoch``: of the job's query. If that query repeats epochs of an
+    earlier one, what the earlier one has added in them does not count."""
+
+    def __init__(self, path: str, first_epoch: int = 0) -> None:
         self._path = path
+        self._first_epoch = first_epoch
 
     def before(self, epoch: int | None) -> bytes:
         """The totals as of the end of the last epoch before this one (None: of the last one); b"": there are none.
@@ -209,10 +218,20 @@ class AccumulatorFiles:
         Raises:
             CorruptStateError: the file is damaged; names it.
         """
-        earlier = [there for there in self._epochs() if epoch is None or there < epoch]
-        if not earlier:
-            return b""
-        path = self._file(max(earlier))
+        last = max((there for there in self._epochs() if epoch is None or there < epoch), default=-1)
+        if last < self._first_epoch and exists(self._beginning(self._first_epoch)):
+            return self._read(self._beginning(self._first_epoch))
+        return b"" if last < 0 else self._read(self._file(last))
+
+    def begin(self, first_epoch: int, totals: bytes) -> None:
+        """Say what the query begins with whose first epoch that is."""
+        path = self._beginning(first_epoch)
+        with storage_errors("write", path):
+            if exists(path):
+                delete(path)
+            create_durably(path, _content(first_epoch, totals))
+
+    def _read(self, path: str) -> bytes:
         filesystem, root = place(path)
         with storage_errors("read", path), filesystem.open_input_stream(root) as stream:
             data = stream.read()
@@ -233,16 +252,18 @@ class AccumulatorFiles:
     def write(self, epoch: int, totals: bytes, fence: Fence) -> None:
         """Keep the totals as of the end of an epoch. They are always the same for one epoch."""
         fence.check()
-        text = base64.b64encode(totals).decode()
         path = self._file(epoch)
         with storage_errors("write", path), suppress(FileExistsError):
-            create_durably(path, sealed({"version": _FILE_VERSION, "epoch": epoch, "totals": text}))
+            create_durably(path, _content(epoch, totals))
         for old in sorted(self._epochs())[:-_KEPT]:
             with storage_errors("delete", self._file(old)):
                 delete(self._file(old))
 
     def _file(self, epoch: int) -> str:
         return posixpath.join(self._path, f"{epoch}{_SUFFIX}")
+
+    def _beginning(self, first_epoch: int) -> str:
+        return posixpath.join(self._path, f"before-{first_epoch}{_SUFFIX}")
 
     def _epochs(self) -> list[int]:
         from pyarrow import fs

@@ -87,6 +87,8 @@ class InputDescriptor:
     edge: int = 0
     #: the upstream vertex is a source, its origins are splits
     from_source: bool = True
+    #: in each epoch its records come behind those of the other inputs, as long as no watermarks say otherwise
+    comes_last: bool = False
 
     def expected_origins(self, subtask: int) -> tuple[str, ...]:
         """The origins that a subtask will hear of, as far as they are known."""
@@ -114,6 +116,8 @@ class VertexDescriptor:
     bounded: bool = False
     #: must be called in every epoch, even without data: processing-time timers or idleness here or behind it
     clocked: bool = False
+    #: of a source vertex: the sources that must have ended before it is read
+    waits_for: tuple[int, ...] = ()
 
     @property
     def head(self) -> OperatorDescriptor:

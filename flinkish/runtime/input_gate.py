@@ -219,7 +219,7 @@ class InputGate:
         heap, valve = [], self.valve
         for entry in self._inputs.values():
             entry.steps = self._elements(entry)
-            heap.append((entry.watermark_ms, entry.name))
+            heap.append((entry.watermark_ms + self._comes_last(entry), entry.name))
         heapq.heapify(heap)
         while heap:
             name = heap[0][1]
@@ -250,6 +250,10 @@ class InputGate:
         self._read()
         for end in sorted(self._ends, key=lambda buffer: buffer.header):
             yield from self._end_of_source(end)
+
+    def _comes_last(self, entry: _Input) -> bool:
+        descriptor = self._descriptors.get(_edge_of(entry.name[0]))
+        return descriptor is not None and descriptor.comes_last
 
     def _open_valve(self) -> None:
         present = {origin for origin, _ in self._inputs}

@@ -117,6 +117,9 @@ class EpochRunner:
             raise InternalError("an epoch runs without a place for its files", hint="please report this")
         return self.deployment.files
 
+    def _accumulator_files(self) -> AccumulatorFiles:
+        return AccumulatorFiles(self._files().accumulators, self.deployment.first_epoch)
+
     # ------------------------------------------------------------------ before the barrier
 
     def _prepare(self, frame: Any, epoch: int) -> PreparedEpoch:
@@ -145,7 +148,7 @@ class EpochRunner:
         added = [task.accumulators for task in tasks if task.accumulators]
         if added:
             # what cannot be merged fails the epoch before it is prepared
-            AccumulatorFiles(self._files().accumulators).after(epoch, added, job.classes)
+            self._accumulator_files().after(epoch, added, job.classes)
         if committables or added:
             self._prepared_epochs().write(prepared, self.deployment.fence)
             passed(Phase.EPOCH_PREPARED, epoch=epoch)
@@ -188,7 +191,7 @@ class EpochRunner:
         added = [task.accumulators for task in report.tasks if task.accumulators]
         if not added:
             return report
-        files = AccumulatorFiles(self._files().accumulators)
+        files = self._accumulator_files()
         totals = files.after(prepared.epoch, added, job.classes)
         files.write(prepared.epoch, totals, self.deployment.fence)
         return replace(report, accumulators=totals)

@@ -138,6 +138,11 @@ class Number(AsyncFunction[Any, Any]):
         return [(value[KEY], value[AMOUNT] + 100)]
 
 
+class EvenNumber(AsyncFunction[Any, Any]):
+    async def async_invoke(self, value: Any) -> list[Any]:
+        return [even(value)]
+
+
 class CoNumber(CoMapFunction):
     def map1(self, value: Any) -> Any:
         return "first", value[AMOUNT]
@@ -235,6 +240,14 @@ class Amounts(ProcessWindowFunction[Any, Any, Any, Any]):
         yield key, context.window().start, [element[AMOUNT] for element in elements]
 
 
+class EvenWindows(Amounts):
+    """The same; raises for windows whose amounts have an odd sum."""
+
+    def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
+        yield from super().process(key, context, elements)
+        even((key, sum(element[AMOUNT] for element in elements)))
+
+
 def build(env: StreamExecutionEnvironment, sink: Callable[[str], Sink], mended: Callable[[Any], Any] = tuple) -> None:
     """The program. ``sink``: the sink of a name. ``mended``: what the first source's records go through; the same
     record comes out, unless it raises."""
@@ -250,6 +263,7 @@ def build(env: StreamExecutionEnvironment, sink: Callable[[str], Sink], mended: 
     sliding = SlidingEventTimeWindows.of(Time.milliseconds(WINDOW_MS), Time.milliseconds(SLIDE_MS))
     processed = left.process(ToSide(), EVENT)
     guarded = left.map(even).on_error(OnError.dead_letter(ODD, max_failures=RECORDS, max_rate=0.5))
+    skipping = OnError.skip(max_failures=RECORDS, max_rate=0.5)
     own_times = left.assign_timestamps_and_watermarks(
         WatermarkStrategy.for_generator(Behind).with_timestamp_assigner(_Time())
     )
@@ -263,6 +277,8 @@ def build(env: StreamExecutionEnvironment, sink: Callable[[str], Sink], mended: 
         "per second": by_left.process(PerSecond()),
         "guarded": guarded,
         "odd": guarded.get_side_output(ODD).map(lambda letter: (letter.error_type, letter.record)),
+        "guarded async": AsyncDataStream.ordered_wait(left, EvenNumber(), Time.seconds(60)).on_error(skipping),
+        "guarded windows": by_left.window(tumbling).process(EvenWindows()).on_error(skipping),
         "batches": left.map_batches(twice, EVENT),
         "own watermarks": own_times.key_by(key, Types.STRING()).window(tumbling).reduce(amounts),
         "async": AsyncDataStream.unordered_wait(left, Number(), Time.seconds(60)),
@@ -322,6 +338,12 @@ def golden(batch: bool = False) -> Result:
         ],
         "guarded": [event[:TS] for event in a if event[AMOUNT] % 2 == 0],
         "odd": [("ValueError", event) for event in a if event[AMOUNT] % 2],
+        "guarded async": [event[:TS] for event in a if event[AMOUNT] % 2 == 0],
+        "guarded windows": [
+            (name, number * WINDOW_MS, amounts_of)
+            for (name, number), events in _grouped(a, lambda event: event[TS] // WINDOW_MS)
+            if sum(amounts_of := [event[AMOUNT] for event in events]) % 2 == 0
+        ],
         "batches": [(name, 2 * amount, ts) for name, amount, ts in a],
         "async": [(name, amount + 100) for name, amount, _ in a],
         "co map": [("first", event[AMOUNT]) for event in a] + [("second", event[AMOUNT]) for event in b],

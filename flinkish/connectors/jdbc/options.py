@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flinkish.common.no_effect import warn_without_effect
-from flinkish.errors import ConfigurationError
+from flinkish.errors import ArgumentTypeError, ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ class JdbcConnectionOptions:
 class JdbcExecutionOptions:
     """How rows are sent.
 
-    ``batch_size``: rows per round trip. ``max_retries``: how often an epoch's transaction is tried again when the
-    connection is lost or the database chose it as a victim. ``batch_interval_ms`` is kept for PyFlink and has no
-    effect: rows become visible with their epoch, never earlier.
+    ``batch_size``: rows per round trip; 0 or less: no limit. ``max_retries``: how often an epoch's transaction is
+    tried again when the connection is lost or the database chose it as a victim. ``batch_interval_ms`` is kept for
+    PyFlink and has no effect: rows become visible with their epoch, never earlier.
     """
 
     batch_interval_ms: int = 0
@@ -119,29 +119,38 @@ class JdbcExecutionOptions:
             self._max_retries = 3
 
         def with_batch_size(self, size: int) -> JdbcExecutionOptions.Builder:
-            self._batch_size = size
+            """Rows per round trip; 0 or less: all rows of a subtask and epoch."""
+            self._batch_size = _whole(size, "the batch size")
             return self
 
         def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptions.Builder:
-            if interval_ms:
+            if _whole(interval_ms, "the batch interval"):
                 warn_without_effect("with_batch_interval_ms", "rows become visible with their epoch")
             self._batch_interval_ms = interval_ms
             return self
 
         def with_max_retries(self, max_retries: int) -> JdbcExecutionOptions.Builder:
-            self._max_retries = max_retries
+            self._max_retries = _whole(max_retries, "the number of retries")
             return self
 
         def build(self) -> JdbcExecutionOptions:
             """
             Raises:
-                ConfigurationError: a batch of no rows, or a negative number of retries.
+                ConfigurationError: a negative number of retries.
             """
-            if self._batch_size < 1 or self._max_retries < 0:
+            if self._max_retries < 0:
                 raise ConfigurationError(
-                    f"batch_size={self._batch_size}, max_retries={self._max_retries}",
+                    f"max_retries={self._max_retries}",
                     where="JdbcExecutionOptions",
-                    expected="batch_size >= 1 and max_retries >= 0",
-                    hint="leave them out for 5000 and 3",
+                    expected="max_retries >= 0",
+                    hint="leave it out for 3",
                 )
             return JdbcExecutionOptions(self._batch_interval_ms, self._batch_size, self._max_retries)
+
+
+def _whole(value: int, what: str) -> int:
+    if not isinstance(value, int):
+        raise ArgumentTypeError(
+            f"{what} is {value!r}", where="JdbcExecutionOptions", expected="a whole number", hint="give an int"
+        )
+    return value

@@ -64,6 +64,7 @@ class PostgresqlDatabase(Database):
             return
         sql = psycopg_placeholders(statement.sql)
         with self._connection.cursor() as cursor:
+            batch_size = batch_size if batch_size > 0 else max(len(rows), 1)
             for begin in range(0, len(rows), batch_size):
                 cursor.executemany(sql, rows[begin : begin + batch_size])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from flinkish.common.arguments import check_instance
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.connectors.jdbc.committer import JdbcCommitter
 from flinkish.connectors.jdbc.location import parse_url
@@ -56,8 +57,16 @@ class JdbcSink(WriterSink):
         Raises:
             ProgramError: the type is no ROW, or has another number of fields than the statement has placeholders.
             ConfigurationError: the URL is not understood.
+            TypeError: the options are none.
         """
         row_type = _row_type(type_info)
+        check_instance(
+            jdbc_connection_options,
+            JdbcConnectionOptions,
+            "the jdbc_connection_options are",
+            "JdbcSink.sink()",
+            "make them with JdbcConnectionOptions.JdbcConnectionOptionsBuilder()",
+        )
         return JdbcSink(
             user_statement(sql, len(row_type.get_field_types())),
             row_type,

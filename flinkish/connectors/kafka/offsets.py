@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from flinkish.common.arguments import check_at_least, check_instance
 from flinkish.connectors.kafka.client import Cluster
 from flinkish.errors import OperationError
+
+_WHERE = "KafkaOffsetsInitializer"
 
 _log = logging.getLogger("flinkish.KafkaSourceEnumerator")
 
@@ -32,6 +35,11 @@ class KafkaTopicPartition:
     partition: int
 
 
+def _check_strategy(strategy: KafkaOffsetResetStrategy) -> None:
+    hint = "such as KafkaOffsetResetStrategy.EARLIEST"
+    check_instance(strategy, KafkaOffsetResetStrategy, "the offset reset strategy is", _WHERE, hint)
+
+
 @dataclass(frozen=True)
 class KafkaOffsetsInitializer:
     """Made by its static methods."""
@@ -46,11 +54,13 @@ class KafkaOffsetsInitializer:
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
         """What the consumer group has committed."""
+        _check_strategy(offset_reset_strategy)
         return KafkaOffsetsInitializer("committed", reset=offset_reset_strategy)
 
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
         """The first record at or after the time (ms since the epoch); the end of the partition if there is none."""
+        check_at_least(timestamp, 0, "the timestamp", _WHERE, "milliseconds since 1970", "ms")
         return KafkaOffsetsInitializer("timestamp", timestamp)
 
     @staticmethod
@@ -67,6 +77,18 @@ class KafkaOffsetsInitializer:
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
         """These offsets; other partitions by the strategy."""
+        for partition, offset in offsets.items():
+            check_instance(
+                partition, KafkaTopicPartition, "a partition is", _WHERE, "KafkaTopicPartition(topic, number)"
+            )
+            check_at_least(
+                offset,
+                0,
+                f"the offset of {_name((partition.topic, partition.partition))}",
+                _WHERE,
+                "the first record has 0",
+            )
+        _check_strategy(offset_reset_strategy)
         return KafkaOffsetsInitializer("offsets", given=tuple(offsets.items()), reset=offset_reset_strategy)
 
     def starts(self, cluster: Cluster, partitions: Sequence[Partition], read_committed: bool) -> dict[Partition, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
-from flinkish.common.arguments import kind_of
+from flinkish.common.arguments import check_instance, kind_of
 from flinkish.common.serialization import SerializationSchema
 from flinkish.errors import ArgumentTypeError, ConfigurationError, TypeMismatchError
 
@@ -75,6 +75,10 @@ def _is_header(name: Any, value: Any) -> bool:
     return isinstance(name, str) and (value is None or isinstance(value, bytes))
 
 
+#: Names the builder in errors.
+_BUILDER = "KafkaRecordSerializationSchema.builder()"
+
+
 class KafkaRecordSerializationSchemaBuilder:
     """Builder of :class:`KafkaRecordSerializationSchema`."""
 
@@ -86,6 +90,8 @@ class KafkaRecordSerializationSchemaBuilder:
         self._headers: Callable[[Any], Iterable[tuple[str, bytes | None]]] | None = None
 
     def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
+        check_instance(topic, str, "the topic is", _BUILDER, "give its name")
+        self._check_no_topic()
         self._topic = topic
         return self
 
@@ -96,24 +102,46 @@ class KafkaRecordSerializationSchemaBuilder:
         if not is_selector and not callable(topic_selector):
             raise ArgumentTypeError(
                 f"topic_selector must be KafkaTopicSelector or a callable. It is {kind_of(topic_selector)}",
-                where="KafkaRecordSerializationSchema.builder()",
+                where=_BUILDER,
                 expected="a KafkaTopicSelector or a function of a record",
                 hint="call set_topic(name) for one topic",
             )
+        self._check_no_topic()
         self._selector = topic_selector.apply if is_selector else topic_selector  # type: ignore[union-attr, assignment]
         return self
 
     def set_key_serialization_schema(
         self, key_serialization_schema: SerializationSchema
     ) -> KafkaRecordSerializationSchemaBuilder:
+        self._check_schema(key_serialization_schema, self._key, "Key")
         self._key = key_serialization_schema
         return self
 
     def set_value_serialization_schema(
         self, value_serialization_schema: SerializationSchema
     ) -> KafkaRecordSerializationSchemaBuilder:
+        self._check_schema(value_serialization_schema, self._value, "Value")
         self._value = value_serialization_schema
         return self
+
+    def _check_no_topic(self) -> None:
+        if self._topic is not None or self._selector is not None:
+            raise ConfigurationError(
+                "Topic selector already set.",
+                where=_BUILDER,
+                expected="one of set_topic and set_topic_selector",
+                hint="call exactly one of them, once",
+            )
+
+    @staticmethod
+    def _check_schema(schema: SerializationSchema, before: SerializationSchema | None, which: str) -> None:
+        check_instance(
+            schema, SerializationSchema, f"the {which.lower()} schema is", _BUILDER, "such as SimpleStringSchema()"
+        )
+        if before is not None:
+            raise ConfigurationError(
+                f"{which} serializer already set.", where=_BUILDER, expected="one schema", hint="call it once"
+            )
 
     def set_header_provider(
         self, header_provider: Callable[[Any], Iterable[tuple[str, bytes | None]]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from flinkish.common.arguments import check_instance
 from flinkish.connectors.kafka.client import new_producer
 from flinkish.connectors.kafka.committer import KafkaCommitter, KafkaTransactionCommitter
 from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
@@ -18,7 +19,7 @@ from flinkish.core.sink import (
     SupportsPreprocessing,
     WriterSink,
 )
-from flinkish.errors import ConfigurationError
+from flinkish.errors import ArgumentTypeError, ArgumentValueError, ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,10 @@ class KafkaWriter(SinkWriter):
         return records if headers is None else [(*record, own) for record, own in zip(records, headers, strict=True)]
 
 
+#: Kafka's limit for transactional ids, less what is put behind the prefix.
+_MAX_PREFIX_BYTES = 64_000
+
+
 class KafkaSinkBuilder:
     """PyFlink's builder of :class:`KafkaSink`."""
 
@@ -103,20 +108,42 @@ class KafkaSinkBuilder:
         return self
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
+        hint = "such as DeliveryGuarantee.AT_LEAST_ONCE"
+        check_instance(delivery_guarantee, DeliveryGuarantee, "the delivery guarantee is", "KafkaSink", hint)
         self._settings = replace(self._settings, guarantee=delivery_guarantee)
         return self
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
         """For EXACTLY_ONCE: ids are ``<prefix>-<job id>-<sink uid>-<subtask>``."""
+        check_instance(transactional_id_prefix, str, "the transactional id prefix is", "KafkaSink", "give a short text")
+        if len(transactional_id_prefix.encode()) > _MAX_PREFIX_BYTES:
+            raise ArgumentValueError(
+                "The configured prefix is too long and the resulting transactionalId might exceed Kafka's "
+                "transactionalIds size.",
+                where="KafkaSink",
+                expected=f"at most {_MAX_PREFIX_BYTES} bytes",
+                hint="give a short text of this job's own",
+            )
         self._settings = replace(self._settings, transactional_id_prefix=transactional_id_prefix)
         return self
 
     def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> KafkaSinkBuilder:
+        check_instance(
+            record_serializer,
+            KafkaRecordSerializationSchema,
+            "the record serializer is",
+            "KafkaSink",
+            "make one with KafkaRecordSerializationSchema.builder()",
+        )
         self._settings = replace(self._settings, serializer=record_serializer)
         return self
 
     def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
         """A property of Java's producer, or of librdkafka's."""
+        if value is None:
+            raise ArgumentTypeError(
+                f"the property {key} is None", where="KafkaSink", expected="a text", hint="leave it out"
+            )
         self._settings = replace(self._settings, properties={**self._settings.properties, key: str(value)})
         return self
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from flinkish.common.arguments import check_instance
 from flinkish.common.serialization import DeserializationSchema, SimpleStringSchema
 from flinkish.connectors.kafka.client import new_consumer
 from flinkish.connectors.kafka.decoding import KafkaRecordDeserializationSchema
 from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition
 from flinkish.connectors.kafka.settings import KafkaSourceSettings
 from flinkish.connectors.kafka.source import KafkaSource
-from flinkish.errors import ConfigurationError
+from flinkish.errors import ArgumentTypeError, ArgumentValueError, ConfigurationError
+
+#: Names the builder in errors.
+_WHERE = "KafkaSource.builder()"
 
 
 class KafkaSourceBuilder:
@@ -30,28 +35,51 @@ class KafkaSourceBuilder:
         return self._with(group_id=group_id)
 
     def set_topics(self, *topics: str) -> KafkaSourceBuilder:
-        return self._with(topics=tuple(topics))
+        if not topics:
+            raise ArgumentValueError(
+                "no topics", where=_WHERE, expected="one or more names", hint="set_topics('a', 'b')"
+            )
+        for topic in topics:
+            check_instance(topic, str, "a topic is", _WHERE, "give each name as an argument: set_topics('a', 'b')")
+        return self._reading(topics=tuple(topics))
 
     def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
         """A regular expression for the whole name (Java's; what Java and Python share is safe)."""
-        return self._with(topic_pattern=topic_pattern)
+        check_instance(topic_pattern, str, "the topic pattern is", _WHERE, "give a regular expression as a text")
+        try:
+            re.compile(topic_pattern)
+        except re.error as error:
+            raise ArgumentValueError(
+                f"the topic pattern {topic_pattern!r} is none: {error}",
+                where=_WHERE,
+                expected="a regular expression that Python knows",
+                hint="what Java and Python share is safe",
+            ) from error
+        return self._reading(topic_pattern=topic_pattern)
 
     def set_partitions(self, partitions: set[KafkaTopicPartition]) -> KafkaSourceBuilder:
+        for partition in partitions:
+            check_instance(
+                partition, KafkaTopicPartition, "a partition is", _WHERE, "KafkaTopicPartition(topic, number)"
+            )
         ordered = sorted(partitions, key=lambda entry: (entry.topic, entry.partition))
-        return self._with(partitions=tuple(ordered))
+        return self._reading(partitions=tuple(ordered))
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        return self._with(starting=starting_offsets_initializer)
+        return self._with(starting=_initializer(starting_offsets_initializer, "starting"))
 
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
         """As `set_bounded`: in flinkish a job that is going to stop is a bounded one."""
-        return self._with(stopping=stopping_offsets_initializer)
+        return self._with(stopping=_initializer(stopping_offsets_initializer, "stopping"))
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
         """End before these offsets, which are looked up once, when the source starts for the first time."""
-        return self._with(stopping=stopping_offsets_initializer)
+        return self._with(stopping=_initializer(stopping_offsets_initializer, "stopping"))
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> KafkaSourceBuilder:
+        check_instance(
+            deserialization_schema, DeserializationSchema, "the deserializer is", _WHERE, "such as SimpleStringSchema()"
+        )
         self._has_deserializer = True
         return self._with(deserializer=deserialization_schema)
 
@@ -73,6 +101,12 @@ class KafkaSourceBuilder:
         return self.set_properties({key: value})
 
     def set_properties(self, props: Mapping[str, str]) -> KafkaSourceBuilder:
+        check_instance(props, Mapping, "the properties are", _WHERE, "give a dict", expected="a dict")
+        for key, value in props.items():
+            if value is None:
+                raise ArgumentTypeError(
+                    f"the property {key} is None", where=_WHERE, expected="a text", hint="leave it out"
+                )
         properties = {**self._settings.properties, **{key: str(value) for key, value in props.items()}}
         changes: dict[str, object] = {"properties": properties}
         if "bootstrap.servers" in props:
@@ -110,12 +144,38 @@ class KafkaSourceBuilder:
                 expected="one of set_topics, set_topic_pattern and set_partitions",
                 hint="call exactly one of them",
             )
+        for initializer in (settings.starting, settings.stopping):
+            if initializer is not None and initializer.kind == "committed" and not settings.group_id:
+                raise ConfigurationError(
+                    "Property group.id is required when using committed offset for offsets initializer",
+                    where=settings.label,
+                    expected="the group whose offsets these are",
+                    hint="call set_group_id(...)",
+                )
         check_properties(settings)
         return KafkaSource(settings)
+
+    def _reading(self, **what: object) -> KafkaSourceBuilder:
+        """Say what to read, once."""
+        settings = self._settings
+        if settings.topics or settings.topic_pattern or settings.partitions:
+            raise ConfigurationError(
+                f"{next(iter(what))} cannot be set: what to read was said before",
+                where=_WHERE,
+                expected="one of set_topics, set_topic_pattern and set_partitions",
+                hint="call exactly one of them, once",
+            )
+        return self._with(**what)
 
     def _with(self, **changes: object) -> KafkaSourceBuilder:
         self._settings = replace(self._settings, **changes)  # type: ignore[arg-type]
         return self
+
+
+def _initializer(initializer: KafkaOffsetsInitializer, what: str) -> KafkaOffsetsInitializer:
+    hint = "such as KafkaOffsetsInitializer.earliest()"
+    check_instance(initializer, KafkaOffsetsInitializer, f"the {what} offsets are", _WHERE, hint)
+    return initializer
 
 
 def check_properties(settings: KafkaSourceSettings) -> None:

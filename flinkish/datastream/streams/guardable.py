@@ -1,5 +1,5 @@
-"""Which operators may have ``on_error``: those whose function is called for one record or timer at a time, so that one
-call can be undone and the next one goes on."""
+"""Which operators may have ``on_error``: those whose function is called for one record, timer or window at a time, so
+that one call can be undone and the next one goes on."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from flinkish.runtime.operators.co_map import CoMapFactory
 from flinkish.runtime.operators.co_process import CoProcessFactory
 from flinkish.runtime.operators.filter import FilterFactory
 from flinkish.runtime.operators.flat_map import FlatMapFactory
+from flinkish.runtime.operators.interval_join import IntervalJoinFactory
 from flinkish.runtime.operators.keyed_broadcast_process import KeyedBroadcastProcessFactory
 from flinkish.runtime.operators.keyed_co_process import KeyedCoProcessFactory
 from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
@@ -19,20 +20,24 @@ from flinkish.runtime.operators.map import MapFactory
 from flinkish.runtime.operators.process import ProcessFactory
 from flinkish.runtime.operators.reduce import ReduceFactory
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
+from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
 
 _GUARDABLE = (
+    AsyncWaitFactory,
     BroadcastProcessFactory,
     CoFlatMapFactory,
     CoMapFactory,
     CoProcessFactory,
     FilterFactory,
     FlatMapFactory,
+    IntervalJoinFactory,
     KeyedBroadcastProcessFactory,
     KeyedCoProcessFactory,
     KeyedProcessFactory,
     MapFactory,
     ProcessFactory,
     ReduceFactory,
+    WindowOperatorFactory,
 )
 
 
@@ -44,7 +49,7 @@ def check_guardable(node: StreamNode) -> None:
     raise ProgramError(
         f"on_error() on an operator that cannot have it: {reason}",
         where=f"operator '{node.name}' (uid {node.effective_uid})",
-        expected="map, flat_map, filter, process or reduce, on one stream or on connected ones",
+        expected="map, flat_map, filter, process, reduce, a window, a join or an asynchronous call",
         hint=hint,
     )
 
@@ -53,9 +58,10 @@ def _why_not(node: StreamNode) -> tuple[str, str]:
     if node.source is not None:
         return "a source reads what it cannot read again", "let it give texts or bytes, and parse them in a map"
     if node.sink is not None:
-        return "a sink writes whole epochs", "check the records in a map before it"
-    if isinstance(node.factory, AsyncWaitFactory):
-        return "its calls run side by side", "catch the error in async_invoke(), and return what stands for it"
+        return (
+            "a sink writes an epoch as a whole, so there is no one record that fails alone",
+            "give the records their last form in a map before it, and let that have on_error()",
+        )
     if isinstance(node.factory, TimestampsAndWatermarksFactory):
         return "a record without a timestamp has no place in time", "parse the records in a map before it"
     return (

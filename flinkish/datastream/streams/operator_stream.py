@@ -115,9 +115,9 @@ class OperatorStream:
         return self
 
     def on_error(self: S, on_error: OnError) -> S:
-        """What becomes of a record or timer for which the operator's function raises: the job fails (the default), it
-        is skipped, or it goes to a side output as a `DeadLetter`. The outputs, the state and the timers of the failed
-        call are undone. How many may fail is bounded: see `OnError`.
+        """What becomes of a record, timer or window for which the operator's function raises: the job fails (the
+        default), it is skipped, or it goes to a side output as a `DeadLetter`. The outputs, the state and the timers of
+        the failed call are undone. How many may fail is bounded: see `OnError`.
 
         Example::
 
@@ -126,8 +126,8 @@ class OperatorStream:
             parsed.get_side_output(dead).map(lambda letter: letter.error_message).print()
 
         Raises:
-            ProgramError: the operator is none whose function is called record by record (a window, a join, an
-                asynchronous call, a source or a sink).
+            ProgramError: the operator is none of which one call can fail alone (a source, a sink, a watermark strategy,
+                `map_batches` or a rolling aggregation).
         """
         self._settings("on_error").set_on_error(on_error)
         return self

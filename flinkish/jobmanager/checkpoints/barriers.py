@@ -23,6 +23,8 @@ class Barrier:
     watermarks: dict[str, int] = field(default_factory=dict)
     #: uid of a vertex' head -> bytes of its state, as the tasks hold it
     state_bytes: dict[str, int] = field(default_factory=dict)
+    #: totals of the job's accumulators
+    accumulators: bytes = b""
 
 
 class Barriers:
@@ -33,23 +35,30 @@ class Barriers:
         self._bytes: dict[tuple[int, int], int] = {}
         self._ends: OrderedDict[int, Barrier] = OrderedDict()
         self._lock = threading.Lock()
+        self._accumulators = b""
+
+    def begin(self, accumulators: bytes) -> None:
+        """These are the totals as of the end of the last epoch before those that will be added."""
+        with self._lock:
+            self._accumulators = accumulators
 
     def add(self, job: JobDescriptor, report: EpochReport) -> None:
         """The sinks have committed an epoch."""
         with self._lock:
+            self._accumulators = report.accumulators or self._accumulators
             for task in report.tasks:
                 if task.watermark_ms is not None:
                     self._watermarks[task.vertex, task.subtask] = task.watermark_ms
                 if task.state_bytes:
                     self._bytes[task.vertex, task.subtask] = task.state_bytes
-            self._ends[report.epoch] = Barrier(report.epoch, self._lowest(job), self._sizes(job))
+            self._ends[report.epoch] = Barrier(report.epoch, self._lowest(job), self._sizes(job), self._accumulators)
             while len(self._ends) > _EPOCHS:
                 self._ends.popitem(last=False)
 
     def of(self, epoch: int) -> Barrier:
         """The end of an epoch."""
         with self._lock:
-            return self._ends.get(epoch, Barrier(epoch))
+            return self._ends.get(epoch, Barrier(epoch, accumulators=self._accumulators))
 
     def _lowest(self, job: JobDescriptor) -> dict[str, int]:
         lowest: dict[str, int] = {}

@@ -86,6 +86,8 @@ class CheckpointTaker(JobObserver):
     # ------------------------------------------------------------------ what the run tells
 
     def attempt_started(self, attempt: int) -> None:
+        if self._run.record is not None:
+            self._barriers.begin(self._run.record.accumulators)
         if not self._thread.is_alive() and not self._closed:
             self._thread.start()
 

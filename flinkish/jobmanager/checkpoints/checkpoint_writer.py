@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import posixpath
 import time
 from collections.abc import Callable
@@ -81,7 +82,7 @@ class CheckpointWriter:
         written = self._write_state(attempt, epoch)
         passed(Phase.CHECKPOINT_WRITTEN, epoch=epoch)
         self._check()
-        self.directory.write(description.id, self._manifest(attempt, description, written))
+        self.directory.write(description.id, self._manifest(attempt, description, written, barrier.accumulators))
         passed(Phase.CHECKPOINT_COMPLETED, epoch=epoch)
         return replace(description, rows_written=written.rows, incremental=written.incremental)
 
@@ -189,7 +190,9 @@ class CheckpointWriter:
         self._check()
         return self.table.overwrite(rows.coalesce(gentle_tasks(self.session)))
 
-    def _manifest(self, attempt: QueryAttempt, description: CheckpointDescription, written: _Written) -> Manifest:
+    def _manifest(
+        self, attempt: QueryAttempt, description: CheckpointDescription, written: _Written, accumulators: bytes
+    ) -> Manifest:
         job = attempt.job
         return Manifest(
             job_id=job.job_id,
@@ -202,5 +205,6 @@ class CheckpointWriter:
             states=read_states(attempt.directory),
             state=written.state,
             changes=written.changes,
+            accumulators=base64.b64encode(accumulators).decode(),
             savepoint_version=SAVEPOINT_VERSION if written.changes is None else VERSION_WITH_CHANGES,
         )

@@ -5,11 +5,13 @@ has changed, after it the damaged files are not looked at any more. They stay wh
 
     <job dir>/restore-<first epoch>/          the checkpoint's rows
     <job dir>/restored-<first epoch>.json     positions and watermarks of the checkpoint
+    <job dir>/accumulators/before-<first epoch>.json   totals of the accumulators as of the checkpoint
     <job dir>/query-location.json             spark-<first epoch>, whose epochs go on behind all that was ever planned
 """
 
 from __future__ import annotations
 
+import base64
 import posixpath
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +26,7 @@ from flinkish.jobmanager.recovery.query_traces import read_traces
 from flinkish.jobmanager.savepoints.manifest import read_manifest
 from flinkish.jobmanager.savepoints.restore import RestoredProgram, read_restored, restored_file, take_over
 from flinkish.jobmanager.settings import DriverSettings
+from flinkish.runtime.accumulated import AccumulatorFiles, accumulators_directory
 from flinkish.runtime.phases import Phase, passed
 
 
@@ -121,6 +124,9 @@ class QueryFallback:
             "rows": rows,
         }
         self.directory.write(restored_file(first_epoch), {**before, **began})
+        if manifest.accumulators is not None:
+            files = AccumulatorFiles(accumulators_directory(self.directory.path))
+            files.begin(first_epoch, base64.b64decode(manifest.accumulators))
         # files that an interrupted fallback, or a copy of the directory, has left
         delete_directory(posixpath.join(self.directory.path, f"spark-{first_epoch}"))
         self.directory.move_query(f"spark-{first_epoch}", first_epoch)

@@ -184,7 +184,7 @@ def _read_by_spark(generator: JobGraphGenerator, vertex: int, name: str) -> Fina
         f"the source '{source.name}' is read by Spark",
         where=f"job '{name}'",
         expected="sources that Python reads (not Delta, not from_spark)",
-        hint="epochs of such a job cannot be replayed in one process",
+        hint="which task has read which records is for Spark to plan, so one process cannot read them in that order",
     )
 
 

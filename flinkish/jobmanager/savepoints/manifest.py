@@ -78,6 +78,8 @@ class Manifest:
     #: of checkpoints: what has changed since that version of the state; None: nothing
     changes: TableVersion | None = None
     contents: TableContents | None = None
+    #: of checkpoints: totals of the job's accumulators (Base64), for a job that goes back to it; None: not known
+    accumulators: str | None = None
     savepoint_version: int = SAVEPOINT_VERSION
 
     def changes_path(self, directory: str) -> str | None:
@@ -95,6 +97,8 @@ def write_manifest(directory: str, manifest: Manifest) -> str:
     content = {**asdict(manifest), "states": [state.to_json() for state in manifest.states]}
     if manifest.changes is None:
         del content["changes"]
+    if manifest.accumulators is None:
+        del content["accumulators"]
     write_bytes(path, _rendered(content))
     return path
 

@@ -177,6 +177,8 @@ class AsyncWaitOperator(UserFunctionOperator):
         self._queue = CallQueue(ordered)
         self._ended: SimpleQueue[Call] = SimpleQueue()
         self._loop: EventLoop | None = None
+        #: whether a call that fails takes its turn like the others (``on_error``), and does not fail the job
+        self.keeps_failed = False
 
     def open(self) -> None:
         self._loop = EventLoop(self.context.name)
@@ -255,7 +257,7 @@ class AsyncWaitOperator(UserFunctionOperator):
             self._hand_on()
 
     def _complete(self, call: Call) -> None:
-        if call.error is not None:
+        if call.error is not None and not self.keeps_failed:
             raise call.error
         self._queue.complete(call)
 
@@ -263,11 +265,12 @@ class AsyncWaitOperator(UserFunctionOperator):
         event: Callable[[], None] | None = _NOTHING
         while event is not None:
             calls, event = self._queue.take()
-            self._emit([call for call in calls if call.results])
+            self.hand_on(calls)
             if event is not None:
                 event()
 
-    def _emit(self, calls: list[Call]) -> None:
+    def hand_on(self, calls: list[Call]) -> None:
+        """Emit the results of calls whose turn it is."""
         results = [result for call in calls for result in call.results]
         times = None
         if any(call.timestamp_ms is not None for call in calls):

@@ -79,6 +79,8 @@ class BroadcastProcessFactory(OperatorFactoryBase):
     has_operator_state: bool = True
     #: the function can ask for the current watermark at each record
     watermark_sensitive: bool = True
+    #: BATCH mode: the broadcast side is consumed to its end before the other one
+    broadcast_first: bool = False
 
     def create(self) -> BroadcastProcessOperator:
         return BroadcastProcessOperator(self.function, self.converter, self.descriptors)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
@@ -21,9 +20,8 @@ from flinkish.core.error_handling import DeadLetter, OnError
 from flinkish.errors import ErrorBudgetError, FlinkishError, ProgramError
 from flinkish.runtime.failure import user_traceback
 from flinkish.runtime.list_keys import thawed
-from flinkish.runtime.operator import OperatorContext, OperatorFactory, Output, StreamOperator
+from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
 from flinkish.runtime.operators.keyed_process import KeyedProcessOperator
-from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.side_outputs import emit
 from flinkish.runtime.state.detach import detached
 from flinkish.runtime.state.undo_log import UndoLog
@@ -110,6 +108,10 @@ class HeldOutput:
         if main[0]:
             self._output.collect(*main)
 
+    def __len__(self) -> int:
+        """How many results are held back."""
+        return sum(len(values) for values, _ in self._main) + sum(len(values) for _, values, _ in self._sides)
+
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
         self._main.append((values, timestamps))
 
@@ -151,7 +153,7 @@ class _NoOutput(HeldOutput):
 class GuardedOperator(StreamOperator):
     """See the module."""
 
-    def __init__(self, inner: UserFunctionOperator, on_error: OnError) -> None:
+    def __init__(self, inner: StreamOperator, on_error: OnError) -> None:
         self._inner = inner
         self._on_error = on_error
         self.inputs = inner.inputs
@@ -168,8 +170,12 @@ class GuardedOperator(StreamOperator):
         )
         self._diverted = self._counter(SKIPPED if self._on_error.tag is None else DEAD_LETTERS)
         self._inner.setup(context, self._held)
+        self.guard_calls()
+
+    def guard_calls(self) -> None:
+        """Guard what the operator calls besides ``process_batch``."""
         if isinstance(self._inner, KeyedProcessOperator):
-            self._inner.on_timer = self._guarded_timer(self._inner.on_timer)
+            self._inner.on_timer = self._guarded_timer(self._inner, self._inner.on_timer)
 
     def _counter(self, name: str) -> LongCounter:
         counter = LongCounter()
@@ -180,14 +186,19 @@ class GuardedOperator(StreamOperator):
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         self._received.add(len(values))
-        failed = 0
+        failed, late_before = 0, self._late()
         stamps: Iterable[int | None] = repeat(None) if timestamps is None else timestamps
         for value, timestamp in zip(values, stamps, strict=False):
             if not self._process(value, timestamp, input_index):
                 failed += 1
-        self._consumed.add(len(values) - failed)
+        self._consumed.add(len(values) - failed - (self._late() - late_before))
         self._diverted.add(failed)
         self._held.flush()
+
+    def _late(self) -> int:
+        """How many records were too late and were dropped, of an operator that counts such."""
+        dropped = getattr(self._inner, "late_records_dropped", None)
+        return 0 if dropped is None else dropped.get_count()
 
     def _process(self, value: Any, timestamp: int | None, input_index: int) -> bool:
         """One record; whether it was consumed."""
@@ -205,7 +216,9 @@ class GuardedOperator(StreamOperator):
         self._budget.succeeded()
         return True
 
-    def _guarded_timer(self, on_timer: Callable[[int, Any], Any]) -> Callable[[int, Any], Any]:
+    def _guarded_timer(
+        self, inner: KeyedProcessOperator, on_timer: Callable[[int, Any], Any]
+    ) -> Callable[[int, Any], Any]:
         """``on_timer`` of which no call raises."""
 
         def call(timestamp: int, ctx: Any) -> list[Any]:
@@ -213,12 +226,12 @@ class GuardedOperator(StreamOperator):
             self._log.begin()
             try:
                 results = list(on_timer(timestamp, ctx) or ())
-                if self._inner.converter is not None:
-                    emit(list(results), None, _NoOutput(self._held), self._inner.converter)
+                if inner.converter is not None:
+                    emit(list(results), None, _NoOutput(self._held), inner.converter)
             except Exception as error:
                 self._undo(error)
                 self._timers_failed.add(1)
-                self._failed(error, None, thawed(self._inner.keyed_state.current_key), timestamp, True)
+                self._failed(error, None, thawed(inner.keyed_state.current_key), timestamp, True)
                 return []
             self._log.commit()
             self._budget.succeeded()
@@ -237,7 +250,15 @@ class GuardedOperator(StreamOperator):
         selectors = self.context.key_selectors
         return thawed(selectors[input_index](record)) if input_index < len(selectors) else None
 
-    def _failed(self, error: Exception, record: Any, key: Any, timestamp: int | None, is_timer: bool) -> None:
+    def _failed(
+        self,
+        error: Exception,
+        record: Any,
+        key: Any,
+        timestamp: int | None,
+        is_timer: bool,
+        window: str | None = None,
+    ) -> None:
         """A call has failed and is undone."""
         context = self.context
         traceback = user_traceback(error)
@@ -246,11 +267,12 @@ class GuardedOperator(StreamOperator):
             raise self._too_many(what, key, traceback) from error
         if self._on_error.tag is None:
             name = f"operator {context.name!r} (uid {context.uid!r})"
-            _LOG.warning("%s skips a %s, key %r: %s", name, "timer" if is_timer else "record", key, what)
+            skipped = "record" if not is_timer else "timer" if window is None else f"timer of {window}"
+            _LOG.warning("%s skips a %s, key %r: %s", name, skipped, key, what)
             return
         epoch = context.epoch.epoch
         letter = DeadLetter(
-            record, type(error).__name__, str(error), traceback, context.uid, key, timestamp, epoch, is_timer
+            record, type(error).__name__, str(error), traceback, context.uid, key, timestamp, epoch, is_timer, window
         )
         self._held.collect_side(self._on_error.tag.tag_id, [letter], None if timestamp is None else [timestamp])
 
@@ -310,38 +332,3 @@ class GuardedOperator(StreamOperator):
 
     def dispose(self) -> None:
         self._inner.dispose()
-
-
-@dataclass
-class GuardedFactory:
-    """Makes guarded operators. What the job graph asks of the operator is for its own factory to say."""
-
-    factory: OperatorFactory
-    on_error: OnError
-    guarded: bool = True
-
-    @property
-    def has_operator_state(self) -> bool:
-        return self.factory.has_operator_state
-
-    @property
-    def keyed(self) -> bool:
-        return self.factory.keyed
-
-    @property
-    def watermark_sensitive(self) -> bool:
-        return self.factory.watermark_sensitive
-
-    @property
-    def merges_windows(self) -> bool:
-        return self.factory.merges_windows
-
-    @property
-    def uses_processing_time(self) -> bool:
-        return self.factory.uses_processing_time
-
-    def create(self) -> GuardedOperator:
-        """A fresh operator."""
-        inner = self.factory.create()
-        assert isinstance(inner, UserFunctionOperator)
-        return GuardedOperator(inner, self.on_error)

@@ -98,6 +98,8 @@ class IntervalJoinOperator(UserFunctionOperator):
         times: list[int] = []
         late: tuple[list[Any], list[Any]] = ([], [])
         kept: tuple[dict[int, dict[Any, None]], ...] = ({}, {})
+        # of a call that failed and was undone
+        self._pair.sides.clear()
         for (side, value), timestamp_ms, key in zip(values, timestamps or repeat(MIN_TIMESTAMP_MS), keys, strict=False):
             if timestamp_ms <= MIN_TIMESTAMP_MS:
                 raise self._no_timestamp(value)

@@ -131,6 +131,8 @@ class KeyedBroadcastProcessFactory(OperatorFactoryBase):
     keyed: bool = True
     has_operator_state: bool = True
     watermark_sensitive: bool = True
+    #: BATCH mode: the broadcast side is consumed to its end before the other one
+    broadcast_first: bool = False
 
     uses_processing_time: bool = field(init=False, default=True)
 

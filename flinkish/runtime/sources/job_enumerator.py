@@ -11,7 +11,7 @@ import json
 import posixpath
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -38,12 +38,18 @@ class CoordinatedSource:
     name: str
     source: SplitSource
     parallelism: int
+    #: vertices of sources that must have ended before this one is read
+    waits_for: tuple[int, ...] = ()
+
+    def has_ended(self, progress: SourceProgress) -> bool:
+        """Whether nothing more is read of it, ever."""
+        return all(map(progress.ended, range(self.parallelism)))
 
 
 def coordinated_sources(job: JobDescriptor) -> list[CoordinatedSource]:
     """Those of a job, in the order of their vertices."""
     return [
-        CoordinatedSource(vertex.id, vertex.head.uid, vertex.name, vertex.source, vertex.parallelism)
+        CoordinatedSource(vertex.id, vertex.head.uid, vertex.name, vertex.source, vertex.parallelism, vertex.waits_for)
         for vertex in job.vertices
         if isinstance(vertex.source, SplitSource)
     ]
@@ -113,16 +119,27 @@ class JobEnumerator:
         for one in self._sources:
             with self._asking(one, epoch):
                 planners[one.uid] = self._planner(one, places[one.uid])
+                if one.waits_for:
+                    continue
                 planners[one.uid].discover(places[one.uid], epoch)
                 if one.uid in self._alignment:
                     streams[one.uid] = planners[one.uid].streams(places[one.uid])
         progress = self._alignment.progress(start.get("watermarks", {}), reached or {}, streams, now_ms)
         allowed = self._alignment.allowances(progress, streams, now_ms, self._frozen)
-        for one in self._sources:
+        ended: set[int] = set()
+        for one in self._in_turns():
             before = places[one.uid]
             with self._asking(one, epoch):
+                if not ended.issuperset(one.waits_for):
+                    stands[one.uid] = _checked(replace(before, begun=(), stops=(), held=()).encode())
+                    segments.update(name for name, _ in before.splits.segments)
+                    continue
+                if one.waits_for:
+                    planners[one.uid].discover(before, epoch)
                 after = planners[one.uid].next(before, epoch, allowed.get(one.uid))
                 encoded = _checked(after.encode())
+            if one.has_ended(after):
+                ended.add(one.vertex)
             news = news or is_news(before, after)
             stands[one.uid] = encoded
             segments.update(name for name, _ in (*before.splits.segments, *after.splits.segments))
@@ -139,6 +156,16 @@ class JobEnumerator:
             read = {uid: planner.records for uid, planner in planners.items()}
             offset["watermarks"] = self._alignment.encode(progress, read)
         return offset
+
+    def _in_turns(self) -> Iterator[CoordinatedSource]:
+        """The sources, each behind those that it waits for."""
+        left, done = list(self._sources), set[int]()
+        known = {one.vertex for one in left}
+        while left:
+            ready = [one for one in left if done.issuperset(known.intersection(one.waits_for))]
+            yield from ready
+            done.update(one.vertex for one in ready)
+            left = [one for one in left if one.vertex not in done]
 
     def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[SourceShare]:
         """What each subtask of each source does in the epoch between the two. Every one has a share: also those that

@@ -373,6 +373,13 @@ class KeyedStateBackend:
         self.current_key = NO_KEY
         self.generation += 1
 
+    def remove_namespace(self, namespace: Hashable) -> None:
+        """Remove the values of all states that the current key has in a namespace."""
+        for name, kind in list(self._kinds.items()):
+            table = self.table(name, kind)
+            table.fetch(namespace, (self.current_key,))
+            table.remove(namespace, self.current_key)
+
     def key_batches(self, name: str) -> Iterator[list[Any]]:
         """All keys of the subtask that have a value of a state now, some at a time and with their state in memory, in
         an order that is the same wherever the values lie. Not while somebody holds a dict of a table."""

@@ -29,6 +29,6 @@ def merge_namespaces(
     if merged is MISSING:
         return
     table.fetch(target, (key,))
+    table.mark(target, key)
     into = table.namespace(target)
     into[key] = merge(into[key], merged) if key in into else merged
-    table.mark(target, key)

@@ -276,8 +276,11 @@ class StateTable:
         if values is not None and key in values:
             self.mark(namespace, key)
             del values[key]
-            # a key without a value counts as changed only if it is marked
-            self._changed[namespace].add(key)
+            # a key without a value counts as changed only if it is marked; what came and went is no change
+            if namespace in self._begun:
+                self._changed[namespace].discard(key)
+            else:
+                self._changed[namespace].add(key)
 
     def remove_all(self, namespace: Hashable, keys: list[Any]) -> None:
         """``remove`` for many keys, each named once."""
@@ -291,7 +294,7 @@ class StateTable:
             self.remove(namespace, key)
 
     def _end_namespace(self, namespace: Hashable, keys: list[Any]) -> None:
-        """Forget all values of a namespace, of these keys. What came and went within an epoch is no change."""
+        """Forget all values of a namespace, of these keys."""
         self._name_changes()
         del self._namespaces[namespace]
         if namespace in self._begun:

@@ -90,6 +90,8 @@ class RecordedTable(StateTable):
         self._log = log
 
     def mark(self, namespace: Hashable, key: Any) -> None:
+        # a value that comes back is a change
+        self._begun.discard(namespace)
         if self._log.first((self.name, namespace, key)):
             self.fetch(namespace, (key,))
             before = self.namespace(namespace).get(key, MISSING)
@@ -107,11 +109,6 @@ class RecordedTable(StateTable):
         for key in keys:
             self.mark(namespace, key)
 
-    def _end_namespace(self, namespace: Hashable, keys: list[Any]) -> None:
-        # a call that fails afterwards brings the values back
-        self._begun.discard(namespace)
-        super()._end_namespace(namespace, keys)
-
     def _put_back(self, namespace: Hashable, key: Any, before: Any) -> None:
         if before is MISSING:
             self.namespace(namespace).pop(key, None)
@@ -127,6 +124,8 @@ class RecordedListTable(ListTable):
         self._log = log
 
     def mark(self, namespace: Hashable, key: Any) -> None:
+        # a value that comes back is a change
+        self._begun.discard(namespace)
         self._keep(namespace, key)
         super().mark(namespace, key)
 
@@ -165,6 +164,8 @@ class RecordedMapTable(MapTable):
         self._log = log
 
     def mark(self, namespace: Hashable, key: Any) -> None:
+        # a value that comes back is a change
+        self._begun.discard(namespace)
         if self._log.open:
             self._log.keep(partial(self._put_back_map, namespace, key, self.of(namespace, key)))
         super().mark(namespace, key)

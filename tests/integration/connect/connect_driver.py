@@ -3,9 +3,9 @@ that run one after the other in one session.
 
 A job's options: ``folder`` (Spark's files), ``remote`` (as for ``SparkSession.builder.remote``), ``job_dir``,
 ``database`` (SQLite), ``source`` (``generated``, ``parquet`` or ``text``), ``files``, ``sink`` (``jdbc``, ``delta``,
-``print``, ``collect``), ``table`` (Delta), ``count``, ``per_epoch``, ``break_at`` (the index of a click that user code
-fails on), ``fails_once`` (a file that says that it has), ``users`` (so many more users, one record each),
-``asks`` (user code asks for a commit with each record), ``settings``.
+``merge``, ``print``, ``collect``), ``table`` (Delta), ``count``, ``per_epoch``, ``break_at`` (the index of a click
+that user code fails on), ``fails_once`` (a file that says that it has), ``users`` (so many more users, one record
+each), ``asks`` (user code asks for a commit with each record), ``settings``.
 """
 
 from __future__ import annotations
@@ -99,6 +99,8 @@ def add_sink(counts: DataStream, options: dict[str, Any]) -> None:
     kind = options.get("sink", "jdbc")
     if kind == "print":
         counts.print("printed")
+    elif kind == "merge":
+        counts.sink_to(DeltaSink.merge(options["table"], ["user"])).uid("table")
     elif kind == "delta":
         counts.sink_to(DeltaSink(options["table"])).uid("table")
     else:

@@ -251,6 +251,19 @@ def test_a_damaged_state_is_taken_from_the_last_checkpoint_and_nothing_is_lost_o
     assert counts_in(database) == expected(COUNT)
 
 
+@pytest.mark.slow
+def test_a_delta_table_is_merged_by_key_over_a_stop(tmp_path: Path, server: str) -> None:
+    table = tmp_path / "table"
+    job = {"sink": "merge", "table": str(table), "count": 1_200, "per_epoch": 200}
+    broken = {**job, "break_at": 901}
+    with start(tmp_path, broken, remote=server) as driver:
+        driver.end_with(3, 120)
+    assert rows_of(table)
+    with start(tmp_path, job, remote=server) as driver:
+        assert "connect: finished after" in driver.succeed(timeout_s=120)
+    assert sorted(rows_of(table)) == sorted(expected(1_200).items())
+
+
 def changes_of(job_dir: Path) -> list[str]:
     """The completed checkpoints a part of which lies in the table of changes, the latest one last."""
     manifests = sorted(job_dir.glob("checkpoints/chk-*/manifest.json"), key=lambda path: int(path.parent.name[4:]))

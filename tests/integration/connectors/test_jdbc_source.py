@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSource
+from flinkish.datastream.functions import MapFunction
 from flinkish.errors import ConnectionFailedError, ProgramError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.testing import TestingSink
+from tests.integration.engine.collecting import collecting
+from tests.integration.engine.collecting import environment as spark_environment
 from tests.support.jdbc_items import CREATE, ITEM, insert, item
 from tests.support.postgres import PostgresServer
 from tests.unit.minicluster.programs import environment, job_of
+
+
+class FailsOnce(MapFunction):
+    """Hands rows on, and fails at one of them as long as there is no such file."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def map(self, value: Any) -> Any:
+        if value.id == 6 and not self.marker.exists():
+            self.marker.touch()
+            raise ValueError("once")
+        return value
 
 
 def read(uri: str, key: str = "id", sql: str = "SELECT * FROM items") -> list[Any]:
@@ -39,3 +57,21 @@ def test_rows_of_all_kinds_are_read_in_the_order_of_any_key(postgres: PostgresSe
         read(uri, sql="SELECT * FROM nowhere")
     with pytest.raises(ConnectionFailedError, match="the query failed: .*refused"):
         read("postgresql://localhost:1/none")
+
+
+@pytest.mark.slow
+def test_a_spark_job_reads_each_row_once_over_epochs_and_a_restart(
+    spark: SparkSession, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    uri = postgres.create_database()
+    postgres.query(uri, CREATE.format(bytes="BYTEA"))
+    postgres.query(uri, insert(1, 25, r"'\x00ff'"))
+    url = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(uri).build()
+    limits = {"flinkish__epoch__max_records_per_source": "4", "restart_strategy__type": "fixed-delay"}
+    with collecting() as collected:
+        env = spark_environment(tmp_path / "job", **limits)
+        rows = env.add_source(JdbcSource("SELECT * FROM items", ITEM, "id", url, page_size=3)).uid("items")
+        rows.map(FailsOnce(tmp_path / "failed"), ITEM).uid("map").sink_to(collected.sink("items"))
+        env.execute("items")
+        assert sorted(collected.rows["items"], key=lambda row: row.id) == [item(n) for n in range(1, 26)]
+    assert (tmp_path / "failed").exists()

@@ -11,7 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.common import JobStatus, Time
+from flinkish.common.accumulators import LongCounter
 from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import FinalOperationError
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
@@ -22,12 +24,24 @@ PER_EPOCH, KEYS = 20, 7
 CHECKPOINTS = {"execution__checkpointing__interval": "1 ms"}
 
 
+class Ones(MapFunction):
+    """(key, 1); counts the records of the whole job."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.records = LongCounter()
+        runtime_context.add_accumulator("records", self.records)
+
+    def map(self, value: Any) -> Any:
+        self.records.add(1)
+        return value[0], 1
+
+
 def start(folder: Path, collected: Collected, count: int | None = None, **more: Any) -> Any:
     """Sums per key, and windows of ten records."""
     env = environment(folder / "job", **more)
     source = DataGeneratorSource(lambda i: (i % KEYS, i * 1000), count, records_per_epoch=PER_EPOCH, splits=2)
     numbers = env.from_source(source, by_field(1), "numbers").uid("numbers")
-    ones = numbers.map(lambda e: (e[0], 1)).uid("ones")
+    ones = numbers.map(Ones()).uid("ones")
     ones.key_by(lambda e: e[0]).sum(1).uid("sums").sink_to(collected.sink("sums"))
     windows = numbers.map(lambda e: (e[1] // 1000, 1)).uid("indices").key_by(lambda e: 0)
     tens = windows.window(TumblingEventTimeWindows.of(Time.seconds(10))).reduce(lambda a, b: (a[0], a[1] + b[1]))
@@ -99,3 +113,5 @@ def test_epochs_behind_the_last_checkpoint_are_repeated_only_if_that_is_configur
         repeated = results((last + 1) * PER_EPOCH)[0] - results((safe + 1) * PER_EPOCH)[0]
         assert Counter(collected.rows["sums"]) == sums + repeated
         assert min(report.epoch for report in client.run.reports) > last
+        # the repeated epochs count once
+        assert client.get_accumulators().result(TIMEOUT_S) == {"records": count}

@@ -117,8 +117,8 @@ def test_options_are_pyflinks() -> None:
     options = JdbcExecutionOptions.builder().with_batch_interval_ms(5).with_batch_size(7).with_max_retries(2).build()
     assert (options.get_batch_interval_ms(), options.get_batch_size(), options.get_max_retries()) == (5, 7, 2)
     assert JdbcExecutionOptions.defaults().get_batch_size() == 5000
-    with pytest.raises(ConfigurationError, match="batch_size=0"):
-        JdbcExecutionOptions.builder().with_batch_size(0).build()
+    with pytest.raises(ConfigurationError, match="max_retries=-1"):
+        JdbcExecutionOptions.builder().with_max_retries(-1).build()
     with pytest.raises(ConfigurationError, match="no database URL"):
         JdbcConnectionOptions.JdbcConnectionOptionsBuilder().build()
 

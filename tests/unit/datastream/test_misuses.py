@@ -543,7 +543,7 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
     "a record for Kafka has a value": lambda p: KafkaRecordSerializationSchema.builder().set_topic("t").build(),
     "a topic selector is no text": lambda p: KafkaRecordSerializationSchema.builder().set_topic_selector("t"),
     "a database has a URL": lambda p: JdbcConnectionOptions.JdbcConnectionOptionsBuilder().build(),
-    "rows are sent by one or more": lambda p: JdbcExecutionOptions.builder().with_batch_size(0).build(),
+    "retries are not less than none": lambda p: JdbcExecutionOptions.builder().with_max_retries(-1).build(),
     "files that are made as a whole end with their epoch": lambda p: FileSink.for_bulk_format(
         "/tmp/x", ParquetBulkWriters.for_row_type(NAMES)
     ).with_rolling_policy(RollingPolicy.default_rolling_policy()),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Duration, Encoder, RowKind, Types, no_effect
+from flinkish.common import Duration, Encoder, RowKind, Types, WatermarkStrategy, no_effect
 from flinkish.datastream import (
     CheckpointingMode,
     CustomCheckpointStorage,
@@ -110,6 +110,9 @@ CALLS: dict[str, Callable[[Environment], Any]] = {
     "set_db_storage_paths": lambda env: EmbeddedRocksDBStateBackend().set_db_storage_paths("/tmp"),
     "set_predefined_options": lambda env: EmbeddedRocksDBStateBackend().set_predefined_options(
         PredefinedOptions.FLASH_SSD_OPTIMIZED
+    ),
+    "the update_interval of with_watermark_alignment": lambda env: (
+        WatermarkStrategy.no_watermarks().with_watermark_alignment("g", Duration.of_seconds(1), Duration.of_seconds(9))
     ),
     "set_number_of_transfer_threads": lambda env: EmbeddedRocksDBStateBackend().set_number_of_transfer_threads(2),
 }

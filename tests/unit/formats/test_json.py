@@ -198,7 +198,7 @@ def test_a_json_schema_without_a_type_is_refused(schema):
 def test_builders_refuse_what_cannot_work():
     with pytest.raises(ValueError, match="has no type"):
         JsonRowDeserializationSchema.builder().build()
-    with pytest.raises(ValueError, match="has no type"):
+    with pytest.raises(TypeError, match="Typeinfo should be set"):
         JsonRowSerializationSchema.builder().build()
     with pytest.raises(ValueError, match="both enabled"):
         reader().ignore_parse_errors().fail_on_missing_field().build()

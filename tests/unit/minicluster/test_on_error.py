@@ -404,7 +404,11 @@ def test_a_reduce_in_batch_mode_gives_the_final_result_of_the_records_that_did_n
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "source": (lambda s: s, "a source reads"),
-    "window": (lambda s: s.key_by(lambda v: v).count_window(2).reduce(lambda a, b: a), "many records at once"),
+    "batches": (
+        lambda s: s.map(lambda v: v, Types.INT()).map_batches(lambda batch: batch, Types.INT()),
+        "many records at once",
+    ),
+    "rolling sum": (lambda s: s.key_by(lambda v: v).sum(), "many records at once"),
     "watermarks": (lambda s: s.assign_timestamps_and_watermarks(bounded()), "no place in time"),
     "union": (lambda s: s.union(s), "no operator's output"),
 }

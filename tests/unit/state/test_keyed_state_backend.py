@@ -51,6 +51,7 @@ def test_a_snapshot_gives_the_same_bytes_as_long_as_nothing_changes() -> None:
 def test_state_that_became_empty_has_no_body() -> None:
     backend = KeyedStateBackend()
     backend.table("s", "value").namespace("w")["k"] = 1
+    assert backend.snapshot() is not None
     backend.table("s", "value").remove("w", "k")
     assert backend.changed()
     assert backend.snapshot() is None

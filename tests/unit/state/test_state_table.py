@@ -40,6 +40,7 @@ def test_remove_marks_only_what_was_there() -> None:
     table.remove(None, "a")
     assert not table.changed
     table.namespace(None)["a"] = 1
+    table.forget_changes()
     table.remove(None, "a")
     assert table.changed_keys() == {(None, "a")}
     assert table.namespace(None) == {}

@@ -40,7 +40,7 @@ class MergingWindowOperator(WindowOperator):
     def __init__(self, factory: WindowOperatorFactory) -> None:
         super().__init__(factory)
         assert isinstance(factory.assigner, MergingWindowAssigner)
-        #: the open windows of keys that a batch or watermark has read; `_store_sets` writes those that have changed
+        #: the open windows of keys that a batch or watermark has read; `write_back` writes those that have changed
         self._sets: dict[Any, MergingWindowSet] = {}
         if not self.trigger.can_merge():
             raise ProgramError(
@@ -61,7 +61,7 @@ class MergingWindowOperator(WindowOperator):
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         super().process_batch(values, timestamps, input_index)
-        self._store_sets()
+        self.write_back()
 
     def fetch_windows(self, keys: list[Any], windows: list[Collection[Window]]) -> None:
         pairs = zip(keys, windows, strict=True)
@@ -69,7 +69,7 @@ class MergingWindowOperator(WindowOperator):
         self.fetch_open(keys, new)
 
     def fetch_due(self, by_namespace: dict[Hashable, list[Any]]) -> None:
-        self._store_sets()
+        self.write_back()
         keys = [key for of_window in by_namespace.values() for key in of_window]
         self._open_windows.fetch(VOID_NAMESPACE, keys)
         self.fetch_open(keys, ())
@@ -143,17 +143,17 @@ class MergingWindowOperator(WindowOperator):
 
     def fire_event_timers(self, watermark_ms: int) -> None:
         super().fire_event_timers(watermark_ms)
-        self._store_sets()
+        self.write_back()
 
     def advance_processing_time(self, time_ms: int) -> None:
         super().advance_processing_time(time_ms)
-        self._store_sets()
+        self.write_back()
 
     def enter_timer(self, key: Any, namespace: Hashable) -> bool:
         return self._enter(self._read(key), key, window_of(namespace))
 
-    def clean_up(self) -> None:
-        super().clean_up()
+    def remove_window(self) -> None:
+        super().remove_window()
         self._read(self.scope.key).retire(self.scope.window)
 
     # --- open windows -------------------------------------------------------------------------------------------
@@ -177,8 +177,7 @@ class MergingWindowOperator(WindowOperator):
             found = self._sets[key] = MergingWindowSet(self.assigner, pairs)
         return found
 
-    def _store_sets(self) -> None:
-        """Write the open windows of the keys that were read."""
+    def write_back(self) -> None:
         if not self._sets:
             return
         table, sets = self._open_windows, self._sets
@@ -190,5 +189,8 @@ class MergingWindowOperator(WindowOperator):
             if not pairs:
                 table.remove(VOID_NAMESPACE, key)
             elif values.get(key) != pairs:
-                values[key] = pairs
                 table.mark(VOID_NAMESPACE, key)
+                values[key] = pairs
+
+    def drop_unwritten(self) -> None:
+        self._sets = {}

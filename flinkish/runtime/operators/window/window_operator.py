@@ -160,8 +160,9 @@ class WindowOperator(StreamOperator):
         namespace, key = scope.contents_namespace, scope.key
         scope.table.fetch(namespace, (key,))
         stored = value if self.evictor is None else (value, timestamp_ms)
-        self.contents.add(scope.table.namespace(namespace), key, stored)
+        contents = scope.table.namespace(namespace)
         scope.table.mark_grown(namespace, (key,))
+        self.contents.add(contents, key, stored)
         self.obey(self.trigger.on_element(value, timestamp_ms, scope.window, self.trigger_context))
         cleanup_ms = self.time.cleanup_ms(scope.window)
         if cleanup_ms < MAX_WATERMARK_MS:
@@ -184,17 +185,21 @@ class WindowOperator(StreamOperator):
         self.enter_group(self.context.epoch.watermark_ms)
         self.scope.processing_time_ms = time_ms
         for timer_ms, key, namespace in self._due(TimeDomain.PROCESSING_TIME, time_ms):
-            if self.enter_timer(key, namespace):
-                self.obey(self.trigger.on_processing_time(timer_ms, self.scope.window, self.trigger_context))
-                self._clean_up_if_due(timer_ms, TimeDomain.PROCESSING_TIME)
+            self.on_timer(TimeDomain.PROCESSING_TIME, timer_ms, key, namespace)
         self.results.flush()
 
     def fire_event_timers(self, watermark_ms: int) -> None:
         """Fire what is due, one timer at a time: a trigger may register or delete others."""
         for timer_ms, key, namespace in self._due(TimeDomain.EVENT_TIME, watermark_ms):
-            if self.enter_timer(key, namespace):
-                self.obey(self.trigger.on_event_time(timer_ms, self.scope.window, self.trigger_context))
-                self._clean_up_if_due(timer_ms, TimeDomain.EVENT_TIME)
+            self.on_timer(TimeDomain.EVENT_TIME, timer_ms, key, namespace)
+
+    def on_timer(self, domain: TimeDomain, timer_ms: int, key: Any, namespace: Hashable) -> None:
+        """Fire one timer, which was taken from its queue."""
+        if self.enter_timer(key, namespace):
+            ask = self.trigger.on_event_time if domain is TimeDomain.EVENT_TIME else self.trigger.on_processing_time
+            self.obey(ask(timer_ms, self.scope.window, self.trigger_context))
+            if self.ends_window(domain, timer_ms):
+                self.clean_up()
 
     def _due(self, domain: TimeDomain, upto_ms: int) -> Iterator[tuple[int, Any, Hashable]]:
         return self.scope.backend.due(TIMERS, domain, upto_ms, self.fetch_due)
@@ -204,16 +209,26 @@ class WindowOperator(StreamOperator):
         self.scope.enter(key, window_of(namespace), namespace)
         return True
 
-    def _clean_up_if_due(self, timer_ms: int, domain: TimeDomain) -> None:
-        if domain is self.cleanup_domain and timer_ms == self.time.cleanup_ms(self.scope.window):
-            self.clean_up()
+    def ends_window(self, domain: TimeDomain, timer_ms: int) -> bool:
+        """Whether the scope's window is over with this timer."""
+        return domain is self.cleanup_domain and timer_ms == self.time.cleanup_ms(self.scope.window)
 
     def clean_up(self) -> None:
         """The scope's window is over: remove all that is kept for it and the scope's key."""
-        self._purge()
         self.trigger.clear(self.scope.window, self.trigger_context)
         if self.evaluator is not None:
             self.evaluator.clear()
+        self.remove_window()
+
+    def remove_window(self) -> None:
+        """Remove what the operator itself keeps for the scope's key and window."""
+        self._purge()
+
+    def write_back(self) -> None:
+        """Write to state what is read and changed in it over several calls of user code."""
+
+    def drop_unwritten(self) -> None:
+        """Forget what `write_back` would write: the call that has changed it is undone."""
 
     # --- firing -------------------------------------------------------------------------------------------------
 
@@ -255,8 +270,8 @@ class WindowOperator(StreamOperator):
         if not elements:
             scope.table.remove(scope.contents_namespace, scope.key)
         elif len(elements) < len(stored):
-            scope.table.namespace(scope.contents_namespace)[scope.key] = [tuple(element) for element in elements]
             scope.table.mark(scope.contents_namespace, scope.key)
+            scope.table.namespace(scope.contents_namespace)[scope.key] = [tuple(element) for element in elements]
 
     def _emit(self, contents: Any) -> None:
         if contents is None:  # Flink's rule: a window without contents emits nothing

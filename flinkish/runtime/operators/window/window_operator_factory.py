@@ -55,12 +55,14 @@ class WindowOperatorFactory:
         self.merges_windows = isinstance(self.assigner, MergingWindowAssigner) and self.assigner.is_event_time()
         self.uses_processing_time = traits.uses_processing_time or self.assigner.needs_processing_time()
 
+    def create_by_record(self) -> WindowOperator:
+        """A fresh operator that works record by record and timer by timer, on the same state."""
+        return MergingWindowOperator(self) if isinstance(self.assigner, MergingWindowAssigner) else WindowOperator(self)
+
     def create(self) -> WindowOperator:
         """A fresh operator."""
         if SessionEventTimeOperator.handles(self):
             return SessionEventTimeOperator(self)
-        if isinstance(self.assigner, MergingWindowAssigner):
-            return MergingWindowOperator(self)
         if AlignedEventTimeOperator.handles(self):
             return AlignedEventTimeOperator(self)
-        return WindowOperator(self)
+        return self.create_by_record()

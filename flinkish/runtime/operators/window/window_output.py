@@ -68,6 +68,10 @@ class WindowOutput:
             for tag_id, (values, timestamps) in sides.items():
                 self._output.collect_side(tag_id, values, timestamps)
 
+    def take_back(self) -> None:
+        """Forget what was not handed on."""
+        self._values, self._timestamps, self._sides = [], [], {}
+
     def _flush_results(self) -> None:
         values, self._values = self._values, []
         timestamps, self._timestamps = self._timestamps, []

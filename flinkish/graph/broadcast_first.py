@@ -1,0 +1,84 @@
+"""BATCH mode: an operator on a broadcast stream consumes the broadcast side to its end before the other side.
+
+Semantics: Flink's broadcast operators of BATCH mode, which select their broadcast input until it has ended. Here the
+sources of the other side are not read until those of the broadcast side have ended, so nothing has to be kept; and in
+the epoch in which both happens the records of the broadcast side come first (`InputDescriptor.comes_last`).
+
+Sources cannot wait for each other where one feeds both sides, where two operators want it the other way round, or where
+Spark reads them: the broadcast side then comes first in each epoch only, which is said when the job is submitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from flinkish.common.no_effect import warn_without_effect
+from flinkish.core.source import SplitSource
+from flinkish.graph.stream_graph import StreamEdge, StreamNode
+from flinkish.runtime.operators.broadcast_process import BROADCAST_INPUT, BroadcastProcessFactory
+from flinkish.runtime.operators.keyed_broadcast_process import KeyedBroadcastProcessFactory
+
+
+def consumes_broadcast_first(node: StreamNode) -> bool:
+    """Whether an operator reads the broadcast side to its end before the other one."""
+    factory = node.factory
+    return isinstance(factory, (BroadcastProcessFactory, KeyedBroadcastProcessFactory)) and factory.broadcast_first
+
+
+def waiting_sources(nodes: Iterable[StreamNode], inputs: Mapping[int, list[StreamEdge]]) -> dict[int, set[int]]:
+    """Id of a source -> ids of the sources that must end before it is read. ``inputs``: the edges into each node."""
+    waits: dict[int, set[int]] = {}
+    for node in nodes:
+        if not consumes_broadcast_first(node):
+            continue
+        sides = [_sources(edges, inputs) for edges in _by_side(inputs[node.id])]
+        others, broadcast = sides
+        ready = all(isinstance(one.source, SplitSource) for one in (*others.values(), *broadcast.values()))
+        wanted = {source: waits.get(source, set()) | broadcast.keys() for source in others}
+        if not ready or _circular({**waits, **wanted}):
+            warn_without_effect(
+                f"reading the broadcast side of '{node.name}' to its end before the other side",
+                "one source feeds both sides, or another operator wants it the other way round, or Spark reads one of "
+                "the sources (Delta, from_spark); the broadcast side comes first in each epoch",
+            )
+            continue
+        waits.update(wanted)
+    return waits
+
+
+def _by_side(edges: list[StreamEdge]) -> tuple[list[StreamEdge], list[StreamEdge]]:
+    return (
+        [edge for edge in edges if edge.input_index != BROADCAST_INPUT],
+        [edge for edge in edges if edge.input_index == BROADCAST_INPUT],
+    )
+
+
+def _sources(edges: list[StreamEdge], inputs: Mapping[int, list[StreamEdge]]) -> dict[int, StreamNode]:
+    """The sources that these edges come from."""
+    found: dict[int, StreamNode] = {}
+    seen: set[int] = set()
+    stack = [edge.source for edge in edges]
+    while stack:
+        node = stack.pop()
+        if node.id in seen:
+            continue
+        seen.add(node.id)
+        if node.source is not None:
+            found[node.id] = node
+        stack.extend(edge.source for edge in inputs.get(node.id, ()))
+    return found
+
+
+def _circular(waits: Mapping[int, set[int]]) -> bool:
+    """Whether a source would wait for itself."""
+    for source in waits:
+        seen: set[int] = set()
+        stack = list(waits[source])
+        while stack:
+            one = stack.pop()
+            if one == source:
+                return True
+            if one not in seen:
+                seen.add(one)
+                stack.extend(waits.get(one, ()))
+    return False

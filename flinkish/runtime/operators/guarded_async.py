@@ -1,0 +1,53 @@
+"""Asynchronous calls with ``on_error``: one that fails, or is out of time, after all of its retries becomes a dead
+letter or is skipped. The others go on, in the order that was asked for; a dead letter comes when it is its call's turn.
+
+The function gets a copy of its record for each attempt, so a dead letter carries the record as it came. There is no
+state to undo: calls that run side by side have no moment at which a state would be that of one of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.runtime.operators.async_wait import AsyncWaitOperator, Call
+from flinkish.runtime.operators.guarded import GuardedOperator
+from flinkish.runtime.state.detach import detached
+
+
+class GuardedAsyncOperator(GuardedOperator):
+    """See the module."""
+
+    _inner: AsyncWaitOperator
+
+    def guard_calls(self) -> None:
+        inner = self._inner
+        call, hand_on = inner.call, inner.hand_on
+        inner.keeps_failed = True
+        inner.call = lambda value: call(detached(value))
+
+        def hand_on_each(calls: list[Call]) -> None:
+            failed = sum(not self._hand_on(each, hand_on) for each in calls)
+            self._consumed.add(len(calls) - failed)
+            self._diverted.add(failed)
+            self._held.flush()
+
+        inner.hand_on = hand_on_each  # type: ignore[method-assign]
+
+    def _hand_on(self, call: Call, hand_on: Any) -> bool:
+        """Emit the results of one call, or what stands for its failure; whether it has succeeded."""
+        self._held.mark()
+        try:
+            if call.error is not None:
+                raise call.error
+            if call.results:
+                hand_on([call])
+        except Exception as error:
+            self._undo(error)
+            self._failed(error, call.value, self._key_of(call.value, 0), call.timestamp_ms, False)
+            return False
+        self._budget.succeeded()
+        return True
+
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        self._received.add(len(values))
+        self._inner.process_batch(values, timestamps, input_index)

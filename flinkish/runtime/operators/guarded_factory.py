@@ -1,0 +1,51 @@
+"""Describes an operator with ``on_error`` and makes it: the one door for the job graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flinkish.core.error_handling import OnError
+from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.operators.async_wait import AsyncWaitOperator
+from flinkish.runtime.operators.guarded import GuardedOperator
+from flinkish.runtime.operators.guarded_async import GuardedAsyncOperator
+from flinkish.runtime.operators.guarded_window import GuardedWindowOperator
+from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
+
+
+@dataclass
+class GuardedFactory:
+    """Makes guarded operators. What the job graph asks of the operator is for its own factory to say."""
+
+    factory: OperatorFactory
+    on_error: OnError
+    guarded: bool = True
+
+    @property
+    def has_operator_state(self) -> bool:
+        return self.factory.has_operator_state
+
+    @property
+    def keyed(self) -> bool:
+        return self.factory.keyed
+
+    @property
+    def watermark_sensitive(self) -> bool:
+        return self.factory.watermark_sensitive
+
+    @property
+    def merges_windows(self) -> bool:
+        return self.factory.merges_windows
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.factory.uses_processing_time
+
+    def create(self) -> GuardedOperator:
+        """A fresh operator."""
+        if isinstance(self.factory, WindowOperatorFactory):
+            return GuardedWindowOperator(self.factory.create_by_record(), self.on_error)
+        inner = self.factory.create()
+        if isinstance(inner, AsyncWaitOperator):
+            return GuardedAsyncOperator(inner, self.on_error)
+        return GuardedOperator(inner, self.on_error)
