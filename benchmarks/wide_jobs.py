@@ -21,6 +21,7 @@ import random
 import statistics
 import tempfile
 import time
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,6 +144,21 @@ class RecordingValve(WatermarkValve):
         """Note it."""
         self.calls.append(("add", (name, *arguments), options))
         super().add(name, *arguments, **options)
+
+    def lowest_ms(self, except_for: Collection[Any]) -> int:
+        """Note it."""
+        self.calls.append(("lowest_ms", (except_for,), {}))
+        return super().lowest_ms(except_for)
+
+    def raise_to(self, watermark_ms: int) -> bool:
+        """Note it."""
+        self.calls.append(("raise_to", (watermark_ms,), {}))
+        return super().raise_to(watermark_ms)
+
+    def advance_all(self, watermarks_ms: Mapping[Any, int]) -> None:
+        """Note it."""
+        self.calls.append(("advance_all", (watermarks_ms,), {}))
+        super().advance_all(watermarks_ms)
 
     def advance(self, name: Any, watermark_ms: int) -> bool:
         """Note it."""
