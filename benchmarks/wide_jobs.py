@@ -6,7 +6,10 @@ writers, gates, valves, keyed state with its files, headers. Every subtask of th
 10,000 records; so the receivers have all their true inputs. Only a few of the W receivers run, `RECEIVERS`, since they
 are alike: what the others would get is counted and thrown away.
 
-A sender draws from users of its own, 1,000 each, in whatever width: what grows with W is the width alone.
+A sender draws from users of its own, 1,000 each, in whatever width: what grows with W is the width alone. All senders
+are equally far in event time; in the lines marked "apart" they are a millisecond apart from each other, so that the
+combined watermark of a receiver rises with every watermark of every sender, and operators are given few records between
+two of them. The bounds are for the others.
 
 It prints processor time: microseconds a record of sender and receiver together, milliseconds per subtask and epoch, of
 which header and valve (header decoded and encoded, and all the calls of the valve, repeated on one that is as it was
@@ -21,6 +24,7 @@ import random
 import statistics
 import tempfile
 import time
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,6 +148,21 @@ class RecordingValve(WatermarkValve):
         self.calls.append(("add", (name, *arguments), options))
         super().add(name, *arguments, **options)
 
+    def lowest_ms(self, except_for: Collection[Any]) -> int:
+        """Note it."""
+        self.calls.append(("lowest_ms", (except_for,), {}))
+        return super().lowest_ms(except_for)
+
+    def raise_to(self, watermark_ms: int) -> bool:
+        """Note it."""
+        self.calls.append(("raise_to", (watermark_ms,), {}))
+        return super().raise_to(watermark_ms)
+
+    def advance_all(self, watermarks_ms: Mapping[Any, int]) -> None:
+        """Note it."""
+        self.calls.append(("advance_all", (watermarks_ms,), {}))
+        super().advance_all(watermarks_ms)
+
     def advance(self, name: Any, watermark_ms: int) -> bool:
         """Note it."""
         self.calls.append(("advance", (name, watermark_ms), {}))
@@ -158,8 +177,11 @@ class RecordingValve(WatermarkValve):
 class Simulation:
     """A job of so many subtasks on each level, epoch by epoch."""
 
-    def __init__(self, subtasks: int, max_parallelism: int, directory: str, records: int = RECORDS) -> None:
+    def __init__(
+        self, subtasks: int, max_parallelism: int, directory: str, records: int = RECORDS, apart: bool = False
+    ) -> None:
         self.job = job_of(subtasks, max_parallelism)
+        self._apart_ms = int(apart)
         self._records = records
         self._subtasks = subtasks
         files = EpochFiles(f"{directory}/prepared", f"{directory}/changelog", f"{directory}/keyed-state")
@@ -202,7 +224,7 @@ class Simulation:
         batches = []
         for begin in range(0, self._records, BATCH):
             names = self._random.choices(users, k=min(BATCH, self._records - begin))
-            first_ms = self._epoch * SPAN_MS + begin * SPAN_MS // self._records
+            first_ms = self._epoch * SPAN_MS + begin * SPAN_MS // self._records + sender * self._apart_ms
             batches.append(
                 SplitBatch(str(sender), [(name, first_ms + at % 900) for at, name in enumerate(names)], None)
             )
@@ -261,6 +283,7 @@ class Figures:
 
     subtasks: int
     max_parallelism: int
+    apart: bool
     send_us: float
     receive_us: float
     gate_us: float
@@ -276,10 +299,10 @@ class Figures:
         return self.send_us + self.receive_us
 
 
-def measure(subtasks: int, max_parallelism: int) -> Figures:
+def measure(subtasks: int, max_parallelism: int, apart: bool) -> Figures:
     """Medians over the epochs."""
     with tempfile.TemporaryDirectory(prefix="flinkish-wide-") as directory:
-        simulation = Simulation(subtasks, max_parallelism, directory)
+        simulation = Simulation(subtasks, max_parallelism, directory, apart=apart)
         epochs = [simulation.run_epoch() for _ in range(EPOCHS)][1:]
         receivers = len(simulation.receivers)
         simulation.close()
@@ -287,6 +310,7 @@ def measure(subtasks: int, max_parallelism: int) -> Figures:
     return Figures(
         subtasks,
         max_parallelism,
+        apart,
         statistics.median(epoch.send_s for epoch in epochs) / sent * 1e6,
         statistics.median(epoch.receive_s for epoch in epochs) / received * 1e6,
         statistics.median(epoch.gate_s for epoch in epochs) / received * 1e6,
@@ -321,9 +345,10 @@ def table(measured: list[Figures]) -> list[str]:
             f"{one.subtasks:>4}{one.max_parallelism:>6} | {one.send_us:>6.2f}{one.receive_us:>9.2f}{one.gate_us:>8.2f}"
             f"{one.cost_us:>7.2f} | {send_ms:>7.1f}{receive_ms:>9.1f}{one.header_and_valve_ms:>15.2f} | "
             f"{one.addresses_ms:>6.1f} ms | {one.buffers_per_sender:>6.0f}{one.buffers_sent_on:>9.0f} | "
-            f"{one.header_bytes:>6,} B"
+            f"{one.header_bytes:>6,} B{'  apart' if one.apart else ''}"
         )
-    narrow, wide = measured[0], measured[-1]
+    bounded = [one for one in measured if not one.apart]
+    narrow, wide = bounded[0], bounded[-1]
     found = {
         "cost per record": wide.cost_us / narrow.cost_us,
         "header and valve, ms": wide.header_and_valve_ms,
@@ -351,8 +376,9 @@ def main() -> None:
             if 0 < max_parallelism < subtasks:
                 print(f"{subtasks} subtasks cannot share {max_parallelism} key groups: left out", flush=True)
                 continue
-            measured.append(measure(subtasks, max_parallelism or 4 * subtasks))
-            gc.freeze()
+            for apart in (False, True):
+                measured.append(measure(subtasks, max_parallelism or 4 * subtasks, apart))
+                gc.freeze()
     print("\n".join(table(measured)))
 
 

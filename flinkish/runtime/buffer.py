@@ -20,7 +20,7 @@ from flinkish.errors import CorruptStateError
 from flinkish.runtime.pickling import dumps
 
 #: Version of the wire format. Buffers live for one epoch only, so there is no need to read older ones.
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 
 
 class BufferKind(IntEnum):
@@ -39,6 +39,9 @@ class BufferKind(IntEnum):
     COMMITTABLES_IN_FILE = 5
     #: what a task reports of an epoch
     REPORT = 6
+
+
+_KINDS = tuple(BufferKind)
 
 
 class BufferHeader(NamedTuple):
@@ -62,12 +65,13 @@ class BufferHeader(NamedTuple):
 
 
 class Elements(NamedTuple):
-    """The decoded payload: records, and events between them. An event ``(position, watermark, idle)`` comes before the
-    record at ``position``; ``idle`` is None for a watermark, else the new status."""
+    """The decoded payload: records, and events between them. An event is a watermark in milliseconds, or a bool that
+    says whether the stream is idle from there on. It comes before the record at its position."""
 
     values: list[Any]
     timestamps: list[int] | None
-    events: list[tuple[int, int, bool | None]]
+    positions: list[int]
+    events: list[int | bool]
 
 
 class Buffer(NamedTuple):
@@ -124,30 +128,23 @@ def decode(data: bytes) -> Buffer:
         )
     _, kind, begins = _BEFORE_ORIGIN.unpack_from(data)
     end = data.index(_END, _BEFORE_ORIGIN.size)
-    origin = data[_BEFORE_ORIGIN.size : end].replace(_ESCAPED_ZERO, _ZERO).decode()
+    name = data[_BEFORE_ORIGIN.size : end]
+    origin = (name.replace(_ESCAPED_ZERO, _ZERO) if _ZERO in name else name).decode()
     start = end + len(_END)
     part, sequence, records, vertex, subtask, input_index, last = _BEHIND_ORIGIN.unpack_from(data, start)
     header = BufferHeader(
-        BufferKind(kind), vertex, subtask, input_index, origin, part, sequence, records, begins + MIN_TIMESTAMP_MS, last
+        _KINDS[kind], vertex, subtask, input_index, origin, part, sequence, records, begins + MIN_TIMESTAMP_MS, last
     )
     return Buffer(header, data[start + _BEHIND_ORIGIN.size :])
 
 
-def encode_elements(elements: Elements) -> bytes:
-    """The payload of a DATA buffer."""
-    return dumps(tuple(elements))
+def encode_elements(
+    values: list[Any], timestamps: list[int] | None, positions: list[int], events: list[int | bool]
+) -> bytes:
+    """The payload of a DATA buffer: `Elements`."""
+    return dumps((values, timestamps, positions, events))
 
 
 def decode_elements(payload: bytes) -> Elements:
     """The inverse of :func:`encode_elements`."""
-    return Elements(*pickle.loads(payload))
-
-
-def watermark_event(position: int, watermark_ms: int) -> tuple[int, int, bool | None]:
-    """A watermark before the record at ``position``."""
-    return (position, watermark_ms, None)
-
-
-def status_event(position: int, idle: bool) -> tuple[int, int, bool | None]:
-    """A change of the stream's status before the record at ``position``."""
-    return (position, MIN_TIMESTAMP_MS, idle)
+    return Elements._make(pickle.loads(payload))

@@ -38,6 +38,13 @@ _UNKNOWN = "?"
 _EDGE = "~"
 #: (origin, part)
 _Name = tuple[str, int]
+#: A kind, records, their timestamps, and the event behind them: a watermark, or `_IDLE` or `_ACTIVE`.
+_Element = tuple[int, list[Any], list[int] | None, int | None]
+_NOTHING: list[Any] = []
+#: Events that are no watermarks.
+_IDLE, _ACTIVE = MAX_WATERMARK_MS + 1, MAX_WATERMARK_MS + 2
+#: The kind of records that are not joined with others, and what none is of.
+_ALONE, _NO_BATCH = -1, -2
 
 
 def origin_name(vertex: int, unit: str | int) -> str:
@@ -80,8 +87,6 @@ class Records(NamedTuple):
     input_index: int
     values: list[Any]
     timestamps: list[int] | None
-    #: may become part of a larger batch: what the buffer held is small
-    joinable: bool = False
 
 
 class WatermarkStep(NamedTuple):
@@ -158,7 +163,6 @@ class _Input:
     #: what the sender has told in this epoch
     sent_ms: int = MIN_TIMESTAMP_MS + 1
     buffers: deque[Buffer] = field(default_factory=deque)
-    steps: Iterator[Any] | None = None
     was_active: bool = False
 
 
@@ -209,44 +213,12 @@ class InputGate:
 
     def steps(self) -> Iterator[Step]:
         """Everything that the task must do, in order."""
-        return _joined(self._steps())
-
-    def _steps(self) -> Iterator[Step]:
         # the first buffers of all inputs, and no others, begin at the lowest time
         self._read((BufferKind.DATA, MIN_TIMESTAMP_MS + 1, "", 0, 0))
         self._open_valve()
         yield from self._changes(self.valve.refresh())
-        heap, valve = [], self.valve
-        for entry in self._inputs.values():
-            entry.steps = self._elements(entry)
-            heap.append((entry.watermark_ms + self._comes_last(entry), entry.name))
-        heapq.heapify(heap)
-        while heap:
-            name = heap[0][1]
-            entry = self._inputs[name]
-            assert entry.steps is not None
-            # one input until its watermark rises
-            for element in entry.steps:
-                if isinstance(element, Records):
-                    entry.was_active = True
-                    if valve.idle_of(name):
-                        yield from self._changes(valve.set_idle(name, False))
-                    yield element
-                    continue
-                watermark_ms, idle = element
-                if idle is not None:
-                    entry.was_active = entry.was_active or not idle
-                    yield from self._changes(valve.set_idle(name, idle))
-                elif watermark_ms > entry.watermark_ms:
-                    entry.watermark_ms = watermark_ms
-                    entry.was_active = True
-                    rose = valve.advance(name, watermark_ms)
-                    if rose or valve.idle is not self._idle:
-                        yield from self._changes(rose)
-                    heapq.heapreplace(heap, (watermark_ms, name))
-                    break
-            else:
-                heapq.heappop(heap)
+        # one that is idle when the epoch begins sends nothing but that
+        yield from self._consume([self._inputs[name] for name in sorted(self._inputs) if not self.valve.idle_of(name)])
         self._read()
         for end in sorted(self._ends, key=lambda buffer: buffer.header):
             yield from self._end_of_source(end)
@@ -255,27 +227,90 @@ class InputGate:
         descriptor = self._descriptors.get(_edge_of(entry.name[0]))
         return descriptor is not None and descriptor.comes_last
 
+    def _consume(self, inputs: list[_Input]) -> Iterator[Step]:
+        """What the inputs send, in order, which is that of their names where they have the same watermark.
+
+        As long as all of them hold the combined watermark back, the order itself tells what it is: the watermark of the
+        input that is next. Only when one of them becomes idle or ends is the valve told how far each has come, and from
+        then on each watermark: with hundreds of inputs nearly none of their watermarks raises the combined one.
+        """
+        valve, joining = self.valve, _Joining()
+        last = [self._comes_last(entry) for entry in inputs]
+        in_order = all(valve.holds_back(entry.name) for entry in inputs) and not any(last)
+        #: the lowest watermark of the inputs from which nothing comes, or nothing more
+        ended_at_ms = valve.lowest_ms(except_for=self._inputs)
+        elements = [self._elements(entry) for entry in inputs]
+        #: watermark -> numbers of the inputs that have come so far
+        waiting: dict[int, list[int]] = {}
+        for number, entry in enumerate(inputs):
+            waiting.setdefault(entry.watermark_ms + last[number], []).append(number)
+        lowest_first = sorted(waiting)
+        while lowest_first:
+            watermark_ms = heapq.heappop(lowest_first)
+            for number in sorted(waiting.pop(watermark_ms)):
+                # one input until its watermark rises
+                for kind, values, timestamps, event in elements[number]:
+                    if values:
+                        if kind == joining.kind and len(values) <= joining.room:
+                            joining.room -= len(values)
+                            joining.values.extend(values)
+                            if timestamps is not None:
+                                joining.timestamps.extend(timestamps)
+                        else:
+                            yield from joining.begin(kind, Records(inputs[number].input_index, values, timestamps))
+                    if event is None:
+                        continue
+                    if in_order and event >= MAX_WATERMARK_MS:
+                        in_order = False
+                        inputs[number].watermark_ms = watermark_ms
+                        valve.advance_all({one.name: one.watermark_ms for one in inputs})
+                    if not in_order:
+                        yield from joining.tell(self._take_in(inputs[number].name, event))
+                    if event <= MAX_WATERMARK_MS:
+                        same = waiting.get(event)
+                        if same is None:
+                            waiting[event] = [number]
+                            heapq.heappush(lowest_first, event)
+                        else:
+                            same.append(number)
+                        break
+                else:
+                    ended_at_ms = min(ended_at_ms, watermark_ms)
+            if in_order and lowest_first and valve.raise_to(min(lowest_first[0], ended_at_ms)):
+                yield from joining.tell([WatermarkStep(valve.combined_ms)])
+        yield from joining.end()
+        if in_order:
+            valve.advance_all({one.name: one.watermark_ms for one in inputs})
+
+    def _take_in(self, name: _Name, event: int) -> list[Step]:
+        """An event of an input."""
+        if event > MAX_WATERMARK_MS:
+            return self._changes(self.valve.set_idle(name, event == _IDLE))
+        return self._changes(self.valve.advance(name, event))
+
     def _open_valve(self) -> None:
         present = {origin for origin, _ in self._inputs}
         self._known = self._with_expected(present)
         for name, entry in self._inputs.items():
             before = self._known.get(name[0])
-            idle = before is not None and self._is_idle(name[0], before) and self._is_silent(entry)
-            self._add_to_valve(name, entry.watermark_ms, idle, new=before is None)
+            descriptor = self._descriptors.get(_edge_of(name[0]))
+            idle = before is not None and self._is_idle(descriptor, before) and self._is_silent(entry)
+            self._add_to_valve(name, descriptor, entry.watermark_ms, idle, new=before is None)
         for origin, progress in self._known.items():
             if origin not in present:
-                self._add_to_valve((origin, 0), progress.watermark_ms, self._is_idle(origin, progress))
+                descriptor = self._descriptors.get(_edge_of(origin))
+                idle = self._is_idle(descriptor, progress)
+                self._add_to_valve((origin, 0), descriptor, progress.watermark_ms, idle)
 
     def _with_expected(self, present: set[str]) -> dict[str, OriginProgress]:
         """What is known, and what should have been heard of by now: the idleness of that is measured from now on."""
-        seen = {_edge_of(origin) for origin in present}
-        seen |= {_edge_of(origin) for origin in self._known if not origin.endswith(f"/{_UNKNOWN}")}
+        unknown = [origin for origin in self._known if origin.endswith(f"/{_UNKNOWN}")]
+        seen = {_edge_of(origin) for origin in present.union(self._known).difference(unknown)}
         ended = {vertex_of(origin) for origin in self._known if is_whole_source(origin)}
-        known = {
-            origin: progress
-            for origin, progress in self._known.items()
-            if not (origin.endswith(f"/{_UNKNOWN}") and _edge_of(origin) in seen)
-        }
+        known = dict(self._known)
+        for origin in unknown:
+            if _edge_of(origin) in seen:
+                del known[origin]
         for edge, descriptor in self._descriptors.items():
             if descriptor.vertex in ended:
                 continue
@@ -287,8 +322,9 @@ class InputGate:
                     known[origin] = OriginProgress(descriptor.input_index, last_active_ms=self._now_ms)
         return known
 
-    def _add_to_valve(self, name: _Name, watermark_ms: int, idle: bool, new: bool = False) -> None:
-        descriptor = self._descriptors.get(_edge_of(name[0]))
+    def _add_to_valve(
+        self, name: _Name, descriptor: InputDescriptor | None, watermark_ms: int, idle: bool, new: bool = False
+    ) -> None:
         aligned = new or watermark_ms >= self.valve.combined_ms
         always_aligned = descriptor is not None and descriptor.from_source
         self.valve.add(name, watermark_ms, idle, aligned=aligned, always_aligned=always_aligned)
@@ -299,8 +335,7 @@ class InputGate:
             self._read()
         return all(map(_says_nothing, entry.buffers))
 
-    def _is_idle(self, origin: str, progress: OriginProgress) -> bool:
-        descriptor = self._descriptors.get(_edge_of(origin))
+    def _is_idle(self, descriptor: InputDescriptor | None, progress: OriginProgress) -> bool:
         timeout = descriptor.idle_timeout_ms if descriptor else None
         if timeout is None or progress.watermark_ms == MAX_WATERMARK_MS:
             return progress.idle
@@ -316,25 +351,52 @@ class InputGate:
                 return
             yield entry.buffers.popleft()
 
-    def _elements(self, entry: _Input) -> Iterator[Any]:
-        """Single elements of one input: Records, (watermark, None) or (None, idle). Decodes one buffer at a time."""
-        index = entry.input_index
+    def _elements(self, entry: _Input) -> Iterator[_Element]:
+        """Single elements of one input: records, and the event behind them, if there is one. Events are watermarks that
+        rise, and changes of its status; records of an idle input are such a change. Decodes one buffer at a time."""
+        watermark_ms, sent_ms, idle = entry.watermark_ms, entry.sent_ms, False
         for buffer in self._buffers(entry):
-            values, timestamps, events = decode_elements(buffer.payload)
-            if events:
-                entry.sent_ms = max(entry.sent_ms, *(event[1] for event in events))
-            joinable = len(buffer.payload) <= _JOINED_BYTES
+            values, timestamps, positions, events = decode_elements(buffer.payload)
+            # of each element: only records of one kind are in one batch
+            kind = 2 * entry.input_index + (timestamps is not None)
+            if len(buffer.payload) > _JOINED_BYTES:
+                kind = _ALONE
+            if values:
+                entry.was_active = True
             start = 0
-            for position, watermark_ms, idle in events:
+            for position, event in zip(positions, events):
+                if idle and position > start:
+                    idle = False
+                    yield kind, _NOTHING, None, _ACTIVE
+                if event is True or event is False:
+                    entry.was_active = entry.was_active or not event
+                    if event is idle:
+                        continue
+                    idle = event
+                    event = _IDLE if idle else _ACTIVE
+                else:
+                    if event > sent_ms:
+                        sent_ms = event
+                    if event <= watermark_ms:
+                        continue
+                    entry.watermark_ms = watermark_ms = event
+                    entry.was_active = True
+                    idle = False
                 if position > start:
                     times = None if timestamps is None else timestamps[start:position]
-                    yield Records(index, values[start:position], times, joinable)
+                    yield kind, values[start:position], times, event
                     start = position
-                yield (watermark_ms, idle)
-            if not start and values:
-                yield Records(index, values, timestamps, joinable)
-            elif start < len(values):
-                yield Records(index, values[start:], None if timestamps is None else timestamps[start:], joinable)
+                else:
+                    yield kind, _NOTHING, None, event
+            entry.sent_ms = sent_ms
+            if start < len(values):
+                if idle:
+                    idle = False
+                    yield kind, _NOTHING, None, _ACTIVE
+                if start:
+                    yield kind, values[start:], None if timestamps is None else timestamps[start:], None
+                else:
+                    yield kind, values, timestamps, None
 
     def _end_of_source(self, end: Buffer) -> Iterator[Step]:
         vertex = vertex_of(end.header.origin)
@@ -345,16 +407,17 @@ class InputGate:
                 rose = self.valve.advance(name, MAX_WATERMARK_MS) or rose
         yield from self._changes(rose)
 
-    def _changes(self, rose: bool) -> Iterator[Step]:
+    def _changes(self, rose: bool) -> list[Step]:
         """Flink's order: who was idle is active before its watermark rises, and flushes before it becomes idle."""
-        idle = self.valve.idle
-        if self._idle and not idle:
-            yield StatusStep(False)
+        was_idle, self._idle = self._idle, self.valve.idle
+        changes: list[Step] = []
+        if was_idle and not self._idle:
+            changes.append(StatusStep(False))
         if rose:
-            yield WatermarkStep(self.valve.combined_ms)
-        if idle and not self._idle:
-            yield StatusStep(True)
-        self._idle = idle
+            changes.append(WatermarkStep(self.valve.combined_ms))
+        if self._idle and not was_idle:
+            changes.append(StatusStep(True))
+        return changes
 
     @property
     def idle(self) -> bool:
@@ -365,7 +428,7 @@ class InputGate:
         """What to remember of each origin: the lowest watermark over its parts, never less than before."""
         result = dict(self._known)
         for origin, progress in self._known.items():
-            if (origin, 0) in self.valve and (origin, 0) not in self._inputs:
+            if (origin, 0) not in self._inputs and (origin, 0) in self.valve:
                 result[origin] = OriginProgress(
                     progress.input_index,
                     max(progress.watermark_ms, self.valve.watermark_of((origin, 0))),
@@ -382,47 +445,55 @@ class InputGate:
         return result
 
     def _fold(self, origin: str, entries: list[_Input]) -> OriginProgress:
-        before = self._known.get(origin)
-        lowest = min(self.valve.watermark_of(entry.name) for entry in entries)
-        active = any(entry.was_active for entry in entries)
-        return OriginProgress(
-            entries[0].input_index,
-            max(lowest, before.watermark_ms if before else MIN_TIMESTAMP_MS),
-            all(self.valve.idle_of(entry.name) for entry in entries),
-            self._now_ms if active or before is None else before.last_active_ms,
-        )
+        before, (first, *others) = self._known.get(origin), entries
+        lowest, idle, active = self.valve.watermark_of(first.name), self.valve.idle_of(first.name), first.was_active
+        for entry in others:
+            lowest = min(lowest, self.valve.watermark_of(entry.name))
+            idle = idle and self.valve.idle_of(entry.name)
+            active = active or entry.was_active
+        if before is None:
+            return OriginProgress(first.input_index, lowest, idle, self._now_ms)
+        reached_ms = max(lowest, before.watermark_ms)
+        return OriginProgress(first.input_index, reached_ms, idle, self._now_ms if active else before.last_active_ms)
 
 
-def _joined(steps: Iterator[Step]) -> Iterator[Step]:
-    """The same steps with fewer of them: small batches of records that follow each other, with no rise of the combined
-    watermark in between, are one batch, whichever inputs they come from. With hundreds of inputs there are two or three
-    records between two watermarks of one of them: operators that are given so few at a time take several times as long.
+class _Joining:
+    """Small batches of records that follow each other, with no other step in between, become one batch, whichever
+    inputs they come from. With hundreds of inputs there are two or three records between two watermarks of one of them:
+    operators that are given so few at a time take several times as long.
+
+    Records of `kind`, at most `room` of them, may be added to `values` and `timestamps`.
     """
-    batch: Records | None = None
-    for step in steps:
-        if isinstance(step, Records) and step.joinable:
-            if batch is None:
-                batch = step
-            elif (
-                len(batch.values) + len(step.values) <= _JOINED_RECORDS
-                and batch.input_index == step.input_index
-                and (batch.timestamps is None) is (step.timestamps is None)
-            ):
-                batch.values.extend(step.values)
-                if batch.timestamps is not None and step.timestamps is not None:
-                    batch.timestamps.extend(step.timestamps)
-            else:
-                yield batch
-                batch = step
-            continue
-        if batch is not None:
-            yield batch
-            batch = None
-        yield step
-    if batch is not None:
-        yield batch
+
+    values: list[Any]
+    timestamps: list[int]
+
+    def __init__(self) -> None:
+        self._batch: list[Step] = []
+        self.end()
+
+    def begin(self, kind: int, records: Records) -> list[Step]:
+        """Another batch; returns what is complete now."""
+        complete = self.end()
+        if kind == _ALONE:
+            return [*complete, records]
+        self._batch = [records]
+        self.kind, self.room = kind, _JOINED_RECORDS - len(records.values)
+        self.values, self.timestamps = records.values, records.timestamps or []
+        return complete
+
+    def tell(self, steps: list[Step]) -> list[Step]:
+        """Other steps, if there are any; returns what is complete now."""
+        return [*self.end(), *steps] if steps else []
+
+    def end(self) -> list[Step]:
+        """The batch is complete."""
+        complete, self._batch = self._batch, []
+        self.kind, self.room = _NO_BATCH, 0
+        self.values, self.timestamps = [], []
+        return complete
 
 
 def _says_nothing(buffer: Buffer) -> bool:
     """Whether nothing in a buffer says that its origin is active. Buffers without records are small."""
-    return not buffer.header.records and all(idle for _, _, idle in decode_elements(buffer.payload).events)
+    return not buffer.header.records and all(event is True for event in decode_elements(buffer.payload).events)

@@ -19,14 +19,15 @@ from flinkish.runtime.list_keys import SEQUENCES, freezing, frozen, thawed
 
 
 class Bucket:
-    """Records on their way to one subtask."""
+    """Records on their way to one subtask, with the events between them and their positions (`Elements`)."""
 
-    __slots__ = ("append", "events", "append_timestamp", "timestamps", "values")
+    __slots__ = ("append", "append_timestamp", "events", "positions", "timestamps", "values")
 
     def __init__(self) -> None:
         self.values: list[Any] = []
         self.timestamps: list[int] = []
-        self.events: list[tuple[int, int, bool | None]] = []
+        self.positions: list[int] = []
+        self.events: list[int | bool] = []
         self.append = self.values.append
         self.append_timestamp = self.timestamps.append
 
@@ -36,10 +37,16 @@ class Bucket:
         if timestamps is not None:
             self.timestamps.extend(timestamps)
 
+    def add_status(self, idle: bool) -> None:
+        """The stream is idle, or active, behind what the bucket holds."""
+        self.positions.append(len(self.values))
+        self.events.append(idle)
+
     def clear(self) -> None:
         """Empty it, keeping the lists themselves: key caches hold their bound ``append``."""
         self.values.clear()
         self.timestamps.clear()
+        self.positions.clear()
         self.events.clear()
 
 

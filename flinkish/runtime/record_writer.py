@@ -14,11 +14,8 @@ from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.runtime.buffer import (
     BufferHeader,
     BufferKind,
-    Elements,
     encode,
     encode_elements,
-    status_event,
-    watermark_event,
 )
 from flinkish.runtime.deployment import EdgeDescriptor
 from flinkish.runtime.input_gate import by_edge
@@ -187,7 +184,7 @@ class RecordWriter:
         """A watermark stands in every bucket behind what it holds now. That is noted here for all of them at once, and
         written into each when it is sent (`_stamp`): with hundreds of receivers most buckets get a record or none
         between two watermarks, and a watermark that the next one follows at once is not told at all."""
-        held = [len(values) for values in self._values]
+        held = list(map(len, self._values))
         if self._held and held == self._held[-1]:
             self._watermarks_ms[-1] = watermark_ms
         else:
@@ -202,9 +199,9 @@ class RecordWriter:
             return
         for index, positions in zip(self._reach, zip(*self._held)):
             # of those at one position the last one; events of before stand at lower positions, or are of another kind
-            self._buckets[index].events.extend(
-                [watermark_event(*stamp) for stamp in dict(zip(positions, self._watermarks_ms)).items()]
-            )
+            stamps, bucket = dict(zip(positions, self._watermarks_ms)), self._buckets[index]
+            bucket.positions.extend(stamps)
+            bucket.events.extend(stamps.values())
         self._held.clear()
         self._watermarks_ms.clear()
 
@@ -215,8 +212,7 @@ class RecordWriter:
         self._state.idle = idle
         self._stamp()
         for index in self._reach:
-            bucket = self._buckets[index]
-            bucket.events.append(status_event(len(bucket.values), idle))
+            self._buckets[index].add_status(idle)
 
     def end_epoch(self) -> None:
         """The barrier: send what is left, and each subtask the final watermark of each origin."""
@@ -235,12 +231,9 @@ class RecordWriter:
         if state.watermark_ms > MIN_TIMESTAMP_MS:
             self._note_watermark(state.watermark_ms)
         self._stamp()
-        for index in self._reach:
-            bucket = self._buckets[index]
-            if state.idle:
-                bucket.events.append(status_event(len(bucket.values), True))
-            elif state.active or state.idle is False:
-                bucket.events.append(status_event(len(bucket.values), False))
+        if state.active or state.idle is not None:
+            for index in self._reach:
+                self._buckets[index].add_status(bool(state.idle))
 
     def discard(self) -> None:
         """Forget everything: the attempt failed."""
@@ -263,7 +256,7 @@ class RecordWriter:
         size = records = 0
         for index in self._reach:
             bucket = self._buckets[index]
-            if bucket.values or bucket.events or at_barrier:
+            if at_barrier or bucket.values or bucket.events:
                 records += len(bucket.values)
                 size += self._send(index, bucket, last)
         if records:
@@ -274,7 +267,7 @@ class RecordWriter:
         """Send a bucket as a buffer; returns the size of what it held."""
         edge, state = self._edge, self._state
         timestamps = bucket.timestamps if self._timestamped else None
-        payload = encode_elements(Elements(bucket.values, timestamps, bucket.events))
+        payload = encode_elements(bucket.values, timestamps, bucket.positions, bucket.events)
         header = BufferHeader(
             BufferKind.DATA,
             edge.target,
@@ -287,8 +280,9 @@ class RecordWriter:
             state.begins_ms.get(index, MIN_TIMESTAMP_MS),
             last,
         )
-        # every watermark is stamped into all buckets, so the receiver knows the last one now
-        state.begins_ms[index] = max(state.watermark_ms, MIN_TIMESTAMP_MS + 1)
+        if not last:
+            # every watermark is stamped into all buckets, so the receiver knows the last one now
+            state.begins_ms[index] = max(state.watermark_ms, MIN_TIMESTAMP_MS + 1)
         state.sequence += 1
         self._emit(edge.target, index, encode(header, payload))
         bucket.clear()

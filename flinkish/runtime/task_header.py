@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
@@ -13,8 +13,7 @@ from flinkish.runtime.stored_pickle import dumps, loads
 STATE_FORMAT_VERSION = 3
 
 
-@dataclass(frozen=True)
-class OriginProgress:
+class OriginProgress(NamedTuple):
     """How far one origin has come, as the subtask saw it."""
 
     input_index: int
@@ -48,9 +47,7 @@ class TaskHeader:
     def encode(self, classes: ProgramClasses = NO_CLASSES) -> bytes:
         """The stored form."""
         values = dict(self.__dict__)
-        values["origins"] = {
-            name: (o.input_index, o.watermark_ms, o.idle, o.last_active_ms) for name, o in self.origins.items()
-        }
+        values["origins"] = {name: tuple(progress) for name, progress in self.origins.items()}
         return dumps(values, STATE_FORMAT_VERSION, classes)
 
     @staticmethod

@@ -18,7 +18,7 @@ would be quadratic. What has changed since it came into the heap is left there u
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,9 +89,13 @@ class WatermarkValve:
 
     def _index(self, entry: _Input) -> None:
         """An input has changed."""
-        self._going += not entry.ended
-        self._active += entry.active
-        if entry.holds_back:
+        if entry.watermark_ms == MAX_WATERMARK_MS:
+            return
+        self._going += 1
+        if entry.idle:
+            return
+        self._active += 1
+        if entry.aligned:
             self._pushed += 1
             heapq.heappush(self._lowest_first, (entry.watermark_ms, self._pushed, entry))
 
@@ -114,6 +118,24 @@ class WatermarkValve:
     def watermark_of(self, name: Hashable) -> int:
         """The last watermark of one input."""
         return self._inputs[name].watermark_ms
+
+    def holds_back(self, name: Hashable) -> bool:
+        """Whether the combined watermark cannot rise above that of this input."""
+        return self._inputs[name].holds_back
+
+    def lowest_ms(self, except_for: Collection[Hashable]) -> int:
+        """The lowest watermark of the other inputs that hold back; without any, the highest of all watermarks."""
+        others = (entry for name, entry in self._inputs.items() if name not in except_for)
+        return min((entry.watermark_ms for entry in others if entry.holds_back), default=MAX_WATERMARK_MS)
+
+    def advance_all(self, watermarks_ms: Mapping[Any, int]) -> None:
+        """Watermarks of inputs that hold back, after which they still do, where the combined one is right already."""
+        for name, watermark_ms in watermarks_ms.items():
+            self._inputs[name].watermark_ms = watermark_ms
+        holding = (entry for entry in self._inputs.values() if entry.holds_back)
+        self._lowest_first = [(entry.watermark_ms, number, entry) for number, entry in enumerate(holding)]
+        heapq.heapify(self._lowest_first)
+        self._pushed = len(self._lowest_first)
 
     def advance(self, name: Hashable, watermark_ms: int) -> bool:
         """An input's watermark; True when the combined one rises. A watermark makes its input active."""
@@ -157,9 +179,12 @@ class WatermarkValve:
 
     def refresh(self) -> bool:
         """Look again; True when the combined watermark rises."""
-        lowest = self._lowest()
-        if lowest > self.combined_ms:
-            self.combined_ms = lowest
+        return self.raise_to(self._lowest())
+
+    def raise_to(self, watermark_ms: int) -> bool:
+        """The minimum is known to be this; True when the combined watermark rises."""
+        if watermark_ms > self.combined_ms:
+            self.combined_ms = watermark_ms
             return True
         return False
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, Elements, decode, decode_elements, encode_elements
+from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, decode, decode_elements, encode_elements
 from flinkish.runtime.deployment import (
     REPORT_VERTEX,
     EdgeDescriptor,
@@ -124,14 +124,16 @@ def vertex(
 def data(subtask: int, *elements: Any, sequence: int = 0, origin: str = "0/a", to: int = 1) -> Buffer:
     """Values, and watermarks as ("wm", ms)."""
     values: list[Any] = []
-    events: list[tuple[int, int, bool | None]] = []
+    positions: list[int] = []
+    events: list[int | bool] = []
     for element in elements:
         if isinstance(element, tuple) and element[0] == "wm":
-            events.append((len(values), element[1], None))
+            positions.append(len(values))
+            events.append(element[1])
         else:
             values.append(element)
     header = BufferHeader(BufferKind.DATA, to, subtask, 0, origin, 0, sequence, len(values))
-    return Buffer(header, encode_elements(Elements(values, None, events)))
+    return Buffer(header, encode_elements(values, None, positions, events))
 
 
 @dataclass

@@ -10,7 +10,6 @@ from flinkish.runtime.buffer import (
     Buffer,
     BufferHeader,
     BufferKind,
-    Elements,
     decode,
     encode_elements,
     place,
@@ -59,17 +58,17 @@ def buffer(
     """A buffer of ``(value, timestamp)`` tuples, ints (watermarks) and booleans (idle?)."""
     values: list[Any] = []
     timestamps: list[int] = []
-    events: list[tuple[int, int, bool | None]] = []
+    positions: list[int] = []
+    events: list[int | bool] = []
     for element in elements:
         if isinstance(element, tuple):
             values.append(element[0])
             timestamps.append(element[1])
-        elif isinstance(element, bool):
-            events.append((len(values), MIN_TIMESTAMP_MS, element))
         else:
-            events.append((len(values), element, None))
+            positions.append(len(values))
+            events.append(element)
     header = BufferHeader(BufferKind.DATA, 7, 0, input_index, origin, part, sequence, len(values))
-    return Buffer(header, encode_elements(Elements(values, timestamps, events)))
+    return Buffer(header, encode_elements(values, timestamps, positions, events))
 
 
 def gate(
