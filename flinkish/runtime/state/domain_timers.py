@@ -274,26 +274,25 @@ class DomainTimers:
                 if not due:
                     return
                 for timestamp_ms in due:
-                    bucket = slot.get(timestamp_ms)
-                    for timer in (bucket,) if isinstance(bucket, tuple) else list(bucket or ()):
-                        if bucket is timer:
-                            del slot[timestamp_ms]
-                        elif timer in bucket:  # type: ignore[operator]
-                            del bucket[timer]  # type: ignore[union-attr]
-                            if not bucket:
-                                del slot[timestamp_ms]
-                        else:
-                            continue
+                    bucket = slot.pop(timestamp_ms, None)
+                    if isinstance(bucket, dict):
+                        slot[timestamp_ms] = bucket
+                        for timer in self._pop_bucket(number, bucket):
+                            fired += 1
+                            yield timer
+                            if self.earlier:
+                                break
+                        if timestamp_ms in slot:
+                            # more timers of that timestamp came meanwhile
+                            break
+                    elif bucket is not None:
                         if not slot:
                             del slots[number]
                         if changed is not None:
-                            changed[timer] = None
+                            changed[bucket] = None
                         fired += 1
-                        yield timer
-                        if self.earlier:
-                            break
-                    if self.earlier or timestamp_ms in slot:
-                        # timers of that timestamp, or of one before the next, came meanwhile
+                        yield bucket
+                    if self.earlier:
                         break
                 if self.earlier and self.first_slot() != number:
                     return
@@ -302,6 +301,20 @@ class DomainTimers:
             if fired:
                 self.touched = True
                 self.fired += fired
+
+    def _pop_bucket(self, number: int, bucket: dict[Timer, None]) -> Iterator[Timer]:
+        """Take out the timers of one timestamp one by one."""
+        for timer in list(bucket):
+            if timer in bucket:
+                del bucket[timer]
+                if not bucket:
+                    slot = self.slots[number]
+                    del slot[timer[0]]
+                    if not slot:
+                        del self.slots[number]
+                if self.changed is not None:
+                    self.changed[timer] = None
+                yield timer
 
     # ------------------------------------------------------------------------------------------------ files
 
