@@ -406,6 +406,11 @@ class StateTable:
     # ------------------------------------------------------------------------------------------------ memory
 
     @property
+    def namespaces(self) -> int:
+        """The number of namespaces in memory, empty ones among them."""
+        return len(self._namespaces)
+
+    @property
     def cached_bytes(self) -> int:
         """About what the values in memory take."""
         return (sum(map(len, self._namespaces.values())) + sum(map(len, self._cold.values()))) * self.entry_bytes
