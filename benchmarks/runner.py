@@ -75,7 +75,7 @@ def engines(pyflink_python: str, bytewax_python: str) -> list[Engine]:
             "benchmarks.pipelines.flinkish_job",
             "pyspark",
             arguments=("--passes", "14"),
-            files=((("interval_join", 1_000), 20),),
+            files=((("interval_join", 1_000), 60), (("connected", 1_000), 60), (("session", 200_000), 40)),
         ),
         Engine(
             "per key by hand",

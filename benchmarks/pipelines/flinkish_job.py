@@ -34,7 +34,7 @@ COLUMN_TYPES = {
     "amount": Types.DOUBLE(),
     "logged_in": Types.BOOLEAN(),
 }
-EPOCH_RECORDS = {"interval_join": 100_000}
+EPOCH_RECORDS = {"interval_join": 500_000, "connected": 500_000, "session": 500_000}
 """Where an epoch of four million records would take minutes."""
 BOUND_MS = JITTER_MS + 360_000
 """The files that two subtasks read at a time are apart in event time."""

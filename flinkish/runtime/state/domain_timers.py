@@ -325,8 +325,11 @@ class DomainTimers:
     def take(self, taken_ms: int) -> None:
         """The timers up to that timestamp are in memory now."""
         self.taken_ms = max(self.taken_ms, taken_ms)
-        self.deleted = {ms: timers for ms, timers in self.deleted.items() if ms > self.taken_ms}
         self.next_known = False
+
+    def deleted_in_files(self) -> list[Timer]:
+        """The timers that may lie in files, were not taken out of them and do not count."""
+        return [timer for ms, timers in sorted(self.deleted.items()) if ms > self.taken_ms for timer in timers]
 
 
 def timers_of(bucket: _Bucket) -> Iterable[Timer]:

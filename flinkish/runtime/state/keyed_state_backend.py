@@ -53,6 +53,10 @@ _LOG = logging.getLogger("flinkish.KeyedStateBackend")
 #: About what a timer takes in files.
 _TIMER_BYTES = 48
 
+#: To count what is in memory takes time for each namespace, and every session is one: it is done once in a batch for
+#: each so many of them. A batch has about as many records, so that memory grows by a part of what is there meanwhile.
+_NAMESPACES_A_BATCH = 2_000
+
 #: So many keys have their state fetched together.
 _KEYS_BATCH = 10_000
 
@@ -106,6 +110,8 @@ class KeyedStateBackend:
         self._tables: dict[str, StateTable] = {}
         self._timers: dict[str, TimerQueue] = {}
         self._sequence = 0
+        #: when `make_room` next looks at what is in memory
+        self._batches_until_look = 0
         #: files that were dropped -> the epoch since which they are not referred to
         self.dropped: dict[str, int] = {}
         self._kinds: dict[str, str] = {}
@@ -357,6 +363,10 @@ class KeyedStateBackend:
         not within a call that may be undone."""
         if self.undo_log is not None and self.undo_log.open:
             return
+        self._batches_until_look -= 1
+        if self._batches_until_look > 0:
+            return
+        self._batches_until_look = sum(table.namespaces for table in self._tables.values()) // _NAMESPACES_A_BATCH
         if self.stored.directory is not None and self._unwritten_bytes() > self._memory.limit_bytes // SPILL_PART:
             self._write_tables()
         if self.stored:

@@ -110,8 +110,8 @@ class StateTable:
         elif not self._stored:
             return
         elif self._complete:
-            for namespace in by_namespace:
-                self._mark_rest(namespace)
+            if len(by_namespace) == 1:
+                self._mark_rest(*by_namespace)
         else:
             missing = {
                 namespace: found
@@ -295,7 +295,7 @@ class StateTable:
 
     def _end_namespace(self, namespace: Hashable, keys: list[Any]) -> None:
         """Forget all values of a namespace, of these keys."""
-        self._name_changes()
+        self._wholly_changed.discard(namespace)
         del self._namespaces[namespace]
         if namespace in self._begun:
             self._begun.discard(namespace)
@@ -441,6 +441,11 @@ class StateTable:
         self._unmark()
 
     # ------------------------------------------------------------------------------------------------ memory
+
+    @property
+    def namespaces(self) -> int:
+        """The number of namespaces in memory, empty ones among them."""
+        return len(self._namespaces)
 
     @property
     def cached_bytes(self) -> int:

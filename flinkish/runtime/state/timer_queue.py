@@ -173,8 +173,8 @@ class TimerQueue:
         """Bring timers that are due from files to memory."""
         found, taken_ms = self._files.due(timers.domain, timers.taken_ms, upto_ms)
         if timers.deleted:
-            gone: set[Timer] = set().union(*timers.deleted.values())
-            found = [timer for timer in found if timer not in gone]
+            deleted = timers.deleted
+            found = [timer for timer in found if timer not in deleted.get(timer[0], ())]
         timers.add_before(found)
         timers.take(taken_ms)
 
@@ -194,10 +194,10 @@ class TimerQueue:
                     registered.extend(bucket)
             again: list[bool] = []
             gone: list[Timer] = []
-            if timers.deleted:
-                deleted: set[Timer] = set().union(*timers.deleted.values())
+            if deleted := dict.fromkeys(timers.deleted_in_files()):
                 again = [timer in deleted for timer in registered]
-                gone = sorted(deleted.difference(registered), key=itemgetter(0))
+                there = set(registered)
+                gone = [timer for timer in deleted if timer not in there]
             timers.deleted = {}
             timers.replace(kept)
             if registered or gone:
@@ -240,9 +240,9 @@ class TimerQueue:
         both = (self._event, self._processing)
         runs = {timers.domain.name: found for timers in both if (found := timers.runs())}
         deleted = {
-            timers.domain.name: [(ms, namespace, key) for of in timers.deleted.values() for ms, key, namespace in of]
+            timers.domain.name: [(ms, namespace, key) for ms, key, namespace in gone]
             for timers in both
-            if timers.deleted
+            if (gone := timers.deleted_in_files())
         }
         taken = {timers.domain.name: timers.taken_ms for timers in both if timers.has_files}
         return StoredTimers(runs, deleted, taken) if runs or deleted or taken else None
