@@ -146,6 +146,11 @@ def empty_epochs_table(measured: dict[str, Any]) -> list[str]:
         bare, own = (medians.get(name, {}).get(count) for name in EMPTY_EPOCHS)
         ratio = f"{own / bare:.2f}x" if bare and own else "-"
         lines.append(f"  {count:<16}{bare or '-':>12}{own or '-':>12}{ratio:>8}")
+        steps = [
+            figures.get(count, {}).get("steps_ms", {}) for figures in measured.values() if figures.__class__ is dict
+        ]
+        for step in dict.fromkeys(step for of_engine in steps for step in of_engine):
+            lines.append(f"    {step:<14}" + "".join(f"{of_engine.get(step, '-'):>12}" for of_engine in steps))
     return lines
 
 

@@ -43,7 +43,7 @@ def bare_query(spark: Any, operators: int) -> Any:
     return frame
 
 
-def bare_epochs_ms(spark: Any, operators: int, epochs: int, warm_up: int) -> dict[str, float]:
+def bare_epochs_ms(spark: Any, operators: int, epochs: int, warm_up: int) -> dict[str, Any]:
     """Run one query for `warm_up + epochs` epochs: median, shortest and longest milliseconds from epoch to epoch."""
     ended_s: list[float] = []
 
@@ -63,17 +63,27 @@ def bare_epochs_ms(spark: Any, operators: int, epochs: int, warm_up: int) -> dic
             while len(ended_s) < warm_up + epochs + 1:
                 if stream.awaitTermination(0.1):
                     raise RuntimeError(f"the bare query ended after {len(ended_s)} epochs: {stream.exception()}")
+            steps = steps_ms(stream, warm_up)
         finally:
             stream.stop()
-    return figures([1000 * (later - earlier) for earlier, later in itertools.pairwise(ended_s)][warm_up:])
+    return figures([1000 * (later - earlier) for earlier, later in itertools.pairwise(ended_s)][warm_up:], steps)
 
 
-def figures(epochs_ms: list[float]) -> dict[str, float]:
-    """Median, shortest and longest."""
+def steps_ms(stream: Any, warm_up: int) -> dict[str, float]:
+    """What Spark says of a query's epochs: the median milliseconds of each of their steps. Most of `addBatch` is the job
+    with its stages; `triggerExecution` is all of an epoch."""
+    epochs = [progress["durationMs"] for progress in stream.recentProgress if "addBatch" in progress["durationMs"]]
+    names = dict.fromkeys(itertools.chain.from_iterable(epochs[warm_up:]))
+    return {name: statistics.median(epoch.get(name, 0) for epoch in epochs[warm_up:]) for name in names}
+
+
+def figures(epochs_ms: list[float], steps: dict[str, float]) -> dict[str, Any]:
+    """Median, shortest and longest, and the steps."""
     return {
         "median_ms": round(statistics.median(epochs_ms), 1),
         "shortest_ms": round(min(epochs_ms), 1),
         "longest_ms": round(max(epochs_ms), 1),
+        "steps_ms": steps,
     }
 
 

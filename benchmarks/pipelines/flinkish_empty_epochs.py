@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from benchmarks import spark_settings
-from benchmarks.empty_epochs import SUBTASKS, argument_parser, figures
+from benchmarks.empty_epochs import SUBTASKS, argument_parser, figures, steps_ms
 from benchmarks.pipelines.dict_sink import DictSink
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.typeinfo import TypeInformation
@@ -75,7 +75,7 @@ class Ends(JobObserver):
         self.ended_s.append(time.perf_counter())
 
 
-def epochs_ms(operators: int, epochs: int, warm_up: int) -> dict[str, float]:
+def epochs_ms(spark: Any, operators: int, epochs: int, warm_up: int) -> dict[str, Any]:
     """Run one job for `warm_up + epochs` epochs."""
     configuration = Configuration()
     configuration.set_string("flinkish.heartbeat.interval", "0 ms")
@@ -92,16 +92,18 @@ def epochs_ms(operators: int, epochs: int, warm_up: int) -> dict[str, float]:
     result = client.get_job_execution_result()
     while len(ends.ended_s) < warm_up + epochs + 1 and not result.done():
         time.sleep(0.05)
+    (stream,) = spark.streams.active
+    steps = steps_ms(stream, warm_up)
     client.cancel()
     result.result()
-    return figures([1000 * (later - earlier) for earlier, later in itertools.pairwise(ends.ended_s)][warm_up:])
+    return figures([1000 * (later - earlier) for earlier, later in itertools.pairwise(ends.ended_s)][warm_up:], steps)
 
 
 def main() -> None:
     """Print one line of JSON: figures per count of operators."""
     options = argument_parser().parse_args()
     spark = spark_settings.session("flinkish empty epochs")
-    measured = {str(n): epochs_ms(n, options.epochs, options.warm_up) for n in options.operators}
+    measured = {str(n): epochs_ms(spark, n, options.epochs, options.warm_up) for n in options.operators}
     spark.stop()
     print(json.dumps(measured), flush=True)
 
