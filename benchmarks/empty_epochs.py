@@ -70,8 +70,8 @@ def bare_epochs_ms(spark: Any, operators: int, epochs: int, warm_up: int) -> dic
 
 
 def steps_ms(stream: Any, warm_up: int) -> dict[str, float]:
-    """What Spark says of a query's epochs: the median milliseconds of each of their steps. Most of `addBatch` is the job
-    with its stages; `triggerExecution` is all of an epoch."""
+    """What Spark says of a query's epochs: the median milliseconds of each of their steps. Most of `addBatch` is the
+    job with its stages; `triggerExecution` is all of an epoch."""
     epochs = [progress["durationMs"] for progress in stream.recentProgress if "addBatch" in progress["durationMs"]]
     names = dict.fromkeys(itertools.chain.from_iterable(epochs[warm_up:]))
     return {name: statistics.median(epoch.get(name, 0) for epoch in epochs[warm_up:]) for name in names}
