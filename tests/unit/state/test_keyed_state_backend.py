@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from flinkish.core.state import ListStateDescriptor, ValueStateDescriptor
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError, StateAccessError
 from flinkish.runtime.operator import EpochInfo
-from flinkish.runtime.state.files.directory import StateDirectory
+from flinkish.runtime.state.files.directory import OpenFiles, StateDirectory
 from flinkish.runtime.state.files.references import FileSet
+from flinkish.runtime.state.files.retention import delete_unneeded
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.managed_memory import ManagedMemory
 from tests.support.changed_keys import changed_keys
@@ -139,6 +141,26 @@ def test_state_that_is_too_large_for_memory_is_not_read_as_a_whole(tmp_path: Pat
     restored.restore(body)
     restored.table("s", "value").fetch(None, list(range(40)))
     assert len(restored.table("s", "value").namespace(None)) == 40
+
+
+def test_a_worker_lets_go_of_the_files_that_another_one_has_replaced_meanwhile(tmp_path: Path) -> None:
+    open_files = [OpenFiles(), OpenFiles()]
+    body = None
+    for epoch in range(1, 40):
+        of_worker = open_files[epoch // 6 % 2]
+        directory = StateDirectory(str(tmp_path), open_files=of_worker)
+        backend = KeyedStateBackend(directory=directory, inline_bytes=0, epoch=EpochInfo())
+        backend.epoch.epoch = epoch
+        backend.restore(body)
+        delete_unneeded(directory, [backend], epoch - 1, 2)
+        keys = [f"{epoch}-{number}" for number in range(200)] + [f"1-{number}" for number in range(200)]
+        backend.prefetch(keys)
+        table = backend.table("s", "value")
+        table.namespace(None).update(dict.fromkeys(keys, epoch))
+        table.mark_all(None, keys)
+        body = backend.snapshot()
+        here = {os.path.basename(path) for path in [*of_worker._files, *of_worker.verified]}
+        assert here and here <= backend.file_names()
 
 
 _steps = st.lists(

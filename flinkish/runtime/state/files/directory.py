@@ -20,7 +20,7 @@ import resource
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -94,6 +94,16 @@ class OpenFiles:
         """Let go of a file."""
         with self._lock:
             self._files.pop(path, None)
+
+    def close_others(self, folder: str, names: Collection[str]) -> None:
+        """Let go of all files of a folder but those of these names."""
+        with self._lock:
+            for paths in (self._files, self.verified):
+                others = [path for path in paths if os.path.dirname(path) == folder]
+                for path in others:
+                    if os.path.basename(path) not in names:
+                        self._files.pop(path, None)
+                        self.verified.discard(path)
 
     def close_all(self) -> None:
         """Let go of all files."""
@@ -354,6 +364,11 @@ class StateDirectory:
             if not self._local and self._cache_path is not None:
                 with suppress(FileNotFoundError):
                     os.unlink(path)
+
+    def close_others(self, names: Collection[str]) -> None:
+        """Let go of what this process has open but for these files. Another one may have deleted it, while it had the
+        subtask: Spark gives a subtask to any worker."""
+        self._open_files.close_others(os.path.dirname(self._readable_path("any")), names)
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete files; those that are not there do not matter."""

@@ -97,5 +97,6 @@ def delete_unneeded(directory: StateDirectory, owners: Iterable[FileOwner], epoc
     dropped = {name: since for owner in owners for name, since in owner.dropped.items()}
     gone = deletable(names, referenced, dropped, epoch, retained_epochs)
     directory.delete(gone)
+    directory.close_others(referenced)
     for owner in owners:
         owner.dropped = still_dropped(owner.dropped, set(names) - gone)
