@@ -18,9 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import contract, spark_settings
+from benchmarks import spark_settings
 from benchmarks.keyed_records import LOAD_EPOCHS, key_numbers, sums_at, user_names
 from benchmarks.pipelines.sums_sink import SumsSink, committed
+from benchmarks.process_memory import sizes_mib
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.numbered_splits import NumberedSplitSource
@@ -31,7 +32,6 @@ from flinkish.runtime.epoch_report import EpochReport
 SPLITS = 2
 TIMEOUT_S = 2 * 3_600.0
 SAMPLE_EVERY_S = 0.3
-_PLANNER = "python_streaming_source_runner"
 
 
 class PacedSource(NumberedSplitSource):
@@ -130,22 +130,9 @@ class PssWatch:
 
     def _watch(self) -> None:
         while True:
-            sizes_kib = map(_worker_pss_kib, contract.process_tree(os.getpid())[1:])
-            self.peak_mib = max(self.peak_mib, sum(sizes_kib) / 1024)
+            self.peak_mib = max(self.peak_mib, sizes_mib(os.getpid()).get("all workers", 0.0))
             if self._over.wait(SAMPLE_EVERY_S):
                 return
-
-
-def _worker_pss_kib(pid: int) -> int:
-    """0 of a process that is no Python worker, or has ended. A worker has the command line of the daemon above it."""
-    try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-        if "java" in command.split(" ", 1)[0] or "pyspark" not in command or _PLANNER in command:
-            return 0
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
 class Pace:

@@ -20,9 +20,9 @@ import io
 import pickle
 import types
 import zoneinfo
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
+from itertools import accumulate, repeat
 from typing import Any
 
 from flinkish import errors
@@ -211,6 +211,16 @@ def dumps_texts(texts: Sequence[str]) -> list[bytes]:
     if max(map(len, encoded), default=0) >= len(_BEFORE_TEXT):
         return dumps_all([(None, text) for text in texts])
     return [_BEFORE_TEXT[len(data)] + data + _AFTER_TEXT for data in encoded]
+
+
+def dumps_groups(
+    namespaces: Sequence[Hashable], keys: Sequence[Any], classes: ProgramClasses = NO_CLASSES
+) -> list[bytes]:
+    """`dumps_all` of (namespace, key) for each key. ``namespaces``: one for all keys, or one for each."""
+    if set(map(type, keys)) == {str} and set(map(type, namespaces)) == {type(None)}:
+        return dumps_texts(keys)
+    of_keys = namespaces if len(namespaces) == len(keys) else repeat(namespaces[0], len(keys))
+    return dumps_all(zip(of_keys, keys), classes)
 
 
 def _dumped_alone(value: Any, classes: ProgramClasses) -> bytes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.files.references import FileSet
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
-from flinkish.runtime.stored_pickle import TEXT_BEGINS, TEXT_PLACE, dumps_all, dumps_joined, dumps_texts, loads_all
+from flinkish.runtime.stored_pickle import TEXT_BEGINS, TEXT_PLACE, dumps_all, dumps_groups, dumps_joined, loads_all
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -205,10 +205,7 @@ class StoredState:
 
     def ids(self, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> list[bytes]:
         """The encoded groups of some keys. ``namespaces``: as of `values`."""
-        if set(map(type, keys)) == {str} and set(map(type, namespaces)) == {type(VOID_NAMESPACE)}:
-            return dumps_texts(keys)
-        of_keys = namespaces if len(namespaces) == len(keys) else repeat(namespaces[0], len(keys))
-        return dumps_all(zip(of_keys, keys), self._classes)
+        return dumps_groups(namespaces, keys, self._classes)
 
     def _groups_of(self, ids: Any) -> list[tuple[Hashable, Any]]:
         """The inverse of `ids`, for a column."""

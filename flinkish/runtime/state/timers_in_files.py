@@ -10,7 +10,7 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.domain_timers import Timer
 from flinkish.runtime.state.timer_queue import NONE_TAKEN, TimerQueue
-from flinkish.runtime.stored_pickle import dumps_all, dumps_texts, loads_all
+from flinkish.runtime.stored_pickle import dumps_groups, loads_all
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
@@ -155,10 +155,7 @@ class TimersInFiles:
         at = [places.setdefault(group, len(places)) for group in zip(keys, namespaces)]
         keys, namespaces = zip(*places)
         hashes = group_hashes_in(_NAME, namespaces, keys)[at]
-        if set(map(type, keys)) == {str} and namespaces.count(None) == len(namespaces):
-            ids = dumps_texts(keys)
-        else:
-            ids = dumps_all(zip(namespaces, keys), self._classes)
+        ids = dumps_groups(namespaces, keys, self._classes)
         return timestamps, hashes, pa.array(ids, pa.large_binary()).take(pa.array(at))
 
     def compact(self, queues: dict[str, TimerQueue], epoch: int) -> None:

@@ -98,12 +98,10 @@ class OpenFiles:
     def close_others(self, folder: str, names: Collection[str]) -> None:
         """Let go of all files of a folder but those of these names."""
         with self._lock:
-            for paths in (self._files, self.verified):
-                others = [path for path in paths if os.path.dirname(path) == folder]
-                for path in others:
-                    if os.path.basename(path) not in names:
-                        self._files.pop(path, None)
-                        self.verified.discard(path)
+            for path in {*self._files, *self.verified}:
+                if os.path.dirname(path) == folder and os.path.basename(path) not in names:
+                    self._files.pop(path, None)
+                    self.verified.discard(path)
 
     def close_all(self) -> None:
         """Let go of all files."""
