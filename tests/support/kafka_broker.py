@@ -217,6 +217,8 @@ class KafkaBroker:
             "transaction.state.log.min.isr": "1",
             "transaction.state.log.num.partitions": "1",
             "group.initial.rebalance.delay.ms": "0",
+            # Records whose times are of 1970, as tests write them, would be deleted as too old after a while.
+            "log.retention.ms": "-1",
             # A killed broker may come back only when its registration has run out, after 9 s by default.
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",

@@ -62,6 +62,8 @@ class Maintenance:
         return counts
 
     def _save(self) -> None:
+        # a driver that was paused while it wrote the table must not replace what the one that took over has counted
+        self._table.check()
         write_bytes(self._path, json.dumps(self._counts).encode())
 
     def overwritten(self, written: Written) -> None:

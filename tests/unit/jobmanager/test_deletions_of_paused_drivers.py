@@ -1,4 +1,5 @@
-"""A driver that is paused while it cleans up, and goes on when a newer one owns the job, deletes nothing of that one.
+"""A driver that is paused while it cleans up, and goes on when a newer one owns the job, deletes nothing of that one,
+and does not replace what that one has counted.
 
 Each deletion asks the fence when it is settled what goes, and what goes was listed before. The tests let the newer
 driver come at one of these two moments.
@@ -21,6 +22,7 @@ from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
 from flinkish.jobmanager.checkpoints.damaged_table import set_aside_if_damaged
+from flinkish.jobmanager.checkpoints.maintenance import Maintenance
 from flinkish.jobmanager.checkpoints.settings import checkpoint_settings
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.claim import subsume_claimed
@@ -144,6 +146,23 @@ def test_a_table_that_went_on_without_a_checkpoint_is_no_base_for_changes(tmp_pa
     assert not table.changed_since(2)
     table.commit(5, "of-an-older-driver.parquet")
     assert table.changed_since(2) and not table.changed_since(5)
+
+
+def test_what_clean_ups_have_counted_is_written_by_the_owner_only(tmp_path: Path) -> None:
+    """A driver that was paused while it wrote the table goes on with counting what it has written."""
+    directory = CheckpointDirectory(str(tmp_path / "checkpoints"))
+    three_versions(Path(directory.table))
+    Maintenance(CheckpointTable(None, directory.table, nothing), directory).overwritten(Written(1, 10, 100))
+    counted = (Path(directory.path) / "maintenance.json").read_bytes()
+    paused = Maintenance(CheckpointTable(None, directory.table, FallingFence().check), directory)
+    for count in (
+        lambda: paused.overwritten(Written(2, 20, 200)),
+        lambda: paused.appended(Written(2, 20, 200), first=False),
+        lambda: paused.merged(Written(2, 20, 200)),
+    ):
+        with pytest.raises(FencedError):
+            count()
+    assert (Path(directory.path) / "maintenance.json").read_bytes() == counted
 
 
 def test_what_somebody_else_has_written_meanwhile_is_noticed(tmp_path: Path) -> None:
