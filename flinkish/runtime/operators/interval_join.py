@@ -150,8 +150,7 @@ class IntervalJoinOperator(UserFunctionOperator):
 
     def process_watermark(self, watermark_ms: int) -> None:
         backend = self.keyed_state
-        due_ms, _ = backend.next_timer_ms()
-        if due_ms is not None and due_ms <= watermark_ms:
+        if backend.may_be_due(TimeDomain.EVENT_TIME, watermark_ms):
             buffers = self._buffers()
             for timer_ms, key, namespace in backend.due(TIMERS, TimeDomain.EVENT_TIME, watermark_ms):
                 side = BUFFERS.index(cast("str", namespace))

@@ -86,21 +86,19 @@ class KeyedProcessOperator(UserFunctionOperator):
             ctx.current_timestamp = timestamp
             iterable = process(value, ctx)
             if iterable:
-                results.extend(iterable)
-                if len(results) > len(times):
-                    times.extend(repeat(timestamp, len(results) - len(times)))
+                for result in iterable:
+                    results.append(result)
+                    times.append(timestamp)
         self.collect(results, None if timestamps is None else times)
 
     def process_watermark(self, watermark_ms: int) -> None:
-        due_ms, _ = self.keyed_state.next_timer_ms()
-        if due_ms is not None and due_ms <= watermark_ms:
+        if self.keyed_state.may_be_due(TimeDomain.EVENT_TIME, watermark_ms):
             results, times = self._fire(TimeDomain.EVENT_TIME, watermark_ms)
             self.collect(results, times)
         self.output.emit_watermark(watermark_ms)
 
     def advance_processing_time(self, time_ms: int) -> None:
-        _, due_ms = self.keyed_state.next_timer_ms()
-        if due_ms is not None and due_ms <= time_ms:
+        if self.keyed_state.may_be_due(TimeDomain.PROCESSING_TIME, time_ms):
             results, _ = self._fire(TimeDomain.PROCESSING_TIME, time_ms)
             self.collect(results, None)
 
@@ -115,9 +113,9 @@ class KeyedProcessOperator(UserFunctionOperator):
             ctx.current_timestamp = timestamp_ms
             iterable = on_timer(timestamp_ms, ctx)
             if iterable:
-                results.extend(iterable)
-                if len(results) > len(times):
-                    times.extend(repeat(timestamp_ms, len(results) - len(times)))
+                for result in iterable:
+                    results.append(result)
+                    times.append(timestamp_ms)
         return results, times
 
 

@@ -57,9 +57,9 @@ def results_of(
         ctx.current_timestamp = timestamp
         iterable = process(value, ctx)
         if iterable:
-            before = len(results)
-            results.extend(iterable)
-            times.extend(repeat(timestamp, len(results) - before))
+            for result in iterable:
+                results.append(result)
+                times.append(timestamp)
     return results, None if timestamps is None else times
 
 

@@ -8,7 +8,6 @@ user code that can hold state handles sees a record; only functions that were gi
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import repeat
 from typing import Any
 
 from flinkish.core.checkpointed_function import CheckpointedFunction, CheckpointListener
@@ -128,9 +127,10 @@ class UserFunctionOperator(StreamOperator):
         for value, timestamp in zip(values, timestamps):
             iterable = call(value)
             if iterable:
-                before = len(results)
-                results.extend(iterable)
-                times.extend(repeat(timestamp, len(results) - before))
+                # not `extend`: functions mostly return generators of few results, for which it takes twice as long
+                for result in iterable:
+                    results.append(result)
+                    times.append(timestamp)
         return results, times
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:

@@ -1,17 +1,16 @@
 """The timers of one time domain that are in memory, found by time.
 
-Timers lie in *slots* of 256 ms, in each of them by timestamp, so that a heap holds a number per slot and not one per
-timestamp: most streams register timers at ever new timestamps. One timestamp has mostly one timer, which is kept as
-it is; with windows, many keys have one timestamp, and a dict keeps them in the order of registration.
+Timers lie in *slots* of 256 ms, in each of them in the order of registration, so that a heap holds a number per slot
+and not one per timestamp: most streams register timers at ever new timestamps. A slot is sorted when it is due.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from itertools import groupby, repeat
-from operator import itemgetter
+from operator import itemgetter, length_hint
 from typing import Any
 
 from flinkish.core.time_domain import TimeDomain
@@ -20,19 +19,19 @@ from flinkish.core.time_domain import TimeDomain
 Timer = tuple[int, Any, Hashable]
 #: timers of one (timestamp, namespace) in the order of registration
 TimerRun = tuple[int, Hashable, list[Any]]
-#: the timers of one timestamp: the only one, or several
-_Bucket = Timer | dict[Timer, None]
 
 #: Before all timestamps.
 BEFORE_ALL = -(1 << 63) - 1
 
-#: A timestamp without its last bits is the number of its slot.
-_SLOT_BITS = 8
+#: A timestamp without its last bits is the number of its slot; of timers that are so close that a slot of which a part
+#: is due has more than so many of them, slots become narrower.
+_SLOT_BITS, _NARROWER_BITS, _CROWDED = 8, 2, 2_000
 
 #: A heap of so few slots is not worth being made anew.
 _SMALL_HEAP = 64
 
-_TIMESTAMP, _KEY, _NAMESPACE = itemgetter(0), itemgetter(1), itemgetter(2)
+_TIMESTAMP, _KEY = itemgetter(0), itemgetter(1)
+_RUN = itemgetter(0, 2)
 
 
 class DomainTimers:
@@ -44,16 +43,18 @@ class DomainTimers:
     """
 
     __slots__ = (
+        "bits",
         "changed",
         "deleted",
         "domain",
-        "due_upto_ms",
-        "earlier",
         "fired",
+        "firing",
+        "firing_upto_ms",
         "has_files",
         "heap",
         "next_in_files",
         "next_known",
+        "not_fired",
         "slots",
         "taken_ms",
         "touched",
@@ -65,13 +66,16 @@ class DomainTimers:
         self.changed: dict[Timer, None] | None = {} if recording else None
         #: whether any did
         self.touched = False
-        #: how many have been popped since that was asked for
+        #: how many have fired since that was asked for
         self.fired = 0
         self.heap: list[int] = []
-        self.slots: dict[int, dict[int, _Bucket]] = {}
-        #: while timers of a slot fire: the last timestamp that is due there, and whether a timer up to there came
-        self.due_upto_ms = BEFORE_ALL
-        self.earlier = False
+        self.bits = _SLOT_BITS
+        self.slots: dict[int, dict[Timer, None]] = {}
+        #: timers that were taken out to fire, by time; those that are left of them; and up to which timestamp these are
+        #: all that are due
+        self.firing: list[Timer] = []
+        self.not_fired: Iterator[Timer] = iter(())
+        self.firing_upto_ms = BEFORE_ALL
         #: timestamp -> timers that may lie in files and do not count
         self.deleted: dict[int, set[Timer]] = {}
         #: there may be timers in files, behind this timestamp
@@ -85,34 +89,36 @@ class DomainTimers:
 
     def register(self, timestamp_ms: int, key: Any, namespace: Hashable = None) -> None:
         """Add a timer; nothing happens if it is there already. User code calls this for every record."""
-        slot = self.slots.get(timestamp_ms >> _SLOT_BITS)
-        if slot is None:
-            slot = self._new_slot(timestamp_ms >> _SLOT_BITS)
         timer = (timestamp_ms, key, namespace)
-        found = slot.setdefault(timestamp_ms, timer)
-        if found is timer:
-            if timestamp_ms <= self.due_upto_ms:
-                self.earlier = True
-        elif not _add_to(slot, found, timer):
+        if timestamp_ms <= self.firing_upto_ms:
+            self._register_due(timer)
             return
-        self.touched = True
-        if self.changed is not None:
-            self.changed[timer] = None
+        slot = self.slots.get(timestamp_ms >> self.bits)
+        if slot is None:
+            slot = self._new_slot(timestamp_ms >> self.bits)
+        before = len(slot)
+        slot[timer] = None
+        if len(slot) != before:
+            self.touched = True
+            if self.changed is not None:
+                self.changed[timer] = None
 
     def remove(self, timer: Timer) -> bool:
         """Forget a timer; whether it was there."""
         timestamp_ms = timer[0]
-        bucket = self.bucket(timestamp_ms)
-        if isinstance(bucket, dict):
-            if timer not in bucket:
-                return False
-            del bucket[timer]
-            if not bucket:
-                self._drop(timestamp_ms)
-        elif bucket is None or bucket != timer:
+        if timestamp_ms <= self.firing_upto_ms:
+            place = self._place_of(timer)
+            if place is not None:
+                del self.firing[place]
+            return place is not None
+        slot = self.slots.get(timestamp_ms >> self.bits)
+        if slot is None or timer not in slot:
             return False
-        else:
-            self._drop(timestamp_ms)
+        del slot[timer]
+        if not slot:
+            del self.slots[timestamp_ms >> self.bits]
+            if len(self.heap) > max(_SMALL_HEAP, 2 * len(self.slots)):
+                self._rebuild_heap()
         return True
 
     def note(self, timers: Iterable[Timer]) -> None:
@@ -121,200 +127,175 @@ class DomainTimers:
         if self.changed is not None:
             self.changed.update(zip(timers, repeat(None)))
 
-    def bucket(self, timestamp_ms: int) -> _Bucket | None:
-        """The timers of a timestamp; None: there are none."""
-        slot = self.slots.get(timestamp_ms >> _SLOT_BITS)
-        return None if slot is None else slot.get(timestamp_ms)
-
     def has(self, timer: Timer) -> bool:
         """Whether a timer is there."""
-        bucket = self.bucket(timer[0])
-        return bucket is not None and timer in timers_of(bucket)
+        self.end_firing()
+        return timer in self.slots.get(timer[0] >> self.bits, ())
 
-    def _new_slot(self, number: int) -> dict[int, _Bucket]:
+    def _new_slot(self, number: int) -> dict[Timer, None]:
         slot = self.slots[number] = {}
         heappush(self.heap, number)
         return slot
 
-    def _drop(self, timestamp_ms: int) -> None:
-        """Forget a timestamp, which has no timer left."""
-        number = timestamp_ms >> _SLOT_BITS
-        slot = self.slots[number]
-        del slot[timestamp_ms]
-        if not slot:
-            del self.slots[number]
-            if len(self.heap) > max(_SMALL_HEAP, 2 * len(self.slots)):
-                self._rebuild()
-
-    def _rebuild(self) -> None:
+    def _rebuild_heap(self) -> None:
         self.heap = list(self.slots)
         heapify(self.heap)
+
+    def begin_ms(self, number: int) -> int:
+        """The first millisecond of a slot."""
+        return number << self.bits
+
+    def end_ms(self, number: int) -> int:
+        """The last millisecond of a slot."""
+        return ((number + 1) << self.bits) - 1
 
     # ------------------------------------------------------------------------------------------------ many
 
     def register_all(self, timestamp_ms: int, keys: Iterable[Any], namespace: Hashable) -> None:
         """``register`` for many keys (which may repeat)."""
         timers = dict.fromkeys(zip(repeat(timestamp_ms), keys, repeat(namespace)))
-        if timers:
-            fresh = self._add_all(timestamp_ms, timers)
+        if timestamp_ms <= self.firing_upto_ms:
+            for timer in timers:
+                self._register_due(timer)
+        elif timers:
+            number = timestamp_ms >> self.bits
+            slot = self.slots.get(number)
+            fresh = timers if slot is None else [timer for timer in timers if timer not in slot]
+            if slot is None:
+                slot = self._new_slot(number)
+            slot.update(zip(fresh, repeat(None)))
             if fresh:
                 self.note(fresh)
 
-    def _add_all(self, timestamp_ms: int, timers: dict[Timer, None]) -> Iterable[Timer]:
-        """Add timers of one timestamp; those of them that were not there."""
-        slot = self.slots.get(timestamp_ms >> _SLOT_BITS)
-        if slot is None:
-            slot = self._new_slot(timestamp_ms >> _SLOT_BITS)
-        bucket = slot.get(timestamp_ms)
-        if bucket is None:
-            slot[timestamp_ms] = timers if len(timers) > 1 else next(iter(timers))
-            if timestamp_ms <= self.due_upto_ms:
-                self.earlier = True
-            return list(timers)
-        if not isinstance(bucket, dict):
-            bucket = slot[timestamp_ms] = {bucket: None}
-        fresh = [timer for timer in timers if timer not in bucket]
-        bucket.update(zip(fresh, repeat(None)))
-        return fresh
-
-    def add_before(self, timers: Iterable[Timer]) -> None:
+    def add_before(self, timers: list[Timer]) -> None:
         """Add timers, sorted by time, that were registered before those of their timestamps that are there."""
-        slots = self.slots
-        previous_ms: int | None = None
-        later: _Bucket | None = None
-        for timer in timers:
-            timestamp_ms = timer[0]
-            slot = slots.get(timestamp_ms >> _SLOT_BITS)
-            if slot is None:
-                slot = self._new_slot(timestamp_ms >> _SLOT_BITS)
-            if timestamp_ms == previous_ms:
-                _add_to(slot, slot[timestamp_ms], timer)
+        start = 0
+        while start < len(timers):
+            number = timers[start][0] >> self.bits
+            stop = bisect_right(timers, self.end_ms(number), start, key=_TIMESTAMP)
+            later = self.slots.get(number)
+            slot = dict.fromkeys(timers[start:stop])
+            if later is None:
+                heappush(self.heap, number)
             else:
-                self._add_later(later)
-                previous_ms, later = timestamp_ms, slot.get(timestamp_ms)
-                slot[timestamp_ms] = timer
-        self._add_later(later)
+                slot.update(later)
+            self.slots[number] = slot
+            start = stop
 
-    def _add_later(self, later: _Bucket | None) -> None:
-        if later is not None:
-            for timer in timers_of(later):
-                slot = self.slots[timer[0] >> _SLOT_BITS]
-                _add_to(slot, slot[timer[0]], timer)
-
-    def replace(self, timers: Iterable[tuple[int, _Bucket]]) -> None:
-        """These timers, and no others, are there from now on."""
-        slots: dict[int, dict[int, _Bucket]] = {}
-        for timestamp_ms, bucket in timers:
-            slots.setdefault(timestamp_ms >> _SLOT_BITS, {})[timestamp_ms] = bucket
+    def replace(self, timers: list[Timer]) -> None:
+        """These timers, in the order of registration, and no others, are there from now on."""
+        slots: dict[int, dict[Timer, None]] = {}
+        for timer in timers:
+            slots.setdefault(timer[0] >> self.bits, {})[timer] = None
         self.slots = slots
-        self._rebuild()
+        self._rebuild_heap()
 
     # ------------------------------------------------------------------------------------------------ in time order
 
     def first_slot(self) -> int | None:
         """The number of the first slot."""
+        self.end_firing()
         heap, slots = self.heap, self.slots
         while heap and heap[0] not in slots:
             heappop(heap)
         return heap[0] if heap else None
 
-    def first(self) -> int | None:
-        """The earliest timestamp that has a timer."""
-        number = self.first_slot()
-        return None if number is None else min(self.slots[number])
-
-    def items(self) -> Iterator[tuple[int, _Bucket]]:
-        """Timestamps with their timers, in time order."""
+    def ordered(self) -> Iterator[Timer]:
+        """All timers in firing order."""
+        self.end_firing()
         for number in sorted(self.slots):
-            yield from sorted(self.slots[number].items(), key=_TIMESTAMP)
+            yield from sorted(self.slots[number], key=_TIMESTAMP)
 
     def count(self, behind_ms: int = BEFORE_ALL) -> int:
         """The number of timers behind a timestamp."""
-        return sum(
-            len(bucket) if isinstance(bucket, dict) else 1
-            for slot in self.slots.values()
-            for timestamp_ms, bucket in slot.items()
-            if timestamp_ms > behind_ms
-        )
+        self.end_firing()
+        border = behind_ms >> self.bits
+        behind = sum(len(slot) for number, slot in self.slots.items() if number > border)
+        return behind + sum(timer[0] > behind_ms for timer in self.slots.get(border, ()))
 
     def runs(self) -> list[TimerRun]:
         """All timers in firing order, joined where timestamp and namespace are the same."""
         return [
             (timestamp_ms, namespace, list(map(_KEY, run)))
-            for timestamp_ms, bucket in self.items()
-            for namespace, run in groupby(timers_of(bucket), _NAMESPACE)
+            for (timestamp_ms, namespace), run in groupby(self.ordered(), _RUN)
         ]
 
     def due_keys(self, upto_ms: int, limit: int) -> tuple[dict[Hashable, list[Any]], int]:
-        """Namespace -> keys of the timers of the first slots that are due, about ``limit`` of them, and the number of
-        the last of these slots."""
+        """Namespace -> keys of the timers of the first slots that are due, about ``limit`` of them, and the end of the
+        last of these slots."""
         found: dict[Hashable, list[Any]] = {}
-        count, last = 0, upto_ms >> _SLOT_BITS
+        count, last = 0, upto_ms >> self.bits
         for number in sorted(number for number in self.slots if number <= last):
-            for timestamp_ms, bucket in self.slots[number].items():
+            for timestamp_ms, key, namespace in self.slots[number]:
                 if timestamp_ms <= upto_ms:
-                    for _, key, namespace in timers_of(bucket):
-                        found.setdefault(namespace, []).append(key)
-                        count += 1
+                    found.setdefault(namespace, []).append(key)
+                    count += 1
             if count >= limit:
-                return found, number
-        return found, last
+                return found, self.end_ms(number)
+        return found, upto_ms
 
-    def pop_slot(self, number: int, upto_ms: int) -> Iterator[Timer]:
-        """Take out the timers of a slot up to a timestamp one by one, and those that are added up to there meanwhile,
-        unless they are before the first one of the slot. Who stops early leaves the rest."""
-        slots, changed = self.slots, self.changed
-        self.due_upto_ms = upto_ms = min(upto_ms, end_ms(number))
-        fired = 0
-        try:
-            while slot := slots.get(number):
-                self.earlier = False
-                due = sorted(slot)
-                del due[bisect_right(due, upto_ms) :]
-                if not due:
-                    return
-                for timestamp_ms in due:
-                    bucket = slot.pop(timestamp_ms, None)
-                    if isinstance(bucket, dict):
-                        slot[timestamp_ms] = bucket
-                        for timer in self._pop_bucket(number, bucket):
-                            fired += 1
-                            yield timer
-                            if self.earlier:
-                                break
-                        if timestamp_ms in slot:
-                            # more timers of that timestamp came meanwhile
-                            break
-                    elif bucket is not None:
-                        if not slot:
-                            del slots[number]
-                        if changed is not None:
-                            changed[bucket] = None
-                        fired += 1
-                        yield bucket
-                    if self.earlier:
-                        break
-                if self.earlier and self.first_slot() != number:
-                    return
-        finally:
-            self.due_upto_ms = BEFORE_ALL
-            if fired:
-                self.touched = True
-                self.fired += fired
+    # ------------------------------------------------------------------------------------------------ firing
 
-    def _pop_bucket(self, number: int, bucket: dict[Timer, None]) -> Iterator[Timer]:
-        """Take out the timers of one timestamp one by one."""
-        for timer in list(bucket):
-            if timer in bucket:
-                del bucket[timer]
-                if not bucket:
-                    slot = self.slots[number]
-                    del slot[timer[0]]
-                    if not slot:
-                        del self.slots[number]
-                if self.changed is not None:
-                    self.changed[timer] = None
-                yield timer
+    def pop_slot(self, upto_ms: int) -> Iterator[Timer] | None:
+        """Take out the timers of the first slot up to a timestamp, in firing order. Timers that are registered or
+        deleted up to there meanwhile come, or do not come, at their place. What is not consumed until somebody asks for
+        other timers stays. None: there are none.
+        """
+        number = self.first_slot()
+        if number is None or self.begin_ms(number) > upto_ms:
+            return None
+        slot, end_ms = self.slots[number], self.end_ms(number)
+        if end_ms <= upto_ms:
+            due = sorted(slot, key=_TIMESTAMP)
+            del self.slots[number]
+        else:
+            if len(slot) > _CROWDED and self.bits:
+                self._narrow_slots()
+                return self.pop_slot(upto_ms)
+            end_ms = upto_ms
+            due = sorted([timer for timer in slot if timer[0] <= upto_ms], key=_TIMESTAMP)
+            if not due:
+                return None
+            for timer in due:
+                del slot[timer]
+            if not slot:
+                del self.slots[number]
+        self.firing, self.not_fired, self.firing_upto_ms = due, iter(due), end_ms
+        return self.not_fired
+
+    def end_firing(self) -> None:
+        """Put back what was not consumed of the timers that were taken out."""
+        firing, fired = self.firing, len(self.firing) - length_hint(self.not_fired)
+        if not firing:
+            return
+        left = firing[fired:]
+        # nothing more comes from the iterator
+        del firing[fired:]
+        self.firing, self.not_fired, self.firing_upto_ms = [], iter(()), BEFORE_ALL
+        if fired:
+            self.fired += fired
+            self.note(firing)
+        self.add_before(left)
+
+    def _register_due(self, timer: Timer) -> None:
+        """Add a timer to those that fire now."""
+        if self._place_of(timer) is None:
+            begin = len(self.firing) - length_hint(self.not_fired)
+            self.firing.insert(bisect_right(self.firing, timer[0], begin, key=_TIMESTAMP), timer)
+            self.note((timer,))
+
+    def _place_of(self, timer: Timer) -> int | None:
+        """The place of a timer among those that fire now and have not fired."""
+        firing = self.firing
+        begin = bisect_left(firing, timer[0], len(firing) - length_hint(self.not_fired), key=_TIMESTAMP)
+        end = bisect_right(firing, timer[0], begin, key=_TIMESTAMP)
+        return next((place for place in range(begin, end) if firing[place] == timer), None)
+
+    def _narrow_slots(self) -> None:
+        """Where timers are crowded, watermarks come many times within a slot."""
+        timers = [timer for slot in self.slots.values() for timer in slot]
+        self.bits = max(0, self.bits - _NARROWER_BITS)
+        self.replace(timers)
 
     # ------------------------------------------------------------------------------------------------ files
 
@@ -330,26 +311,3 @@ class DomainTimers:
     def deleted_in_files(self) -> list[Timer]:
         """The timers that may lie in files, were not taken out of them and do not count."""
         return [timer for ms, timers in sorted(self.deleted.items()) if ms > self.taken_ms for timer in timers]
-
-
-def timers_of(bucket: _Bucket) -> Iterable[Timer]:
-    """The timers of one timestamp, in the order of registration."""
-    return bucket if isinstance(bucket, dict) else (bucket,)
-
-
-def end_ms(number: int) -> int:
-    """The last millisecond of a slot."""
-    return ((number + 1) << _SLOT_BITS) - 1
-
-
-def _add_to(slot: dict[int, _Bucket], bucket: _Bucket, timer: Timer) -> bool:
-    """Add a timer to those of its timestamp; whether it was not there."""
-    if isinstance(bucket, dict):
-        if timer in bucket:
-            return False
-        bucket[timer] = None
-    elif bucket == timer:
-        return False
-    else:
-        slot[timer[0]] = {bucket: None, timer: None}
-    return True

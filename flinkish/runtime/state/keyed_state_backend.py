@@ -328,6 +328,10 @@ class KeyedStateBackend:
         of the timers' namespaces alone."""
         return self.timers(service).pop_due(domain, upto_ms, self._prepare, fetch or self.fetch_all)
 
+    def may_be_due(self, domain: TimeDomain, upto_ms: int) -> bool:
+        """False: no timer of any service has a timestamp <= ``upto_ms``."""
+        return any(queue.may_be_due(domain, upto_ms) for queue in self._timers.values())
+
     def _prepare(self) -> bool:
         """Before a batch of keys is looked up; whether anything of them may lie in files alone."""
         self.make_room()
@@ -399,11 +403,6 @@ class KeyedStateBackend:
             self.prefetch(batch)
             yield batch
 
-    def next_timer_ms(self) -> tuple[int | None, int | None]:
-        """The earliest (event-time, processing-time) timer."""
-        queues = self._timers.values()
-        return _earliest(queues, TimeDomain.EVENT_TIME), _earliest(queues, TimeDomain.PROCESSING_TIME)
-
     def changed(self) -> bool:
         """Whether anything was changed since `restore` or the last `snapshot`."""
         return any(table.changed for table in self._tables.values()) or any(q.changed for q in self._timers.values())
@@ -468,7 +467,3 @@ class KeyedStateBackend:
             expected="one kind per state name",
             hint="give the new state a name of its own",
         )
-
-
-def _earliest(queues: Any, domain: TimeDomain) -> int | None:
-    return min((first for queue in queues if (first := queue.next(domain)) is not None), default=None)

@@ -11,13 +11,14 @@ In memory (`DomainTimers`) are the timers that were registered lately, and those
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from flinkish.core.time_domain import TimeDomain
-from flinkish.runtime.state.domain_timers import BEFORE_ALL, DomainTimers, Timer, TimerRun, end_ms
+from flinkish.runtime.state.domain_timers import BEFORE_ALL, DomainTimers, Timer, TimerRun
 
 #: Nothing has been taken out of files yet.
 NONE_TAKEN = BEFORE_ALL
@@ -28,7 +29,7 @@ _Fetch = Callable[[dict[Hashable, list[Any]]], None]
 #: So many timers have their state fetched together.
 DUE_BATCH = 10_000
 
-_RUN = itemgetter(0, 2)
+_TIMESTAMP, _RUN = itemgetter(0), itemgetter(0, 2)
 
 
 class StoredTimers(NamedTuple):
@@ -113,11 +114,13 @@ class TimerQueue:
             timers.deleted.setdefault(timestamp_ms, set()).add(timer)
         timers.note((timer,))
 
-    def next(self, domain: TimeDomain) -> int | None:
-        """The timestamp of the earliest timer. It may be too early where timers that lie in files were deleted."""
+    def may_be_due(self, domain: TimeDomain, upto_ms: int) -> bool:
+        """False: no timer has a timestamp <= ``upto_ms``. For hot paths; it does not look at each timer."""
         timers = self._domain(domain)
-        first, stored = timers.first(), self._next_in_files(timers)
-        return stored if first is None else first if stored is None else min(first, stored)
+        number, stored_ms = timers.first_slot(), self._next_in_files(timers)
+        return (number is not None and timers.begin_ms(number) <= upto_ms) or (
+            stored_ms is not None and stored_ms <= upto_ms
+        )
 
     def pop_due(
         self, domain: TimeDomain, upto_ms: int, prepare: Callable[[], bool] | None = None, fetch: _Fetch | None = None
@@ -140,23 +143,34 @@ class TimerQueue:
         self, timers: DomainTimers, upto_ms: int, prepare: Callable[[], bool] | None, fetch: _Fetch | None
     ) -> Iterator[Iterator[Timer]]:
         """The timers that are due, slot by slot."""
-        prepared_at, fetched_slot = timers.fired - DUE_BATCH, BEFORE_ALL
+        prepared_at, fetched_upto_ms = timers.fired - DUE_BATCH, BEFORE_ALL
         while True:
             number, stored_ms = timers.first_slot(), self._next_in_files(timers)
-            if stored_ms is not None and stored_ms <= upto_ms and (number is None or stored_ms <= end_ms(number)):
+            if (
+                stored_ms is not None
+                and stored_ms <= upto_ms
+                and (number is None or stored_ms <= timers.end_ms(number))
+            ):
                 self._take_out(timers, upto_ms)
                 continue
-            if number is None or end_ms(number) > upto_ms and min(timers.slots[number]) > upto_ms:
+            if number is None or timers.begin_ms(number) > upto_ms:
                 return
-            if prepare is not None and (number > fetched_slot or timers.fired >= prepared_at + DUE_BATCH):
-                prepared_at, fetched_slot = timers.fired, upto_ms
+            if prepare is not None and (
+                timers.begin_ms(number) > fetched_upto_ms or timers.fired >= prepared_at + DUE_BATCH
+            ):
+                prepared_at, fetched_upto_ms = timers.fired, upto_ms
                 if prepare() and fetch is not None:
-                    keys, fetched_slot = timers.due_keys(upto_ms, DUE_BATCH)
+                    keys, fetched_upto_ms = timers.due_keys(upto_ms, DUE_BATCH)
                     fetch(keys)
-            yield timers.pop_slot(number, upto_ms)
+            due = timers.pop_slot(upto_ms)
+            if due is None:
+                return
+            yield due
 
     def take_fired(self) -> int:
         """How many timers `pop_due` has given since the last call."""
+        for timers in (self._event, self._processing):
+            timers.end_firing()
         fired = self._event.fired + self._processing.fired
         self._event.fired = self._processing.fired = 0
         return fired
@@ -183,15 +197,9 @@ class TimerQueue:
         on, and forget them: those registered in the order of registration, and of each whether it had been deleted
         before (empty: none had been)."""
         for timers in (self._event, self._processing):
-            registered: list[Timer] = []
-            kept: list[tuple[int, Any]] = []
-            for timestamp_ms, bucket in timers.items():
-                if timestamp_ms <= timers.taken_ms:
-                    kept.append((timestamp_ms, bucket))
-                elif isinstance(bucket, tuple):
-                    registered.append(bucket)
-                else:
-                    registered.extend(bucket)
+            ordered = list(timers.ordered())
+            kept = bisect_right(ordered, timers.taken_ms, key=_TIMESTAMP)
+            registered = ordered[kept:]
             again: list[bool] = []
             gone: list[Timer] = []
             if deleted := dict.fromkeys(timers.deleted_in_files()):
@@ -199,7 +207,7 @@ class TimerQueue:
                 there = set(registered)
                 gone = [timer for timer in deleted if timer not in there]
             timers.deleted = {}
-            timers.replace(kept)
+            timers.replace(ordered[:kept])
             if registered or gone:
                 write(timers.domain, registered, again, gone)
                 timers.has_files = True

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import compress
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import compress, repeat
 from typing import TYPE_CHECKING, Any
 
 from flinkish.core.time_domain import TimeDomain
@@ -14,7 +14,7 @@ from flinkish.runtime.stored_pickle import dumps_groups, loads_all
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
-    from flinkish.runtime.state.files.timer_files import TimerFiles
+    from flinkish.runtime.state.files.timer_files import TimerFiles, Timers
     from flinkish.runtime.state.files.timer_sets import TimerSets
 
 #: (timestamp, namespace, key)
@@ -81,22 +81,22 @@ class TimersInFiles:
         the timestamp up to which these are all. Timers of one timestamp always come together."""
         if self.sets is None:
             return [], upto_ms
-        timestamps: list[int] = []
-        ids: list[bytes] = []
-        found = self.files.due(self.sets, (service, domain.name), after_ms, upto_ms)
-        for timers in found:
-            timestamps.extend(timers.timestamps_ms)
-            ids.extend(timers.ids)
-            if len(ids) >= DUE_TIMERS:
-                upto_ms = timestamps[-1]
-                break
-        # a key has many timers: it is decoded once
-        different = list(dict.fromkeys(ids))
-        entries = dict(zip(different, self._decoded(different)))
-        of_timers = map(entries.__getitem__, ids)
-        return [
-            (timestamp_ms, key, namespace) for timestamp_ms, (namespace, key) in zip(timestamps, of_timers)
-        ], upto_ms
+        due: list[Timer] = []
+        for timers in self.files.due(self.sets, (service, domain.name), after_ms, upto_ms):
+            due += self._timers(timers)
+            if len(due) >= DUE_TIMERS:
+                return due, due[-1][0]
+        return due, upto_ms
+
+    def _timers(self, timers: Timers) -> list[Timer]:
+        """Timers out of files, as objects. A key has many timers: it is decoded once."""
+        places, ids = timers.dictionary
+        entries = self._decoded(ids)
+        namespaces, keys = zip(*entries)
+        of_timers: Iterable[Hashable] = repeat(None)
+        if namespaces.count(None) < len(namespaces):
+            of_timers = map(namespaces.__getitem__, places)
+        return list(zip(timers.timestamps_ms, map(keys.__getitem__, places), of_timers))
 
     def batches(
         self, service: str, domain: TimeDomain, after_ms: int, not_there: set[_Timer]
@@ -105,8 +105,8 @@ class TimersInFiles:
         if self.sets is None:
             return
         for timers in self.files.scan(self.sets, (service, domain.name), after_ms):
-            entries = zip(timers.timestamps_ms, self._decoded(timers.ids))
-            yield [timer for ms, entry in entries if (timer := (ms, *entry)) not in not_there]
+            entries = ((ms, namespace, key) for ms, key, namespace in self._timers(timers))
+            yield [timer for timer in entries if timer not in not_there]
 
     # ------------------------------------------------------------------------------------------------ writing
 
@@ -131,11 +131,14 @@ class TimersInFiles:
                 changed = changes[service, domain.name] = TimerChanges()
                 numbers = self._sequence(len(registered))
                 if not any(again):
-                    again = [False] * len(registered)
-                for deleted_before, register in ((False, changed.register), (True, changed.register_again)):
-                    timers = list(compress(registered, map(deleted_before.__eq__, again)))
-                    if timers:
-                        register(*self._columns(timers), list(compress(numbers, map(deleted_before.__eq__, again))))
+                    if registered:
+                        changed.register(*self._columns(registered), numbers)
+                else:
+                    for deleted_before, register in ((False, changed.register), (True, changed.register_again)):
+                        chosen = list(map(deleted_before.__eq__, again))
+                        timers = list(compress(registered, chosen))
+                        if timers:
+                            register(*self._columns(timers), list(compress(numbers, chosen)))
                 if gone:
                     changed.delete(*self._columns(gone))
 
@@ -151,9 +154,13 @@ class TimersInFiles:
 
         timestamps, keys, namespaces = zip(*timers)
         # a key has many timers: it is encoded once
-        places: dict[tuple[Any, Hashable], int] = {}
-        at = [places.setdefault(group, len(places)) for group in zip(keys, namespaces)]
-        keys, namespaces = zip(*places)
+        places: dict[Any, int] = {}
+        if namespaces.count(None) == len(namespaces):
+            at = [places.setdefault(key, len(places)) for key in keys]
+            keys, namespaces = tuple(places), (None,) * len(places)
+        else:
+            at = [places.setdefault(group, len(places)) for group in zip(keys, namespaces)]
+            keys, namespaces = zip(*places)
         hashes = group_hashes_in(_NAME, namespaces, keys)[at]
         ids = dumps_groups(namespaces, keys, self._classes)
         return timestamps, hashes, pa.array(ids, pa.large_binary()).take(pa.array(at))

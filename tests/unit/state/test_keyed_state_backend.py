@@ -35,11 +35,14 @@ def written() -> bytes | None:
     return backend.snapshot()
 
 
-def test_the_next_timers_are_those_of_all_services() -> None:
+def test_timers_of_all_services_are_due_one_day() -> None:
     backend = KeyedStateBackend()
     backend.restore(written())
     assert backend.table("count", "value").namespace(None) == {"a": 1}
-    assert backend.next_timer_ms() == (50, 90)
+    assert backend.may_be_due(TimeDomain.EVENT_TIME, 50) and backend.may_be_due(TimeDomain.PROCESSING_TIME, 90)
+    assert list(backend.due("u", TimeDomain.EVENT_TIME, 60)) == [(50, "a", None)]
+    assert list(backend.due("t", TimeDomain.EVENT_TIME, 70)) == [(70, "a", None)]
+    assert not backend.may_be_due(TimeDomain.EVENT_TIME, 1_000)
 
 
 def test_a_snapshot_gives_the_same_bytes_as_long_as_nothing_changes() -> None:

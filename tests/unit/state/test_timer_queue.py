@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkish.core.time_domain import TimeDomain
+from flinkish.runtime.state import domain_timers
 from flinkish.runtime.state.timer_queue import TimerQueue
 
 EVENT, PROCESSING = TimeDomain.EVENT_TIME, TimeDomain.PROCESSING_TIME
@@ -57,10 +59,15 @@ class Model:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(_actions, max_size=40), st.data())
+@given(st.lists(_actions, max_size=40), st.sampled_from([0, 3, 2_000]), st.data())
 def test_timers_fire_like_those_of_a_searched_list_whatever_happens_while_they_fire(
-    actions: list[Any], data: st.DataObject
+    actions: list[Any], crowded: int, data: st.DataObject
 ) -> None:
+    with patch.object(domain_timers, "_CROWDED", crowded):
+        check_against_the_model(actions, data)
+
+
+def check_against_the_model(actions: list[Any], data: st.DataObject) -> None:
     queue, model = TimerQueue(), Model()
 
     def change(name: str, timer: tuple[Any, ...]) -> None:
@@ -91,7 +98,8 @@ def test_timers_fire_like_those_of_a_searched_list_whatever_happens_while_they_f
         assert len(queue) == len(model.timers)
         assert_as_large_as_its_timers(queue)
         for domain in TimeDomain:
-            assert queue.next(domain) == model.next(domain)
+            first_ms = model.next(domain)
+            assert first_ms is None or queue.may_be_due(domain, first_ms)
 
 
 def assert_as_large_as_its_timers(queue: TimerQueue) -> None:
@@ -148,13 +156,28 @@ def test_what_is_not_consumed_stays() -> None:
     assert list(queue.pop_due(EVENT, 10)) == [(5, "b", None)]
 
 
+def test_timers_that_stand_close_fire_in_order_at_watermarks_that_rise_in_small_steps() -> None:
+    queue = TimerQueue()
+    for number in range(30_000):
+        queue.register(EVENT, number * 7919 % 300, number)
+    fired: list[tuple[int, Any]] = []
+    for watermark_ms in range(0, 300, 3):
+        fired.extend((timestamp_ms, key) for timestamp_ms, key, _ in queue.pop_due(EVENT, watermark_ms))
+        assert all(timestamp_ms <= watermark_ms for timestamp_ms, _ in fired[-200:])
+        queue.register(EVENT, watermark_ms + 1, "short")
+        fired.extend((timestamp_ms, key) for timestamp_ms, key, _ in queue.pop_due(EVENT, watermark_ms + 1))
+    fired.extend((timestamp_ms, key) for timestamp_ms, key, _ in queue.pop_due(EVENT, 300))
+    assert fired == sorted(fired, key=lambda timer: (timer[0], timer[1] == "short", timer[1]))
+    assert len(fired) == 30_100
+
+
 def test_the_two_domains_do_not_see_each_other() -> None:
     queue = TimerQueue()
     queue.register(EVENT, 5, "a")
     queue.register(PROCESSING, 3, "a")
-    assert (queue.next(EVENT), queue.next(PROCESSING)) == (5, 3)
     assert list(queue.pop_due(PROCESSING, 10)) == [(3, "a", None)]
-    assert queue.next(EVENT) == 5
+    assert queue.may_be_due(EVENT, 5) and not queue.may_be_due(PROCESSING, 10)
+    assert list(queue.pop_due(EVENT, 5)) == [(5, "a", None)]
 
 
 def test_a_hundred_thousand_timers_of_one_time_are_popped_one_by_one() -> None:
@@ -175,7 +198,7 @@ def test_a_queue_is_as_large_as_its_timers_however_many_were_deleted() -> None:
     assert len(queue) == 100
     assert_as_large_as_its_timers(queue)
     assert [timestamp_ms for timestamp_ms, _, _ in queue.pop_due(EVENT, 30_000)] == list(range(29_900, 30_000))
-    assert queue.next(EVENT) is None
+    assert not queue.may_be_due(EVENT, 30_000)
     assert_as_large_as_its_timers(queue)
 
 

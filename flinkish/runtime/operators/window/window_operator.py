@@ -171,16 +171,14 @@ class WindowOperator(StreamOperator):
     # --- time ---------------------------------------------------------------------------------------------------
 
     def process_watermark(self, watermark_ms: int) -> None:
-        due_ms, _ = self.scope.backend.next_timer_ms()
-        if due_ms is not None and due_ms <= watermark_ms:
+        if self.scope.backend.may_be_due(TimeDomain.EVENT_TIME, watermark_ms):
             self.enter_group(watermark_ms)
             self.fire_event_timers(watermark_ms)
             self.results.flush()
         self.output.emit_watermark(watermark_ms)
 
     def advance_processing_time(self, time_ms: int) -> None:
-        _, due_ms = self.scope.backend.next_timer_ms()
-        if due_ms is None or due_ms > time_ms:
+        if not self.scope.backend.may_be_due(TimeDomain.PROCESSING_TIME, time_ms):
             return
         self.enter_group(self.context.epoch.watermark_ms)
         self.scope.processing_time_ms = time_ms

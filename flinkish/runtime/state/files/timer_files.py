@@ -18,7 +18,6 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -79,13 +78,32 @@ class TimerChanges:
         return self._rows.build()
 
 
-@dataclass(frozen=True)
 class Timers:
     """Timers in the order in which they fire."""
 
-    timestamps_ms: list[int]
-    ids: list[bytes]
-    sequences: list[int]
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    @property
+    def timestamps_ms(self) -> list[int]:
+        """When they fire."""
+        return (self._rows.hash ^ np.uint64(_BIAS)).view(np.int64).tolist()  # type: ignore[no-any-return]
+
+    @property
+    def ids(self) -> list[bytes]:
+        """Their encoded (namespace, key)."""
+        return self._rows.entry.to_pylist()  # type: ignore[no-any-return]
+
+    @property
+    def dictionary(self) -> tuple[list[int], list[bytes]]:
+        """The place of each timer's id in a list of the different ones, and that list."""
+        encoded = self._rows.entry.dictionary_encode()
+        return encoded.indices.to_numpy().tolist(), encoded.dictionary.to_pylist()
+
+    @property
+    def sequences(self) -> list[int]:
+        """When they were registered."""
+        return self._rows.order.tolist()  # type: ignore[no-any-return]
 
 
 class TimerFiles:
@@ -189,8 +207,7 @@ class TimerFiles:
 def _in_order(rows: Rows) -> Timers:
     if not (rows.hash[1:] > rows.hash[:-1]).all():
         rows = rows.take(np.lexsort((rows.order, rows.hash)))
-    timestamps = (rows.hash ^ np.uint64(_BIAS)).view(np.int64)
-    return Timers(timestamps.tolist(), rows.entry.to_pylist(), rows.order.tolist())
+    return Timers(rows)
 
 
 def _positions(timestamps_ms: Sequence[int]) -> Hashes:
