@@ -52,10 +52,6 @@ class Rules(StreamOperator):
         MARKS.append((self.context.subtask, watermark_ms))
         super().process_watermark(watermark_ms)
 
-    def advance_processing_time(self, time_ms: int) -> None:
-        assert self.context.keyed_state is not None
-        self.context.keyed_state.next_timer_ms()
-
 
 @dataclass
 class RulesFactory(OperatorFactoryBase):
