@@ -58,7 +58,7 @@ from flinkish.runtime.state.stored_columns import stored_rows
 from flinkish.runtime.state.stored_operator_states import StoredOperatorStates, decode_operator_states
 from flinkish.runtime.state.stored_state import StoredState
 from flinkish.runtime.state.timer_queue import StoredTimers, TimerQueue
-from flinkish.runtime.stored_pickle import dumps, dumps_all, dumps_texts, loads
+from flinkish.runtime.stored_pickle import dumps, dumps_all, dumps_groups, loads
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.moved_state import moved_in
 
@@ -218,10 +218,18 @@ def test_a_column_of_groups_is_read_as_pickle_reads_it(groups: list[tuple[Any, A
         assert [type(key) for _, key in found] == [type(key) for _, key in expected]
 
 
+_text = st.text(st.characters(exclude_categories=()), max_size=300)
+_namespace = st.one_of(
+    st.none(), st.tuples(st.integers(), st.integers()), _text, st.just("x" * 40_000), st.tuples(st.floats(), _text)
+)
+
+
 @settings(max_examples=300)
-@given(st.lists(st.text(st.characters(exclude_categories=()), max_size=300)))
-def test_texts_under_the_void_namespace_are_written_as_pickle_writes_them(texts: list[str]) -> None:
-    assert dumps_texts(texts) == dumps_all([(None, text) for text in texts])
+@given(st.lists(st.tuples(_namespace, st.one_of(_text, _text, st.integers()))), _namespace)
+def test_groups_of_texts_are_written_as_pickle_writes_them(groups: list[tuple[Any, Any]], one: Any) -> None:
+    keys = [key for _, key in groups]
+    assert dumps_groups([namespace for namespace, _ in groups], keys) == dumps_all(groups)
+    assert dumps_groups([one], keys) == dumps_all([(one, key) for key in keys])
 
 
 @pytest.mark.parametrize(

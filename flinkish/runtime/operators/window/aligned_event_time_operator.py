@@ -169,9 +169,13 @@ class AlignedEventTimeOperator(WindowOperator):
     ) -> None:
         assert self.evaluator is not None
         stored = self.scope.table.existing(namespace) or {}
+        read, as_elements, evaluate = self.contents.read, self.contents.as_elements, self.evaluator.evaluate
+        clears, timestamp_ms = ends and self.evaluator.clears, window.max_timestamp()
         for key in keys:
             self.scope.enter(key, window, namespace)
             if fires and key in stored:
-                self.evaluate(stored[key])
-            if ends:
+                contents = read(stored[key])
+                if contents is not None:
+                    self.results.emit(evaluate(key, window, as_elements(contents)), timestamp_ms)
+            if clears:
                 self.evaluator.clear()

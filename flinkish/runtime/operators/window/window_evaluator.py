@@ -22,6 +22,9 @@ from flinkish.runtime.operators.window.process_window_context import ScopedProce
 class WindowEvaluator(ABC):
     """The window function of one operator, called for the scope's key and window. ``context``: of that scope."""
 
+    #: whether `clear` does anything
+    clears = False
+
     @abstractmethod
     def evaluate(self, key: Any, window: Window, elements: list[Any]) -> Iterable[Any] | None:
         """The results; may be lazy."""
@@ -59,6 +62,7 @@ class ProcessEvaluator(WindowEvaluator):
         self._process = function.process
         self._clear = function.clear
         self._context = context
+        self.clears = type(function).clear is not ProcessWindowFunction.clear
 
     def evaluate(self, key: Any, window: Window, elements: list[Any]) -> Iterable[Any] | None:
         return self._process(thawed(key), self._context, elements)
@@ -74,6 +78,7 @@ class ProcessAllEvaluator(WindowEvaluator):
         self._process = function.process
         self._clear = function.clear
         self._context = context
+        self.clears = type(function).clear is not ProcessAllWindowFunction.clear
 
     def evaluate(self, key: Any, window: Window, elements: list[Any]) -> Iterable[Any] | None:
         return self._process(self._context, elements)

@@ -7,7 +7,6 @@ not reach over a watermark: the operator calls `flush` before it hands one on.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import repeat
 from typing import Any
 
 from flinkish.runtime.operator import Output
@@ -37,10 +36,11 @@ class WindowOutput:
         """Results of one timestamp, lazy or not; None is none."""
         if not results:
             return
-        values = self._values
-        before = len(values)
-        values.extend(results)
-        self._timestamps.extend(repeat(timestamp_ms, len(values) - before))
+        values, timestamps = self._values, self._timestamps
+        # not `extend`: window functions mostly return generators of few results, for which it takes twice as long
+        for result in results:
+            values.append(result)
+            timestamps.append(timestamp_ms)
         if len(values) >= _FLUSH_SIZE:
             self._flush_results()
 
