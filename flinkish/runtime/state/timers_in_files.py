@@ -161,9 +161,11 @@ class TimersInFiles:
         else:
             at = [places.setdefault(group, len(places)) for group in zip(keys, namespaces)]
             keys, namespaces = zip(*places)
-        hashes = group_hashes_in(_NAME, namespaces, keys)[at]
-        ids = dumps_groups(namespaces, keys, self._classes)
-        return timestamps, hashes, pa.array(ids, pa.large_binary()).take(pa.array(at))
+        hashes = group_hashes_in(_NAME, namespaces, keys)
+        ids = pa.array(dumps_groups(namespaces, keys, self._classes), pa.large_binary())
+        if len(places) < len(timers):
+            hashes, ids = hashes[at], ids.take(pa.array(at))
+        return timestamps, hashes, ids
 
     def compact(self, queues: dict[str, TimerQueue], epoch: int) -> None:
         """Bring files together, a bounded amount, and drop those of which all timers have fired."""
