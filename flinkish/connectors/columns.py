@@ -114,13 +114,14 @@ def _is_encoded(column: pa.Array, field: pa.Field) -> bool:
 
 def _encoded_reader(column: pa.DictionaryArray) -> _PartReader:
     """Equal texts are one object: cheaper to make, to pickle and to look up."""
-    texts, indices = column.dictionary.to_pylist(), column.indices
+    texts, indices = column.dictionary.to_numpy(zero_copy_only=False), column.indices
 
     def read(start: int, stop: int) -> list[Any]:
         places = indices.slice(start, stop - start)
         if places.null_count:
             return [None if index is None else texts[index] for index in places.to_pylist()]
-        return list(map(texts.__getitem__, places.to_pylist()))
+        chosen: list[Any] = texts[places.to_numpy()].tolist()
+        return chosen
 
     return read
 

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from flinkish.runtime.typed_keys import selected
+
 
 class ListKey(list[Any]):
     """A list that is a key: nobody changes it."""
@@ -60,7 +62,7 @@ def thawed(key: Any) -> Any:
 
 def keys_of(selector: Callable[[Any], Any], values: list[Any]) -> list[Any]:
     """The keys of a batch of records."""
-    keys = list(map(selector, values))
+    keys = selected(selector, values)
     if not SEQUENCES.isdisjoint(map(type, keys)):
         try:
             # hashing tells what must be frozen, and costs less than to look into each tuple
@@ -68,8 +70,3 @@ def keys_of(selector: Callable[[Any], Any], values: list[Any]) -> list[Any]:
         except TypeError:
             return list(map(frozen, keys))
     return keys
-
-
-def freezing(selector: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A key selector that gives frozen keys."""
-    return lambda value: frozen(selector(value))

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import length_hint
 from typing import Any, ClassVar, Protocol
 
 from flinkish.errors import InvalidKeyError, ProgramError
 from flinkish.runtime.key_groups import KeyCache, unhashable_key
-from flinkish.runtime.list_keys import SEQUENCES, freezing, frozen, thawed
+from flinkish.runtime.list_keys import frozen, thawed
+from flinkish.runtime.typed_keys import selected
 
 
 class Bucket:
@@ -228,7 +228,6 @@ class _KeyGroupSpread:
 
     def __init__(self, key_selector: Callable[[Any], Any], parallelism: int, max_parallelism: int, where: str) -> None:
         self._selector = key_selector
-        self._freezes = False
         self._parallelism = parallelism
         self._max_parallelism = max_parallelism
         self._where = where
@@ -250,26 +249,18 @@ class _KeyGroupSpread:
             raise explained(error, self._selector, values, self._where) from None
 
     def _spread(self, values: list[Any], timestamps: list[int] | None) -> None:
-        remaining = iter(values)
+        keys = selected(self._selector, values)
+        places = self._appends if timestamps is None else self._buckets
         try:
-            self._spread_all(values, remaining, timestamps)
+            targets = list(map(places.__getitem__, keys))
         except TypeError:
-            # of the record that was taken last; all before it are in their buckets
-            position = len(values) - length_hint(remaining) - 1
-            if self._freezes or type(self._selector(values[position])) not in SEQUENCES:
-                raise
-            # a list, or a tuple with a list in it: from now on each key is looked at
-            self._selector, self._freezes = freezing(self._selector), True
-            self._spread(values[position:], None if timestamps is None else timestamps[position:])
-
-    def _spread_all(self, values: list[Any], remaining: Iterator[Any], timestamps: list[int] | None) -> None:
-        # strict: a selector that raises StopIteration would end the batch, and what is behind it would be lost
+            # there is a list among them, or a tuple with a list in it
+            targets = [places[frozen(key)] for key in keys]
+        # strict: a selector that raises StopIteration has ended the batch, and what is behind it would be lost
         if timestamps is None:
-            appends = map(self._appends.__getitem__, map(self._selector, remaining))
-            for value, append in zip(values, appends, strict=True):
+            for value, append in zip(values, targets, strict=True):
                 append(value)
         else:
-            targets = map(self._buckets.__getitem__, map(self._selector, remaining))
             for value, timestamp, bucket in zip(values, timestamps, targets, strict=True):
                 bucket.append(value)
                 bucket.append_timestamp(timestamp)

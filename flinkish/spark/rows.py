@@ -19,18 +19,19 @@ _ARROW_SCHEMA = pa.schema(
     [("address", pa.int32()), ("vertex", pa.int32()), ("subtask", pa.int32()), ("buffer", pa.binary())]
 )
 
-#: Bytes of buffers in one Arrow batch: Spark counts rows, we bound the size.
-MAX_BATCH_BYTES = 32 * 1024 * 1024
+#: Bytes of buffers in one Arrow batch: Spark counts rows, we bound the size. A batch costs both processes something of
+#: its own, whatever its size, so a few buffers are too few for one.
+BATCH_BYTES = 1024 * 1024
 
 
 def to_arrow(rows: Iterable[Row], book: AddressBook, next_level: int) -> Iterable[pa.RecordBatch]:
-    """Rows as Arrow batches of bounded size."""
+    """Rows as Arrow batches of about `BATCH_BYTES`, as they come."""
     share: list[Row] = []
     size = 0
     for row in rows:
         share.append(row)
         size += len(row[2])
-        if size >= MAX_BATCH_BYTES:
+        if size >= BATCH_BYTES:
             yield _batch(share, book, next_level)
             share, size = [], 0
     if share:

@@ -52,8 +52,8 @@ class FrameSourceFunction:
             time_ms = int(first.column(TIME_COLUMN)[0].as_py())
             stamp = EpochStamp(current_epoch(self.deployment), time_ms, current_place())
             given = SourceInput(_decoded(decoder, chain([first], batches)), part)
-            for rows in manager.run_source(self.vertex, part, given, stamp):
-                yield from to_arrow(rows, self.deployment.book(), 1)
+            rows = chain.from_iterable(manager.run_source(self.vertex, part, given, stamp))
+            yield from to_arrow(rows, self.deployment.book(), 1)
 
 
 def _decoded(decoder: RecordDecoder, batches: Iterator[pa.RecordBatch]) -> Iterator[SplitBatch]:

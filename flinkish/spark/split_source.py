@@ -14,6 +14,7 @@ import posixpath
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -177,8 +178,8 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield from to_arrow(_control_rows(manager, share, stamp), deployment.book(), 1)
                 return
             assert isinstance(share, SourceShare)
-            for rows in manager.run_source(share.vertex, share.subtask, share, stamp):
-                yield from to_arrow(rows, deployment.book(), 1)
+            rows = chain.from_iterable(manager.run_source(share.vertex, share.subtask, share, stamp))
+            yield from to_arrow(rows, deployment.book(), 1)
 
 
 def _without_sources(job: Any) -> Any:

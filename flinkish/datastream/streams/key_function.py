@@ -1,8 +1,4 @@
-"""Functions of the user as the callables that the engine calls: key selectors and partitioners.
-
-Rule upheld here: a key that has a declared type is what Flink's serializer would make of it, at the sender and at the
-receiver alike.
-"""
+"""Functions of the user as the callables that the engine calls: key selectors and partitioners."""
 
 from __future__ import annotations
 
@@ -10,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from flinkish.common.arguments import kind_of
-from flinkish.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
+from flinkish.common.typeinfo import PickledBytesTypeInfo, TypeInformation
 from flinkish.core.functions import Function, KeySelector, Partitioner
 from flinkish.errors import ArgumentTypeError, ProgramError
+from flinkish.runtime.typed_keys import TypedKeySelector
 
 KeyFunction = Callable[[Any], Any]
 
@@ -37,7 +34,7 @@ def key_function(key_selector: KeySelector | KeyFunction, key_type: TypeInformat
         )
     if key_type is None or isinstance(key_type, PickledBytesTypeInfo):
         return select
-    return _converted_key(select, key_type)
+    return TypedKeySelector(select, key_type)
 
 
 def partition_function(partitioner: Partitioner | Callable[[Any, int], int]) -> Callable[[Any, int], int]:
@@ -71,26 +68,3 @@ def _method(function: Function, kind: type[Function], name: str) -> Callable[...
             )
     method: Callable[..., Any] = getattr(function, name)
     return method
-
-
-def _converted_key(select: KeyFunction, key_type: TypeInformation) -> KeyFunction:
-    """Called for each record at both ends of the edge: the usual types are converted only if they have to be."""
-
-    def get_string(value: Any) -> Any:
-        key = select(value)
-        return key if type(key) is str else key_type.convert(key, "the key")
-
-    def get_int(value: Any) -> Any:
-        key = select(value)
-        return key if type(key) is int and lowest <= key <= highest else key_type.convert(key, "the key")
-
-    def get_key(value: Any) -> Any:
-        return key_type.convert(select(value), "the key")
-
-    if key_type == Types.STRING():
-        return get_string
-    if key_type in (Types.INT(), Types.LONG()):
-        highest = 2**31 - 1 if key_type == Types.INT() else 2**63 - 1
-        lowest = -highest - 1
-        return get_int
-    return get_key

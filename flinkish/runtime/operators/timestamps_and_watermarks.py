@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 from flinkish.common.watermark_strategy import WatermarkGenerator
@@ -90,10 +89,12 @@ class TimestampsAndWatermarksOperator(StreamOperator):
             self.output.collect(values, assigned)
             return
         start = 0
-        for end in self._cuts(assigned):
-            self._emit_records(values, assigned, start, end)
+        for end, max_ms in self._stretches(assigned):
+            if start:
+                self._emit_watermark()
+            self._max_ms = max_ms
+            self.output.collect(values[start:end], assigned[start:end])
             start = end
-        self._emit_records(values, assigned, start, len(values))
         self._emit_watermark()
 
     def _assign(self, values: list[Any], timestamps: list[int] | None) -> list[int] | None:
@@ -112,6 +113,14 @@ class TimestampsAndWatermarksOperator(StreamOperator):
             assigned = [self._as_int(timestamp, value) for timestamp, value in zip(assigned, values)]
         return assigned
 
+    def _out_of_range(self, timestamps: list[int]) -> ProgramError:
+        wrong = next(time_ms for time_ms in timestamps if not MIN_TIMESTAMP_MS <= time_ms <= MAX_WATERMARK_MS)
+        return ProgramError(
+            f"a record has the timestamp {wrong}",
+            where=f"operator '{self.context.name}' (uid {self.context.uid})",
+            expected="milliseconds since the epoch, as a number of 64 bits",
+        )
+
     def _as_int(self, timestamp: Any, value: Any) -> int:
         try:
             if timestamp == int(timestamp):
@@ -124,45 +133,32 @@ class TimestampsAndWatermarksOperator(StreamOperator):
             expected="an int: milliseconds since the epoch",
         )
 
-    def _cuts(self, timestamps: list[int]) -> list[int]:
-        """Positions before which a watermark must be emitted."""
-        delay = self._delay_ms or 0
-        highest = list(accumulate(timestamps, max, initial=self._max_ms))
-        ahead_ms = 1 if self._before_next else 0
-        behind = [i for i, timestamp in enumerate(timestamps) if timestamp <= highest[i] - delay + ahead_ms]
-        if not behind and self._interval_ms is None:
-            return []
-        cuts = set()
-        emitted = self._emitted_ms
-        for position in behind:
-            if highest[position] - delay > emitted:
-                emitted = highest[position] - delay
-                cuts.add(position)
+    def _stretches(self, timestamps: list[int]) -> list[tuple[int, int]]:
+        """The stretches of a batch between which watermarks are emitted: where each ends, and the highest timestamp
+        up to there."""
+        import numpy as np
+
+        try:
+            times_ms = np.array([self._max_ms, *timestamps], np.int64)
+        except OverflowError:
+            raise self._out_of_range(timestamps) from None
+        highest_ms = np.maximum.accumulate(times_ms)
+        delay_ms = min(self._delay_ms or 0, MAX_WATERMARK_MS)
+        # before each record, and behind the last one
+        watermarks_ms = np.maximum(highest_ms, MIN_TIMESTAMP_MS + delay_ms) - delay_ms
+        behind = np.flatnonzero(times_ms[1:] <= watermarks_ms[:-1] + int(self._before_next))
+        # one watermark before all records that lie behind it
+        emitted_ms = np.concatenate(([self._emitted_ms], watermarks_ms[behind]))
+        ends = {len(timestamps), *behind[emitted_ms[1:] > emitted_ms[:-1]].tolist()}
         if self._interval_ms:
-            cuts.update(self._interval_cuts(highest, delay, self._interval_ms))
-        return sorted(cuts)
-
-    @staticmethod
-    def _interval_cuts(highest: list[int], delay: int, interval_ms: int) -> list[int]:
-        slots = [(value - delay) // interval_ms for value in highest]
-        return [i for i in range(1, len(slots) - 1) if slots[i] != slots[i - 1] and highest[i] != MIN_TIMESTAMP_MS]
-
-    def _emit_records(self, values: list[Any], timestamps: list[int], start: int, end: int) -> None:
-        """Records of one stretch, after the watermark that holds before them."""
-        if start >= end:
-            return
-        if start > 0:
-            self._emit_watermark()
-            values, timestamps = values[start:end], timestamps[start:end]
-        elif end < len(values):
-            values, timestamps = values[:end], timestamps[:end]
-        self._max_ms = max(self._max_ms, max(timestamps))
-        self.output.collect(values, timestamps)
+            slots = watermarks_ms[:-1] // self._interval_ms
+            ends.update((np.flatnonzero(slots[1:] != slots[:-1]) + 1).tolist())
+        ends.discard(0)
+        found = sorted(ends)
+        return list(zip(found, highest_ms[found].tolist()))
 
     def _watermark(self) -> int:
-        if self._max_ms == MIN_TIMESTAMP_MS or self._delay_ms is None:
-            return MIN_TIMESTAMP_MS
-        return self._max_ms - self._delay_ms
+        return MIN_TIMESTAMP_MS if self._delay_ms is None else max(self._max_ms - self._delay_ms, MIN_TIMESTAMP_MS)
 
     def _emit_watermark(self) -> None:
         watermark_ms = self._watermark()

@@ -12,6 +12,7 @@ from pyspark import cloudpickle
 from flinkish.common import Row, TypeInformation, Types
 from flinkish.datastream.streams.key_function import key_function
 from flinkish.errors import TypeMismatchError
+from flinkish.runtime.list_keys import keys_of
 
 select = itemgetter(0)
 
@@ -37,12 +38,18 @@ def test_a_key_is_what_its_type_makes_of_it(key_type: TypeInformation, key: Any,
     assert type(get((key,))) is type(expected)
     travelled = pickle.loads(cloudpickle.dumps(get))
     assert travelled((key,)) == expected
+    batch = keys_of(get, [(key,), (expected,)])
+    assert batch == [expected, expected]
+    assert [type(each) for each in batch] == [type(expected)] * 2
 
 
-@pytest.mark.parametrize("key_type", [Types.STRING(), Types.INT(), Types.DOUBLE()])
-def test_a_key_that_does_not_fit_is_refused(key_type: TypeInformation) -> None:
+@pytest.mark.parametrize(("key_type", "good"), [(Types.STRING(), "a"), (Types.INT(), 1), (Types.DOUBLE(), 1.0)])
+def test_a_key_that_does_not_fit_is_refused_also_among_others(key_type: TypeInformation, good: Any) -> None:
+    get = key_function(select, key_type)
     with pytest.raises(TypeMismatchError, match="the key"):
-        key_function(select, key_type)(([1],))
+        get(([1],))
+    with pytest.raises(TypeMismatchError, match="the key"):
+        keys_of(get, [(good,), ([1],)])
 
 
 def test_a_key_without_a_type_is_taken_as_it_is() -> None:
