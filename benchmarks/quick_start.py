@@ -20,14 +20,13 @@ import tempfile
 import time
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
+from benchmarks import contract
 
 ROOT = Path(__file__).resolve().parents[1]
 
 #: What a program has got to, and the file of its job directory that shows it.
 STEPS = {
-    "session": "owner.json",
-    "claimed": "fencing/_delta_log/00000000000000000000.json",
+    "directory claimed": "fencing/_delta_log/00000000000000000000.json",
     "prepared": "attempts.json",
     "query started": "spark/metadata",
     "first epoch planned": "spark/offsets/0",
@@ -37,17 +36,6 @@ STEPS = {
 LAST = "first epoch committed"
 _POLL_S = 0.005
 _TIMEOUT_S = 300
-
-
-def processor_seconds(process: psutil.Process) -> float:
-    """Of a process and all that it has started."""
-    total = 0.0
-    for one in [process, *process.children(recursive=True)]:
-        try:
-            total += sum(one.cpu_times()[:4])
-        except psutil.Error:
-            continue
-    return total
 
 
 def start(checkout: Path, program: list[str]) -> dict[str, float]:
@@ -61,7 +49,7 @@ def start(checkout: Path, program: list[str]) -> dict[str, float]:
             seen: dict[str, float] = {}
             try:
                 seen = _watch(job_dir, process, started)
-                seen["processors, to the first epoch"] = processor_seconds(psutil.Process(process.pid))
+                seen["processors, to the first epoch"] = contract.tree_cpu_s(process.pid) or 0.0
                 process.wait(_TIMEOUT_S)
                 seen["end"] = time.monotonic() - started
             finally:
