@@ -1,4 +1,5 @@
-"""What an epoch without data costs: median milliseconds per epoch with 1 to 3 stateful operators in a row.
+"""What an epoch without data costs, with 1 to 3 stateful operators in a row: median milliseconds from epoch to epoch,
+and those of the processors, which depend less on who else uses the machine.
 
 Bare: a Structured Streaming query by hand, `rate-micro-batch` with one row a batch. flinkish's own rows come from
 `benchmarks.pipelines.flinkish_empty_epochs`. Each count of operators runs in one process
@@ -12,13 +13,14 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import statistics
 import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks import spark_settings
+from benchmarks import contract, spark_settings
 
 SUBTASKS = 2
 """Groups that each operator is called for, as many as subtasks of the flinkish job."""
@@ -45,11 +47,11 @@ def bare_query(spark: Any, operators: int) -> Any:
 
 def bare_epochs_ms(spark: Any, operators: int, epochs: int, warm_up: int) -> dict[str, Any]:
     """Run one query for `warm_up + epochs` epochs: median, shortest and longest milliseconds from epoch to epoch."""
-    ended_s: list[float] = []
+    ends = EpochEnds(warm_up)
 
     def deliver(frame: Any, _: int) -> None:
         frame.collect()
-        ended_s.append(time.perf_counter())
+        ends.add()
 
     with tempfile.TemporaryDirectory() as directory:
         stream = (
@@ -60,13 +62,40 @@ def bare_epochs_ms(spark: Any, operators: int, epochs: int, warm_up: int) -> dic
             .start()
         )
         try:
-            while len(ended_s) < warm_up + epochs + 1:
+            while len(ends.ended_s) < warm_up + epochs + 1:
                 if stream.awaitTermination(0.1):
-                    raise RuntimeError(f"the bare query ended after {len(ended_s)} epochs: {stream.exception()}")
-            steps = steps_ms(stream, warm_up)
+                    raise RuntimeError(f"the bare query ended after {len(ends.ended_s)} epochs: {stream.exception()}")
+            return ends.figures(steps_ms(stream, warm_up))
         finally:
             stream.stop()
-    return figures([1000 * (later - earlier) for earlier, later in itertools.pairwise(ended_s)][warm_up:], steps)
+
+
+class EpochEnds:
+    """When the epochs of a query ended, and what the processors did meanwhile. Those that warm it up do not count."""
+
+    def __init__(self, warm_up: int) -> None:
+        self.ended_s: list[float] = []
+        self._warm_up = warm_up
+        self._processors_s: float | None = None
+
+    def add(self) -> None:
+        """An epoch has ended."""
+        self.ended_s.append(time.perf_counter())
+        if len(self.ended_s) == self._warm_up + 1:
+            self._processors_s = contract.tree_cpu_s(os.getpid())
+
+    def figures(self, steps: dict[str, float]) -> dict[str, Any]:
+        """Median, shortest and longest, the steps, and the processors' time per epoch."""
+        processors_s, counted = contract.tree_cpu_s(os.getpid()), len(self.ended_s) - self._warm_up - 1
+        epochs_ms = [1000 * (later - earlier) for earlier, later in itertools.pairwise(self.ended_s)][self._warm_up :]
+        if processors_s is not None and self._processors_s is not None:
+            steps = {**steps, "(processors)": round(1000 * (processors_s - self._processors_s) / counted, 1)}
+        return {
+            "median_ms": round(statistics.median(epochs_ms), 1),
+            "shortest_ms": round(min(epochs_ms), 1),
+            "longest_ms": round(max(epochs_ms), 1),
+            "steps_ms": steps,
+        }
 
 
 def steps_ms(stream: Any, warm_up: int) -> dict[str, float]:
@@ -75,16 +104,6 @@ def steps_ms(stream: Any, warm_up: int) -> dict[str, float]:
     epochs = [progress["durationMs"] for progress in stream.recentProgress if "addBatch" in progress["durationMs"]]
     names = dict.fromkeys(itertools.chain.from_iterable(epochs[warm_up:]))
     return {name: statistics.median(epoch.get(name, 0) for epoch in epochs[warm_up:]) for name in names}
-
-
-def figures(epochs_ms: list[float], steps: dict[str, float]) -> dict[str, Any]:
-    """Median, shortest and longest, and the steps."""
-    return {
-        "median_ms": round(statistics.median(epochs_ms), 1),
-        "shortest_ms": round(min(epochs_ms), 1),
-        "longest_ms": round(max(epochs_ms), 1),
-        "steps_ms": steps,
-    }
 
 
 def argument_parser() -> argparse.ArgumentParser:

@@ -82,7 +82,6 @@ def start(folder: Path, keys: int, key_type: str, parallelism: int, savepoint: s
     settings = {
         "parallelism.default": str(parallelism),
         "flinkish.progress": "never",
-        "flinkish.history.enabled": "false",
         "flinkish.job.dir": str(folder),
         "flinkish.epoch.interval": "60 s",
         "flinkish.epoch.max-records-per-source": str(keys),

@@ -3,14 +3,13 @@ processing-time timers in a row, so that every subtask is called in every epoch.
 
 from __future__ import annotations
 
-import itertools
 import json
 import tempfile
 import time
 from typing import Any
 
 from benchmarks import spark_settings
-from benchmarks.empty_epochs import SUBTASKS, argument_parser, figures, steps_ms
+from benchmarks.empty_epochs import SUBTASKS, EpochEnds, argument_parser, steps_ms
 from benchmarks.pipelines.dict_sink import DictSink
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.typeinfo import TypeInformation
@@ -65,14 +64,14 @@ class Reminder(KeyedProcessFunction):
 
 
 class Ends(JobObserver):
-    """When the epochs ended."""
+    """Notes when the epochs end."""
 
-    def __init__(self) -> None:
-        self.ended_s: list[float] = []
+    def __init__(self, warm_up: int) -> None:
+        self.epochs = EpochEnds(warm_up)
 
     def epoch_done(self, report: EpochReport) -> None:
         """Called after each epoch."""
-        self.ended_s.append(time.perf_counter())
+        self.epochs.add()
 
 
 def epochs_ms(spark: Any, operators: int, epochs: int, warm_up: int) -> dict[str, Any]:
@@ -87,16 +86,16 @@ def epochs_ms(spark: Any, operators: int, epochs: int, warm_up: int) -> dict[str
         stream = stream.key_by(lambda value: value).process(Reminder())
     stream.sink_to(DictSink())
     client = env.execute_async(f"empty-epochs-{operators}")
-    ends = Ends()
+    ends = Ends(warm_up)
     client.run.observers.append(ends)  # type: ignore[attr-defined]
     result = client.get_job_execution_result()
-    while len(ends.ended_s) < warm_up + epochs + 1 and not result.done():
+    while len(ends.epochs.ended_s) < warm_up + epochs + 1 and not result.done():
         time.sleep(0.05)
     (stream,) = spark.streams.active
-    steps = steps_ms(stream, warm_up)
+    measured = ends.epochs.figures(steps_ms(stream, warm_up))
     client.cancel()
     result.result()
-    return figures([1000 * (later - earlier) for earlier, later in itertools.pairwise(ends.ended_s)][warm_up:], steps)
+    return measured
 
 
 def main() -> None:

@@ -27,6 +27,14 @@ from flinkish.launch.spark_home import home_without_zip
 #: Options of the driver's JVM and of no other, for Spark's scripts.
 JVM_OPTIONS = "SPARK_SUBMIT_OPTS"
 
+#: The second of the JVM's compilers, C2, begins after ten times as many calls as by default. What a driver does before
+#: its first epoch it does once, so that three of its seven seconds went into code that would not run again; loops over
+#: data in Spark itself are through with these numbers in a moment (docs/performance.md).
+_COMPILE_LATER = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
+    " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+
 #: A JVM with another class path goes on without the archive and need not say so.
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _TIMEOUT_S = 300
@@ -60,12 +68,14 @@ def path_in(cache: Path, environment: Mapping[str, str]) -> Path:
 
 
 def options(cache: Path, environment: Mapping[str, str]) -> str:
-    """The options of a driver's JVM: those of the environment, and the archive if there is one."""
+    """The options of a driver's JVM: those of the environment, and, if there is an archive, this and when to compile: a
+    JVM that has made one is known to understand both."""
     given = environment.get(JVM_OPTIONS, "")
     archive = path_in(cache, environment)
     if not archive.exists() or "Archive" in given:
         return given
-    return f"{given} {_QUIET} -XX:SharedArchiveFile={archive}".strip()
+    compiling = "" if "Tier" in given else _COMPILE_LATER
+    return " ".join(filter(None, (given, compiling, _QUIET, f"-XX:SharedArchiveFile={archive}")))
 
 
 def make(cache: Path, environment: Mapping[str, str]) -> Path:

@@ -72,16 +72,23 @@ class FencingLog:
         names = (info.base_name for info in system.get_file_info(fs.FileSelector(log, allow_not_found=True)))
         return sorted({int(found.group(1)) for name in names if (found := _VERSION.fullmatch(name))})
 
+    def actions(self, version: int) -> list[dict[str, Any]]:
+        """What this version says.
+
+        Raises:
+            FileNotFoundError: the version's file is gone.
+        """
+        with self._log()[0].open_input_stream(self.file(version)) as stream:
+            return [json.loads(line) for line in stream.read().decode().splitlines() if line.strip()]
+
     def claim(self, version: int) -> Claim | None:
         """The claim that was made by this version; None: it is no claim.
 
         Raises:
             FileNotFoundError: the version's file is gone.
         """
-        with self._log()[0].open_input_stream(self.file(version)) as stream:
-            lines = stream.read().decode().splitlines()
-        for line in lines:
-            said = json.loads(line).get("commitInfo", {}).get("userMetadata") if line.strip() else None
+        for action in self.actions(version):
+            said = action.get("commitInfo", {}).get("userMetadata")
             if said and said.startswith('{"owner"'):
                 return Claim(**json.loads(said))
         return None

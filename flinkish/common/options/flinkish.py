@@ -119,7 +119,7 @@ HISTORY_INTERVAL: ConfigOption[Duration] = (
     ConfigOptions.key("flinkish.history.interval")
     .duration_type()
     .default_value(Duration.of_seconds(60))
-    .with_description("How often the history is written, if there is anything to write; besides at the job's end.")
+    .with_description("How often the history is written, if there is news; besides 5 s after the start and at the end.")
 )
 
 HISTORY_RETENTION: ConfigOption[Duration] = (

@@ -1,8 +1,9 @@
 """Which driver a job belongs to: the one whose claim is the newest commit of the Delta table ``<job dir>/fencing``.
 
-Rule: each driver appends one row before it does anything; the version of that commit is its fencing token. Delta gives
-two claims two versions, whatever clocks say, so of any two drivers exactly one is the newer one. The log is kept for
-ever: one small file per start of a driver. How a driver learns that it has lost: `flinkish.spark.delta_fence`.
+Rule: each driver appends one row before it does anything; the version of that commit is its fencing token. Two claims
+have two versions, whatever clocks say, so of any two drivers exactly one is the newer one. The log is kept for ever:
+one small file per start of a driver. The driver's process writes it itself on local file systems (`claim_commit.py`),
+Spark's Delta elsewhere. How a driver learns that it has lost: `flinkish.spark.delta_fence`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ import re
 from dataclasses import asdict
 from typing import Any
 
+from flinkish.common.storage_errors import storage_error
 from flinkish.errors import EnvironmentVersionError, OperationError
+from flinkish.jobmanager.directory.claim_commit import KEPT_FOR_EVER, commit_claim
 from flinkish.spark.delta_fence import Claim, DeltaFence, FencingLog
 from flinkish.spark.failures import translate
+from flinkish.spark.session import is_remote
 
 __all__ = ["TABLE", "Claim", "DeltaFence", "FencingLog", "claim", "last_claim"]
 
@@ -38,11 +42,37 @@ def claim(spark: Any, job_dir: str, mine: Claim) -> DeltaFence:
         FencedError: somebody claimed it right after this driver did.
         EnvironmentVersionError: the Spark session has no Delta.
     """
-    table = posixpath.join(job_dir, TABLE)
+    log = FencingLog(posixpath.join(job_dir, TABLE))
     where = f"job '{mine.job}', directory {job_dir}"
+    # a server has to write it itself, which shows that it sees the directory
+    version = None if is_remote(spark) else _commit_here(log, mine, where)
+    if version is None:
+        version = _append_by_spark(spark, log, mine, where)
+    fence = DeltaFence(log, version, mine.owner, mine.job)
+    fence.check()
+    return fence
+
+
+def _commit_here(log: FencingLog, mine: Claim, where: str) -> int | None:
+    try:
+        return commit_claim(log, mine)
+    except OSError as error:
+        raise _cannot_claim(storage_error(error, "write", log.table).what, where, log) from error
+
+
+def _cannot_claim(why: str, where: str, log: FencingLog) -> OperationError:
+    return OperationError(
+        f"the job directory cannot be claimed: {why}",
+        where=where,
+        expected=f"a Delta table at {log.table} that can be written",
+        hint="check the path and its permissions",
+    )
+
+
+def _append_by_spark(spark: Any, log: FencingLog, mine: Claim, where: str) -> int:
     for attempt in range(_ATTEMPTS):
         try:
-            _append(spark, table, mine)
+            _append(spark, log.table, mine)
             break
         except Exception as error:
             if _NO_DELTA.search(str(error)):
@@ -53,15 +83,8 @@ def claim(spark: Any, job_dir: str, mine: Claim) -> DeltaFence:
                     hint="let flinkish make the session, or add Delta's package to yours (spark.jars.packages)",
                 ) from error
             if attempt == _ATTEMPTS - 1 or not _OTHERS.search(f"{type(error).__name__} {error}"):
-                raise OperationError(
-                    f"the job directory cannot be claimed: {translate(error, where).what}",
-                    where=where,
-                    expected=f"a Delta table at {table} that can be written",
-                    hint="check the path and its permissions",
-                ) from error
-    fence = DeltaFence(FencingLog(table), _version_of(FencingLog(table), mine, where), mine.owner, mine.job)
-    fence.check()
-    return fence
+                raise _cannot_claim(translate(error, where).what, where, log) from error
+    return _version_of(log, mine, where)
 
 
 def _append(spark: Any, table: str, mine: Claim) -> None:
@@ -69,9 +92,7 @@ def _append(spark: Any, table: str, mine: Claim) -> None:
 
     row = spark.range(0, 1, 1, 1).select(*(F.lit(value).alias(name) for name, value in asdict(mine).items()))
     writer = row.write.format("delta").mode("append").option("userMetadata", json.dumps(asdict(mine)))
-    # a driver that was paused for long must still find the version that follows its own
-    writer = writer.option("delta.logRetentionDuration", "interval 36500 days")
-    writer.option("delta.enableExpiredLogCleanup", "false").save(table)
+    writer.options(**KEPT_FOR_EVER).save(table)
 
 
 def _version_of(log: FencingLog, mine: Claim, where: str) -> int:

@@ -29,10 +29,14 @@ class HistoryStore(Protocol):
 
 
 class HistoryWriter:
-    """A `History` that writes every ``interval_s`` seconds, if there is anything, and at the end."""
+    """A `History` that writes soon after the start, then every ``interval_s`` seconds if there is anything, and at the
+    end."""
 
     #: Rows that wait to be written.
     MAX_ROWS = 100_000
+    #: The first rows, those of the start, are written after so many seconds: behind the first epoch of most jobs, and
+    #: before somebody wants a savepoint, because what a driver first does with Delta takes seconds of its processors.
+    FIRST_WRITE_S = 5.0
     #: The end of a job waits for its history no longer than so many seconds.
     CLOSE_TIMEOUT_S = 60.0
 
@@ -85,8 +89,10 @@ class HistoryWriter:
     # ------------------------------------------------------------------ the thread
 
     def _work(self) -> None:
-        while not self._closed.wait(self._interval_s):
+        wait_s = min(self.FIRST_WRITE_S, self._interval_s)
+        while not self._closed.wait(wait_s):
             self.flush()
+            wait_s = self._interval_s
         self.flush()
 
     def flush(self) -> None:

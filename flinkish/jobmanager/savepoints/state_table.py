@@ -15,12 +15,13 @@ from typing import Any
 from flinkish.errors import CorruptStateError, FlinkishError, OperationError, SavepointError
 from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents
-from flinkish.jobmanager.savepoints.table_log import check_log
+from flinkish.jobmanager.savepoints.table_log import check_log, files_of_first_commit
 from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow
 from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX
 from flinkish.spark.changed_rows import with_changes
 from flinkish.spark.failures import translate
 from flinkish.spark.session import settings_in_force
+from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
 
 COLUMNS = SavepointRow._fields
 #: A column beside these: the hash of a row.
@@ -113,9 +114,14 @@ def count_states(table: Any) -> tuple[StateContents, ...]:
 
 def written_contents(spark: Any, table: str) -> TableContents:
     """What a table that was just written holds, as the manifest keeps it."""
-    version = newest_version(table)
-    frame = spark.read.format("delta").option("versionAsOf", version).load(table).select(*COLUMNS)
-    return TableContents(version or 0, count_states(frame))
+    version = newest_version(table) or 0
+    files = files_of_first_commit(table) if version == 0 else None
+    if files:
+        # what Delta itself would read, without the jobs by which it finds that out
+        frame = spark.read.schema(SAVEPOINT_SCHEMA).parquet(*files)
+    else:
+        frame = spark.read.format("delta").option("versionAsOf", version).load(table)
+    return TableContents(version, count_states(frame.select(*COLUMNS)))
 
 
 def is_edited(manifest: Manifest, directory: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from urllib.parse import unquote
 
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.files import child_names, read_bytes
@@ -43,6 +44,23 @@ def check_log(table: str, version: int | None) -> None:
                 expected=f"all commits of the Delta table from {first} to {last}",
                 hint="copy the file from a backup, or use another savepoint or checkpoint",
             )
+
+
+def files_of_first_commit(table: str) -> list[str]:
+    """The Parquet files that are all of a table of one commit; none if they need Delta's reader, or if there are none.
+
+    That is so for a table whose creator has switched on features of Delta (mapped columns, say) by default.
+    """
+    data = read_bytes(posixpath.join(table, "_delta_log", f"{0:020d}.json")) or b""
+    files = []
+    for line in data.splitlines():
+        action = json.loads(line) if line.strip() else {}
+        metadata, protocol = action.get("metaData", {}), action.get("protocol", {})
+        if metadata.get("configuration") or metadata.get("partitionColumns") or protocol.get("minReaderVersion", 1) > 1:
+            return []
+        if "add" in action:
+            files.append(posixpath.join(table, unquote(action["add"]["path"])))
+    return files
 
 
 def _numbers(pattern: re.Pattern[str], names: list[str]) -> list[int]:

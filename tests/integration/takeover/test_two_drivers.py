@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from flinkish.jobmanager.directory import fencing
+from flinkish.jobmanager.directory.claim_commit import commit_claim
+from flinkish.jobmanager.directory.fencing import Claim, FencingLog
 from flinkish.runtime.phases import Phase
 from tests.integration.takeover.two_drivers import Pause, random_pause, refused, taken_over
 
@@ -32,6 +35,20 @@ def test_a_driver_that_was_taken_over_writes_nothing_more_and_ends_by_its_own_co
 
 def test_a_second_driver_is_refused_and_does_no_harm_to_the_first(spark: SparkSession, tmp_path: Path) -> None:
     refused(tmp_path, Pause(Phase.PLANNED))
+
+
+def test_claims_of_this_process_and_of_spark_are_rows_of_one_delta_table(spark: SparkSession, tmp_path: Path) -> None:
+    table = str(tmp_path / "fencing")
+    claims = [Claim(owner, "shop", "here", number, "today") for number, owner in enumerate("abcd")]
+    assert commit_claim(FencingLog(table), claims[0]) == 0
+    fencing._append(spark, table, claims[1])
+    assert commit_claim(FencingLog(table), claims[2]) == 2
+    spark.sql(f"OPTIMIZE delta.`{table}`").collect()
+    assert commit_claim(FencingLog(table), claims[3]) == 4
+    rows = spark.read.format("delta").load(table).collect()
+    assert sorted(Claim(**row.asDict()).owner for row in rows) == list("abcd")
+    told = spark.sql(f"DESCRIBE HISTORY delta.`{table}`").collect()
+    assert [row.version for row in told] == [4, 3, 2, 1, 0]
 
 
 @pytest.mark.slow

@@ -187,6 +187,8 @@ def test_the_last_claim_can_be_looked_up(table: Table, tmp_path: Path) -> None:
 def test_two_that_create_the_table_at_once_both_get_a_version(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
+    monkeypatch.setattr(fencing, "commit_claim", lambda log, mine: None)
+
     def append(spark: Any, path: str, mine: Claim) -> None:
         tried.append(mine.owner)
         if len(tried) == 1:
@@ -200,10 +202,11 @@ def test_two_that_create_the_table_at_once_both_get_a_version(table: Table, monk
 
 
 def test_who_is_overtaken_while_he_claims_notices_at_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    def append(spark: Any, path: str, mine: Claim) -> None:
-        table.commit(mine)
+    def commit(log: FencingLog, mine: Claim) -> int:
+        token = table.commit(mine)
         table.claim("quicker")
+        return token
 
-    monkeypatch.setattr(fencing, "_append", append)
+    monkeypatch.setattr(fencing, "commit_claim", commit)
     with pytest.raises(FencedError, match="on host-quicker"):
         fencing.claim(None, str(table.path.parent), claim_of("mine"))

@@ -3,38 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from flinkish.errors import FencedError
-from flinkish.jobmanager.directory import fencing
-from flinkish.jobmanager.directory.fencing import Claim
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.ownership import NEWEST, REFUSE, Renewal, take_ownership
-
-
-@pytest.fixture(autouse=True)
-def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table's log is written as Delta does: the next version's file must not be there."""
-
-    def append(spark: Any, table: str, mine: Claim) -> None:
-        log = Path(table) / "_delta_log"
-        log.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"commitInfo": {"userMetadata": json.dumps(mine.__dict__)}})
-        (log / f"new-{mine.owner}").write_text(text)
-        for version in range(1000):
-            try:
-                os.link(log / f"new-{mine.owner}", log / f"{version:020d}.json")
-                return
-            except FileExistsError:
-                continue
-
-    monkeypatch.setattr(fencing, "_append", append)
 
 
 def take(folder: Path, takeover: str = REFUSE, silence_s: float = 0.3) -> JobDirectory:

@@ -53,3 +53,11 @@ def test_the_driver_is_told_of_the_archive_and_a_cluster_is_not(tmp_path: Path) 
     assert "SharedArchiveFile" in here.jvm_environment([])[JVM_OPTIONS]
     cluster = SparkCommand(environment, SparkOptions((("--deploy-mode", "cluster"),)))
     assert JVM_OPTIONS not in cluster.jvm_environment([])
+
+
+def test_when_the_jvm_compiles_is_said_with_an_archive_unless_the_user_has(tmp_path: Path) -> None:
+    environment = java(tmp_path / "java")
+    path_in(tmp_path, environment).touch()
+    assert "-XX:Tier4InvocationThreshold=" in options(tmp_path, environment)
+    chosen = options(tmp_path, {**environment, JVM_OPTIONS: "-XX:TieredStopAtLevel=1"})
+    assert chosen.startswith("-XX:TieredStopAtLevel=1 ") and "Tier4" not in chosen

@@ -1,0 +1,152 @@
+"""A claim as a commit of the fencing table that this process writes itself, where the storage is a local file system.
+
+The first use of Delta in a driver takes five seconds of its processors, which a job does not need before its first
+epoch. The file of a commit is what a hard link makes of a whole file: of two drivers that write the same version one
+is refused by the file system.
+
+Rule: tables that ask more of a writer than Delta's writer version 2, and file systems without hard links, are left to
+Spark.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import posixpath
+import time
+import uuid
+from dataclasses import asdict
+from typing import Any
+
+from flinkish.common.durable_files import sync_directory
+from flinkish.common.storage import local_path
+from flinkish.spark.delta_fence import Claim, FencingLog
+
+#: A driver that was paused for long must still find the version that follows its own.
+KEPT_FOR_EVER = {"delta.logRetentionDuration": "interval 36500 days", "delta.enableExpiredLogCleanup": "false"}
+
+_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
+_TYPES = {str: "string", int: "integer"}
+#: What a file system says that has no hard links.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+def commit_claim(log: FencingLog, mine: Claim) -> int | None:
+    """Append the claim; its version. None: Spark has to do it.
+
+    Raises:
+        OSError: the storage fails.
+    """
+    table = local_path(log.table)
+    if table is None:
+        return None
+    while True:
+        versions = log.versions()
+        if versions and not _is_plain(log, versions):
+            return None
+        version = versions[-1] + 1 if versions else 0
+        try:
+            _commit(table, log.file(version), mine, new=not versions)
+            return version
+        except FileExistsError:
+            # somebody else has claimed the directory in this moment
+            continue
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                return None
+            raise
+
+
+def _is_plain(log: FencingLog, versions: list[int]) -> bool:
+    """Whether a writer that knows nothing but rows may append to the table."""
+    for version in reversed(versions):
+        try:
+            for action in log.actions(version):
+                if "protocol" in action:
+                    return int(action["protocol"]["minWriterVersion"]) <= _PROTOCOL["minWriterVersion"]
+        except (FileNotFoundError, ValueError):
+            return False
+    return False
+
+
+def _commit(table: str, file: str, mine: Claim, new: bool) -> None:
+    now_ms = int(time.time() * 1000)
+    os.makedirs(posixpath.dirname(file), exist_ok=True)
+    row = f"part-00000-{uuid.uuid4()}.parquet"
+    whole = posixpath.join(posixpath.dirname(file), f".{uuid.uuid4().hex}.tmp")
+    committed = False
+    try:
+        size = _write_row(posixpath.join(table, row), mine)
+        actions = [_commit_info(mine, now_ms), *(_table(now_ms) if new else ()), _add(row, size, now_ms)]
+        with open(whole, "w") as stream:
+            stream.writelines(json.dumps(action) + "\n" for action in actions)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.link(whole, file)
+        committed = True
+        sync_directory(posixpath.dirname(file))
+    finally:
+        _delete(whole)
+        if not committed:
+            _delete(posixpath.join(table, row))
+
+
+def _delete(path: str) -> None:
+    if os.path.exists(path):
+        os.unlink(path)
+
+
+def _write_row(path: str, mine: Claim) -> int:
+    """The file of the claim's row; its size."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    types = {"string": pa.string(), "integer": pa.int32()}
+    schema = pa.schema([(name, types[_type(value)]) for name, value in asdict(mine).items()])
+    with open(path, "wb") as stream:
+        parquet.write_table(pa.Table.from_pylist([asdict(mine)], schema=schema), stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+    sync_directory(posixpath.dirname(path))
+    return os.path.getsize(path)
+
+
+def _type(value: Any) -> str:
+    return _TYPES[type(value)]
+
+
+def _commit_info(mine: Claim, now_ms: int) -> dict[str, Any]:
+    return {
+        "commitInfo": {
+            "timestamp": now_ms,
+            "operation": "WRITE",
+            "operationParameters": {"mode": "Append", "partitionBy": "[]"},
+            "isBlindAppend": True,
+            "userMetadata": json.dumps(asdict(mine)),
+            "engineInfo": "flinkish",
+            "txnId": str(uuid.uuid4()),
+        }
+    }
+
+
+def _table(now_ms: int) -> list[dict[str, Any]]:
+    """What the first commit of a table says of it."""
+    columns = [
+        {"name": name, "type": _type(value), "nullable": True, "metadata": {}}
+        for name, value in asdict(Claim("", "", "", 0, "")).items()
+    ]
+    described = {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": columns}),
+        "partitionColumns": [],
+        "configuration": KEPT_FOR_EVER,
+        "createdTime": now_ms,
+    }
+    return [{"protocol": _PROTOCOL}, {"metaData": described}]
+
+
+def _add(row: str, size: int, now_ms: int) -> dict[str, Any]:
+    described = {"path": row, "partitionValues": {}, "size": size, "modificationTime": now_ms, "dataChange": True}
+    return {"add": {**described, "stats": json.dumps({"numRecords": 1})}}
