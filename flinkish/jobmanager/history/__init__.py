@@ -11,6 +11,12 @@ from flinkish.jobmanager.history.tables import Rows
 from flinkish.jobmanager.history.writer import HistoryWriter
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.spark.session import is_remote
+
+#: The first rows, those of the start, are written after so many seconds: behind the first epoch of most jobs, and before
+#: somebody wants a savepoint, because what a driver first does with Delta takes seconds of its processors. A server has
+#: used it for the claim already.
+FIRST_WRITE_S = 5.0
 
 __all__ = ["History", "delta_history"]
 
@@ -19,4 +25,5 @@ def delta_history(spark: Any, job: JobDescriptor, directory: JobDirectory, setti
     """The history of a job in its directory."""
     tables = DeltaTables(spark, directory.path, settings.history_retention_ms)
     rows = Rows(job.job_id, job.name, directory.token)
-    return HistoryWriter(rows, tables, settings.history_interval_ms / 1000)
+    first_s = None if is_remote(spark) else FIRST_WRITE_S
+    return HistoryWriter(rows, tables, settings.history_interval_ms / 1000, first_s)

@@ -29,21 +29,19 @@ class HistoryStore(Protocol):
 
 
 class HistoryWriter:
-    """A `History` that writes soon after the start, then every ``interval_s`` seconds if there is anything, and at the
-    end."""
+    """A `History` that writes every ``interval_s`` seconds, if there is anything, and at the end; the first time after
+    ``first_s`` seconds, if that is less."""
 
     #: Rows that wait to be written.
     MAX_ROWS = 100_000
-    #: The first rows, those of the start, are written after so many seconds: behind the first epoch of most jobs, and
-    #: before somebody wants a savepoint, because what a driver first does with Delta takes seconds of its processors.
-    FIRST_WRITE_S = 5.0
     #: The end of a job waits for its history no longer than so many seconds.
     CLOSE_TIMEOUT_S = 60.0
 
-    def __init__(self, rows: Rows, store: HistoryStore, interval_s: float) -> None:
+    def __init__(self, rows: Rows, store: HistoryStore, interval_s: float, first_s: float | None = None) -> None:
         self._rows = rows
         self._store = store
         self._interval_s = interval_s
+        self._first_s = interval_s if first_s is None else min(first_s, interval_s)
         self._waiting: deque[tuple[str, Row]] = deque()
         self._dropped = 0
         #: rows that were told and are neither written nor dropped
@@ -89,7 +87,7 @@ class HistoryWriter:
     # ------------------------------------------------------------------ the thread
 
     def _work(self) -> None:
-        wait_s = min(self.FIRST_WRITE_S, self._interval_s)
+        wait_s = self._first_s
         while not self._closed.wait(wait_s):
             self.flush()
             wait_s = self._interval_s

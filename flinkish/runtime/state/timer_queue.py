@@ -115,9 +115,14 @@ class TimerQueue:
         timers.note((timer,))
 
     def may_be_due(self, domain: TimeDomain, upto_ms: int) -> bool:
-        """False: no timer has a timestamp <= ``upto_ms``. For hot paths; it does not look at each timer."""
+        """False: no timer has a timestamp <= ``upto_ms``. For hot paths; it does not look at each timer.
+
+        The files of both domains are looked into: one that is damaged should be found in the first epoch, when the job
+        can still go back to its last checkpoint, and not when a watermark rises some epochs later.
+        """
+        self._next_in_files(self._event), self._next_in_files(self._processing)
         timers = self._domain(domain)
-        number, stored_ms = timers.first_slot(), self._next_in_files(timers)
+        number, stored_ms = timers.first_slot(), timers.next_in_files
         return (number is not None and timers.begin_ms(number) <= upto_ms) or (
             stored_ms is not None and stored_ms <= upto_ms
         )
