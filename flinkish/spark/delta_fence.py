@@ -69,7 +69,13 @@ class FencingLog:
         from pyarrow import fs
 
         system, log = self._log()
-        names = (info.base_name for info in system.get_file_info(fs.FileSelector(log, allow_not_found=True)))
+        selector = fs.FileSelector(log, allow_not_found=True)
+        try:
+            found_files = system.get_file_info(selector)
+        except FileNotFoundError:
+            # pyarrow says this, too, of a directory that another driver has made between its two looks
+            found_files = system.get_file_info(selector)
+        names = (info.base_name for info in found_files)
         return sorted({int(found.group(1)) for name in names if (found := _VERSION.fullmatch(name))})
 
     def actions(self, version: int) -> list[dict[str, Any]]:

@@ -13,9 +13,9 @@ from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.session import is_remote
 
-#: The first rows, those of the start, are written after so many seconds: behind the first epoch of most jobs, and before
-#: somebody wants a savepoint, because what a driver first does with Delta takes seconds of its processors. A server has
-#: used it for the claim already.
+#: The first rows, those of the start, are written after so many seconds: behind the first epoch of most jobs, and
+#: before somebody wants a savepoint, because what a driver first does with Delta takes seconds of its processors. A
+#: server has used it for the claim already.
 FIRST_WRITE_S = 5.0
 
 __all__ = ["History", "delta_history"]
