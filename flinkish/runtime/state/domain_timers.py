@@ -49,6 +49,7 @@ class DomainTimers:
         "domain",
         "fired",
         "firing",
+        "firing_known",
         "firing_upto_ms",
         "has_files",
         "heap",
@@ -71,11 +72,12 @@ class DomainTimers:
         self.heap: list[int] = []
         self.bits = _SLOT_BITS
         self.slots: dict[int, dict[Timer, None]] = {}
-        #: timers that were taken out to fire, by time; those that are left of them; and up to which timestamp these are
-        #: all that are due
+        #: timers that were taken out to fire, by time; those that are left of them; up to which timestamp these are all
+        #: that are due; and the same timers to be looked up, once that is asked for
         self.firing: list[Timer] = []
         self.not_fired: Iterator[Timer] = iter(())
         self.firing_upto_ms = BEFORE_ALL
+        self.firing_known: set[Timer] = set()
         #: timestamp -> timers that may lie in files and do not count
         self.deleted: dict[int, set[Timer]] = {}
         #: there may be timers in files, behind this timestamp
@@ -110,6 +112,7 @@ class DomainTimers:
             place = self._place_of(timer)
             if place is not None:
                 del self.firing[place]
+                self.firing_known.discard(timer)
             return place is not None
         slot = self.slots.get(timestamp_ms >> self.bits)
         if slot is None or timer not in slot:
@@ -265,31 +268,44 @@ class DomainTimers:
 
     def end_firing(self) -> None:
         """Put back what was not consumed of the timers that were taken out."""
-        firing, fired = self.firing, len(self.firing) - length_hint(self.not_fired)
-        if not firing:
+        if self.firing_upto_ms == BEFORE_ALL:
             return
+        firing, fired = self.firing, len(self.firing) - length_hint(self.not_fired)
         left = firing[fired:]
         # nothing more comes from the iterator
         del firing[fired:]
-        self.firing, self.not_fired, self.firing_upto_ms = [], iter(()), BEFORE_ALL
+        self.firing, self.not_fired, self.firing_upto_ms, self.firing_known = [], iter(()), BEFORE_ALL, set()
         if fired:
             self.fired += fired
             self.note(firing)
         self.add_before(left)
 
     def _register_due(self, timer: Timer) -> None:
-        """Add a timer to those that fire now."""
-        if self._place_of(timer) is None:
-            begin = len(self.firing) - length_hint(self.not_fired)
-            self.firing.insert(bisect_right(self.firing, timer[0], begin, key=_TIMESTAMP), timer)
-            self.note((timer,))
+        """Add a timer to those that fire now, unless it is there."""
+        firing, timestamp_ms = self.firing, timer[0]
+        begin = len(firing) - length_hint(self.not_fired)
+        if not self.firing_known:
+            self.firing_known = set(firing)
+        if timer in self.firing_known and (
+            begin == 0 or firing[begin - 1][0] < timestamp_ms or self._place_of(timer) is not None
+        ):
+            return
+        firing.insert(bisect_right(firing, timestamp_ms, begin, key=_TIMESTAMP), timer)
+        if begin and timestamp_ms < firing[begin - 1][0]:
+            # time goes back: those that have fired would look as if they were to come
+            self.firing_known = set(firing[begin:])
+        self.firing_known.add(timer)
+        self.note((timer,))
 
     def _place_of(self, timer: Timer) -> int | None:
         """The place of a timer among those that fire now and have not fired."""
         firing = self.firing
         begin = bisect_left(firing, timer[0], len(firing) - length_hint(self.not_fired), key=_TIMESTAMP)
-        end = bisect_right(firing, timer[0], begin, key=_TIMESTAMP)
-        return next((place for place in range(begin, end) if firing[place] == timer), None)
+        try:
+            return firing.index(timer, begin, bisect_right(firing, timer[0], begin, key=_TIMESTAMP))
+        except ValueError:
+            # it has fired
+            return None
 
     def _narrow_slots(self) -> None:
         """Where timers are crowded, watermarks come many times within a slot."""

@@ -156,6 +156,32 @@ def test_what_is_not_consumed_stays() -> None:
     assert list(queue.pop_due(EVENT, 10)) == [(5, "b", None)]
 
 
+def test_a_timer_that_has_fired_before_an_earlier_one_came_can_be_registered_again() -> None:
+    queue = TimerQueue()
+    queue.register_all(EVENT, 5, ["a", "b"])
+    fired = []
+    for timestamp_ms, key, _ in queue.pop_due(EVENT, 10):
+        fired.append((timestamp_ms, key))
+        if fired == [(5, "a")]:
+            queue.register(EVENT, 1, "late")
+        elif key == "late":
+            queue.register(EVENT, 5, "a")
+            queue.register(EVENT, 5, "b")
+    assert fired == [(5, "a"), (1, "late"), (5, "b"), (5, "a")]
+
+
+def test_timers_that_each_register_another_one_of_the_same_slot_fire_in_order() -> None:
+    queue, keys = TimerQueue(), range(30_000)
+    queue.register_all(EVENT, 5, keys)
+    fired = []
+    for timestamp_ms, key, _ in queue.pop_due(EVENT, 1_000):
+        fired.append((timestamp_ms, key))
+        if timestamp_ms < 200:
+            queue.register(EVENT, timestamp_ms + 50, key)
+            queue.register(EVENT, timestamp_ms + 50, key)
+    assert fired == [(timestamp_ms, key) for timestamp_ms in (5, 55, 105, 155, 205) for key in keys]
+
+
 def test_timers_that_stand_close_fire_in_order_at_watermarks_that_rise_in_small_steps() -> None:
     queue = TimerQueue()
     for number in range(30_000):
