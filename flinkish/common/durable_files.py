@@ -15,6 +15,9 @@ from typing import Any, Protocol
 
 from flinkish.common.storage import local_path, place
 
+#: What a file system says that has no hard links.
+NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
 
 class OutputFile(Protocol):
     """A file that is being written."""
@@ -54,8 +57,12 @@ def open_durable(path: str) -> OutputFile:
     return stream
 
 
-def create_durably(path: str, data: bytes) -> None:
-    """Write a file that must not be there yet.
+def create_durably(path: str, data: bytes, only_by_link: bool = False) -> None:
+    """Write a file that must not be there yet. Of two processes that write it at once, one is refused for certain only
+    where it gets its name by a hard link.
+
+    Args:
+        only_by_link: of a local file; raises OSError with one of `NO_LINKS` where there are none.
 
     Raises:
         FileExistsError: it is there. Nothing was changed.
@@ -66,14 +73,14 @@ def create_durably(path: str, data: bytes) -> None:
     try:
         file.write(data)
         file.close()
-        _give_name(temporary, path)
+        _give_name(temporary, path, only_by_link)
     finally:
         with suppress(OSError):
             file.close()
         delete(temporary)
 
 
-def _give_name(temporary: str, path: str) -> None:
+def _give_name(temporary: str, path: str, only_by_link: bool) -> None:
     local, own = local_path(path), local_path(temporary)
     if local is not None and own is not None:
         try:
@@ -81,7 +88,7 @@ def _give_name(temporary: str, path: str) -> None:
         except FileExistsError:
             raise
         except OSError as error:
-            if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+            if only_by_link or error.errno not in NO_LINKS:
                 raise
             # a file system without hard links
             _check_absent(path)

@@ -10,16 +10,14 @@ Spark.
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import posixpath
 import time
 import uuid
 from dataclasses import asdict
 from typing import Any
 
-from flinkish.common.durable_files import sync_directory
+from flinkish.common.durable_files import NO_LINKS, create_durably, delete
 from flinkish.common.storage import local_path
 from flinkish.spark.delta_fence import Claim, FencingLog
 
@@ -28,8 +26,6 @@ KEPT_FOR_EVER = {"delta.logRetentionDuration": "interval 36500 days", "delta.ena
 
 _PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 _TYPES = {str: "string", int: "integer"}
-#: What a file system says that has no hard links.
-_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 def commit_claim(log: FencingLog, mine: Claim) -> int | None:
@@ -53,7 +49,7 @@ def commit_claim(log: FencingLog, mine: Claim) -> int | None:
             # somebody else has claimed the directory in this moment
             continue
         except OSError as error:
-            if error.errno in _NO_LINKS:
+            if error.errno in NO_LINKS:
                 return None
             raise
 
@@ -72,29 +68,17 @@ def _is_plain(log: FencingLog, versions: list[int]) -> bool:
 
 def _commit(table: str, file: str, mine: Claim, new: bool) -> None:
     now_ms = int(time.time() * 1000)
-    os.makedirs(posixpath.dirname(file), exist_ok=True)
-    row = f"part-00000-{uuid.uuid4()}.parquet"
-    whole = posixpath.join(posixpath.dirname(file), f".{uuid.uuid4().hex}.tmp")
+    name = f"part-00000-{uuid.uuid4()}.parquet"
+    row = posixpath.join(table, name)
     committed = False
     try:
-        size = _write_row(posixpath.join(table, row), mine)
-        actions = [_commit_info(mine, now_ms), *(_table(now_ms) if new else ()), _add(row, size, now_ms)]
-        with open(whole, "w") as stream:
-            stream.writelines(json.dumps(action) + "\n" for action in actions)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.link(whole, file)
+        size = _write_row(row, mine)
+        actions = [_commit_info(mine, now_ms), *(_table(now_ms) if new else ()), _add(name, size, now_ms)]
+        create_durably(file, "".join(json.dumps(action) + "\n" for action in actions).encode(), only_by_link=True)
         committed = True
-        sync_directory(posixpath.dirname(file))
     finally:
-        _delete(whole)
         if not committed:
-            _delete(posixpath.join(table, row))
-
-
-def _delete(path: str) -> None:
-    if os.path.exists(path):
-        os.unlink(path)
+            delete(row)
 
 
 def _write_row(path: str, mine: Claim) -> int:
@@ -104,12 +88,11 @@ def _write_row(path: str, mine: Claim) -> int:
 
     types = {"string": pa.string(), "integer": pa.int32()}
     schema = pa.schema([(name, types[_type(value)]) for name, value in asdict(mine).items()])
-    with open(path, "wb") as stream:
-        parquet.write_table(pa.Table.from_pylist([asdict(mine)], schema=schema), stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    sync_directory(posixpath.dirname(path))
-    return os.path.getsize(path)
+    whole = pa.BufferOutputStream()
+    parquet.write_table(pa.Table.from_pylist([asdict(mine)], schema=schema), whole)
+    data = whole.getvalue().to_pybytes()
+    create_durably(path, data)
+    return len(data)
 
 
 def _type(value: Any) -> str:
