@@ -19,6 +19,7 @@ from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
 from flinkish.runtime.operators.map import MapFactory
 from flinkish.runtime.operators.process import ProcessFactory
 from flinkish.runtime.operators.reduce import ReduceFactory
+from flinkish.runtime.operators.rolling_aggregations import RollingAggregationFactory
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
 
@@ -37,6 +38,7 @@ _GUARDABLE = (
     MapFactory,
     ProcessFactory,
     ReduceFactory,
+    RollingAggregationFactory,
     WindowOperatorFactory,
 )
 
@@ -49,7 +51,7 @@ def check_guardable(node: StreamNode) -> None:
     raise ProgramError(
         f"on_error() on an operator that cannot have it: {reason}",
         where=f"operator '{node.name}' (uid {node.effective_uid})",
-        expected="map, flat_map, filter, process, reduce, a window, a join or an asynchronous call",
+        expected="map, flat_map, filter, process, reduce, sum, min, max, a window, a join or an asynchronous call",
         hint=hint,
     )
 

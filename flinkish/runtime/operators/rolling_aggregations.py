@@ -8,7 +8,7 @@ type. No record is changed in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from operator import add
@@ -77,10 +77,24 @@ class RollingAggregation(ReduceFunction):
         self._record_type: type | None = None
 
     def reduce(self, value1: Any, value2: Any) -> Any:
-        return self.function_for(value2)(value1, value2)
+        try:
+            return self.function_for(value2)(value1, value2)
+        except Exception:
+            self.check((value1, value2))
+            raise
+
+    def check(self, records: Sequence[Any]) -> None:
+        """Raises TypeMismatchError, naming the record, when one of them has no such position."""
+        kinds = set(map(type, records))
+        if isinstance(self._position, int) and all(issubclass(kind, (tuple, list)) for kind in kinds):
+            records = (min(records, key=len),)
+        elif not any(issubclass(kind, (tuple, list, Row)) for kind in kinds):
+            records = records[:1]
+        for record in records:
+            self._resolve(record)
 
     def function_for(self, record: Any) -> Callable[[Any, Any], Any]:
-        """The reduce function for records of that type. Raises TypeMismatchError when they have no such position."""
+        """The reduce function for records of that type. Raises TypeMismatchError when it has no such position."""
         if self._reduce is None or type(record) is not self._record_type:
             self._reduce = self._make(record)
             self._record_type = type(record)
@@ -159,11 +173,16 @@ def _replacing(record_type: type, position: Any, combine: Callable[[Any, Any], A
 
 
 class RollingAggregationOperator(ReduceOperator):
-    """A reduce operator that calls the function for the batch's type directly."""
+    """A reduce operator that calls the function for the batch's type directly.
+
+    Each record is looked at before it is taken in: the first one of a key would be kept without having been added to
+    anything, and which record an error names would depend on the batch.
+    """
 
     function: RollingAggregation
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        self.function.check(values)
         kinds = set(map(type, values))
         self.call = self.function.function_for(values[0]) if len(kinds) == 1 else self.function.reduce
         super().process_batch(values, timestamps, input_index)

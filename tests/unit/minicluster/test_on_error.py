@@ -402,13 +402,31 @@ def test_a_reduce_in_batch_mode_gives_the_final_result_of_the_records_that_did_n
     assert [letter.record for letter in dead.values] == [("a", 0), ("b", 0)]
 
 
+@pytest.mark.parametrize("mode", [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH])
+@pytest.mark.parametrize("per_epoch", [1, 2, 100])
+def test_a_rolling_sum_goes_on_without_the_records_that_cannot_be_added(
+    mode: RuntimeExecutionMode, per_epoch: int
+) -> None:
+    env = environment(1)
+    env.set_runtime_mode(mode)
+    values: list[Any] = [("a", 1), ("a", "x"), ("b",), ("a", 2), ("b", 5), ("a", None), ("b", 1)]
+    main, dead = results(stream_of(env, values).key_by(lambda v: v[0]).sum(1).on_error(LOOSE))
+    run(job_of(env), per_epoch, restart_every=1)
+    rolling = [("a", 1), ("a", 3), ("b", 5), ("b", 6)]
+    assert main.values == (rolling if mode is RuntimeExecutionMode.STREAMING else [("a", 3), ("b", 6)])
+    assert [(letter.record, letter.error_type) for letter in dead.values] == [
+        (("a", "x"), "TypeError"),
+        (("b",), "TypeMismatchError"),
+        (("a", None), "TypeError"),
+    ]
+
+
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "source": (lambda s: s, "a source reads"),
     "batches": (
         lambda s: s.map(lambda v: v, Types.INT()).map_batches(lambda batch: batch, Types.INT()),
         "many records at once",
     ),
-    "rolling sum": (lambda s: s.key_by(lambda v: v).sum(), "many records at once"),
     "watermarks": (lambda s: s.assign_timestamps_and_watermarks(bounded()), "no place in time"),
     "union": (lambda s: s.union(s), "no operator's output"),
 }
