@@ -23,12 +23,14 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import InternalError
 from flinkish.runtime.buffer import Buffer, BufferKind, Place, decode_elements, place
 from flinkish.runtime.deployment import InputDescriptor
+from flinkish.runtime.joined_batches import ALONE, CACHED, Joined, JoinedBatches
+from flinkish.runtime.steps import Records, StatusStep, Step, WatermarkStep
 from flinkish.runtime.task_header import OriginProgress
 from flinkish.runtime.watermark_valve import WatermarkValve
 
@@ -43,8 +45,6 @@ _Element = tuple[int, list[Any], list[int] | None, int | None]
 _NOTHING: list[Any] = []
 #: Events that are no watermarks.
 _IDLE, _ACTIVE = MAX_WATERMARK_MS + 1, MAX_WATERMARK_MS + 2
-#: The kind of records that are not joined with others, and what none is of.
-_ALONE, _NO_BATCH = -1, -2
 
 
 def origin_name(vertex: int, unit: str | int) -> str:
@@ -79,29 +79,6 @@ def is_whole_source(origin: str) -> bool:
 def _edge_of(origin: str) -> str:
     """Vertex and edge."""
     return origin.partition("/")[0]
-
-
-class Records(NamedTuple):
-    """A step: records between two watermarks."""
-
-    input_index: int
-    values: list[Any]
-    timestamps: list[int] | None
-
-
-class WatermarkStep(NamedTuple):
-    """A step: the combined watermark rose."""
-
-    watermark_ms: int
-
-
-class StatusStep(NamedTuple):
-    """A step: all inputs became idle, or one became active."""
-
-    idle: bool
-
-
-Step = Records | WatermarkStep | StatusStep
 
 
 class SortedBuffers:
@@ -145,12 +122,6 @@ def _described(place: Place) -> str:
     return f"buffer {sequence} of origin '{origin}', part {part},"
 
 
-#: Most records in a batch that is joined of smaller ones: what fits into the cache of a core, as in a buffer.
-_JOINED_RECORDS = 1_250
-
-#: Only what comes from buffers of at most so many encoded bytes is joined, so that large records do not pile up.
-_JOINED_BYTES = 16 * 1024
-
 #: Behind every number of a part or a buffer.
 _NO_MORE = 2**32
 
@@ -168,7 +139,7 @@ class _Input:
 
 class InputGate:
     """The inputs of one subtask in one epoch. Use once: give it the buffers, iterate over `steps`, then ask for
-    `progress`. ``subtask``: its number; it decides which origins can reach it."""
+    `progress`. ``subtask``: its number; it decides which origins can reach it. ``joined``: which batches become one."""
 
     def __init__(
         self,
@@ -178,7 +149,9 @@ class InputGate:
         idle: bool,
         now_ms: int,
         subtask: int = 0,
+        joined: Joined = CACHED,
     ) -> None:
+        self._joined = joined
         self._descriptors = {_edge_of(by_edge(origin_name(d.vertex, 0), d.edge)): d for d in descriptors}
         self._known = known
         self._now_ms = now_ms
@@ -234,7 +207,7 @@ class InputGate:
         input that is next. Only when one of them becomes idle or ends is the valve told how far each has come, and from
         then on each watermark: with hundreds of inputs nearly none of their watermarks raises the combined one.
         """
-        valve, joining = self.valve, _Joining()
+        valve, joining = self.valve, JoinedBatches(self._joined.most_records)
         last = [self._comes_last(entry) for entry in inputs]
         in_order = all(valve.holds_back(entry.name) for entry in inputs) and not any(last)
         #: the lowest watermark of the inputs from which nothing comes, or nothing more
@@ -359,8 +332,8 @@ class InputGate:
             values, timestamps, positions, events = decode_elements(buffer.payload)
             # of each element: only records of one kind are in one batch
             kind = 2 * entry.input_index + (timestamps is not None)
-            if len(buffer.payload) > _JOINED_BYTES:
-                kind = _ALONE
+            if len(buffer.payload) > self._joined.most_buffer_bytes:
+                kind = ALONE
             if values:
                 entry.was_active = True
             start = 0
@@ -455,43 +428,6 @@ class InputGate:
             return OriginProgress(first.input_index, lowest, idle, self._now_ms)
         reached_ms = max(lowest, before.watermark_ms)
         return OriginProgress(first.input_index, reached_ms, idle, self._now_ms if active else before.last_active_ms)
-
-
-class _Joining:
-    """Small batches of records that follow each other, with no other step in between, become one batch, whichever
-    inputs they come from. With hundreds of inputs there are two or three records between two watermarks of one of them:
-    operators that are given so few at a time take several times as long.
-
-    Records of `kind`, at most `room` of them, may be added to `values` and `timestamps`.
-    """
-
-    values: list[Any]
-    timestamps: list[int]
-
-    def __init__(self) -> None:
-        self._batch: list[Step] = []
-        self.end()
-
-    def begin(self, kind: int, records: Records) -> list[Step]:
-        """Another batch; returns what is complete now."""
-        complete = self.end()
-        if kind == _ALONE:
-            return [*complete, records]
-        self._batch = [records]
-        self.kind, self.room = kind, _JOINED_RECORDS - len(records.values)
-        self.values, self.timestamps = records.values, records.timestamps or []
-        return complete
-
-    def tell(self, steps: list[Step]) -> list[Step]:
-        """Other steps, if there are any; returns what is complete now."""
-        return [*self.end(), *steps] if steps else []
-
-    def end(self) -> list[Step]:
-        """The batch is complete."""
-        complete, self._batch = self._batch, []
-        self.kind, self.room = _NO_BATCH, 0
-        self.values, self.timestamps = [], []
-        return complete
 
 
 def _says_nothing(buffer: Buffer) -> bool:

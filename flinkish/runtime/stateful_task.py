@@ -21,7 +21,8 @@ from flinkish.runtime.deployment import (
     JobDescriptor,
     VertexDescriptor,
 )
-from flinkish.runtime.input_gate import InputGate, Records, SortedBuffers, Step, WatermarkStep, origin_name
+from flinkish.runtime.input_gate import InputGate, SortedBuffers, origin_name
+from flinkish.runtime.joined_batches import CACHED, LOOKED_UP
 from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
@@ -33,6 +34,7 @@ from flinkish.runtime.state.restored_rows import decode_columns
 from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.state.stored_operator_states import StoredOperatorStates
 from flinkish.runtime.state.task_body import TaskBody
+from flinkish.runtime.steps import Records, Step, WatermarkStep
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.runtime.task_log import enter
 from flinkish.runtime.task_state import TaskLife, TaskState
@@ -101,8 +103,9 @@ class StatefulTask(Task, TaskLife):
     def assign(self, header: TaskHeader, load_body: Callable[[], bytes | None], stamp: EpochStamp) -> None:
         """The next epoch. Nothing is decoded yet. The task's time stands still where the clock went back."""
         stamp = replace(stamp, time_ms=max(stamp.time_ms, header.processing_time_ms))
+        joined = CACHED if self.keyed_state is None or self.keyed_state.in_memory else LOOKED_UP
         gate = InputGate(
-            self.vertex.inputs, header.origins, header.watermark_ms, header.idle, stamp.time_ms, self.subtask
+            self.vertex.inputs, header.origins, header.watermark_ms, header.idle, stamp.time_ms, self.subtask, joined
         )
         self._share = _Share(header, load_body, stamp, gate)
 

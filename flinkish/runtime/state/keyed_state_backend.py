@@ -64,8 +64,8 @@ _KEYS_BATCH = 10_000
 #: ends.
 SPILL_PART = 4
 
-#: State in files that takes at most so large a part of the managed memory may be read as a whole.
-WHOLE_PART = 4
+#: State in files that takes at most so large a part of the managed memory that is free may be read as a whole.
+WHOLE_PART = 2
 
 
 class KeyedStateBackend:
@@ -101,7 +101,7 @@ class KeyedStateBackend:
         self._inline_bytes = inline_bytes
         self._memory = memory if memory is not None else ManagedMemory()
         self.stored = StoredState(directory, where, classes)
-        self.stored.whole_bytes = self._memory.limit_bytes // WHOLE_PART
+        self.stored.whole_bytes = lambda: self._memory.free_bytes // WHOLE_PART
         self.stored_timers = TimersInFiles(directory, self._next_numbers, where, classes)
         #: the key that state handles read and write; operators set it before they call user code
         self.current_key: Any = NO_KEY
@@ -335,8 +335,7 @@ class KeyedStateBackend:
     def _prepare(self) -> bool:
         """Before a batch of keys is looked up; whether anything of them may lie in files alone."""
         self.make_room()
-        tables = self._tables
-        return bool(self.stored) and not all(name in tables and tables[name].complete for name in self._kinds)
+        return not self.in_memory
 
     def take_fired(self) -> int:
         """How many timers have fired since the last call."""
@@ -347,6 +346,12 @@ class KeyedStateBackend:
         code is called for them."""
         self.make_room()
         self.fetch_all({namespace: keys})
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether no value has to be looked for in files."""
+        tables = self._tables
+        return not self.stored or all(name in tables and tables[name].complete for name in self._kinds)
 
     @property
     def in_files(self) -> bool:

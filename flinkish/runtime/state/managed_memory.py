@@ -42,6 +42,11 @@ class ManagedMemory:
         """About what all of them hold."""
         return sum(user.cached_bytes for user in self._users.values())
 
+    @property
+    def free_bytes(self) -> int:
+        """About what may be held besides."""
+        return max(0, self.limit_bytes - self.used_bytes)
+
     def reclaim(self) -> None:
         """Make room, if too much is held. To be called when nobody holds a dict of state."""
         # what was used since the last release goes with the second call

@@ -28,7 +28,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
-from flinkish.runtime.state.stored_state import MISSING, StoredState
+from flinkish.runtime.state.stored_state import DECODED_FACTOR, ENTRY_BYTES, MISSING, StoredState
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.rows import RowsBuilder
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 _Keys = dict[Hashable, set[Any]]
 _IN_MEMORY = StoredState()
 
-#: What an entry in memory takes besides its encoded value, which takes about three times as much when it is decoded.
-ENTRY_BYTES, DECODED_FACTOR = 200, 3
 
 #: Once so large a part of what lies in files was looked up, all of it is read, which costs less than the look-ups left.
 _LOOKED_UP_PART = 8
@@ -140,7 +138,7 @@ class StateTable:
     def _load(self, missing: dict[Hashable, list[Any]]) -> None:
         """Read the values of keys by namespace."""
         self._looked_up += sum(map(len, missing.values()))
-        if self._looked_up * _LOOKED_UP_PART > self._stored.files.live_rows_at_most and self._may_load_all():
+        if self._looked_up * _LOOKED_UP_PART > self._stored.files.live_rows_at_most and self._stored.may_be_whole():
             self._load_all()
             return
         all_found, all_times = self._stored.values(self.name, *spread(missing))
@@ -157,11 +155,6 @@ class StateTable:
             if self.times is not None:
                 of_keys = self.times.namespace(namespace)
                 of_keys.update((key, time) for key, time in zip(keys, times) if time is not None)
-
-    def _may_load_all(self) -> bool:
-        """Whether all that lies in files fits into memory."""
-        files = self._stored.files
-        return files.rows * ENTRY_BYTES + files.size_bytes * DECODED_FACTOR <= self._stored.whole_bytes
 
     def _load_all(self) -> None:
         """Have all that lies in files in memory. What is in memory is newer, and so are the keys that have no value."""

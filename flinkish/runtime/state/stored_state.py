@@ -6,7 +6,7 @@ is found by look-ups of many keys at once: who knows the keys of a batch asks fo
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,6 +42,12 @@ class StoredMap(NamedTuple):
     times: dict[Any, int]
 
 
+#: What an entry in memory takes besides its encoded value, which takes about three times as much when it is decoded.
+ENTRY_BYTES, DECODED_FACTOR = 200, 3
+#: What an entry in a file takes besides its encoded key and value: a hash and two offsets.
+_FILED_ROW_BYTES = 16
+
+
 class StoredState:
     """See the module. ``where`` names the task in errors. Without a directory nothing ever lies in files."""
 
@@ -50,8 +56,8 @@ class StoredState:
     ) -> None:
         self.directory = directory
         self.files = FileSet()
-        #: so much of it may be brought to memory at once
-        self.whole_bytes = 0
+        #: how much of it may be brought to memory at once
+        self.whole_bytes: Callable[[], int] = int
         self._where = where
         self._classes = classes
         self._state_files: StateFiles | None = None
@@ -70,6 +76,12 @@ class StoredState:
             assert self.directory is not None
             self._state_files = StateFiles(self.directory, self._same, self._same)
         return self._state_files
+
+    def may_be_whole(self) -> bool:
+        """Whether all of it may be brought to memory at once."""
+        rows = self.files.rows
+        encoded_bytes = self.files.size_bytes - rows * _FILED_ROW_BYTES
+        return rows * ENTRY_BYTES + encoded_bytes * DECODED_FACTOR <= self.whole_bytes()
 
     def _same(self, left: bytes, right: bytes) -> bool:
         first, second = self.decoded([left, right])

@@ -15,9 +15,11 @@ from flinkish.runtime.buffer import (
     place,
 )
 from flinkish.runtime.deployment import EdgeDescriptor, InputDescriptor
-from flinkish.runtime.input_gate import InputGate, Records, SortedBuffers, StatusStep, WatermarkStep
+from flinkish.runtime.input_gate import InputGate, SortedBuffers
+from flinkish.runtime.joined_batches import CACHED, Joined
 from flinkish.runtime.partitioners import Partitioner, Sender
 from flinkish.runtime.record_writer import RecordWriter
+from flinkish.runtime.steps import Records, StatusStep, WatermarkStep
 from flinkish.runtime.task_header import OriginProgress
 
 
@@ -78,8 +80,9 @@ def gate(
     idle: bool = False,
     now_ms: int = 0,
     buffers: Iterable[Buffer] = (),
+    joined: Joined = CACHED,
 ) -> InputGate:
-    made = InputGate(inputs or (InputDescriptor(0, 0),), known or {}, watermark_ms, idle, now_ms)
+    made = InputGate(inputs or (InputDescriptor(0, 0),), known or {}, watermark_ms, idle, now_ms, joined=joined)
     made.receive(SortedBuffers(sorted(buffers, key=lambda one: place(one.header))))
     return made
 

@@ -15,11 +15,12 @@ from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import InternalError
 from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, decode, encode, place
 from flinkish.runtime.deployment import EdgeDescriptor, InputDescriptor
-from flinkish.runtime.input_gate import InputGate, SortedBuffers, Step, origin_name, whole_source
+from flinkish.runtime.input_gate import InputGate, SortedBuffers, origin_name, whole_source
 from flinkish.runtime.partitioners import Sender
 from flinkish.runtime.record_writer import RecordWriter
 from flinkish.runtime.state.restored_rows import encode_columns
 from flinkish.runtime.state.state_rows import StateColumns
+from flinkish.runtime.steps import Step
 from flinkish.runtime.stored_pickle import dumps
 from flinkish.runtime.task import EpochStamp
 from flinkish.runtime.task_header import OriginProgress, TaskHeader

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.buffer import Buffer, decode_elements, place
 from flinkish.runtime.deployment import InputDescriptor
-from flinkish.runtime.input_gate import InputGate, Records, SortedBuffers, WatermarkStep, origin_name
+from flinkish.runtime.input_gate import InputGate, SortedBuffers, origin_name
+from flinkish.runtime.steps import Records, WatermarkStep
 from flinkish.runtime.task_header import OriginProgress
 
 from .senders import buffer

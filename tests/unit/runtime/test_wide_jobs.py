@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.wide_jobs import Simulation
-from flinkish.runtime.input_gate import Records
+from flinkish.runtime.joined_batches import CACHED, LOOKED_UP
+from flinkish.runtime.steps import Records
 
 from .senders import buffer, gate
 
@@ -45,6 +46,14 @@ def test_large_records_are_not_joined() -> None:
     buffers = [buffer(f"0/{number}", 0, (large, 1)) for number in range(5)]
     batches = [step.values for step in gate(buffers=buffers).steps() if isinstance(step, Records)]
     assert batches == [[large]] * 5
+
+
+def test_batches_for_which_state_is_looked_up_are_larger() -> None:
+    numbers = [(number, 1) for number in range(2_500)]
+    buffers = [buffer(f"0/{sender}", 0, *numbers) for sender in range(4)]
+    for joined, sizes in ((CACHED, [2_500] * 4), (LOOKED_UP, [5_000, 5_000])):
+        steps = list(gate(buffers=buffers, joined=joined).steps())
+        assert [len(step.values) for step in steps if isinstance(step, Records)] == sizes
 
 
 def test_records_of_two_inputs_of_an_operator_are_not_joined() -> None:

@@ -146,6 +146,27 @@ def test_state_that_is_too_large_for_memory_is_not_read_as_a_whole(tmp_path: Pat
     assert len(restored.table("s", "value").namespace(None)) == 40
 
 
+def test_state_is_read_as_a_whole_only_into_memory_that_is_free(tmp_path: Path) -> None:
+    bodies = []
+    for number in (1, 2):
+        written = KeyedStateBackend("t", directory=StateDirectory(str(tmp_path / str(number))), inline_bytes=0)
+        written.table("s", "value").namespace(None).update((key, key) for key in range(80))
+        written.table("s", "value").mark_all(None, range(80))
+        bodies.append(written.snapshot())
+
+    # half of it is enough for one of them, but then not for the other one
+    memory = ManagedMemory(2 * 80 * 400)
+    whole = []
+    for number, body in zip((1, 2), bodies):
+        directory = StateDirectory(str(tmp_path / str(number)))
+        restored = KeyedStateBackend("t", directory=directory, inline_bytes=0, memory=memory)
+        restored.restore(body)
+        restored.prefetch(range(40))
+        restored.table("s", "value").fetch(None, range(40))
+        whole.append(restored.in_memory)
+    assert whole == [True, False]
+
+
 def test_a_worker_lets_go_of_the_files_that_another_one_has_replaced_meanwhile(tmp_path: Path) -> None:
     open_files = [OpenFiles(), OpenFiles()]
     body = None
