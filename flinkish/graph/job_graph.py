@@ -40,6 +40,10 @@ from flinkish.runtime.partitioners import (
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.shipped_files import ShippedFiles
 
+#: In jobs with more subtasks a receiver gets nearly nothing of a batch: watermarks come when it can have got so many
+#: records, since each of them costs it as much as some records.
+_MANY_SUBTASKS, _RECORDS_OF_RECEIVER = 64, 16
+
 
 def partitioner_of(edge: StreamEdge, graph: StreamGraph) -> Partitioner:
     """By key on a keyed stream; what was asked for; else forward between equal parallelisms, or rebalance."""
@@ -233,7 +237,14 @@ class JobGraphGenerator:
                     f"'{node.name}' is not chained to a source whose splits flinkish reads (give the strategy to"
                     " from_source; Delta and from_spark are read by Spark)",
                 )
-            return replace(factory, interval_ms=interval_ms, before_next=node.id in self._before_merges)
+            widest = max(map(self._graph.parallelism_of, self._graph.nodes))
+            every_records = _RECORDS_OF_RECEIVER * widest if widest > _MANY_SUBTASKS else 0
+            return replace(
+                factory,
+                interval_ms=interval_ms,
+                before_next=node.id in self._before_merges,
+                every_records=0 if node.id in self._sensitive else every_records,
+            )
         return factory
 
     def _edge(self, edge: StreamEdge) -> EdgeDescriptor:

@@ -6,7 +6,8 @@ and a backfill give what the live stream gave. A watermark is emitted
 * before a record that lies behind it: lateness is exact, whatever the size of batches and epochs. In jobs with windows
   that merge also before a record right ahead of it: it would still merge with a window that the watermark ends;
 * whenever it enters the next ``interval_ms`` of event time, in jobs whose user code can see single watermarks;
-* at the end of each batch.
+* at the end of each batch; in wide jobs whose user code cannot see single watermarks only when so many records have
+  come since the last one that each receiver can have some of them, and at the end of a split or epoch.
 
 Generators are per source split (in a source task) or per subtask.
 """
@@ -36,7 +37,7 @@ class WatermarkAlignment:
 
 class TimestampsAndWatermarksOperator(StreamOperator):
     """``out_of_orderness_ms`` None: timestamps only, no watermarks. ``before_next``: also before a record that is one
-    millisecond ahead of it."""
+    millisecond ahead of it. ``every_records``: at the end of a batch only if so many have come since."""
 
     def __init__(
         self,
@@ -44,8 +45,12 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         out_of_orderness_ms: int | None,
         interval_ms: int | None,
         before_next: bool = False,
+        every_records: int = 0,
     ) -> None:
         self._extract = extract_timestamp
+        self._every_records = every_records
+        #: since the last watermark at the end of a batch
+        self._records = 0
         self._before_next = before_next
         self._delay_ms = None if out_of_orderness_ms is None else out_of_orderness_ms + 1
         self._interval_ms = interval_ms
@@ -90,11 +95,23 @@ class TimestampsAndWatermarksOperator(StreamOperator):
             return
         start = 0
         for end, max_ms in self._stretches(assigned):
-            if start:
-                self._emit_watermark()
             self._max_ms = max_ms
-            self.output.collect(values[start:end], assigned[start:end])
+            if end > start:
+                self.output.collect(values[start:end], assigned[start:end])
+            if end < len(values):
+                self._emit_watermark()
             start = end
+        self._records += len(values)
+        if self._records >= self._every_records:
+            self._emit_watermark()
+            self._records = 0
+
+    def end_split(self) -> None:
+        """What comes next is of another split."""
+        self._emit_watermark()
+
+    def snapshot_state(self) -> None:
+        """The end of the epoch."""
         self._emit_watermark()
 
     def _assign(self, values: list[Any], timestamps: list[int] | None) -> list[int] | None:
@@ -135,7 +152,7 @@ class TimestampsAndWatermarksOperator(StreamOperator):
 
     def _stretches(self, timestamps: list[int]) -> list[tuple[int, int]]:
         """The stretches of a batch between which watermarks are emitted: where each ends, and the highest timestamp
-        up to there."""
+        up to there. The first one is empty where the watermark of before is still to be emitted."""
         import numpy as np
 
         try:
@@ -153,7 +170,6 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         if self._interval_ms:
             slots = watermarks_ms[:-1] // self._interval_ms
             ends.update((np.flatnonzero(slots[1:] != slots[:-1]) + 1).tolist())
-        ends.discard(0)
         found = sorted(ends)
         return list(zip(found, highest_ms[found].tolist()))
 
@@ -169,19 +185,21 @@ class TimestampsAndWatermarksOperator(StreamOperator):
     def process_watermark(self, watermark_ms: int) -> None:
         """Watermarks from before are replaced, but for the last one (Flink does the same)."""
         if watermark_ms == MAX_WATERMARK_MS:
+            self._emitted_ms = watermark_ms
             self.output.emit_watermark(watermark_ms)
 
 
 @dataclass(frozen=True)
 class TimestampsAndWatermarksFactory(OperatorFactoryBase):
-    """From a WatermarkStrategy. ``interval_ms`` None: no stamps at event-time intervals. ``before_next``: as the
-    operator's."""
+    """From a WatermarkStrategy. ``interval_ms`` None: no stamps at event-time intervals. ``before_next``,
+    ``every_records``: as the operator's."""
 
     extract_timestamp: ExtractTimestamp | None
     out_of_orderness_ms: int | None
     idle_timeout_ms: int | None = None
     interval_ms: int | None = None
     before_next: bool = False
+    every_records: int = 0
     #: of the source whose watermarks these are; None: it is not aligned with others
     alignment: WatermarkAlignment | None = None
     #: makes the program's own generator of each split; goes before ``out_of_orderness_ms``
@@ -207,5 +225,5 @@ class TimestampsAndWatermarksFactory(OperatorFactoryBase):
                 self.extract_timestamp, self.make_generator, self.interval_ms, self.before_next
             )
         return TimestampsAndWatermarksOperator(
-            self.extract_timestamp, self.out_of_orderness_ms, self.interval_ms, self.before_next
+            self.extract_timestamp, self.out_of_orderness_ms, self.interval_ms, self.before_next, self.every_records
         )

@@ -9,10 +9,11 @@ import pytest
 
 from flinkish.common import Time
 from flinkish.common.time import Duration
-from flinkish.datastream import ProcessFunction, StreamExecutionEnvironment
+from flinkish.datastream import KeyedProcessFunction, OutputTag, ProcessFunction, StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
 from flinkish.testing import TestingSink
 
 from .programs import bounded, environment, job_of, list_source, run
@@ -127,3 +128,48 @@ def test_one_ended_and_one_idle_source_do_not_end_the_job(chaining: bool) -> Non
     assert not cluster.store.finished
     assert sorted(sink.values) == [("a", 1, 1), ("b", 1, 2)]
     cluster.dispose()
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 1_000])
+def test_windows_and_late_records_of_a_wide_job_are_those_of_a_narrow_one(batch_size: int) -> None:
+    """With many subtasks watermarks come less often."""
+    records = [(f"k{number % 3}", 1, 7 * number % 100 + number) for number in range(150)]
+    found = {}
+    for parallelism in (2, 70):
+        env = environment(1, max_parallelism=256)
+        stream = env.from_source(list_source(records), bounded(20), "s")
+        late, sink, late_sink = OutputTag("late"), TestingSink(), TestingSink()
+        windows = (
+            stream.key_by(lambda r: r[0])
+            .window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+            .side_output_late_data(late)
+            .reduce(lambda a, b: (a[0], a[1] + b[1], max(a[2], b[2])))
+            .set_parallelism(parallelism)
+        )
+        windows.sink_to(sink)
+        windows.get_side_output(late).sink_to(late_sink)
+        job = job_of(env, source_batch_size=batch_size)
+        (stamps,) = (
+            operator.factory
+            for vertex in job.vertices
+            for operator in vertex.operators
+            if isinstance(operator.factory, TimestampsAndWatermarksFactory)
+        )
+        assert stamps.every_records == (0 if parallelism == 2 else 16 * 70)
+        run(job, 40, restart_every=2)
+        found[parallelism] = sorted(sink.values), sorted(late_sink.values)
+    assert found[2] == found[70]
+    assert found[2][1]
+
+
+def test_where_user_code_sees_watermarks_they_come_in_a_wide_job_as_often() -> None:
+    env = environment(70)
+    stream = env.from_source(list_source([("a", 1, 1)]), bounded(), "s")
+    stream.key_by(lambda r: r[0]).process(Echo()).print()
+    factories = [operator.factory for vertex in job_of(env).vertices for operator in vertex.operators]
+    assert [f.every_records for f in factories if isinstance(f, TimestampsAndWatermarksFactory)] == [0]
+
+
+class Echo(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:
+        yield value

@@ -28,8 +28,10 @@ class Recorder:
         self.seen.append(("watermark", watermark_ms))
 
 
-def operator(bound_ms: int, interval_ms: int | None = None, before_next: bool = False) -> Any:
-    made: Any = TimestampsAndWatermarksOperator(lambda value, _: value, bound_ms, interval_ms, before_next)
+def operator(bound_ms: int, interval_ms: int | None = None, before_next: bool = False, every_records: int = 0) -> Any:
+    made: Any = TimestampsAndWatermarksOperator(
+        lambda value, _: value, bound_ms, interval_ms, before_next, every_records
+    )
     made.output, made.context = Recorder(), SimpleNamespace(name="x", uid="u")
     return made
 
@@ -72,6 +74,55 @@ def test_watermarks_stand_where_the_rules_say(
     for batch in batches:
         made.process_batch(list(batch), None)
     assert made.output.seen == as_the_rules_say(batches, bound_ms, interval_ms, before_next)
+
+
+def _records_and_what_is_late(seen: list[Any]) -> list[tuple[int, bool]]:
+    found, watermark_ms = [], MIN_TIMESTAMP_MS
+    for one in seen:
+        if isinstance(one, tuple):
+            assert one[1] > watermark_ms
+            watermark_ms = one[1]
+        else:
+            found.append((one, one <= watermark_ms))
+    return found
+
+
+@given(
+    st.lists(st.lists(TIMES, min_size=1, max_size=30), max_size=6),
+    st.integers(0, 60),
+    st.booleans(),
+    st.integers(2, 100),
+)
+def test_records_are_late_alike_where_watermarks_come_less_often(
+    batches: list[list[int]], bound_ms: int, before_next: bool, every_records: int
+) -> None:
+    often, seldom = operator(bound_ms, None, before_next), operator(bound_ms, None, before_next, every_records)
+    for batch in batches:
+        for made in (often, seldom):
+            made.process_batch(list(batch), None)
+    for made in (often, seldom):
+        made.snapshot_state()
+    assert _records_and_what_is_late(often.output.seen) == _records_and_what_is_late(seldom.output.seen)
+    watermarks = [[one for one in made.output.seen if isinstance(one, tuple)] for made in (often, seldom)]
+    assert set(watermarks[1]) <= set(watermarks[0])
+    assert watermarks[1][-1:] == watermarks[0][-1:]
+
+
+def test_watermarks_come_when_enough_records_came_and_at_the_end_of_a_split_and_an_epoch() -> None:
+    made = operator(0, every_records=4)
+    for first in (0, 10, 20):
+        made.process_batch([first, first + 1], None)
+    assert made.output.seen == [0, 1, 10, 11, ("watermark", 10), 20, 21]
+    made.end_split()
+    assert made.output.seen[-1] == ("watermark", 20)
+    made.process_batch([30], None)
+    made.snapshot_state()
+    assert made.output.seen[-2:] == [30, ("watermark", 29)]
+    made.process_batch([40], None)
+    made.process_batch([50], None)
+    made.process_watermark(MAX_WATERMARK_MS)
+    made.snapshot_state()
+    assert made.output.seen[-4:] == [40, ("watermark", 39), 50, ("watermark", MAX_WATERMARK_MS)]
 
 
 def test_the_ends_of_time_are_timestamps_and_a_bound_may_be_as_long_as_time() -> None:
