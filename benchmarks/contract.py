@@ -205,7 +205,7 @@ def peer_parser(description: str) -> argparse.ArgumentParser:
 
 
 def peer_figures(events: int, seconds: float, check: dict[str, Any]) -> dict[str, Any]:
-    """What a longer run of one program had and took more than a shorter one, and figures that must agree."""
+    """The events and seconds of the steady part of one program's run, and figures that must agree."""
     return {"events": events, "seconds": round(seconds, 3), "check": check}
 
 

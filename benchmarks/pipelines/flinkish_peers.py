@@ -1,7 +1,8 @@
 """Programs of `peer_programs` in flinkish on Spark, one after the other in one session: a line of JSON for each.
 
-Steady: a run over as many clicks as the other engines get, whose figures are compared, and a longer run; what the
-longer one took more for what it has more. The first program runs once more, before: Spark starts in it.
+Each runs over as many clicks as the other engines get, for the figures that are compared, and then over more: steady
+is what comes after the first epoch of that run, to the end of its last one. The first program runs once more, before:
+Spark starts in it.
 """
 
 from __future__ import annotations
@@ -16,38 +17,52 @@ from benchmarks.pipelines import peer_programs
 from benchmarks.pipelines.figures_sink import FiguresSink, committed
 from benchmarks.pipelines.flinkish_job import BOUND_MS, clicks, environment, in_a_folder
 from benchmarks.spark_settings import session
+from flinkish.jobmanager.job_run import JobObserver
+from flinkish.runtime.epoch_report import EpochReport
 
-EPOCH_RECORDS = 1_000_000
+EPOCH_RECORDS = 500_000
 
 
-def run(name: str, paths: list[Path], job_name: str) -> float:
-    """Seconds that a program took over the clicks of these files."""
+class Epochs(JobObserver):
+    """When each epoch of a job was done, and the records that it read."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[float, int]] = []
+
+    def epoch_done(self, report: EpochReport) -> None:
+        """Called after each epoch."""
+        self.done.append((time.perf_counter(), report.records_in))
+
+
+def run(name: str, paths: list[Path], job_name: str) -> list[tuple[float, int]]:
+    """The epochs of a program over the clicks of these files: when they were done, and how many records they read."""
     env = environment(EPOCH_RECORDS)
     peer_programs.add("flinkish", name, clicks(env, peer_programs.COLUMNS, paths), BOUND_MS).sink_to(FiguresSink())
-    started = time.perf_counter()
-    env.execute(job_name)
-    return time.perf_counter() - started
+    epochs = Epochs()
+    client = env.execute_async(job_name)
+    client.run.observers.append(epochs)  # type: ignore[attr-defined]
+    client.get_job_execution_result().result()
+    return epochs.done
 
 
 def measure(name: str, short: list[Path], long: list[Path]) -> dict[str, Any]:
     """The figures of one program."""
-    short_s = run(name, short, f"{name}-short")
-    long_s = run(name, long, f"{name}-long")
-    return contract.peer_figures(
-        (len(long) - len(short)) * data.EVENTS_PER_FILE,
-        long_s - short_s,
-        committed[f"{name}-short"].chosen(peer_programs.PROGRAMS[name].figures),
-    )
+    run(name, short, f"{name}-short")
+    epochs = run(name, long, f"{name}-long")
+    events = sum(records for _, records in epochs[1:])
+    seconds = epochs[-1][0] - epochs[0][0]
+    figures = committed[f"{name}-short"].chosen(peer_programs.PROGRAMS[name].figures)
+    return contract.peer_figures(events, seconds, figures)
 
 
 def main() -> None:
     """Run the programs."""
     parser = contract.peer_parser("flinkish")
-    parser.add_argument("--more", type=int, default=2_000_000, help="events that the longer run has more")
+    parser.add_argument("--long-events", type=int, default=2_500_000, help="events of the run whose time is taken")
     options = parser.parse_args()
-    events = options.events + options.more
-    paths = data.ensure(data.USERS[0], -(-events // data.EVENTS), options.data).paths[: events // data.EVENTS_PER_FILE]
-    long = in_a_folder(list(paths))
+    events = max(options.events, options.long_events)
+    paths = data.ensure(data.USERS[0], -(-events // data.EVENTS), options.data).paths
+    long = in_a_folder(list(paths[: events // data.EVENTS_PER_FILE]))
     short = in_a_folder(list(paths[: options.events // data.EVENTS_PER_FILE]))
     session("flinkish-operator-peers")
     run(options.programs[0], short, "warm-up")

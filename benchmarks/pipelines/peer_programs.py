@@ -94,6 +94,17 @@ def _result(click: Any) -> Any:
     return click[0], click[1], 1, click[2]
 
 
+def _click_type(api: Package) -> Any:
+    """A new one for each use: PyFlink cannot pickle a tag whose type a stream has as well."""
+    types = api.types
+    return types.TUPLE([types.STRING(), types.LONG(), types.DOUBLE(), types.BOOLEAN()])
+
+
+def _result_type(api: Package) -> Any:
+    types = api.types
+    return types.TUPLE([types.STRING(), types.LONG(), types.LONG(), types.DOUBLE()])
+
+
 def _results(api: Package, clicks: Any) -> Any:
     return clicks.map(_result, api.result)
 
@@ -130,7 +141,7 @@ def co_map(api: Package, clicks: Any) -> Any:
 
 def side_output(api: Package, clicks: Any) -> Any:
     """A ProcessFunction, half of whose results go to a side output."""
-    tag = api.datastream.OutputTag("others", api.result)
+    tag = api.datastream.OutputTag("others", _result_type(api))
 
     class Sort(api.datastream.ProcessFunction):  # type: ignore[misc, name-defined]
         def process_element(self, value: Any, ctx: Any) -> Any:
@@ -304,10 +315,8 @@ def window_lateness(api: Package, clicks: Any) -> Any:
 
     Each firing forgets the elements, so that a click is counted once.
     """
-    types = api.types
-    click_type = types.TUPLE([types.STRING(), types.LONG(), types.DOUBLE(), types.BOOLEAN()])
-    delayed = clicks.map(lambda click: (click[0], click[1] - _delay_ms(click[2]), click[2], click[3]), click_type)
-    tag = api.datastream.OutputTag("late", click_type)
+    delayed = clicks.map(lambda click: (click[0], click[1] - _delay_ms(click[2]), click[2], click[3]), _click_type(api))
+    tag = api.datastream.OutputTag("late", _click_type(api))
     windows = (
         api.by_key(timed(api, delayed, JITTER_MS))
         .window(_minute(api))
