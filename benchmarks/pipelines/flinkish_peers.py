@@ -45,14 +45,17 @@ def run(name: str, paths: list[Path], job_name: str) -> list[tuple[float, int]]:
     return epochs.done
 
 
-def measure(name: str, short: list[Path], long: list[Path]) -> dict[str, Any]:
-    """The figures of one program."""
+def measure(name: str, events: int, paths: list[Path]) -> dict[str, Any]:
+    """The figures of one program, of which those over the first ``events`` clicks are compared."""
+    program = peer_programs.PROGRAMS[name]
+    short = in_a_folder(paths[: program.events(events) // data.EVENTS_PER_FILE])
     run(name, short, f"{name}-short")
-    epochs = run(name, long, f"{name}-long")
-    events = sum(records for _, records in epochs[1:])
+    shutil.rmtree(short[0].parent)
+    epochs = run(name, paths, f"{name}-long")
+    steady_events = sum(records for _, records in epochs[1:])
     seconds = epochs[-1][0] - epochs[0][0]
-    figures = committed[f"{name}-short"].chosen(peer_programs.PROGRAMS[name].figures)
-    return contract.peer_figures(events, seconds, figures)
+    figures = committed[f"{name}-short"].chosen(program.figures)
+    return contract.peer_figures(steady_events, seconds, figures)
 
 
 def main() -> None:
@@ -63,13 +66,11 @@ def main() -> None:
     events = max(options.events, options.long_events)
     paths = data.ensure(data.USERS[0], -(-events // data.EVENTS), options.data).paths
     long = in_a_folder(list(paths[: events // data.EVENTS_PER_FILE]))
-    short = in_a_folder(list(paths[: options.events // data.EVENTS_PER_FILE]))
     session("flinkish-operator-peers")
-    run(options.programs[0], short, "warm-up")
+    run(options.programs[0], long, "warm-up")
     for name in options.programs:
-        contract.emit_peer(name, lambda name=name: measure(name, short, long))  # type: ignore[misc]
-    for folder in (short[0].parent, long[0].parent):
-        shutil.rmtree(folder)
+        contract.emit_peer(name, lambda name=name: measure(name, options.events, long))  # type: ignore[misc]
+    shutil.rmtree(long[0].parent)
 
 
 if __name__ == "__main__":

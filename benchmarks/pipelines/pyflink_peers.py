@@ -64,10 +64,12 @@ def run(mode: str, name: str, paths: list[Path], events: int) -> tuple[float, pe
 
 def measure(mode: str, name: str, paths: list[Path], events: int) -> dict[str, Any]:
     """The figures of one program."""
+    program = peer_programs.PROGRAMS[name]
+    events = program.events(events)
     few = max(pyflink_job.SLICE_EVENTS, events // SHORTER // pyflink_job.SLICE_EVENTS * pyflink_job.SLICE_EVENTS)
     short_s, _ = run(mode, name, paths, few)
     long_s, figures = run(mode, name, paths, events)
-    return contract.peer_figures(events - few, long_s - short_s, figures.chosen(peer_programs.PROGRAMS[name].figures))
+    return contract.peer_figures(events - few, long_s - short_s, figures.chosen(program.figures))
 
 
 def main() -> None:
