@@ -61,13 +61,15 @@ def measure(name: str, events: int, paths: list[Path]) -> dict[str, Any]:
 def main() -> None:
     """Run the programs."""
     parser = contract.peer_parser("flinkish")
-    parser.add_argument("--long-events", type=int, default=2_500_000, help="events of the run whose time is taken")
+    parser.add_argument("--long-events", type=int, default=2_500_000, help="of the run whose time is taken")
     options = parser.parse_args()
     events = max(options.events, options.long_events)
     paths = data.ensure(data.USERS[0], -(-events // data.EVENTS), options.data).paths
     long = in_a_folder(list(paths[: events // data.EVENTS_PER_FILE]))
     session("flinkish-operator-peers")
-    run(options.programs[0], long, "warm-up")
+    short = in_a_folder(list(paths[:1]))
+    run(options.programs[0], short, "warm-up")
+    shutil.rmtree(short[0].parent)
     for name in options.programs:
         contract.emit_peer(name, lambda name=name: measure(name, options.events, long))  # type: ignore[misc]
     shutil.rmtree(long[0].parent)
