@@ -15,6 +15,7 @@ import json
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -192,3 +193,29 @@ def files_of(options: argparse.Namespace) -> list[Path]:
 def emit(result: Result) -> None:
     """Print the one line that the runner reads."""
     print(json.dumps(asdict(result)), flush=True)
+
+
+def peer_parser(description: str) -> argparse.ArgumentParser:
+    """The options of the modules that run the programs of `pipelines/peer_programs.py`."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--programs", nargs="+", required=True, metavar="NAME")
+    parser.add_argument("--events", type=int, required=True, help="of the run whose results are compared")
+    parser.add_argument("--data", type=Path, default=data.default_directory())
+    return parser
+
+
+def peer_figures(events: int, seconds: float, check: dict[str, Any]) -> dict[str, Any]:
+    """The events and seconds of the steady part of one program's run, and figures that must agree."""
+    return {"events": events, "seconds": round(seconds, 3), "check": check}
+
+
+def emit_peer(program: str, measure: Callable[[], dict[str, Any]]) -> None:
+    """Print the line of one program: what ``measure`` gives, or the reason why there is nothing."""
+    try:
+        figures = measure()
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        # what a JVM says ends with the cause of the causes
+        causes = [line for line in lines if line.startswith("Caused by:")]
+        figures = {"reason": (causes or lines[:1])[-1][:200]}
+    print(json.dumps({"program": program, **figures}), flush=True)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from benchmarks.contract import BASIC_PIPELINES, KEYED_PIPELINES, PIPELINES, Result
 
@@ -130,13 +130,13 @@ def _files(sum_few_users: int, sum_many_users: int, window: int) -> tuple[tuple[
     return (("sum", 1_000), sum_few_users), (("sum", 200_000), sum_many_users), (("window", 1_000), window)
 
 
-def is_installed(engine: Engine) -> bool:
-    """Whether the engine's interpreter can import it, and its module is here."""
-    if not Path(ROOT, *engine.module.split(".")).with_suffix(".py").exists():
+def is_installed(python: str, module: str, package: str) -> bool:
+    """Whether an engine's interpreter can import its package, and its module is here."""
+    if not Path(ROOT, *module.split(".")).with_suffix(".py").exists():
         return False
-    find = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({engine.package!r}) is None)"
+    find = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({package!r}) is None)"
     try:
-        return subprocess.run([engine.python, "-c", find], check=False).returncode == 0
+        return subprocess.run([python, "-c", find], check=False).returncode == 0
     except OSError:
         return False
 
@@ -148,7 +148,7 @@ def run_pipeline(engine: Engine, pipeline: str, users: int, data: Path, timeout_
     """
     if pipeline not in engine.pipelines:
         return Row(engine.name, pipeline, users, None, "not measured")
-    if not is_installed(engine):
+    if not is_installed(engine.python, engine.module, engine.package):
         return Row(engine.name, pipeline, users, None, "not installed")
     arguments = ["--pipeline", pipeline, "--users", str(users), "--data", str(data)]
     if quick:
@@ -163,20 +163,8 @@ def run_pipeline(engine: Engine, pipeline: str, users: int, data: Path, timeout_
 
 
 def last_json_line(python: str, module: str, arguments: list[str], timeout_s: float) -> Any:
-    """Run `python -m module` from the root of the repository; what its last line on standard output says.
-
-    It gets a session of its own, so that a run which takes too long ends with all the processes it started.
-    """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    process = subprocess.Popen(
-        [python, "-m", module, *arguments],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    """Run `python -m module` from the root of the repository; what its last line on standard output says."""
+    process = start(python, module, arguments)
     try:
         output, errors = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -188,3 +176,22 @@ def last_json_line(python: str, module: str, arguments: list[str], timeout_s: fl
         last = (errors.strip().splitlines() or ["no output"])[-1]
         raise RuntimeError(f"{module} ended with code {process.returncode}: {last[:200]}")
     return json.loads(lines[-1])
+
+
+def start(
+    python: str, module: str, arguments: list[str], errors: int | IO[str] = subprocess.PIPE
+) -> subprocess.Popen[str]:
+    """Start `python -m module` from the root of the repository; what it writes to standard error goes to ``errors``.
+
+    It gets a session of its own, so that a run which takes too long ends with all the processes it started.
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    return subprocess.Popen(
+        [python, "-m", module, *arguments],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        start_new_session=True,
+    )

@@ -78,13 +78,17 @@ class WithWindow(ProcessWindowFunction):  # type: ignore[type-arg]
             yield ((key, context.window().start), result)
 
 
+def clicks(env: Any, columns: tuple[str, ...], paths: list[Path]) -> Any:
+    """The stream of these columns of all files in the folders of ``paths``."""
+    folders = sorted({str(path.parent) for path in paths})
+    types = Types.TUPLE([COLUMN_TYPES[name] for name in columns])
+    source = FileSource.parquet(*folders, type_info=types, columns=list(columns))
+    return env.from_source(source, WatermarkStrategy.no_watermarks(), "files")
+
+
 def build(env: Any, pipeline: str, paths: list[Path]) -> None:
     """The program, as a user would write it."""
-    folder = str(paths[0].parent) if len({path.parent for path in paths}) == 1 else None
-    places = [folder] if folder else sorted({str(path.parent) for path in paths})
-    types = Types.TUPLE([COLUMN_TYPES[name] for name in COLUMNS[pipeline]])
-    source = FileSource.parquet(*places, type_info=types, columns=list(COLUMNS[pipeline]))
-    events = env.from_source(source, WatermarkStrategy.no_watermarks(), "files")
+    events = clicks(env, COLUMNS[pipeline], paths)
     if pipeline == "sum":
         (
             events.filter(lambda event: event[1])
@@ -107,6 +111,17 @@ def build(env: Any, pipeline: str, paths: list[Path]) -> None:
         .aggregate(CountAndSum(), WithWindow())
         .sink_to(DictSink())
     )
+
+
+def environment(epoch_records: int) -> Any:
+    """Two subtasks, a new job directory, and epochs of so many records."""
+    configuration = Configuration()
+    configuration.set_string("flinkish.job.dir", tempfile.mkdtemp(prefix="flinkish-benchmark-"))
+    configuration.set_string("flinkish.epoch.max-records-per-source", str(epoch_records))
+    configuration.set_string("flinkish.epoch.max-bytes-per-source", "4gb")
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(2)
+    return env
 
 
 def in_a_folder(paths: list[Path]) -> list[Path]:
@@ -153,12 +168,7 @@ def main() -> None:
         paths = in_a_folder(paths)
     meter = contract.Meter()
     session("flinkish-benchmark")
-    configuration = Configuration()
-    configuration.set_string("flinkish.job.dir", tempfile.mkdtemp(prefix="flinkish-benchmark-"))
-    configuration.set_string("flinkish.epoch.max-records-per-source", str(options.epoch_records))
-    configuration.set_string("flinkish.epoch.max-bytes-per-source", "4gb")
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(2)
+    env = environment(options.epoch_records)
     build(env, options.pipeline, paths)
     marks = Marks(meter, options.warm_up_epochs)
     started = time.perf_counter()

@@ -86,20 +86,21 @@ def timed(api: Package, clicks: Any, bound_ms: int) -> Any:
 
 def user_window(api: Package, clicks: Any) -> Any:
     """Count and sum in windows of a minute."""
-    return _in_windows(api, clicks, api.window.TumblingEventTimeWindows.of(api.ms(WINDOW_MS)))
+    return in_windows(api, clicks, api.window.TumblingEventTimeWindows.of(api.ms(WINDOW_MS)))
 
 
 def sliding(api: Package, clicks: Any) -> Any:
     """Count and sum of five minutes, each minute."""
-    return _in_windows(api, clicks, api.window.SlidingEventTimeWindows.of(api.ms(SLIDING_MS), api.ms(WINDOW_MS)))
+    return in_windows(api, clicks, api.window.SlidingEventTimeWindows.of(api.ms(SLIDING_MS), api.ms(WINDOW_MS)))
 
 
 def session(api: Package, clicks: Any) -> Any:
     """Count and sum until there is no click for a minute."""
-    return _in_windows(api, clicks, api.window.EventTimeSessionWindows.with_gap(api.ms(SESSION_GAP_MS)))
+    return in_windows(api, clicks, api.window.EventTimeSessionWindows.with_gap(api.ms(SESSION_GAP_MS)))
 
 
-def _in_windows(api: Package, clicks: Any, assigner: Any) -> Any:
+def in_windows(api: Package, clicks: Any, assigner: Any) -> Any:
+    """Count and sum per key in the windows of an assigner."""
     functions = api.functions
 
     class CountAndAmount(functions.AggregateFunction):  # type: ignore[misc, name-defined]

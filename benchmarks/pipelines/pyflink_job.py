@@ -37,7 +37,6 @@ from benchmarks.pipelines import keyed_programs
 
 PARALLELISM = 2
 SLICE_EVENTS = 5_000
-SLICES_PER_FILE = EVENTS_PER_FILE // SLICE_EVENTS
 COLUMNS = {"sum": ("user_id", "logged_in"), "window": ("page", "ts", "amount"), **keyed_programs.COLUMNS}
 COLUMN_TYPES = {
     "user_id": Types.STRING(),
@@ -51,18 +50,17 @@ COLUMN_TYPES = {
 class ReadSlice(FlatMapFunction):  # type: ignore[misc]
     """Number of a slice -> its events as tuples."""
 
-    def __init__(self, paths: list[str], columns: tuple[str, ...]) -> None:
-        self._paths, self._columns = paths, columns
-        self._read: tuple[str, list[Any]] = ("", [])
+    def __init__(self, slices: list[tuple[str, int]], columns: tuple[str, ...]) -> None:
+        self._slices, self._columns = slices, columns
+        self._read: tuple[str, Any] = ("", None)
 
     def flat_map(self, value: int) -> Iterator[Any]:
         """Slices of one file come one after the other: read each file once."""
-        number, part = divmod(value, SLICES_PER_FILE)
-        path = self._paths[number]
+        path, begin = self._slices[value]
         if self._read[0] != path:
-            table = pq.read_table(path, columns=list(self._columns))
-            self._read = (path, list(zip(*(column.to_pylist() for column in table.columns), strict=True)))
-        return iter(self._read[1][part * SLICE_EVENTS : (part + 1) * SLICE_EVENTS])
+            self._read = (path, pq.read_table(path, columns=list(self._columns)))
+        part = self._read[1].slice(begin, SLICE_EVENTS)
+        return zip(*(column.to_pylist() for column in part.columns), strict=True)
 
 
 class DictSink(FilterFunction):  # type: ignore[misc]
@@ -128,45 +126,58 @@ class WithWindow(ProcessWindowFunction):  # type: ignore[misc]
             yield key, context.window().start, count, amount
 
 
-def environment(options: argparse.Namespace) -> StreamExecutionEnvironment:
+def environment(mode: str, state_cache_size: int, bundle_size: int = 100_000, bundle_ms: int = 1_000) -> Any:
     """Two slots and the settings that were fastest of those tried."""
     configuration = Configuration()
     configuration.set_string("python.executable", sys.executable)
     configuration.set_string("python.client.executable", sys.executable)
-    configuration.set_string("python.execution-mode", options.mode)
-    configuration.set_string("python.fn-execution.bundle.size", str(options.bundle_size))
-    configuration.set_string("python.fn-execution.bundle.time", str(options.bundle_ms))
-    configuration.set_string("python.state.cache-size", str(max(1_000, options.users)))
+    configuration.set_string("python.execution-mode", mode)
+    configuration.set_string("python.fn-execution.bundle.size", str(bundle_size))
+    configuration.set_string("python.fn-execution.bundle.time", str(bundle_ms))
+    configuration.set_string("python.state.cache-size", str(state_cache_size))
     configuration.set_string("taskmanager.numberOfTaskSlots", str(PARALLELISM))
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(PARALLELISM)
     return env
 
 
+def find_packages_in_thread_mode() -> None:
+    """In thread mode the JVM embeds an interpreter that does not know of virtual environments: call this first."""
+    search_path = [os.environ.get("PYTHONPATH", ""), sysconfig.get_paths()["purelib"]]
+    os.environ["PYTHONPATH"] = os.pathsep.join(search_path)
+
+
+def clicks(env: Any, columns: tuple[str, ...], paths: list[Path], events: int) -> Any:
+    """The stream of these columns of the first ``events`` events of the files."""
+    slices = [
+        (str(paths[begin // EVENTS_PER_FILE]), begin % EVENTS_PER_FILE) for begin in range(0, events, SLICE_EVENTS)
+    ]
+    # The source gives each subtask one half of the numbers: every second slice, so that both go through time together.
+    # A subtask that read later slices before earlier ones would find the earlier ones to be late.
+    slices = slices[0::2] + slices[1::2]
+    source = NumberSequenceSource(0, len(slices) - 1)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "slices", Types.LONG())
+    types = Types.TUPLE([COLUMN_TYPES[name] for name in columns])
+    return numbers.flat_map(ReadSlice(slices, columns), types)
+
+
 def build(env: StreamExecutionEnvironment, pipeline: str, paths: list[Path], directory: str) -> None:
     """Declare the job of one pipeline."""
-    # The source gives each subtask one half of the numbers: every second file, so that both go through time together.
-    order = [str(path) for path in paths[0::2] + paths[1::2]]
-    source = NumberSequenceSource(0, len(order) * SLICES_PER_FILE - 1)
-    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "slices", Types.LONG())
-    read = ReadSlice(order, COLUMNS[pipeline])
+    events = clicks(env, COLUMNS[pipeline], paths, len(paths) * EVENTS_PER_FILE)
     if pipeline == "sum":
         results = (
-            numbers.flat_map(read, Types.TUPLE([Types.STRING(), Types.BOOLEAN()]))
-            .filter(lambda event: event[1])
+            events.filter(lambda event: event[1])
             .map(lambda event: (event[0], 1), Types.TUPLE([Types.STRING(), Types.LONG()]))
             .key_by(lambda one: one[0], Types.STRING())
             .reduce(lambda left, right: (left[0], left[1] + right[1]))
         )
     elif pipeline in contract.KEYED_PIPELINES:
-        types = Types.TUPLE([COLUMN_TYPES[name] for name in COLUMNS[pipeline]])
         bound_ms = keyed_programs.BOUND_MS.get(pipeline, JITTER_MS)
-        results = keyed_programs.add("pyflink", pipeline, numbers.flat_map(read, types), bound_ms)
+        results = keyed_programs.add("pyflink", pipeline, events, bound_ms)
     else:
         strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(JITTER_MS))
         results = (
-            numbers.flat_map(read, Types.TUPLE([Types.STRING(), Types.LONG(), Types.DOUBLE()]))
-            .assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(ClickTime()))
+            events.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(ClickTime()))
             .key_by(lambda event: event[0], Types.STRING())
             .window(TumblingEventTimeWindows.of(Time.milliseconds(contract.WINDOW_MS)))
             .aggregate(
@@ -182,7 +193,7 @@ def build(env: StreamExecutionEnvironment, pipeline: str, paths: list[Path], dir
 def run(options: argparse.Namespace, paths: list[Path]) -> dict[str, Any]:
     """One job over `paths`; the figures of both subtasks together."""
     with tempfile.TemporaryDirectory() as directory:
-        env = environment(options)
+        env = environment(options.mode, max(1_000, options.users), options.bundle_size, options.bundle_ms)
         build(env, options.pipeline, paths, directory)
         env.execute(options.pipeline)
         figures = [json.loads(path.read_text()) for path in Path(directory).glob("*.json")]
@@ -199,9 +210,7 @@ def main() -> None:
     parser.add_argument("--bundle-size", type=int, default=100_000)
     parser.add_argument("--bundle-ms", type=int, default=1_000)
     options = parser.parse_args()
-    # In thread mode the JVM embeds an interpreter that does not know of virtual environments.
-    search_path = [os.environ.get("PYTHONPATH", ""), sysconfig.get_paths()["purelib"]]
-    os.environ["PYTHONPATH"] = os.pathsep.join(search_path)
+    find_packages_in_thread_mode()
     paths = contract.files_of(options)
     short = paths[: max(2, len(paths) // 3)]
     meter = contract.Meter()

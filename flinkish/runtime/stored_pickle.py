@@ -197,14 +197,19 @@ _AFTER_TEXT = pickle.TUPLE2 + pickle.STOP
 TEXT_PLACE = (len(_FRAME) + 8 + len(TEXT_BEGINS) + 1, -len(_AFTER_TEXT))
 #: The sizes of texts that begin with SHORT_BINUNICODE.
 _SHORT_TEXT_BYTES = range(256)
+#: So many keys must share a namespace on the average, or what is made for each namespace is not worth it: sessions are
+#: a namespace each.
+_KEYS_OF_A_NAMESPACE = 8
 #: What is longer has no frame, or more than one.
 _FRAMED_BYTES = 32 * 1024
 
 
 class _BeforeTexts(dict[Hashable, list[bytes]]):
-    """namespace -> by the number of bytes of a text: the pickle of (namespace, text) up to the text."""
+    """namespace -> by the number of bytes of a text: the pickle of (namespace, text) up to the text, of texts of less
+    than ``sizes`` bytes."""
 
-    def __init__(self, classes: ProgramClasses) -> None:
+    def __init__(self, sizes: int, classes: ProgramClasses) -> None:
+        self._sizes = range(sizes)
         self._classes = classes
 
     def __missing__(self, namespace: Hashable) -> list[bytes]:
@@ -214,7 +219,7 @@ class _BeforeTexts(dict[Hashable, list[bytes]]):
         begins = data[len(_FRAME) + 8 : end] + pickle.SHORT_BINUNICODE
         behind = len(begins) + 1 + len(_AFTER_TEXT)
         found = self[namespace] = (
-            [_FRAME + (behind + size).to_bytes(8, "little") + begins + bytes((size,)) for size in _SHORT_TEXT_BYTES]
+            [_FRAME + (behind + size).to_bytes(8, "little") + begins + bytes((size,)) for size in self._sizes]
             if framed
             else []
         )
@@ -231,10 +236,12 @@ def dumps_groups(
     True
     """
     of_keys = namespaces if len(namespaces) == len(keys) else repeat(namespaces[0], len(keys))
-    if set(map(type, keys)) == {str}:
-        before = _BeforeTexts(classes)
+    different = set(namespaces)
+    if len(different) * _KEYS_OF_A_NAMESPACE <= len(keys) and set(map(type, keys)) == {str}:
         texts = [text.encode("utf-8", "surrogatepass") for text in keys]
-        if max(map(len, texts)) in _SHORT_TEXT_BYTES and all(map(before.__getitem__, set(namespaces))):
+        longest = max(map(len, texts))
+        before = _BeforeTexts(longest + 1, classes)
+        if longest in _SHORT_TEXT_BYTES and all(map(before.__getitem__, different)):
             return [before[of][len(text)] + text + _AFTER_TEXT for of, text in zip(of_keys, texts)]
     return dumps_all(zip(of_keys, keys), classes)
 

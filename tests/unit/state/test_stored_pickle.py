@@ -14,6 +14,8 @@ import json
 import math
 import pathlib
 import pickle
+import sys
+import tracemalloc
 import types
 import uuid
 import zoneinfo
@@ -230,6 +232,21 @@ def test_groups_of_texts_are_written_as_pickle_writes_them(groups: list[tuple[An
     keys = [key for _, key in groups]
     assert dumps_groups([namespace for namespace, _ in groups], keys) == dumps_all(groups)
     assert dumps_groups([one], keys) == dumps_all([(one, key) for key in keys])
+    # as many keys for each namespace as make another way worth it
+    assert dumps_groups([namespace for namespace, _ in groups] * 8, keys * 8) == dumps_all(groups * 8)
+    assert dumps_groups([one], keys * 8) == dumps_all([(one, key) for key in keys * 8])
+
+
+def test_what_is_kept_to_write_groups_is_not_more_than_they_are_when_each_has_a_namespace_of_its_own() -> None:
+    groups = [((number, number + 1), f"u{number}") for number in range(1_000)]
+    tracemalloc.start()
+    try:
+        found = dumps_groups([namespace for namespace, _ in groups], [key for _, key in groups])
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == dumps_all(groups)
+    assert peak_bytes < 10 * sum(map(sys.getsizeof, found))
 
 
 @pytest.mark.parametrize(
