@@ -8,14 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from flinkish.runtime.collector import TASKS_PER_FULL_COLLECTION, THRESHOLD, WorkerCollector
+from flinkish.runtime.collector import MOST, TASKS_PER_FULL_COLLECTION, THRESHOLD, WorkerCollector
 
 
 @pytest.fixture(autouse=True)
 def _collector_as_before() -> Iterator[None]:
-    threshold = gc.get_threshold()
+    threshold, callbacks = gc.get_threshold(), gc.callbacks.copy()
     yield
     gc.unfreeze()
+    gc.callbacks[:] = callbacks
     gc.set_threshold(*threshold)
 
 
@@ -61,4 +62,29 @@ def test_a_cycle_that_has_lived_for_tasks_goes_within_so_many_tasks_after_it_was
 
 def test_a_worker_collects_the_youngest_objects_seldom() -> None:
     WorkerCollector().task_begins()
+    assert gc.get_threshold()[0] == THRESHOLD
+
+
+def test_a_worker_whose_collections_find_nothing_collects_ever_more_seldom() -> None:
+    WorkerCollector().task_begins()
+    kept = [[number] for number in range(THRESHOLD + 1_000)]
+    assert gc.get_threshold()[0] == 2 * THRESHOLD
+    for _ in range(10):
+        gc.collect(0)
+    assert gc.get_threshold()[0] == MOST
+    assert len(kept) == THRESHOLD + 1_000
+
+
+def test_a_worker_whose_code_makes_cycles_collects_them_as_often_as_before_for_good() -> None:
+    WorkerCollector().task_begins()
+    for _ in range(4):
+        gc.collect(0)
+    for _ in range(MOST // 2 + 1_000):
+        cycle()
+    assert gc.get_threshold()[0] == THRESHOLD
+    gone = weakref.ref(cycle())
+    for _ in range(THRESHOLD):
+        cycle()
+    assert gone() is None
+    gc.collect(0)
     assert gc.get_threshold()[0] == THRESHOLD
