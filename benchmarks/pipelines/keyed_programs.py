@@ -54,8 +54,11 @@ class Package:
         self.assigner = importlib.import_module(f"{name}.common.watermark_strategy").TimestampAssigner
         self.types = self.common.Types
         self.ms = self.common.Time.milliseconds
-        #: of all programs: key, time of the result, count, amount
-        self.result = self.types.TUPLE([self.types.STRING(), self.types.LONG(), self.types.LONG(), self.types.DOUBLE()])
+        self.result = self.result_type()
+
+    def result_type(self) -> Any:
+        """Of the results of all programs: key, time of the result, count, amount. A new one for each call."""
+        return self.types.TUPLE([self.types.STRING(), self.types.LONG(), self.types.LONG(), self.types.DOUBLE()])
 
     def by_key(self, stream: Any) -> Any:
         """Keyed by the first field."""
@@ -186,7 +189,7 @@ def connected(api: Package, clicks: Any) -> Any:
                 self.visit.clear()
                 yield ctx.get_current_key(), timestamp, visit[1], visit[2]
 
-    first, second = _logged_in_or_not(clicks)
+    first, second = logged_in_or_not(clicks)
     return api.by_key(first).connect(api.by_key(second)).process(TwoKinds(), api.result)
 
 
@@ -205,12 +208,13 @@ def pairs(api: Package, clicks: Any) -> Any:
         def process_element(self, left: Any, right: Any, ctx: Any) -> Any:
             yield left[0], 0, 1, left[2] + right[2]
 
-    first, second = _logged_in_or_not(clicks)
+    first, second = logged_in_or_not(clicks)
     joined = api.by_key(first).interval_join(api.by_key(second)).between(api.ms(-JOIN_MS), api.ms(JOIN_MS))
     return joined.process(Pairs(), api.result)
 
 
-def _logged_in_or_not(clicks: Any) -> tuple[Any, Any]:
+def logged_in_or_not(clicks: Any) -> tuple[Any, Any]:
+    """The clicks of users that are logged in, and the others."""
     return clicks.filter(lambda click: click[3]), clicks.filter(lambda click: not click[3])
 
 

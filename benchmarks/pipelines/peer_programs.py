@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.contract import WINDOW_MS
 from benchmarks.data import EVENTS_PER_FILE, JITTER_MS
-from benchmarks.pipelines.keyed_programs import Package, in_windows, timed
+from benchmarks.pipelines.keyed_programs import Package, in_windows, logged_in_or_not, timed
 
 COLUMNS = ("user_id", "ts", "amount", "logged_in")
 #: Elements of a count window, of a list in a ListState.
@@ -106,17 +106,8 @@ def _click_type(api: Package) -> Any:
     return types.TUPLE([types.STRING(), types.LONG(), types.DOUBLE(), types.BOOLEAN()])
 
 
-def _result_type(api: Package) -> Any:
-    types = api.types
-    return types.TUPLE([types.STRING(), types.LONG(), types.LONG(), types.DOUBLE()])
-
-
 def _results(api: Package, clicks: Any) -> Any:
     return clicks.map(_result, api.result)
-
-
-def _both(clicks: Any) -> tuple[Any, Any]:
-    return clicks.filter(lambda click: click[3]), clicks.filter(lambda click: not click[3])
 
 
 def stateless(api: Package, clicks: Any) -> Any:
@@ -127,7 +118,7 @@ def stateless(api: Package, clicks: Any) -> Any:
 
 def union(api: Package, clicks: Any) -> Any:
     """Two streams as one."""
-    first, second = _both(clicks)
+    first, second = logged_in_or_not(clicks)
     return _results(api, first.union(second))
 
 
@@ -141,13 +132,13 @@ def co_map(api: Package, clicks: Any) -> Any:
         def map2(self, value: Any) -> Any:
             return value[0], 2, 2, value[2]
 
-    first, second = _both(clicks)
+    first, second = logged_in_or_not(clicks)
     return first.connect(second).map(Both(), api.result)
 
 
 def side_output(api: Package, clicks: Any) -> Any:
     """A ProcessFunction, half of whose results go to a side output."""
-    tag = api.datastream.OutputTag("others", _result_type(api))
+    tag = api.datastream.OutputTag("others", api.result_type())
 
     class Sort(api.datastream.ProcessFunction):  # type: ignore[misc, name-defined]
         def process_element(self, value: Any, ctx: Any) -> Any:

@@ -238,12 +238,12 @@ class JobGraphGenerator:
                     " from_source; Delta and from_spark are read by Spark)",
                 )
             widest = max(map(self._graph.parallelism_of, self._graph.nodes))
-            every_records = _RECORDS_OF_RECEIVER * widest if widest > _MANY_SUBTASKS else 0
+            seldom = widest > _MANY_SUBTASKS and node.id not in self._sensitive
             return replace(
                 factory,
                 interval_ms=interval_ms,
                 before_next=node.id in self._before_merges,
-                every_records=0 if node.id in self._sensitive else every_records,
+                every_records=_RECORDS_OF_RECEIVER * widest if seldom else 0,
             )
         return factory
 

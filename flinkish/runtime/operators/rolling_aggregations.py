@@ -8,7 +8,7 @@ type. No record is changed in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 from operator import add
@@ -80,12 +80,11 @@ class RollingAggregation(ReduceFunction):
         try:
             return self.function_for(value2)(value1, value2)
         except Exception:
-            self.check((value1, value2))
+            self.check((value1, value2), {type(value1), type(value2)})
             raise
 
-    def check(self, records: Sequence[Any]) -> None:
-        """Raises TypeMismatchError, naming the record, when one of them has no such position."""
-        kinds = set(map(type, records))
+    def check(self, records: Sequence[Any], kinds: Set[type]) -> None:
+        """Raises TypeMismatchError, naming the record, when one of them, of these ``kinds``, has no such position."""
         if isinstance(self._position, int) and all(issubclass(kind, (tuple, list)) for kind in kinds):
             records = (min(records, key=len),)
         elif not any(issubclass(kind, (tuple, list, Row)) for kind in kinds):
@@ -182,8 +181,8 @@ class RollingAggregationOperator(ReduceOperator):
     function: RollingAggregation
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        self.function.check(values)
         kinds = set(map(type, values))
+        self.function.check(values, kinds)
         self.call = self.function.function_for(values[0]) if len(kinds) == 1 else self.function.reduce
         super().process_batch(values, timestamps, input_index)
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _Keys = dict[Hashable, set[Any]]
 _IN_MEMORY = StoredState()
 
-
 #: Once so large a part of what lies in files was looked up, all of it is read, which costs less than the look-ups left.
 _LOOKED_UP_PART = 8
 
