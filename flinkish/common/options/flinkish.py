@@ -45,8 +45,8 @@ STATE_INLINE_SIZE: ConfigOption[int] = (
     .default_value(256 * 1024)
     .with_description(
         "Keyed state of a subtask of about this size lies in Spark's state store and is read and written in each "
-        "epoch; more of it lies in files of the job directory, which are read by key. So does operator state, each "
-        "state that is too large in a file."
+        "epoch; more of it lies in files of the job directory, which are read by key, and changes of a quarter of this "
+        "size go to a file of their own. So does operator state, each state that is too large in a file."
     )
 )
 

@@ -57,6 +57,10 @@ _TIMER_BYTES = 48
 #: each so many of them. A batch has about as many records, so that memory grows by a part of what is there meanwhile.
 _NAMESPACES_A_BATCH = 2_000
 
+#: Beside state in files, changes of so large a part of what may lie with the task are written to files: a small file
+#: takes less time than to encode and store the same changes again in each of the next epochs.
+_CHANGES_PART = 4
+
 #: So many keys have their state fetched together.
 _KEYS_BATCH = 10_000
 
@@ -77,7 +81,8 @@ class KeyedStateBackend:
             state that expires.
         classes: of the program.
         directory: where the files of the subtask lie; None: all state stays with the task.
-        inline_bytes: state of about so many encoded bytes lies with the task, more of it in files.
+        inline_bytes: state of about so many encoded bytes lies with the task, more of it in files; beside files a part
+            of that.
         memory: what all state of the worker may take.
         recording: whether `take_changes` will be asked for; ``uid``: of the operator, for the changes.
         undone: calls of user code may have to be undone (``on_error``).
@@ -150,10 +155,10 @@ class KeyedStateBackend:
         self._purge()
         if self._recording:
             self._recorded.extend(keyed_changes(self._uid, self._tables, self._timers))
-        data = None
-        if self.stored.directory is None or self._bytes_to_store() <= 2 * self._inline_bytes:
+        data, limit = None, self._inline_bytes // (_CHANGES_PART if self.stored else 1)
+        if self.stored.directory is None or self._bytes_to_store() <= 2 * limit:
             data = self._inline_body().encode(self._where(), self._classes)
-        if self.stored.directory is not None and (data is None or len(data) > self._inline_bytes):
+        if self.stored.directory is not None and (data is None or len(data) > limit):
             self._write_files()
             data = self._inline_body().encode(self._where(), self._classes)
         for table in self._tables.values():

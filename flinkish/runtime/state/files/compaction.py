@@ -28,7 +28,7 @@ from flinkish.runtime.state.files.runs import bounded_stop, live_between, newer_
 BUDGET_PER_ADDED, MIN_BUDGET_BYTES, MAX_BUDGET_BYTES = 16, 4 * 1024 * 1024, 64 * 1024 * 1024
 
 #: A cycle begins when the deltas have more bytes than this, and than this part of the base.
-MIN_CYCLE_BYTES, CYCLE_PART_OF_BASE = 4 * 1024 * 1024, 8
+MIN_CYCLE_BYTES, CYCLE_PART_OF_BASE = 4 * 1024 * 1024, 4
 
 #: So many deltas are left alone. Of more, the newest are merged with all older ones that are at most so many times as
 #: large as they are together.
