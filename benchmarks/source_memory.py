@@ -25,7 +25,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks import contract, runner
+from benchmarks import runner
+from benchmarks.process_memory import kib_of_processes
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.connectors.collection import CollectionSource
@@ -40,7 +41,6 @@ SOURCES = ("text", "parquet", "generator", "collection", "kafka")
 #: Records of a collection travel with the job.
 COLLECTED = 5_000
 
-_PLANNER = "python_streaming_source_runner"
 _pool = "".join(hashlib.sha256(str(number).encode()).hexdigest() for number in range(16_384))
 
 
@@ -66,16 +66,9 @@ class Peaks:
 
     def _watch(self) -> None:
         while not self._over.wait(0.2):
-            for pid in contract.process_tree(os.getpid())[1:]:
-                try:
-                    command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    status = Path(f"/proc/{pid}/status").read_text()
-                except OSError:
-                    continue
-                peak = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
-                if peak and "pyspark" in command and "java" not in command.split(maxsplit=1)[0]:
-                    kind = "planner" if _PLANNER in command else "worker"
-                    self.kib[kind, pid] = max(int(peak[0]), self.kib.get((kind, pid), 0))
+            for kind, pid, kib in kib_of_processes(os.getpid(), "status", "VmHWM"):
+                if kind != "jvm":
+                    self.kib[kind, pid] = max(kib, self.kib.get((kind, pid), 0))
 
     def end(self) -> dict[str, list[int]]:
         """MiB of the processes of each kind, the largest first."""

@@ -108,54 +108,62 @@ class JobEnumerator:
             announce: the epoch announces the end of the sources that Spark reads.
             reached: the watermarks that aligned sources have reached in the epoch that ended with ``start``.
         """
-        epoch = start.get("epoch", 0) + 1
-        # what a savepoint says of sources that have ended must be told to the new query
-        news, stands = forced or announce or (start == NOTHING_READ and bool(self._restored)), {}
-        segments: set[str] = set()
-        now_ms = self._clock.now_ms()
+        epoch, now_ms = start.get("epoch", 0) + 1, self._clock.now_ms()
         places = {one.uid: self.progress(start, one.uid) for one in self._sources}
-        planners: dict[str, EpochPlanner] = {}
+        streams = self._discovered(places, epoch)
+        progress = self._alignment.progress(start.get("watermarks", {}), reached or {}, streams, now_ms)
+        allowed = self._alignment.allowances(progress, streams, now_ms, self._frozen)
+        ends = self._ends(places, allowed, epoch)
+        # what a savepoint says of sources that have ended must be told to the new query
+        asked = forced or announce or (start == NOTHING_READ and bool(self._restored))
+        if not asked and not any(is_news(places[uid], end) for uid, (end, _) in ends.items()):
+            return start
+        both = (*places.values(), *(end for end, _ in ends.values()))
+        self._store.sweep({name for one in both for name, _ in one.splits.segments}, epoch)
+        offset = {
+            "announce": announce,
+            "epoch": epoch,
+            "sources": {uid: encoded for uid, (_, encoded) in sorted(ends.items())},
+            "time_ms": now_ms,
+        }
+        if self.aligned:
+            read = {uid: planner.records for uid, planner in self._planners.items()}
+            offset["watermarks"] = self._alignment.encode(progress, read)
+        return offset
+
+    def _discovered(self, places: dict[str, SourceProgress], epoch: int) -> dict[str, list[SourceStream]]:
+        """Look for new splits of the sources that wait for no other one; the streams of those that are aligned."""
         streams: dict[str, list[SourceStream]] = {}
         for one in self._sources:
             with self._asking(one, epoch):
-                planners[one.uid] = self._planner(one, places[one.uid])
+                planner = self._planner(one, places[one.uid])
                 if one.waits_for:
                     continue
-                planners[one.uid].discover(places[one.uid], epoch)
+                planner.discover(places[one.uid], epoch)
                 if one.uid in self._alignment:
-                    streams[one.uid] = planners[one.uid].streams(places[one.uid])
-        progress = self._alignment.progress(start.get("watermarks", {}), reached or {}, streams, now_ms)
-        allowed = self._alignment.allowances(progress, streams, now_ms, self._frozen)
+                    streams[one.uid] = planner.streams(places[one.uid])
+        return streams
+
+    def _ends(
+        self, places: dict[str, SourceProgress], allowed: dict[str, dict[str, float]], epoch: int
+    ) -> dict[str, tuple[SourceProgress, dict[str, Any]]]:
+        """uid -> where a source stands at the end of the epoch, and that encoded."""
+        ends: dict[str, tuple[SourceProgress, dict[str, Any]]] = {}
         ended: set[int] = set()
         for one in self._in_turns():
             before = places[one.uid]
             with self._asking(one, epoch):
                 if not ended.issuperset(one.waits_for):
-                    stands[one.uid] = _checked(replace(before, begun=(), stops=(), held=()).encode())
-                    segments.update(name for name, _ in before.splits.segments)
-                    continue
-                if one.waits_for:
-                    planners[one.uid].discover(before, epoch)
-                after = planners[one.uid].next(before, epoch, allowed.get(one.uid))
-                encoded = _checked(after.encode())
-            if one.has_ended(after):
-                ended.add(one.vertex)
-            news = news or is_news(before, after)
-            stands[one.uid] = encoded
-            segments.update(name for name, _ in (*before.splits.segments, *after.splits.segments))
-        if not news:
-            return start
-        self._store.sweep(segments, epoch)
-        offset = {
-            "announce": announce,
-            "epoch": epoch,
-            "sources": dict(sorted(stands.items())),
-            "time_ms": now_ms,
-        }
-        if self.aligned:
-            read = {uid: planner.records for uid, planner in planners.items()}
-            offset["watermarks"] = self._alignment.encode(progress, read)
-        return offset
+                    end = replace(before, begun=(), stops=(), held=())
+                else:
+                    planner = self._planner(one, before)
+                    if one.waits_for:
+                        planner.discover(before, epoch)
+                    end = planner.next(before, epoch, allowed.get(one.uid))
+                    if one.has_ended(end):
+                        ended.add(one.vertex)
+                ends[one.uid] = end, _checked(end.encode())
+        return ends
 
     def _in_turns(self) -> Iterator[CoordinatedSource]:
         """The sources, each behind those that it waits for."""
