@@ -167,6 +167,30 @@ def test_state_is_read_as_a_whole_only_into_memory_that_is_free(tmp_path: Path) 
     assert whole == [True, False]
 
 
+def test_beside_files_changes_of_a_quarter_of_what_may_be_inline_go_to_a_file(tmp_path: Path) -> None:
+    backend = KeyedStateBackend("t", directory=StateDirectory(str(tmp_path)), inline_bytes=40_000)
+    values = backend.table("count", "value")
+
+    def epoch(keys: range) -> int:
+        """The number of files behind an epoch in which these keys change."""
+        backend.epoch.epoch += 1
+        backend.prefetch(keys)
+        values.namespace(None).update(dict.fromkeys(keys, backend.epoch.epoch))
+        values.mark_all(None, keys)
+        body = backend.snapshot()
+        restored = KeyedStateBackend("t", directory=StateDirectory(str(tmp_path)), inline_bytes=40_000)
+        restored.restore(body)
+        found = restored.table("count", "value")
+        restored.prefetch(range(10_000))
+        assert found.namespace(None) == values.namespace(None)
+        return len(backend.file_names())
+
+    assert epoch(range(2_000)) == 0, "all of it is less than may be inline"
+    assert epoch(range(10_000)) == 1
+    assert epoch(range(100)) == 1, "a few changes stay beside the file"
+    assert epoch(range(100, 3_000)) == 2
+
+
 def test_a_worker_lets_go_of_the_files_that_another_one_has_replaced_meanwhile(tmp_path: Path) -> None:
     open_files = [OpenFiles(), OpenFiles()]
     body = None

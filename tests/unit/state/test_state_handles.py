@@ -52,15 +52,20 @@ DESCRIPTORS = {
 
 
 class Store:
-    """A backend whose state can be written, forgotten and loaded again. With a directory all of it goes to files."""
+    """A backend whose state can be written, forgotten and loaded again. With a directory all of it goes to files; each
+    time that it was forgotten, what changes from then on stays beside the files, or goes to files again."""
 
     def __init__(self, directory: StateDirectory | None = None) -> None:
         self.body: bytes | None = None
         self._directory = directory
+        self._inline_bytes = 150
         self._make()
 
     def _make(self) -> None:
-        self.backend = KeyedStateBackend("operator 'tested'", directory=self._directory, inline_bytes=150)
+        self.backend = KeyedStateBackend(
+            "operator 'tested'", directory=self._directory, inline_bytes=self._inline_bytes
+        )
+        self._inline_bytes = 1_000_000 if self._inline_bytes == 150 else 150
         self.backend.restore(self.body)
         self.states: dict[str, Any] = {
             name: self.backend.partitioned_state(descriptor) for name, descriptor in DESCRIPTORS.items()
