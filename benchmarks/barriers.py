@@ -15,6 +15,7 @@ import random
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 
 from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.state.files.directory import StateDirectory
@@ -69,14 +70,14 @@ def measure(keys: int, changes: int, epochs: int, moved: bool) -> str:
             figures.append(subtask.epoch(dice.choices(users, k=changes)))
         gc.unfreeze()
     sums_s, barriers_s, sizes = zip(*figures)
-    steps = (
-        f"{1000 * statistics.mean(step):7.1f} ({1000 * statistics.median(step):.1f}) ms"
-        for step in (sums_s, barriers_s)
-    )
     name = f"{keys:,} keys, {'moved' if moved else 'warm'}"
-    return (
-        f"{name:<28}sums {next(steps)}   barrier {next(steps)}   with the task {statistics.mean(sizes) / 1024:6.1f} KiB"
-    )
+    kib = statistics.mean(sizes) / 1024
+    return f"{name:<28}sums {_shown(sums_s)}   barrier {_shown(barriers_s)}   with the task {kib:6.1f} KiB"
+
+
+def _shown(step_s: Sequence[float]) -> str:
+    """Mean and median."""
+    return f"{1000 * statistics.mean(step_s):7.1f} ({1000 * statistics.median(step_s):.1f}) ms"
 
 
 def main() -> None:
