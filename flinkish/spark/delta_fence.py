@@ -148,11 +148,12 @@ class DeltaFence:
             if version <= self._seen:
                 continue
             try:
-                claim = self._log.claim(version)
+                last = self._last_claim(versions) if self._log.claim(version) is not None else None
             except FileNotFoundError:
-                raise self._lost(versions[-1], None) from None
-            if claim is not None:
-                raise self._lost(*self._last_claim(versions))
+                # somebody cleans the log, so this driver has been away for long
+                last = versions[-1], None
+            if last is not None:
+                raise self._lost(*last)
         self._seen = versions[-1]
 
     def _last_claim(self, versions: list[int]) -> tuple[int, Claim | None]:

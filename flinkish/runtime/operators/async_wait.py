@@ -167,7 +167,7 @@ class AsyncWaitOperator(UserFunctionOperator):
         converter: Converter | None,
     ) -> None:
         super().__init__(function, "async_invoke", converter)
-        self._async_function = function
+        self.timeout = function.timeout
         self._timeout_s = timeout_ms / 1000 if timeout_ms > 0 else None
         self._capacity = capacity
         self._strategy = retry_strategy
@@ -306,7 +306,7 @@ class AsyncWaitOperator(UserFunctionOperator):
         if done:
             return attempts.result()
         attempts.cancel()
-        return self._async_function.timeout(value)
+        return self.timeout(value)
 
     async def _attempts(self, value: Any) -> Any:
         attempt = 1

@@ -80,6 +80,14 @@ class GeneratedWatermarksOperator(TimestampsAndWatermarksOperator):
         self._generator, self._emitted = self._new() if known is None else known
         self._emitted_ms, self._told_idle = self._emitted.watermark_ms, None
 
+    def watermarks_of_splits(self) -> dict[str, int]:
+        current = {**{split: made[1] for split, made in self._by_split.items()}, self._split: self._emitted}
+        return {
+            split: emitted.watermark_ms
+            for split, emitted in current.items()
+            if emitted.watermark_ms != MIN_TIMESTAMP_MS
+        }
+
     def save(self) -> Any:
         return (self._generator, self._emitted.watermark_ms) if self._used else None
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from flinkish.common.accumulators import LongCounter
 from flinkish.core.error_handling import DeadLetter, OnError
+from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import ErrorBudgetError, FlinkishError, ProgramError
 from flinkish.runtime.failure import user_traceback
 from flinkish.runtime.list_keys import thawed
@@ -210,7 +211,7 @@ class GuardedOperator(StreamOperator):
             self._inner.process_batch([value], None if timestamp is None else [timestamp], input_index)
         except Exception as error:
             self._undo(error)
-            self._failed(error, record, self._key_of(record, input_index), timestamp, False)
+            self._failed(error, record, self._key_of(record, input_index), timestamp)
             return False
         self._log.commit()
         self._budget.succeeded()
@@ -231,7 +232,7 @@ class GuardedOperator(StreamOperator):
             except Exception as error:
                 self._undo(error)
                 self._timers_failed.add(1)
-                self._failed(error, None, thawed(inner.keyed_state.current_key), timestamp, True)
+                self._failed(error, None, thawed(inner.keyed_state.current_key), timestamp, ctx.time_domain())
                 return []
             self._log.commit()
             self._budget.succeeded()
@@ -256,11 +257,11 @@ class GuardedOperator(StreamOperator):
         record: Any,
         key: Any,
         timestamp: int | None,
-        is_timer: bool,
+        timer: TimeDomain | None = None,
         window: str | None = None,
     ) -> None:
-        """A call has failed and is undone."""
-        context = self.context
+        """Skip or divert what a failed call, which is undone, was made for: a record, or a timer of domain ``timer``."""
+        context, is_timer = self.context, timer is not None
         traceback = user_traceback(error)
         what = f"{type(error).__name__}: {error}"
         if not self._budget.failed():
@@ -274,7 +275,9 @@ class GuardedOperator(StreamOperator):
         letter = DeadLetter(
             record, type(error).__name__, str(error), traceback, context.uid, key, timestamp, epoch, is_timer, window
         )
-        self._held.collect_side(self._on_error.tag.tag_id, [letter], None if timestamp is None else [timestamp])
+        # as in Flink, what a timer of processing time gives has no timestamp
+        has_timestamp = timestamp is not None and timer is not TimeDomain.PROCESSING_TIME
+        self._held.collect_side(self._on_error.tag.tag_id, [letter], [timestamp] if has_timestamp else None)
 
     def _too_many(self, what: str, key: Any, traceback: str) -> ErrorBudgetError:
         context, allowed = self.context, self._on_error

@@ -1,7 +1,8 @@
 """Asynchronous calls with ``on_error``: one that fails, or is out of time, after all of its retries becomes a dead
 letter or is skipped. The others go on, in the order that was asked for; a dead letter comes when it is its call's turn.
 
-The function gets a copy of its record for each attempt, so a dead letter carries the record as it came. There is no
+The function gets a copy of its record for each attempt and for ``timeout``, so a dead letter carries the record as it
+came. There is no
 state to undo: calls that run side by side have no moment at which a state would be that of one of them.
 """
 
@@ -21,9 +22,10 @@ class GuardedAsyncOperator(GuardedOperator):
 
     def guard_calls(self) -> None:
         inner = self._inner
-        call, hand_on = inner.call, inner.hand_on
+        call, timeout, hand_on = inner.call, inner.timeout, inner.hand_on
         inner.keeps_failed = True
         inner.call = lambda value: call(detached(value))
+        inner.timeout = lambda value: timeout(detached(value))
 
         def hand_on_each(calls: list[Call]) -> None:
             failed = sum(not self._hand_on(each, hand_on) for each in calls)
@@ -43,7 +45,7 @@ class GuardedAsyncOperator(GuardedOperator):
                 hand_on([call])
         except Exception as error:
             self._undo(error)
-            self._failed(error, call.value, self._key_of(call.value, 0), call.timestamp_ms, False)
+            self._failed(error, call.value, self._key_of(call.value, 0), call.timestamp_ms)
             return False
         self._budget.succeeded()
         return True

@@ -35,7 +35,7 @@ class GuardedWindowOperator(GuardedOperator):
                 self._budget.succeeded()
             else:
                 self._timers_failed.add(1)
-                self._failed(error, None, thawed(key), timer_ms, True, repr(inner.scope.window))
+                self._failed(error, None, thawed(key), timer_ms, domain, repr(inner.scope.window))
                 self._end_window(domain, timer_ms, key, namespace)
             if len(self._held) >= _MOST_HELD:
                 self._held.flush()

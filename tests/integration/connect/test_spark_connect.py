@@ -155,6 +155,7 @@ def test_files_are_read_and_what_is_printed_or_collected_comes_back_to_the_progr
     assert sorted(line.split("> +I[", 1)[1].rstrip("]") for line in came_back["printed"]) == sorted(running)
 
 
+@pytest.mark.slow
 def test_user_code_that_asks_for_a_commit_does_not_wait_for_the_interval(tmp_path: Path, server: str) -> None:
     database = new_database(tmp_path)
     # by its interval it would take hours

@@ -167,7 +167,11 @@ def half_done(spark: SparkSession, folder: Path) -> str:
     return str(client.stop_with_savepoint(False, str(folder / "savepoints")).result(TIMEOUT_S))
 
 
-@pytest.mark.parametrize("case", OF_SAVEPOINTS, ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [*OF_SAVEPOINTS[1:2], *(pytest.param(case, marks=pytest.mark.slow) for case in OF_SAVEPOINTS[::2])],
+    ids=str,
+)
 def test_a_stop_whose_savepoint_fails_leaves_no_savepoint_and_a_job_that_goes_on(
     spark: SparkSession, folder: Path, fault_plan: Path, case: Case
 ) -> None:

@@ -139,6 +139,7 @@ def start(folder: Path, **options: Any) -> ProcessGroup:
     return start_driver(Path(random_job.__file__), json.dumps(described), log_file=folder / "driver.log")
 
 
+@pytest.mark.slow
 def test_under_spark_connect_a_prepared_epoch_is_committed_without_being_run_again(
     tmp_path: Path, fault_plan: Path
 ) -> None:

@@ -23,7 +23,7 @@ from tests.integration.takeover.two_drivers import Pause, random_pause, refused,
     [
         Pause(Phase.COMMIT_BEGUN),
         pytest.param(Pause(Phase.COMMITTABLES_WRITTEN, epoch=3), marks=pytest.mark.slow),
-        Pause(None),
+        pytest.param(Pause(None), marks=pytest.mark.slow),
     ],
     ids=str,
 )

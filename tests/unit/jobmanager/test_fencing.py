@@ -137,6 +137,25 @@ def test_a_driver_that_finds_only_a_checkpoint_of_later_versions_is_fenced(table
     assert "another driver has taken over" in assert_fenced(fence)
 
 
+def test_a_log_that_is_cleaned_while_it_is_read_fences_all_the_same(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fence = table.claim("a")
+    newer = [table.claim(owner).token for owner in "bc"]
+    read = FencingLog.claim
+
+    def cleaned_behind_it(log: FencingLog, version: int) -> Claim | None:
+        claim = read(log, version)
+        if version == newer[0]:
+            table.checkpoint(newer[1])
+            table.forget(*newer)
+        return claim
+
+    monkeypatch.setattr(FencingLog, "claim", cleaned_behind_it)
+    with pytest.raises(FencedError, match="another driver has taken over"):
+        fence.check()
+
+
 def test_the_newest_driver_survives_a_cleaned_log(table: Table) -> None:
     table.claim("a")
     fence = table.claim("b")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from flinkish.common import Row, Time, Types, WatermarkStrategy
 from flinkish.common.accumulators import IntCounter
+from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.datastream import DeadLetter, OnError, OutputTag, RuntimeExecutionMode, StreamExecutionEnvironment
 from flinkish.datastream.functions import (
     BroadcastProcessFunction,
@@ -19,6 +20,7 @@ from flinkish.datastream.functions import (
     KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
     MapFunction,
+    ProcessFunction,
     RuntimeContext,
 )
 from flinkish.datastream.state import (
@@ -33,6 +35,7 @@ from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTim
 from flinkish.errors import ErrorBudgetError, OperationError, ProgramError
 from flinkish.minicluster import StateStore
 from flinkish.runtime.accumulated import counts_of, results_of
+from flinkish.runtime.clock import ManualClock
 from flinkish.testing import TestingSink
 
 from .programs import bounded, environment, job_of, list_source, run
@@ -541,3 +544,32 @@ def test_accumulators_of_failed_calls_count() -> None:
     results(stream_of(env, [1, 0, 2]).map(Counts()).on_error(LOOSE))
     run(job_of(env), store=store)
     assert results_of(store.accumulators) == {"calls": 3}
+
+
+class FailsByTheClock(KeyedProcessFunction):
+    """Its timers of processing time raise for every second key; the tag of the dead letters is its own as well."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        ctx.timer_service().register_processing_time_timer(1)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+        yield DEAD, (ctx.get_current_key(), timestamp)
+        if ctx.get_current_key() % 2:
+            raise ValueError("odd")
+
+
+def test_what_timers_of_processing_time_give_has_no_timestamp_dead_letters_included() -> None:
+    env = environment(1)
+    stream = stream_of(env, [0, 1, 2, 3], times=False).key_by(lambda v: v).process(FailsByTheClock())
+    sink = TestingSink()
+    stream.on_error(LOOSE).get_side_output(DEAD).process(WithTimestamp()).sink_to(sink)
+    run(job_of(env), clock=ManualClock(1_000))
+    letters = [value for value, _ in sink.values if isinstance(value, DeadLetter)]
+    assert sorted(value for value, _ in sink.values if not isinstance(value, DeadLetter)) == [(0, 1), (2, 1)]
+    assert sorted((letter.key, letter.timestamp) for letter in letters) == [(1, 1), (3, 1)]
+    assert {timestamp for _, timestamp in sink.values} == {MIN_TIMESTAMP_MS}
+
+
+class WithTimestamp(ProcessFunction):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+        yield value, ctx.timestamp()

@@ -359,6 +359,10 @@ class Asks(AsyncFunction[Any, Any]):
             await asyncio.sleep(60)
         return [value[0]]
 
+    def timeout(self, value: Any) -> list[Any]:
+        value.append("changed")
+        return super().timeout(value)
+
 
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("per_epoch", [1, 5, 100])

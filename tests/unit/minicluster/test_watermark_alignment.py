@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkish.common import Duration, Time, WatermarkStrategy
+from flinkish.common.watermark_strategy import WatermarkGenerator, WatermarkOutput
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import ProcessWindowFunction
@@ -169,6 +170,28 @@ def test_an_epoch_that_is_tried_again_reads_the_same(monkeypatch: pytest.MonkeyP
         assert second.plan() == planned
         second.run_epoch()
         second.dispose()
+
+
+class Highest(WatermarkGenerator):
+    """What ``for_bounded_out_of_orderness`` does, as a generator of the program's own."""
+
+    def __init__(self) -> None:
+        self.highest_ms = 0
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        self.highest_ms = max(self.highest_ms, event_timestamp)
+        output.emit_watermark(self.highest_ms - 1)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_sources_with_generators_of_the_programs_own_are_aligned_as_others_are(restart: bool) -> None:
+    own = WatermarkStrategy.for_generator(Highest).with_timestamp_assigner(TimeOf())
+    parts = [[evenly("a", 40, 1), evenly("b", 40, 9)], [evenly("c", 40, 3)]]
+    found = []
+    for strategy in (aligned(10), aligned(10, own)):
+        job, sink = program([list_source(*part) for part in parts], strategy)
+        found.append((Observed(job, 7, restart=restart).epochs, Counter(sink.values)))
+    assert found[0] == found[1]
 
 
 def endless(seconds: int | None = None) -> WatermarkStrategy:
