@@ -1,3 +1,3 @@
-"""flinkish: Flink DataStream programs in Python on Spark Structured Streaming."""
+"""flinkish runs Flink DataStream programs, written in Python, on Spark Structured Streaming."""
 
 __version__ = "0.1.0"

@@ -1,7 +1,7 @@
-"""The console command ``flinkish``: Flink's command line, as far as it exists here.
+"""The console command ``flinkish``: the part of Flink's command line that exists here.
 
-Rule: this module reads the command line only; what a command does lies elsewhere. Exit codes: the program's own, or 2
-for a command that cannot be carried out, with one line that says why.
+Rule: this module only reads the command line; the commands themselves are implemented in other modules. The exit code
+is the program's own, or 2 if the command cannot be carried out, with one line that says why.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _PARALLELISM = "parallelism.default"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The entry point of the console script; ``argv`` without the name of the command."""
+    """Run the console script and return its exit code. ``argv`` (default: the process's) does not contain the name of
+    the command. ``run`` and ``replay`` replace this process, so they return only if they cannot start the program."""
     parser = _parser()
     given, program = _without_program(sys.argv[1:] if argv is None else argv)
     arguments = parser.parse_args(given)
@@ -110,7 +111,8 @@ def _natural(text: str) -> int:
 
 
 def _without_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The command's own arguments, and the program with its own: of ``replay``, from the first Python file on."""
+    """Split the command line of ``replay`` before its first Python file, into the command's own arguments and the
+    program with its arguments; other commands keep the whole line."""
     own = list(arguments)
     if not own or own[0] != "replay":
         return own, []
@@ -119,7 +121,8 @@ def _without_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _add_savepoint_options(run: argparse.ArgumentParser) -> None:
-    """As Flink's command line names them; the dry run is flinkish's own."""
+    """Add the options that restore a job from a savepoint, named as in Flink's command line; ``--dry-run`` is
+    flinkish's own."""
     run.add_argument(
         "-s",
         "--fromSavepoint",
@@ -150,7 +153,7 @@ def _add_savepoint_options(run: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
-    """Replaces this process by the program."""
+    """Replace this process by the program."""
     settings = dict(_property(text) for text in arguments.properties)
     if arguments.fromSavepoint is not None:
         settings[_SAVEPOINT] = arguments.fromSavepoint
@@ -164,7 +167,7 @@ def _run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
 
 
 def _replay(arguments: argparse.Namespace, program: list[str], environment: Mapping[str, str]) -> None:
-    """Replaces this process by the program, which carries out the replay where it would execute its job."""
+    """Replace this process by the program, which carries out the replay where it would execute its job."""
     request = ReplayRequest(
         os.path.abspath(arguments.job_dir) if "://" not in arguments.job_dir else arguments.job_dir,
         arguments.epoch,
@@ -174,7 +177,7 @@ def _replay(arguments: argparse.Namespace, program: list[str], environment: Mapp
         arguments.json,
     )
     if "--" not in program:
-        # the state is read by Spark, on this machine
+        # the replay reads the state with Spark, on this machine
         program = [*program, "--", "--master", "local[1]"] if program else []
     local = {name: value for name, value in environment.items() if name != "SPARK_REMOTE"}
     settings = dict(_property(text) for text in arguments.properties)
@@ -211,11 +214,12 @@ def _property(text: str) -> tuple[str, str]:
 
 
 def _with_settings(base: str | None, settings: Mapping[str, str], cache: Path) -> Path:
-    """A configuration file with the settings of ``base`` and, above them, these (Flink: dynamic properties win)."""
+    """Write a configuration file of the settings of ``base`` and these settings, which win over it, as Flink's dynamic
+    properties do."""
     merged = {**(load_yaml(base).to_dict() if base else {}), **settings}
     text = "".join(f"{key}: {_quoted(value)}\n" for key, value in merged.items())
     cache.mkdir(parents=True, exist_ok=True)
-    # named by its content: a job that was started with other settings keeps its file
+    # the file is named after its content, so a job that was started with other settings keeps its own file
     path = cache / f"flinkish-{hashlib.sha256(text.encode()).hexdigest()[:16]}.yaml"
     path.write_text(text, encoding="utf-8")
     return path

@@ -1,6 +1,6 @@
-"""Commands of ``flinkish`` for a job that runs in another process: savepoint, stop, cancel, describe.
+"""The commands of ``flinkish`` for a job that runs in another process: savepoint, stop, cancel, describe.
 
-Names and options are those of Flink's command line, with the job's directory in place of its id.
+Their names and options are those of Flink's command line, with the job's directory in place of the job id.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 
 
 def add_commands(commands: Any) -> None:
-    """Adds the parsers to those of the command line; each sets ``carry_out``."""
+    """Add the parsers of these commands to ``commands``, the subparsers of the command line. Each parser sets the
+    default ``carry_out``, the function that takes the parsed arguments and runs the command."""
     savepoint = _command(commands, "savepoint", "write a savepoint of a running job; prints its path", _savepoint)
     savepoint.add_argument("target", nargs="?", metavar="DIRECTORY", help="where to; default: as configured")
     stop = _command(commands, "stop", "stop a job after a savepoint; prints its path", _stop)

@@ -1,8 +1,9 @@
-"""How an error that nobody catches is shown: to the author of the program, and not to that of flinkish.
+"""Shows an uncaught error in the form that helps the author of the program, not the author of flinkish.
 
-Rule: the frames of the user's own code, then one line of flinkish's. The frames of flinkish, PySpark and Py4J, the
-errors that led to this one and the events of the job are shown if the environment variable FLINKISH_FULL_TRACEBACK is
-set (and not ``0``), and for errors that are flinkish's own fault. An exception itself is never changed.
+Rule: the frames of the user's own code are shown, then one line with flinkish's message. The frames of flinkish,
+PySpark and Py4J, the errors that caused this one and the events of the job are shown only if the environment variable
+FLINKISH_FULL_TRACEBACK is set (and not ``0``), or if the error is flinkish's own fault. The exception object itself is
+never changed.
 """
 
 from __future__ import annotations
@@ -16,12 +17,17 @@ from flinkish.errors import FlinkishError, InternalError, UserCodeError
 
 VARIABLE = "FLINKISH_FULL_TRACEBACK"
 
-#: Top-level packages whose frames say nothing to the author of a program.
+#: The top-level packages whose frames tell the author of a program nothing.
 _ENGINE = frozenset({"flinkish", "pyspark", "py4j", "concurrent", "contextlib", "threading", "runpy"})
 
 
 def text_of(error: FlinkishError, trace: TracebackType | None) -> str:
-    """What is shown of an error; ``trace``: of its way up to where nobody has caught it."""
+    """The text that is shown for an uncaught error.
+
+    Args:
+        error: the error.
+        trace: the traceback with which the error arrived uncaught; None if there is none.
+    """
     if isinstance(error, InternalError) or os.environ.get(VARIABLE, "0") not in ("", "0"):
         whole = "".join(traceback.format_exception(type(error), error, trace)).rstrip()
         return whole + (f"\n\nWhat had happened:\n{error.story}" if error.story else "")
@@ -43,7 +49,8 @@ def _user_frames(trace: TracebackType | None) -> traceback.StackSummary:
 
 
 def show_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """As ``sys.excepthook``: other exceptions than flinkish's are shown as Python shows them."""
+    """Print an uncaught error to standard error. Has the signature of ``sys.excepthook``; exceptions that are not
+    flinkish's are shown as Python shows them."""
     if isinstance(error, FlinkishError):
         print(text_of(error, trace), file=sys.stderr)
     else:
@@ -51,9 +58,9 @@ def show_uncaught(kind: type[BaseException], error: BaseException, trace: Traceb
 
 
 def install() -> None:
-    """Have Python show uncaught errors so, unless somebody has made it show errors in another way.
+    """Make `show_uncaught` Python's ``sys.excepthook``, unless another hook has been installed already.
 
-    IPython and notebooks need nothing: they ask the error (``FlinkishError._render_traceback_``).
+    IPython and notebooks need no hook: they call ``FlinkishError._render_traceback_``.
     """
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = show_uncaught

@@ -1,6 +1,6 @@
-"""Every exception flinkish raises, typed by who must act.
+"""The exceptions that flinkish raises. Their classes say who must act.
 
-The restart strategy (and the exit code) decides by these classes, never by the text of a message:
+The restart strategy and the exit code depend on these classes, never on the text of a message:
 
 ==========================  ===============================  ==========================================
 class                       who must act                     worth a retry (``retryable``)
@@ -15,7 +15,7 @@ class                       who must act                     worth a retry (``re
 :class:`InternalError`      the makers of flinkish           no
 ==========================  ===============================  ==========================================
 
-One formula for the text: *what happened, where, what was expected, what to do*.
+All messages have the same form: *what happened, where, what was expected, what to do*.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ from typing import ClassVar
 
 
 class FlinkishError(Exception):
-    """Base of all. The parts of the message are attributes, so that tools need not parse the text.
+    """Base class of all exceptions of flinkish. The parts of the message are attributes, so that tools need not parse
+    the text.
 
     >>> str(ProgramError("the key is NaN", where="operator 'a'", expected="a key equal to itself", hint="filter first"))
     "the key is NaN [operator 'a']; expected a key equal to itself; filter first"
     """
 
-    #: whether the same job, started again as it is, may get further
+    #: whether the same job may get further if it is started again unchanged
     retryable: ClassVar[bool] = False
-    #: whether only another process can do so: what this one runs on is gone
+    #: whether the retry needs a new driver process, because the Spark session of this one is gone
     needs_new_driver: ClassVar[bool] = False
 
-    #: the task that it happened in, as Flink writes it: ``Map -> Sink (1/2)``; empty outside of tasks
+    #: the task in which the error happened, written as in Flink: ``Map -> Sink (1/2)``; empty outside of tasks
     task: str = ""
-    #: the epoch that it happened in
+    #: the epoch in which the error happened; None outside of epochs
     epoch: int | None = None
-    #: executor, host, Spark's stage and partition of that task
+    #: the executor, the host and Spark's stage and partition of that task
     place: str = ""
-    #: what user functions of that task have logged in that epoch (`flinkish.runtime.task_log`); not in the text
+    #: what the user functions of that task logged in that epoch (`flinkish.runtime.task_log`); not part of the message
     log: tuple[tuple[float, int, str, str], ...] = ()
-    #: the last events of the job that failed with it, a line each; not in the text
+    #: the last events of the job that failed with this error, one per line; not part of the message
     story: str = ""
 
     def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "") -> None:
@@ -69,7 +70,7 @@ class FlinkishError(Exception):
         return text
 
     def _render_traceback_(self) -> list[str]:
-        """IPython and notebooks show this, where nobody catches the error."""
+        """The lines that IPython and notebooks show if the error is not caught."""
         from flinkish.error_display import text_of
 
         return text_of(self, self.__traceback__).splitlines()
@@ -93,7 +94,8 @@ class ProgramError(FlinkishError):
 
 
 class UserCodeError(ProgramError):
-    """A function of the user raised. ``user_traceback``, of user code alone, comes first in the text."""
+    """A function of the user raised an exception. ``user_traceback`` holds the frames of user code only; the text of
+    the error begins with it."""
 
     retryable = True
 
@@ -106,29 +108,33 @@ class UserCodeError(ProgramError):
 
 
 class ErrorBudgetError(UserCodeError):
-    """More calls of a function have failed than its ``on_error`` allows. ``user_traceback``: of the last failure."""
+    """More calls of a function have failed than its ``on_error`` allows. ``user_traceback`` is that of the last
+    failure."""
 
     retryable = False
 
 
 class ArgumentTypeError(ProgramError, TypeError):
-    """A method was given an argument of another type than it takes. A TypeError, too, as PyFlink raises there."""
+    """An argument of a method has a type that the method does not take. Also a TypeError, which PyFlink raises in these
+    cases."""
 
 
 class ArgumentValueError(ProgramError, ValueError):
-    """A method was given an argument whose value cannot be. A ValueError, too, as PyFlink raises there."""
+    """An argument of a method has a value that is not allowed. Also a ValueError, which PyFlink raises in these
+    cases."""
 
 
 class UnsupportedOperationError(ProgramError):
-    """A stream inherits the method from DataStream, but is no operator's output that the method could work on."""
+    """The stream inherits the method from DataStream, but is not the output of an operator that the method could
+    change."""
 
 
 class UnserializableFunctionError(ProgramError):
-    """A function captures something that cannot travel to a worker."""
+    """A function refers to an object that cannot be serialized and sent to a worker process."""
 
 
 class InvalidKeyError(ProgramError):
-    """A key that cannot be a key: missing, NaN, or of a type whose equality differs between processes."""
+    """A key is not usable: it is missing, NaN, or of a type whose equality differs between processes."""
 
 
 class TypeMismatchError(ProgramError):
@@ -136,11 +142,11 @@ class TypeMismatchError(ProgramError):
 
 
 class ConfigurationError(ProgramError):
-    """An unknown key or a value that cannot be read as the key's type."""
+    """A configuration key is unknown, or a value cannot be read as the type of its key."""
 
 
 class DuplicateUidError(ProgramError):
-    """Two operators of one job carry the same uid."""
+    """Two operators of one job have the same uid."""
 
 
 class MalformedRecordError(ProgramError):
@@ -148,27 +154,29 @@ class MalformedRecordError(ProgramError):
 
 
 class StoredClassError(ProgramError):
-    """Stored values are instances of a class that the program does not have, or that it could not find again."""
+    """Stored values are instances of a class that the program does not have, or a value cannot be stored because it
+    could not be restored again."""
 
 
 class StateAccessError(ProgramError):
-    """State or timers used where there is no key, or the same state name declared twice with different kinds."""
+    """State or timers are used where there is no key, or one state name is declared twice with different kinds of
+    state."""
 
 
 class OperationError(FlinkishError):
-    """The environment must be mended by its operator before the same job can go on."""
+    """The operator of the cluster must repair the environment before the same job can go on."""
 
     retryable = True
 
 
 class FinalOperationError(OperationError):
-    """The operator must act, and start the job anew: waiting does not help."""
+    """The operator of the cluster must act and then start the job again: an automatic restart does not help."""
 
     retryable = False
 
 
 class IncompatibleJobError(FinalOperationError):
-    """The program's stateful structure differs from the one that wrote the job directory."""
+    """The stateful operators of the program do not match those of the program that wrote the job directory."""
 
 
 class FencedError(FinalOperationError):
@@ -176,11 +184,11 @@ class FencedError(FinalOperationError):
 
 
 class ConnectionFailedError(OperationError, ConnectionError):
-    """An external system (Kafka, database, file system) cannot be reached."""
+    """An external system (Kafka, a database, a file system) cannot be reached."""
 
 
 class EnvironmentVersionError(FinalOperationError):
-    """Python, Java or a package has a version that cannot work."""
+    """Python, Java or a package has a version that flinkish does not work with."""
 
 
 class SavepointError(FinalOperationError):
@@ -188,17 +196,18 @@ class SavepointError(FinalOperationError):
 
 
 class UnsafeStateError(FinalOperationError):
-    """Stored data names a function or class that is no data. It is not flinkish that has written it."""
+    """Stored data refers to something that is neither data nor a class of the program, so flinkish did not write it."""
 
 
 class RetryableError(FlinkishError):
-    """A failure that can go away by itself."""
+    """A failure that may not happen again when the job is restarted."""
 
     retryable = True
 
 
 class SparkLostError(RetryableError):
-    """The Spark session has gone: its JVM or its server has died, or it was stopped. A new driver can go on."""
+    """The Spark session is gone: its JVM or its server has died, or it was stopped. A new driver can continue the
+    job."""
 
     needs_new_driver = True
 
@@ -208,22 +217,23 @@ class CheckpointError(RetryableError):
 
 
 class CorruptStateError(RetryableError):
-    """Stored state cannot be read or decoded; the last checkpoint may still be good. ``file``: the one that is damaged,
-    if it is known."""
+    """Stored state cannot be read or decoded; the last checkpoint may still be intact. ``file`` is the path of the
+    damaged file, or empty if it is not known."""
 
     file: str = ""
 
 
 class MissingFileError(CorruptStateError):
-    """A file that stored state refers to is not there any more. ``file``: its path."""
+    """A file that stored state refers to does not exist any more. ``file`` is its path."""
 
 
 class InternalError(FlinkishError):
-    """An invariant of flinkish is broken; please report it."""
+    """An invariant of flinkish is violated; please report it."""
 
 
 class IllegalTransitionError(InternalError):
-    """A job, execution or checkpoint was to go to a state that may not follow the one it is in. ``story``: its life."""
+    """A job, execution, task or checkpoint was told to enter a state that may not follow its current one. ``story``
+    lists the last events of its life, if they are known."""
 
     def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "", story: str = "") -> None:
         super().__init__(what, where=where, expected=expected, hint=hint)

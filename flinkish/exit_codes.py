@@ -1,4 +1,4 @@
-"""With what a driver exits, so that a supervisor knows what to do.
+"""The exit codes of a driver, from which a supervisor knows what to do.
 
 ====  ========================================================================  ===========================
 code  meaning                                                                   what a supervisor should do
@@ -13,8 +13,8 @@ code  meaning                                                                   
 143   stopped or cancelled on request from outside (signal, operator)           leave it alone
 ====  ========================================================================  ===========================
 
-75 is EX_TEMPFAIL of sysexits.h; 143 is what a shell makes of a process that SIGTERM ended (128 + 15). A program that
-calls ``sys.exit`` itself exits with what it says.
+75 is EX_TEMPFAIL of sysexits.h; 143 is the exit code that a shell reports for a process ended by SIGTERM (128 + 15). A
+program that calls ``sys.exit`` itself exits with the code that it passes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flinkish.errors import FencedError, FlinkishError
 
 
 class ExitCode(IntEnum):
-    """The codes."""
+    """The exit codes of a driver; the table in the module's docstring says what each one means."""
 
     FINISHED = 0
     FAILED = 1
@@ -36,11 +36,11 @@ class ExitCode(IntEnum):
 
 
 def exit_code_of(failure: BaseException | None, stopped: bool = False) -> ExitCode:
-    """The code of a program.
+    """The exit code of a program.
 
     Args:
-        failure: what the program ended with, if with an exception.
-        stopped: one of its jobs ended because somebody outside asked for it.
+        failure: the exception that the program ended with; None if it ended without one.
+        stopped: whether one of its jobs ended because it was stopped or cancelled from outside.
 
     >>> exit_code_of(None), exit_code_of(FencedError("another driver")), exit_code_of(KeyError("user"))
     (<ExitCode.FINISHED: 0>, <ExitCode.FENCED: 77>, <ExitCode.FAILED: 1>)

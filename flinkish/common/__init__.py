@@ -28,8 +28,8 @@ from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row, RowKind
 from flinkish.common.watermark_strategy import AssignerWithPeriodicWatermarksWrapper, WatermarkStrategy
 
-#: Names that PyFlink's ``pyflink.common`` has from its formats: looked up when a program asks for them, since the
-#: formats are built upon this package.
+#: Names that PyFlink's ``pyflink.common`` re-exports from its formats, and their modules here. They are imported only
+#: when a program asks for them, since the formats import this package.
 _OF_FORMATS = {
     "AvroRowDeserializationSchema": "avro",
     "AvroRowSerializationSchema": "avro",

@@ -1,7 +1,7 @@
-"""Accumulators: what all subtasks of a job add up to one value, which `JobExecutionResult` gives (Java Flink's).
+"""Accumulators, as in Java Flink: values that all subtasks of a job add up; `JobExecutionResult` gives the totals.
 
-The rule: a subtask adds to an accumulator of its own; at the end of an epoch the engine takes what was added and merges
-it into the job's total. An epoch that fails and runs again counts once.
+The rule: a subtask adds to an accumulator of its own; at the end of an epoch the engine merges what was added into the
+job's total. An epoch that fails and runs again counts once.
 """
 
 from __future__ import annotations
@@ -14,33 +14,34 @@ R = TypeVar("R")
 
 
 class Accumulator(ABC, Generic[V, R]):
-    """Base of all accumulators. V is what is added, R the result.
+    """Base of all accumulators. V is the type of the values that are added, R that of the result.
 
-    Subclasses of the program keep plain data in their attributes, and can be made without arguments.
+    Subclasses keep plain data in their attributes, and have a constructor without arguments.
     """
 
     @abstractmethod
     def add(self, value: V) -> None:
-        """Take in a value."""
+        """Add a value."""
 
     @abstractmethod
     def get_local_value(self) -> R:
-        """What was added: in a function that of its subtask since the running epoch began, in a result that of all."""
+        """The total: in a function that of its subtask since the running epoch began, in a result that of all
+        subtasks."""
 
     @abstractmethod
     def reset_local(self) -> None:
-        """Forget what was added."""
+        """Reset the accumulator to empty."""
 
     @abstractmethod
     def merge(self, other: Accumulator[V, R]) -> None:
-        """Take in what another accumulator of the same class holds. The order of merging must not matter."""
+        """Add what another accumulator of the same class holds. The order of merging must not matter."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__} {self.get_local_value()!r}"
 
 
 class SimpleAccumulator(Accumulator[V, V]):
-    """An accumulator whose result is of the type of what is added."""
+    """An accumulator whose result has the type of the values that are added."""
 
 
 class _Sum(SimpleAccumulator[V]):
@@ -84,7 +85,7 @@ class DoubleCounter(_Sum[float]):
 
 
 class AverageAccumulator(SimpleAccumulator[float]):
-    """The average of what was added; 0.0 of nothing.
+    """The average of the values; 0.0 if there are none.
 
     >>> a = AverageAccumulator(); a.add(1); a.add(2); a.get_local_value()
     1.5
@@ -135,7 +136,7 @@ class Histogram(Accumulator[int, dict[int, int]]):
 
 
 class ListAccumulator(Accumulator[Any, list[Any]]):
-    """All that was added: by epoch, and within an epoch by subtask. It lies in the driver's memory as a whole."""
+    """A list of all values, by epoch and, within an epoch, by subtask. The driver holds it in memory as a whole."""
 
     def __init__(self) -> None:
         self._values: list[Any] = []

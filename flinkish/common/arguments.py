@@ -1,7 +1,7 @@
-"""Checks of what user code hands to the API, at the call and not in the job.
+"""Checks the arguments that user code passes to the API, at the call and not when the job runs.
 
 Rule upheld here: a wrong argument raises an error that is both a ``ProgramError`` and what Python and PyFlink raise
-(TypeError, ValueError), so that it is reported as one formula and code that was written for PyFlink still catches it.
+(TypeError, ValueError), so that its message has the common form and code that was written for PyFlink still catches it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from flinkish.errors import ArgumentTypeError, ArgumentValueError
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, for messages: classes and instances are mixed up often."""
+    """Describe a value in messages, as a class or an instance, since the two are often mixed up."""
     if value is None:
         return "None"
     return f"the class {value.__name__}" if isinstance(value, type) else f"an instance of {type(value).__name__}"
@@ -21,8 +21,8 @@ def kind_of(value: Any) -> str:
 def check_instance(
     value: Any, kind: type | tuple[type, ...], what: str, where: str, hint: str, expected: str = ""
 ) -> None:
-    """Raises ArgumentTypeError unless the value is an instance of the class, or of one of the classes. ``what`` begins
-    the message, which goes on with what the value is: "the trigger is", "the input must be a MapFunction, not"."""
+    """Raise ArgumentTypeError unless the value is an instance of ``kind``. ``what`` begins the message, which goes on
+    with what the value is, for example "the trigger is" or "the input must be a MapFunction, not"."""
     if not isinstance(value, kind):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         named = " or ".join(f"{'an' if each.__name__[0] in 'AEIOU' else 'a'} {each.__name__}" for each in kinds)
@@ -32,7 +32,7 @@ def check_instance(
 
 
 def check_at_least(value: Any, lowest: int, what: str, where: str, hint: str, unit: str = "") -> None:
-    """Raises ArgumentValueError unless the value is a whole number that is not below the lowest one."""
+    """Raise ArgumentValueError unless the value is a whole number of at least ``lowest``."""
     if not isinstance(value, int) or value < lowest:
         raise ArgumentValueError(
             f"{what} is {value!r}{unit and ' '}{unit}",

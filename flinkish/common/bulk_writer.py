@@ -1,6 +1,6 @@
-"""BulkWriterFactory: files whose records are not simply one after the other, such as those of columns.
+"""BulkWriter and its factory: file formats that do not simply write one record after another, such as columnar ones.
 
-Rule upheld here: a bulk writer makes the content of one file, which is what a subtask writes in one epoch.
+Rule upheld here: a bulk writer encodes one file, which holds what a subtask writes in one epoch.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from flinkish.common.typeinfo.composite import RowTypeInfo
 
 
 class BulkWriter(abc.ABC):
-    """Makes one file."""
+    """Encodes the records of one file."""
 
     @abc.abstractmethod
     def add_batch(self, values: list[Any]) -> None:
-        """More records."""
+        """Add these records to the file."""
 
     @abc.abstractmethod
     def finish(self) -> bytes:
-        """The content of the file. The writer is not used again."""
+        """The content of the whole file. The writer is not used again."""
 
 
 class BulkWriterFactory(abc.ABC):
-    """Makes writers, in the workers. Subclass it in plain Python; it must be picklable."""
+    """Creates bulk writers in the workers. Subclass it in plain Python; it must be picklable."""
 
     @abc.abstractmethod
     def create(self) -> BulkWriter:
-        """A writer for another file."""
+        """A new writer for one file."""
 
     def bind(self, type_info: TypeInformation) -> BulkWriterFactory:
-        """A factory for records of this type; called once by the sink. This one, unless the type matters to it."""
+        """A factory for records of this type; the sink calls this once. Itself, unless the format needs the type."""
         return self
 
 
 class RowDataBulkWriterFactory(BulkWriterFactory):
-    """Of files of columns: records are Rows, or tuples, of this type."""
+    """Base of the factories for columnar files, whose records are Rows or tuples of the given row type."""
 
     def __init__(self, row_type: RowTypeInfo) -> None:
         check_instance(
@@ -52,5 +52,5 @@ class RowDataBulkWriterFactory(BulkWriterFactory):
         self._row_type = row_type
 
     def get_row_type(self) -> RowTypeInfo:
-        """The type of the records."""
+        """The row type of the records."""
         return self._row_type

@@ -1,4 +1,4 @@
-"""CompletableFuture: PyFlink's face of a future, over ``concurrent.futures.Future``."""
+"""CompletableFuture: PyFlink's interface of a future, on top of ``concurrent.futures.Future``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class CompletableFuture(Generic[T]):
     """A result that may not be there yet.
 
     Args:
-        future: who completes it; nothing for one that is completed through :meth:`complete`.
+        future: the future that completes this one; None for one that is completed through :meth:`complete`.
         py_class: applied to the result, as in PyFlink.
 
     >>> CompletableFuture.completed(3).result()
@@ -39,37 +39,37 @@ class CompletableFuture(Generic[T]):
         return future
 
     def complete(self, value: Any) -> bool:
-        """Set the result; False (and no change) if there is one, a failure or a cancellation already."""
+        """Set the result; False, without a change, if there is already a result, a failure or a cancellation."""
         if self._future.done():
             return False
         self._future.set_result(value)
         return True
 
     def complete_exceptionally(self, error: BaseException) -> bool:
-        """Set the failure; False (and no change) if it is done already."""
+        """Set the failure; False, without a change, if the future is done already."""
         if self._future.done():
             return False
         self._future.set_exception(error)
         return True
 
     def cancel(self) -> bool:
-        """Cancel what has not begun to run; True if it is cancelled now."""
+        """Cancel the future unless it has begun to run; True if it is cancelled now."""
         return self._future.cancel()
 
     def cancelled(self) -> bool:
         return self._future.cancelled()
 
     def done(self) -> bool:
-        """Whether it is over: with a result, a failure or by cancellation."""
+        """Whether there is a result, a failure or a cancellation."""
         return self._future.done()
 
     def result(self, timeout: float | None = None) -> T:
-        """Wait (``timeout`` in seconds; PyFlink's has none) and give the result.
+        """Wait for the result and return it; ``timeout`` is in seconds (PyFlink's method has none).
 
         Raises:
-            Exception: that of the computation.
-            concurrent.futures.CancelledError: it was cancelled.
-            TimeoutError: the time is over (``concurrent.futures.TimeoutError`` on Python 3.10).
+            Exception: the exception of the computation.
+            concurrent.futures.CancelledError: the future was cancelled.
+            TimeoutError: there is no result within the timeout (``concurrent.futures.TimeoutError`` on Python 3.10).
         """
         value = self._future.result(timeout)
         return value if self._py_class is None else self._py_class(value)

@@ -41,7 +41,7 @@ def load_yaml(path: str | os.PathLike[str]) -> Configuration:
 
 
 def parse_yaml(text: str, where: str = "configuration text") -> Configuration:
-    """As :func:`load_yaml`, from a text.
+    """The configuration in a YAML text; see :func:`load_yaml`.
 
     >>> parse_yaml("parallelism.default: 2  # cores").to_dict()
     {'parallelism.default': '2'}
@@ -87,7 +87,7 @@ def _nested_entries(text: str, where: str) -> dict[str, str]:
             hint="install flinkish[yaml], or write the keys flat, such as 'parallelism.default: 2'",
         ) from None
     try:
-        # BaseLoader leaves every scalar a text
+        # BaseLoader leaves every scalar a string
         document = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506
     except yaml.YAMLError as error:
         raise ConfigurationError(f"the configuration is not YAML: {error}", where=where, expected="YAML") from error

@@ -1,4 +1,4 @@
-"""A ConfigOption says of one configuration key: its type, default, meaning and former names.
+"""ConfigOption: the type, default, meaning and former names of one configuration key.
 
 Rule upheld here: the text of a value is read in one place, :meth:`ConfigOption.parse`, so a key has the same meaning
 whether it comes from the program, from ``conf/flinkish.yaml`` or from the command line.
@@ -55,7 +55,8 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 
 @dataclass(frozen=True)
 class ConfigOption(Generic[T]):
-    """One key. ``kind`` is one of boolean, int, long, float, double, string, duration, memory (bytes), list, map.
+    """A configuration key. ``kind`` is one of boolean, int, long, float, double, string, duration, memory (in bytes),
+    list, map.
 
     >>> option = ConfigOptions.key("my.interval").duration_type().default_value(Duration.of_seconds(1))
     >>> option.parse("5 s").to_millis()
@@ -68,7 +69,7 @@ class ConfigOption(Generic[T]):
     description: str = ""
     deprecated_keys: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
-    #: why the key changes nothing in flinkish; empty: it has an effect
+    #: why the key has no effect in flinkish; empty if it has one
     no_effect: str = ""
 
     def with_description(self, description: str) -> ConfigOption[T]:
@@ -78,19 +79,19 @@ class ConfigOption(Generic[T]):
         return replace(self, deprecated_keys=keys)
 
     def with_choices(self, *choices: str) -> ConfigOption[T]:
-        """Allow only these texts, in any case and with ``-`` for ``_``, as Flink reads enums."""
+        """Allow only these values, in upper or lower case and with ``-`` for ``_``, as Flink reads enums."""
         return replace(self, choices=choices)
 
     def without_effect(self, why: str) -> ConfigOption[T]:
-        """The key is known and kept, so that ported programs run, and a job that sets it is told that it changes
-        nothing."""
+        """Declare that the key has no effect: ported programs may set it, and the reason is reported when such a job is
+        submitted."""
         return replace(self, no_effect=why)
 
     def parse(self, text: str) -> T:
         """Read a text as this option's type.
 
         Raises:
-            ConfigurationError: the text cannot be read so; the message names the key and what was expected.
+            ConfigurationError: the text is not of that type; the message names the key and what was expected.
         """
         try:
             value = _PARSERS[self.kind](text)
@@ -110,12 +111,12 @@ class ConfigOption(Generic[T]):
         raise ValueError(f"expected one of {', '.join(self.choices)}")
 
     def format(self, value: Any) -> str:
-        """The text under which a value of this option is stored."""
+        """The string as which a value of this option is stored."""
         return format_value(value)
 
 
 def format_value(value: Any) -> str:
-    """Any configuration value as the text that its option reads back."""
+    """The string form of a configuration value, which its option parses."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Duration):
@@ -146,11 +147,11 @@ class ConfigOptions:
             return ConfigOptions.TypedConfigOptionBuilder(self._key, "boolean")
 
         def int_type(self) -> ConfigOptions.TypedConfigOptionBuilder[int]:
-            """From -2,147,483,648 to 2,147,483,647."""
+            """A whole number of 32 bits: from -2,147,483,648 to 2,147,483,647."""
             return ConfigOptions.TypedConfigOptionBuilder(self._key, "int")
 
         def long_type(self) -> ConfigOptions.TypedConfigOptionBuilder[int]:
-            """From -9,223,372,036,854,775,808 to 9,223,372,036,854,775,807."""
+            """A whole number of 64 bits: from -9,223,372,036,854,775,808 to 9,223,372,036,854,775,807."""
             return ConfigOptions.TypedConfigOptionBuilder(self._key, "long")
 
         def float_type(self) -> ConfigOptions.TypedConfigOptionBuilder[float]:
@@ -166,7 +167,7 @@ class ConfigOptions:
             return ConfigOptions.TypedConfigOptionBuilder(self._key, "duration")
 
         def memory_type(self) -> ConfigOptions.TypedConfigOptionBuilder[int]:
-            """Read to bytes."""
+            """A memory size, which is read as a number of bytes."""
             return ConfigOptions.TypedConfigOptionBuilder(self._key, "memory")
 
         def list_type(self) -> ConfigOptions.TypedConfigOptionBuilder[list[str]]:

@@ -1,8 +1,8 @@
-"""Configuration: a map of texts, read with types through ConfigOptions.
+"""Configuration: a map of strings, which ConfigOptions read as typed values.
 
-Rule upheld here: a value is a text (also one that was set as a number: :meth:`Configuration.to_dict`);
-:meth:`Configuration.get` gives it a type and :meth:`Configuration.validate` refuses what no one will ever read, because
-a misspelt key that is silently ignored is a setting that is lost.
+Rule upheld here: every value has a textual form (also one that was set as a number: :meth:`Configuration.to_dict`),
+which :meth:`Configuration.get` reads as the option's type. :meth:`Configuration.validate` refuses keys that nothing
+reads, because a misspelt key that is silently ignored is a setting that is lost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Configuration"]
 
 T = TypeVar("T")
 
-# whoever reads the keys under these (Spark, Hadoop's file systems, Flink's cluster...) knows them better than we do
+# unknown keys with these prefixes are accepted: Spark, Hadoop's file systems, Flink's cluster... define and read them
 PASS_THROUGH_PREFIXES = (
     "spark.",
     "env.",
@@ -35,7 +35,7 @@ PASS_THROUGH_PREFIXES = (
     "fs.",
 )
 
-#: Values of keys that contain one of these are not shown (those of Flink's GlobalConfiguration).
+#: Values of keys that contain one of these words are not shown (the list is that of Flink's GlobalConfiguration).
 _SENSITIVE = (
     "password",
     "secret",
@@ -50,10 +50,10 @@ _SENSITIVE = (
     "http-headers",
 )
 
-#: In place of a value that may be a secret, as Flink shows it.
+#: Shown in place of a value that may be a secret, as in Flink.
 _HIDDEN = "******"
 
-#: A value as it was set: what `Configuration.add_all_to_dict` gives back, as PyFlink's does.
+#: The types of values as they were set; `Configuration.add_all_to_dict` returns them unchanged, as PyFlink's does.
 _Value = str | int | float | bool | bytearray
 
 
@@ -71,7 +71,7 @@ class Configuration:
 
     @classmethod
     def from_dict(cls, map: Mapping[str, Any]) -> Configuration:
-        """From a dictionary; values that are not texts are stored as the text that reads back as they are."""
+        """A configuration with the entries of a dictionary; values other than strings get their textual form."""
         configuration = cls()
         for key, value in map.items():
             configuration._values[key] = format_value(value)
@@ -90,7 +90,7 @@ class Configuration:
         for key in (option.key, *option.deprecated_keys):
             if key in self._values:
                 return option.parse(_text(self._values[key]))
-        return copy.copy(option.default)  # a list or a dictionary is the caller's own
+        return copy.copy(option.default)  # the caller may change a list or a dictionary
 
     def set(self, option: ConfigOption[Any], value: Any) -> Configuration:
         """Set an option to a typed value; former names of the key are removed.
@@ -158,7 +158,7 @@ class Configuration:
         return bytearray(default_value) if text is None else bytearray(base64.b64decode(text))
 
     def set_bytearray(self, key: str, value: bytearray) -> Configuration:
-        """Its text is base64."""
+        """Set a value of bytes; its textual form (see `to_dict`) is base64."""
         self._values[key] = bytearray(value)
         return self
 
@@ -180,16 +180,16 @@ class Configuration:
         return self._values.pop(key, None) is not None
 
     def add_all_to_dict(self, target_dict: MutableMapping[str, Any]) -> None:
-        """Add the values as they were set, as PyFlink does: a number as a number, see `to_dict` for texts."""
+        """Add the values as they were set, as PyFlink does: a number stays a number (unlike in `to_dict`)."""
         target_dict.update(self._values)
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
-        """Take over all entries of ``other``, its keys prepended with ``prefix``; they win over those here."""
+        """Add all entries of ``other``, with ``prefix`` in front of each key; they replace entries of the same keys."""
         self._values.update({(prefix or "") + key: value for key, value in other._values.items()})
         return self
 
     def to_dict(self) -> dict[str, str]:
-        """The texts of all values.
+        """The textual forms of all values, by key.
 
         >>> Configuration().set_integer("a", 1).set_boolean("b", True).to_dict()
         {'a': '1', 'b': 'true'}
@@ -224,7 +224,7 @@ class Configuration:
             raise ConfigurationError("; ".join(map(str, faults)), where=f"configuration, {len(faults)} faulty keys")
 
     def without_effect(self) -> dict[str, str]:
-        """The keys whose values differ from what holds in flinkish in any case, and why they change nothing.
+        """The keys that are set to other than their default but have no effect in flinkish, each with the reason.
 
         >>> Configuration().set_string("rest.port", "1234").without_effect()
         {'rest.port': 'there is no REST endpoint'}
@@ -250,7 +250,7 @@ class Configuration:
         return hash(frozenset(self.to_dict().items()))
 
     def __str__(self) -> str:
-        """As Flink writes it, without passwords and other secrets: ``{k1=v1, k2=1}``."""
+        """The entries in Flink's notation, with passwords and other secrets masked: ``{k1=v1, k2=1}``."""
         return "{" + ", ".join(f"{key}={value}" for key, value in self._shown().items()) + "}"
 
     def __repr__(self) -> str:
@@ -261,7 +261,7 @@ class Configuration:
 
 
 def hide_secrets(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings as they can be shown: the values of keys that may be secrets are left out, as Flink does."""
+    """Settings as they may be shown: values that may be secrets are masked, as in Flink."""
     return {
         key: _HIDDEN if any(part in key.lower() for part in _SENSITIVE) else value for key, value in settings.items()
     }

@@ -1,6 +1,6 @@
-"""What a program says of the files that its workers need: keys of the configuration, read and written as PyFlink does.
+"""The files that the workers of a program need: configuration keys, which are read and written as PyFlink does.
 
-Rule upheld here: the forms of these keys (``path#target``, ``name:n,path:p``) are known in this module only.
+Rule upheld here: only this module knows the syntax of their values (``path#target``, ``name:n,path:p``).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from flinkish.common.options import python as python_options
 from flinkish.common.units import format_map, parse_map
 from flinkish.errors import ConfigurationError
 
-#: Between a path and what belongs to it.
+#: Separates a path from its parameter: the folder of an archive, the cache of the requirements.
 _PARAMETER = "#"
 
 
 @dataclass(frozen=True)
 class CachedFile:
-    """A file or a directory that functions find by its name."""
+    """A file or directory that functions find by its name in the DistributedCache."""
 
     name: str
     path: str
@@ -33,7 +33,7 @@ class Dependencies:
     """All files that the workers of a program need."""
 
     python_files: tuple[str, ...] = ()
-    #: (path, folder that it is unpacked to)
+    #: pairs of a path and the folder that it is unpacked to
     archives: tuple[tuple[str, str], ...] = ()
     requirements: str | None = None
     #: a folder with the packages of the requirements, so that none is downloaded
@@ -44,7 +44,11 @@ class Dependencies:
 
 
 def dependencies_of(configuration: Configuration) -> Dependencies:
-    """Read them from the configuration."""
+    """The dependencies that a configuration declares.
+
+    Raises:
+        ConfigurationError: an archive has a target outside the working directory, or a cached file is malformed.
+    """
     requirements, _, cache = (configuration.get(python_options.REQUIREMENTS) or "").partition(_PARAMETER)
     return Dependencies(
         python_files=tuple(_paths(configuration.get(python_options.FILES))),
@@ -60,25 +64,29 @@ def dependencies_of(configuration: Configuration) -> Dependencies:
 
 
 def add_python_file(configuration: Configuration, path: str) -> None:
-    """A file more, unless it is there."""
+    """Add a file to ``python.files``, unless it is in the list."""
     files = _paths(configuration.get(python_options.FILES))
     if path not in files:
         configuration.set(python_options.FILES, ",".join([*files, path]))
 
 
 def add_python_archive(configuration: Configuration, path: str, target: str | None) -> None:
-    """An archive more."""
+    """Add an archive to ``python.archives``; it is unpacked to ``target``, or to a folder of its own name if None."""
     text = path if target is None else path + _PARAMETER + target
     configuration.set(python_options.ARCHIVES, ",".join([*_paths(configuration.get(python_options.ARCHIVES)), text]))
 
 
 def set_python_requirements(configuration: Configuration, path: str, cache: str | None) -> None:
-    """In place of what was set before."""
+    """Set the requirements file, and the folder of its packages (``cache``), in place of those that were set before."""
     configuration.set(python_options.REQUIREMENTS, path if cache is None else path + _PARAMETER + cache)
 
 
 def add_cached_file(configuration: Configuration, file: CachedFile) -> None:
-    """A file more. Raises ConfigurationError if the name is taken, as Flink does."""
+    """Add a file to ``pipeline.cached-files``.
+
+    Raises:
+        ConfigurationError: the name is taken, as in Flink.
+    """
     texts = configuration.get(core.CACHED_FILES)
     if any(_cached_file(text).name == file.name for text in texts):
         raise ConfigurationError(
@@ -92,7 +100,11 @@ def add_cached_file(configuration: Configuration, file: CachedFile) -> None:
 
 
 def local_file(path: str, what: str) -> str:
-    """The path of a file of this machine. ConfigurationError if it is elsewhere, or not there."""
+    """The absolute path of a file on this machine.
+
+    Raises:
+        ConfigurationError: the path is of another file system, or does not exist.
+    """
     url = urlparse(path)
     local = url.path if url.scheme == "file" else path
     if url.scheme not in ("", "file") or not os.path.exists(local):

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and that outlive a power cut where the file system can promise it.
+"""Writes files that exist whole or not at all, and that survive a power cut where the file system can promise it.
 
 Rule: on the local file system a file is synchronised before anybody can see its name. Other file systems (object
 stores, HDFS) promise that a file which was closed is durable.
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from flinkish.common.storage import local_path, place
 
-#: What a file system says that has no hard links.
+#: The errors by which a file system says that it has no hard links.
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -26,7 +26,7 @@ class OutputFile(Protocol):
         """Append bytes."""
 
     def close(self) -> None:
-        """The file is whole and durable when this returns."""
+        """Finish the file: it is whole and durable when this returns."""
 
 
 class _LocalFile:
@@ -46,7 +46,7 @@ class _LocalFile:
 
 
 def open_durable(path: str) -> OutputFile:
-    """Open a file of a name that nobody else uses, and make the directories above it."""
+    """Open a file for writing, under a name that nothing else uses, and create its parent directories."""
     local = local_path(path)
     if local is not None:
         os.makedirs(os.path.dirname(local), exist_ok=True)
@@ -58,14 +58,14 @@ def open_durable(path: str) -> OutputFile:
 
 
 def create_durably(path: str, data: bytes, only_by_link: bool = False) -> None:
-    """Write a file that must not be there yet. Of two processes that write it at once, one is refused for certain only
-    where it gets its name by a hard link.
+    """Create a file that must not exist yet. If two processes create it at once, it is certain that one of
+    them is refused only if the file gets its name by a hard link.
 
     Args:
-        only_by_link: of a local file; raises OSError with one of `NO_LINKS` where there are none.
+        only_by_link: for a local file, raise OSError with one of `NO_LINKS` where there are no hard links.
 
     Raises:
-        FileExistsError: it is there. Nothing was changed.
+        FileExistsError: the file exists. Nothing was changed.
     """
     parent, name = posixpath.split(path)
     temporary = posixpath.join(parent, f".{name}.{uuid.uuid4().hex}")
@@ -106,7 +106,7 @@ def _check_absent(path: str) -> None:
 
 
 def sync_directory(path: str) -> None:
-    """Make the names of the files in a directory durable. Does nothing where that is not known, or not needed."""
+    """Make the names of the files in a directory durable; does nothing where that is not possible, or not needed."""
     local = local_path(path)
     if local is None:
         return
@@ -119,7 +119,7 @@ def sync_directory(path: str) -> None:
 
 
 def exists(path: str) -> bool:
-    """Whether there is such a file."""
+    """Whether there is a file at this path."""
     local = local_path(path)
     if local is not None:
         return os.path.isfile(local)
@@ -128,7 +128,7 @@ def exists(path: str) -> bool:
 
 
 def delete(path: str) -> None:
-    """Delete a file if it is there."""
+    """Delete a file if it exists."""
     local = local_path(path)
     with suppress(FileNotFoundError, NotADirectoryError):
         if local is not None:
@@ -139,7 +139,7 @@ def delete(path: str) -> None:
 
 
 def read_slice(path: str, offset: int, length: int) -> bytes:
-    """A part of a file; fewer bytes when the file is shorter."""
+    """Up to ``length`` bytes of a file from ``offset`` on; fewer if the file is shorter."""
     local = local_path(path)
     if local is not None:
         with open(local, "rb") as file:

@@ -16,10 +16,10 @@ __all__ = ["ExecutionConfig"]
 
 
 class ExecutionConfig:
-    """How the program is executed. All intervals are in milliseconds.
+    """The settings of how a program is executed. All intervals are in milliseconds.
 
-    What concerns Java's serializers alone (Kryo, Avro, POJOs, the closure cleaner) is stored and given back so that
-    ported programs run, and has no effect.
+    Settings of Java's serializers (Kryo, Avro, POJOs, the closure cleaner) are stored and returned, so that ported
+    programs run, but have no effect.
 
     >>> ExecutionConfig().set_parallelism(4).get_parallelism()
     4
@@ -35,7 +35,7 @@ class ExecutionConfig:
         return isinstance(other, ExecutionConfig) and self._configuration == other._configuration
 
     def __hash__(self) -> int:
-        """Of the settings as of now: as for PyFlink's, do not change one that is a key of a dictionary."""
+        """The hash of the current settings: as in PyFlink, do not change an instance that is a key of a dictionary."""
         return hash(self._configuration)
 
     def _set(self, option: ConfigOption[bool], value: bool) -> ExecutionConfig:
@@ -56,12 +56,12 @@ class ExecutionConfig:
     # --- parallelism --------------------------------------------------------------------------------------------
 
     def get_parallelism(self) -> int:
-        """The parallelism of operators that set none, or PARALLELISM_DEFAULT (-1): the engine decides."""
+        """The parallelism of operators that set none, or PARALLELISM_DEFAULT (-1) if the engine decides."""
         parallelism = self._configuration.get(core.PARALLELISM)
         return self.PARALLELISM_DEFAULT if parallelism is None else parallelism
 
     def set_parallelism(self, parallelism: int) -> ExecutionConfig:
-        """Set it to 1 or more; PARALLELISM_DEFAULT unsets it and PARALLELISM_UNKNOWN changes nothing.
+        """Set the parallelism to 1 or more; PARALLELISM_DEFAULT unsets it and PARALLELISM_UNKNOWN changes nothing.
 
         Raises:
             ValueError: any other number.
@@ -80,12 +80,12 @@ class ExecutionConfig:
         return self
 
     def get_max_parallelism(self) -> int:
-        """The number of key groups, or -1: the engine decides."""
+        """The number of key groups, or -1 if the engine decides."""
         max_parallelism = self._configuration.get(core.MAX_PARALLELISM)
         return -1 if max_parallelism is None else max_parallelism
 
     def set_max_parallelism(self, max_parallelism: int) -> ExecutionConfig:
-        """From 1 to 32,768, Flink's limit.
+        """Set the number of key groups: from 1 to 32,768, Flink's limit.
 
         Raises:
             ValueError: any other number.
@@ -103,7 +103,11 @@ class ExecutionConfig:
     # --- intervals ----------------------------------------------------------------------------------------------
 
     def set_auto_watermark_interval(self, interval: int) -> ExecutionConfig:
-        """How often watermarks are emitted; 0: never periodically."""
+        """Set how often watermarks are emitted, in ms; 0 switches periodic emission off.
+
+        Raises:
+            ValueError: the interval is negative.
+        """
         return self._set_millis(core.AUTO_WATERMARK_INTERVAL, interval)
 
     def get_auto_watermark_interval(self) -> int:
@@ -164,7 +168,7 @@ class ExecutionConfig:
         return self._configuration.get(checkpointing.SNAPSHOT_COMPRESSION)
 
     def set_global_job_parameters(self, global_job_parameters_dict: dict[str, object]) -> ExecutionConfig:
-        """Parameters that every function can read; keys and values become texts."""
+        """Set the parameters that every function can read; keys and values become strings."""
         texts = {str(key): str(value) for key, value in global_job_parameters_dict.items()}
         self._configuration.set(core.GLOBAL_JOB_PARAMETERS, texts)
         return self

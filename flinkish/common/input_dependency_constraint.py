@@ -1,4 +1,4 @@
-"""When a task may be scheduled, by its inputs. Kept for programs that name it; a level waits for all of them."""
+"""When a task may be scheduled, depending on its inputs. Kept for programs that name it; tasks wait for all inputs."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ __all__ = ["InputFormat"]
 
 
 class InputFormat(ABC):
-    """Bounded input. Formats of flinkish know a source that reads it; there are no formats written in Java."""
+    """A bounded input. A format of flinkish provides the source that reads it; formats written in Java do not exist."""
 
     @abstractmethod
     def _source(self) -> Any:
-        """The source."""
+        """The source that reads the input."""

@@ -1,4 +1,4 @@
-"""Names of PyFlink's that give or take objects of Java: there is no Java object behind anything in flinkish."""
+"""The error of PyFlink's methods that return or take Java objects: nothing in flinkish is backed by one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flinkish.errors import ProgramError
 
 
 def no_java_object(call: str) -> NoReturn:
-    """Raise ProgramError: nothing that the call could give exists."""
+    """Raise ProgramError: the Java object that the call is about does not exist."""
     raise ProgramError(
         f"{call} has no meaning here: there is no Java object",
         where="the Python API",

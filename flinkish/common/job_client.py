@@ -14,7 +14,14 @@ __all__ = ["JobClient"]
 
 
 class JobClient(abc.ABC):
-    """A client of one job; ``StreamExecutionEnvironment.execute_async`` gives it."""
+    """Access to one submitted job, as ``StreamExecutionEnvironment.execute_async`` returns it.
+
+    Example::
+
+        client = env.execute_async("orders")
+        path = client.trigger_savepoint("/savepoints").result()
+        client.cancel().result()
+    """
 
     @abc.abstractmethod
     def get_job_id(self) -> JobID:
@@ -22,32 +29,32 @@ class JobClient(abc.ABC):
 
     @abc.abstractmethod
     def get_job_status(self) -> CompletableFuture[JobStatus]:
-        """The job's state now."""
+        """The current status of the job."""
 
     @abc.abstractmethod
     def cancel(self) -> CompletableFuture[None]:
-        """Cancel the job; done when it has ended."""
+        """Cancel the job; the future completes when the job has ended."""
 
     @abc.abstractmethod
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
-        """Stop after a savepoint; the result is its path, there when the job has ended. Fails when there is no
-        savepoint, and then the job goes on.
+        """Take a savepoint, then stop the job. The future completes with the savepoint's path when the job has ended;
+        it fails if the savepoint could not be taken, and the job then goes on.
 
         Args:
             advance_to_end_of_event_time: first emit the highest watermark, so that all event-time timers fire.
-            savepoint_directory: where to; if None, ``execution.checkpointing.savepoint-dir``.
+            savepoint_directory: directory of the savepoint; None for ``execution.checkpointing.savepoint-dir``.
         """
 
     @abc.abstractmethod
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """Write a savepoint of the running job; the result is its path."""
+        """Take a savepoint of the running job, which goes on; the future completes with the savepoint's path."""
 
     @abc.abstractmethod
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
-        """The job's accumulators now."""
+        """The current values of the job's accumulators, by name."""
 
     @abc.abstractmethod
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        """Done when the job has finished; fails as the job does."""
+        """The job's result: the future completes when the job has finished, and fails if the job fails."""

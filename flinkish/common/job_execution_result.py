@@ -1,4 +1,4 @@
-"""What is left of a job that has finished."""
+"""JobExecutionResult: the runtime and the accumulators of a job that has finished."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class JobExecutionResult:
     """The result of a job execution.
 
     Args:
-        job_id: the job.
-        net_runtime_ms: from the start of the first epoch to the end of the last one.
+        job_id: the identifier of the job.
+        net_runtime_ms: from when the driver began to run the job to its end, restarts included.
         accumulators: values of the accumulators that functions have registered, by name.
     """
 
@@ -28,11 +28,11 @@ class JobExecutionResult:
         return self._job_id
 
     def get_net_runtime(self) -> int:
-        """Milliseconds."""
+        """The runtime of the job in milliseconds."""
         return self._net_runtime_ms
 
     def get_accumulator_result(self, accumulator_name: str) -> Any:
-        """The accumulator of that name, or None."""
+        """The value of the accumulator of that name; None if there is none."""
         return self._accumulators.get(accumulator_name)
 
     def get_all_accumulator_results(self) -> dict[str, Any]:

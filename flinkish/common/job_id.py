@@ -13,13 +13,13 @@ _HEX = re.compile(r"[0-9a-f]{32}")
 
 
 class JobID:
-    """The identifier of a job; equal if its digits are.
+    """The identifier of a job; two are equal if their digits are.
 
     Args:
-        hex_digits: 32 hexadecimal digits, or nothing for a new random identifier.
+        hex_digits: 32 hexadecimal digits; None for a new random identifier.
 
     Raises:
-        ValueError: anything else.
+        ValueError: ``hex_digits`` is anything else.
     """
 
     __slots__ = ("_hex",)

@@ -18,7 +18,7 @@ class JobStatus(Enum):
     RESTARTING = 7
     SUSPENDED = 8
     RECONCILING = 9
-    #: PyFlink's enumeration lacks it, Flink's has it
+    #: a state of Flink's that PyFlink's enumeration lacks
     INITIALIZING = 10
 
     def is_globally_terminal_state(self) -> bool:

@@ -1,4 +1,4 @@
-"""Sets the levels of Python's loggers from a configuration, alike in the driver and in Python workers.
+"""Sets the levels of Python's loggers from a configuration, in the driver and in Python workers alike.
 
 Rule upheld here: what was set for one job is taken back when another configuration is applied, because a worker and a
 notebook serve many jobs; loggers that no configuration names are never touched.
@@ -14,12 +14,12 @@ from flinkish.common.options import loggers
 
 __all__ = ["TRACE", "configure_loggers", "levels_of"]
 
-#: Finer than DEBUG: ``logger.log(TRACE, ...)``.
+#: The level below DEBUG: ``logger.log(TRACE, ...)``.
 TRACE = 5
 _OFF = logging.CRITICAL + 10
 
 _LEVELS = {
-    "ALL": 1,  # 0 would mean the level of the logger above
+    "ALL": 1,  # 0 would mean the level of the parent logger
     "TRACE": TRACE,
     "DEBUG": logging.DEBUG,
     "INFO": logging.INFO,
@@ -32,16 +32,16 @@ _LEVELS = {
 _ROOT = ""
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
-#: logger -> the level that it had before it was set here
+#: logger -> its level before it was set here
 _before: dict[str, int] = {}
 _handler: logging.Handler | None = None
 
 
 def levels_of(configuration: Mapping[str, str]) -> dict[str, int]:
-    """Python's loggers that a configuration names, with their levels; the root logger is ``""``.
+    """The levels of the Python loggers that a configuration names; the root logger is ``""``.
 
     Raises:
-        ConfigurationError: a level that does not exist.
+        ConfigurationError: a level does not exist.
 
     >>> levels_of({"rootLogger": "INFO", "logger.TaskManager": "all", "parallelism.default": "2"})
     {'': 20, 'flinkish.TaskManager': 1, 'py4j': 30}
@@ -55,18 +55,18 @@ def levels_of(configuration: Mapping[str, str]) -> dict[str, int]:
             level = _LEVELS[loggers.logger_option(name).parse(text)]
             found[f"flinkish.{name}" if name in loggers.CLASSES else name] = level
     if found.get(_ROOT, logging.WARNING) < logging.WARNING:
-        # it reports each call to Spark's JVM; whoever wants to see that names it
+        # py4j logs each call to Spark's JVM; a program that wants to see this names that logger
         found.setdefault("py4j", logging.WARNING)
     return found
 
 
 def configure_loggers(configuration: Mapping[str, str]) -> None:
-    """Set the loggers that a configuration names, and give all those back their level that it names no more.
+    """Set the loggers that a configuration names, and restore the levels of those that it no longer names.
 
-    Where no handler is, what is logged goes to the standard error: to that of the driver, or to the log of an executor.
+    Where there is no handler, log records go to the standard error: that of the driver, or the log of an executor.
 
     Raises:
-        ConfigurationError: a level that does not exist; then nothing is changed.
+        ConfigurationError: a level does not exist; nothing was changed then.
     """
     global _handler
     levels = levels_of(configuration)
@@ -90,15 +90,15 @@ def configure_loggers(configuration: Mapping[str, str]) -> None:
 
 
 class _StandardError(logging.Handler):
-    """Writes to what is the standard error at that time: notebooks and tests put another in its place."""
+    """Writes to ``sys.stderr`` as it is at that time, since notebooks and tests replace it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One record, unless it travels to the driver, whose standard error this is. The error of one that cannot be
-        written is `logging`'s to report, not the job's."""
+        """Write one record, unless it is sent to the driver, which shares this standard error. A record that cannot be
+        written does not fail the job: `logging` reports the error."""
         if getattr(record, "travels", False):
             return
         try:
-            # in one piece: several workers write to the standard error of one executor
+            # in one call, since several workers write to the standard error of one executor
             sys.stderr.write(self.format(record) + "\n")
             sys.stderr.flush()
         except Exception:

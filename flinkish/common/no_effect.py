@@ -1,7 +1,7 @@
-"""Calls of PyFlink's API that change nothing here.
+"""Warns about calls of PyFlink's API that have no effect in flinkish.
 
-Rule upheld here: such a call is never silent, and never repeats itself. (A setting that is a key of the configuration
-is reported when the job is submitted, with all others: `Configuration.without_effect`.)
+Rule upheld here: each such call is reported once, and only once per process. (A setting that is a configuration key is
+reported when the job is submitted, with all others: `Configuration.without_effect`.)
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _reported: set[str] = set()
 
 
 def warn_without_effect(call: str, why: str) -> None:
-    """Log, once per process, that this call changes nothing."""
+    """Log, once per process, that this call has no effect."""
     if call not in _reported:
         _reported.add(call)
         _LOG.warning("%s has no effect: %s", call, why)

@@ -1,4 +1,4 @@
-"""Descriptions of restart strategies, as the 1.x API has them, and the configuration each stands for.
+"""Restart strategies as objects of Flink's 1.x API, and the configuration that each stands for.
 
 Rule upheld here: the configuration keys under ``restart-strategy.`` are the one source; an object of this module only
 writes them (:meth:`RestartStrategyConfiguration.to_configuration`). PyFlink 2.x keeps the classes but nothing reads
@@ -20,15 +20,15 @@ __all__ = ["RestartStrategies", "RestartStrategyConfiguration"]
 
 
 class RestartStrategyConfiguration(abc.ABC):
-    """What to do when a job fails."""
+    """Describes whether, when and how often a failed job is restarted."""
 
     @abc.abstractmethod
     def get_description(self) -> str:
-        """One line for people."""
+        """One line that describes the strategy."""
 
     @abc.abstractmethod
     def to_configuration(self) -> Configuration:
-        """The configuration keys that say the same."""
+        """The configuration that selects this strategy."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class _Fallback(RestartStrategyConfiguration):
 
 
 class _FixedDelay(RestartStrategyConfiguration):
-    """At most ``restart_attempts`` restarts, each after a delay (milliseconds or timedelta)."""
+    """At most ``restart_attempts`` restarts, each after a delay (in milliseconds, or a timedelta)."""
 
     def __init__(self, restart_attempts: int, delay_between_attempts_interval: int | timedelta) -> None:
         self._restart_attempts = restart_attempts
@@ -78,7 +78,7 @@ class _FixedDelay(RestartStrategyConfiguration):
 
 
 class _FailureRate(RestartStrategyConfiguration):
-    """Restart unless an interval sees more than ``max_failure_rate`` failures (milliseconds or timedelta)."""
+    """Restarts unless an interval (milliseconds or timedelta) sees more than ``max_failure_rate`` failures."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class _FailureRate(RestartStrategyConfiguration):
 
 
 class RestartStrategies:
-    """Makes restart strategies.
+    """Creates the restart strategies for ``StreamExecutionEnvironment.set_restart_strategy``.
 
     >>> RestartStrategies.fixed_delay_restart(3, 10_000).to_configuration().to_dict()["restart-strategy.type"]
     'fixed-delay'
@@ -140,14 +140,17 @@ class RestartStrategies:
 
     @staticmethod
     def fixed_delay_restart(restart_attempts: int, delay_between_attempts: int | timedelta) -> _FixedDelay:
-        """Milliseconds or timedelta."""
+        """At most ``restart_attempts`` restarts, each after the delay (in milliseconds, or a timedelta)."""
         return _FixedDelay(restart_attempts, delay_between_attempts)
 
     @staticmethod
     def failure_rate_restart(
         failure_rate: int, failure_interval: int | timedelta, delay_interval: int | timedelta
     ) -> _FailureRate:
-        """Milliseconds or timedelta."""
+        """Restarts, after the delay, unless there are more than ``failure_rate`` failures in an interval.
+
+        Both times are in milliseconds, or timedeltas.
+        """
         return _FailureRate(failure_rate, failure_interval, delay_interval)
 
 

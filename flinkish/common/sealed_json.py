@@ -1,4 +1,4 @@
-"""JSON that carries its own digest, so that a file of which one byte has changed is never believed."""
+"""JSON that carries its own digest, so that a file whose content has changed is never accepted."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 _SEAL = "digest"
 
-#: The first version of the directory's files that has one.
+#: The first version of the job directory's files that carries a digest.
 _SEALED_SINCE = 2
 
 
 def sealed(value: dict[str, Any]) -> bytes:
-    """The text of a file."""
-    # as it will be read: tuples are lists then, and all keys are texts
+    """The content of a file that holds this value and its digest."""
+    # the digest covers the value as it will be read: JSON turns tuples into lists, and all keys into strings
     value = json.loads(json.dumps(value))
     return json.dumps({**value, _SEAL: _digest(value)}, indent=1).encode()
 
 
 def unsealed(data: bytes) -> dict[str, Any]:
-    """What the file says. Files of older versions have no digest, and are taken as they are.
+    """The value that `sealed` wrote. Files of older versions have no digest and are accepted without one.
 
     Raises:
-        ValueError: it says something else than what was written; with the reason.
+        ValueError: the content is not what was written; the message gives the reason.
     """
     if not data.strip():
         raise ValueError("it is empty")

@@ -1,8 +1,8 @@
 """Schemas between records and bytes, and encoders of text files.
 
 Rule upheld here: a schema works on whole lists (``*_batch``) because the engine does; the form for one record and the
-form for a list always agree. In a list, None as a result of deserializing means *no record*: the source drops that
-place, so that offsets and timestamps beside it stay aligned until then.
+form for a list always agree. None in a list of deserialized records means *no record*: it keeps the list aligned with
+the offsets and timestamps of the messages until the source drops that place.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class DeserializationSchema(abc.ABC):
 
     @abc.abstractmethod
     def deserialize(self, message: bytes | None) -> Any:
-        """The record of one message; None if there is none.
+        """The record of one message; None if the message holds no record.
 
         Raises:
             MalformedRecordError: the bytes do not have the declared format.
@@ -62,7 +62,7 @@ class DeserializationSchema(abc.ABC):
 
 
 class SimpleStringSchema(SerializationSchema, DeserializationSchema):
-    """Text. Bytes that are not valid in the charset are an error (Java would put U+FFFD in their place unnoticed).
+    """Text. Bytes that are not valid in the charset are an error (Java replaces them by U+FFFD without notice).
 
     >>> SimpleStringSchema().deserialize("ä".encode())
     'ä'
@@ -102,14 +102,14 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
         try:
             return [None if message is None else str(message, charset) for message in messages]
         except UnicodeDecodeError:
-            return super().deserialize_batch(messages)  # names the message
+            return super().deserialize_batch(messages)  # its error names the message
 
     def get_produced_type(self) -> TypeInformation:
         return Types.STRING()
 
 
 class ByteArraySchema(SerializationSchema, DeserializationSchema):
-    """Bytes as they are."""
+    """Passes bytes on as they are, in both directions."""
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None or type(value) is bytes:
@@ -131,7 +131,7 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
 
 class RowFieldExtractorSchema(SerializationSchema):
-    """One field of a Row, which must hold bytes; for the key or the value of a Kafka record.
+    """Serializes a Row to one of its fields, which must hold bytes; for the key or the value of a Kafka record.
 
     Raises:
         ValueError: the index is negative.
@@ -170,19 +170,19 @@ class Encoder(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, value: Any) -> bytes:
-        """All bytes of one record, its end of line included."""
+        """All bytes of one record, including its end of line."""
 
     def encode_batch(self, values: list[Any]) -> bytes:
         """The bytes of many records, in order."""
         return b"".join(map(self.encode, values))
 
     def bind(self, type_info: TypeInformation) -> Encoder:
-        """An encoder for records of this type; called once by the sink. This one, unless the type matters to it."""
+        """An encoder for records of this type; the sink calls this once. Itself, unless the encoding needs the type."""
         return self
 
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
-        """One line of text per record, ended by ``\\n`` (see :mod:`flinkish.common.text` for the text)."""
+        """An encoder of one line of text per record, ended by ``\\n``; :mod:`flinkish.common.text` defines the text."""
         return _SimpleStringEncoder(_known_charset(charset_name), None)
 
 
@@ -203,7 +203,7 @@ class _SimpleStringEncoder(Encoder):
 
 
 def abbreviated(value: Any, length: int = 120) -> str:
-    """The repr of a value for messages; long ones lose their middle."""
+    """The repr of a value for error messages; the middle of a long one is left out."""
     text = repr(value)
     return text if len(text) <= length else f"{text[: length - 20]}...{text[-15:]}"
 

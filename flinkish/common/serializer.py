@@ -1,4 +1,4 @@
-"""TypeSerializer: how a window or a value of the user's own kind is written to bytes."""
+"""TypeSerializer: how a window, or a value of a user's own type, is written to bytes and read back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ void = b""
 
 
 class TypeSerializer(ABC, Generic[T]):
-    """Writes and reads elements of one type. Serializers of one class with the same attributes are equal."""
+    """Writes and reads elements of one type. Serializers are equal if they have the same class and equal attributes."""
 
     @abstractmethod
     def serialize(self, element: T, stream: BytesIO) -> None:
@@ -25,7 +25,7 @@ class TypeSerializer(ABC, Generic[T]):
         """Read one element from ``stream``."""
 
     def to_bytes(self, element: T) -> bytes:
-        """The element alone, as bytes."""
+        """The bytes of one element."""
         stream = BytesIO()
         self.serialize(element, stream)
         return stream.getvalue()
@@ -45,7 +45,7 @@ class TypeSerializer(ABC, Generic[T]):
 
 
 class VoidNamespaceSerializer(TypeSerializer[bytes]):
-    """For state without a namespace: nothing is written."""
+    """The serializer of the void namespace, for state without one: it writes nothing."""
 
     def serialize(self, element: bytes, stream: BytesIO) -> None:
         return None

@@ -1,6 +1,6 @@
-"""Paths of storage: a plain path or ``file:`` lies on the local file system, another scheme is one that pyarrow knows.
+"""Which file system a path belongs to: a plain path or ``file:`` is local, any other scheme is one of pyarrow's.
 
-Rule: this is the one place that decides it, for the driver as for the workers.
+Rule upheld here: this is the only place that decides it, for the driver and for the workers.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any
 
 
 def local_path(path: str) -> str | None:
-    """The path without scheme when it is on the local file system, else None."""
+    """The path without its scheme if it is on the local file system, else None."""
     if path.startswith("file:"):
         return "/" + path[len("file:") :].lstrip("/")
     return None if "://" in path else path
 
 
 def place(path: str) -> tuple[Any, str]:
-    """The file system of a path, as pyarrow's, and the path on it."""
+    """The pyarrow file system that a path belongs to, and the path within it."""
     from pyarrow import fs
 
     local = local_path(path)

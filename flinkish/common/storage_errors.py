@@ -1,4 +1,7 @@
-"""What goes wrong with files, as typed errors: which path, why, what to do. Waiting may help: all are worth a retry."""
+"""Errors of storage as OperationErrors, which name the path, the cause and the remedy.
+
+Waiting may help, so all of them are worth a retry.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ _OTHERWISE = "check the storage, then start the same job again"
 
 
 def storage_error(error: OSError, action: str, path: str) -> OperationError:
-    """
+    """The typed error for an OSError that came up when ``path`` was to be read, written or the like (``action``).
+
     >>> storage_error(OSError(28, "full"), "write", "/job/owner.json").what
     'cannot write /job/owner.json: no space left'
     """
@@ -33,7 +37,7 @@ def storage_error(error: OSError, action: str, path: str) -> OperationError:
 
 @contextmanager
 def storage_errors(action: str, path: str) -> Iterator[None]:
-    """Errors of the file system within are raised as OperationError. ``action``: what is done to the path."""
+    """Raise errors of the file system within the block as OperationError. ``action`` is the verb, such as "write"."""
     try:
         yield
     except OSError as error:

@@ -1,9 +1,9 @@
-"""The text of a record, as Flink's ``toString`` gives it to text files and PyFlink's ``print()`` to the screen.
+"""The text of a record, as Flink's ``toString`` writes it to text files and PyFlink's ``print()`` to the screen.
 
 Rule upheld here: where a type is declared the text is Java's (``+I[a, 1]``, ``(a,1)``, ``null``, ``true``, ``1.0E10``);
-where none is declared the record is a Python object and its text is ``str``. PyFlink has the same two faces. Between
-them stands ``print()`` of a stream of Rows: PyFlink makes that text in Python, the row kind and then ``str`` of each
-field (``+I[a,None]``).
+where none is declared the record is a Python object and its text is ``str``. PyFlink has the same two forms, and a
+third one for ``print()`` of a stream of Rows, which it makes in Python: the row kind, then ``str`` of each field
+(``+I[a,None]``).
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from flinkish.common.typeinfo import ExternalTypeInfo, PickledBytesTypeInfo, Row
 from flinkish.common.types import Row
 
 ROW_SEPARATOR = ", "
-# print() of PyFlink writes Rows without a blank
+# PyFlink's print() writes no blank between the fields of a Row
 PRINT_ROW_SEPARATOR = ","
 
 
 def text_writer(type_info: TypeInformation | None, row_separator: str = ROW_SEPARATOR) -> Callable[[Any], str]:
-    """The function that gives the text of one record of a stream of this type.
+    """A function that returns the text of one record of a stream of this type.
 
     Args:
-        type_info: type of the records, None for Python objects.
+        type_info: type of the records; None for Python objects.
         row_separator: ``ROW_SEPARATOR`` for the text of Java's ``toString``, ``PRINT_ROW_SEPARATOR`` for that of
-            ``print()``. Only the records of a stream of Rows differ; Rows within other values are always Java's.
+            ``print()``. They differ only for records that are Rows; Rows within other values have Java's form.
 
     >>> from flinkish.common.typeinfo import Types
     >>> rows = Types.ROW([Types.STRING(), Types.DOUBLE()])
@@ -50,7 +50,7 @@ def _printed_row(row: Any) -> str:
 
 
 def _java_text(value: Any) -> str:
-    """What ``String.valueOf`` writes in Java."""
+    """The text that Java's ``String.valueOf`` gives."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -80,7 +80,7 @@ def _java_double(value: float) -> str:
         return "NaN"
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
-    # not repr(): that of numpy's subclass of float names its class
+    # not repr(): for numpy's subclass of float it contains the name of that class
     python = float.__repr__(value)
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         # Python's form is the same here: it is scientific below 1e-4 and from 1e16 only

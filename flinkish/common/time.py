@@ -53,14 +53,14 @@ class Duration:
         return Duration(delta // timedelta(microseconds=1) * 1_000)
 
     def to_millis(self) -> int:
-        """Whole milliseconds; what is less is cut off towards the past, as ``java.time.Duration.toMillis`` does."""
+        """The amount in whole milliseconds, rounded down: -1 ns gives -1 ms."""
         return self.nanos // _NANOS_PER_MILLI
 
     def to_nanos(self) -> int:
         return self.nanos
 
     def to_timedelta(self) -> timedelta:
-        """As a ``timedelta``, to the microsecond."""
+        """The amount as a ``timedelta``, rounded down to whole microseconds."""
         return timedelta(microseconds=self.nanos // 1_000)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Row and RowKind: a Row behaves as PyFlink's does, to the letter of its repr, equality and pickling.
+"""Row and RowKind: a Row behaves exactly as PyFlink's does in its repr, equality and pickling.
 
 Rule upheld here: a Row either has field names (then it is equal to a Row with the same names and values in any
 order) or it has none (then only positions count), and it never has both meanings at once.
@@ -20,7 +20,7 @@ _SIGNS = ("+I", "-U", "+U", "-D")
 
 
 class RowKind(Enum):
-    """What a Row means in a changelog (Flink's ``org.apache.flink.types.RowKind``)."""
+    """The meaning of a Row in a changelog (Flink's ``org.apache.flink.types.RowKind``)."""
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -36,7 +36,7 @@ class RowKind(Enum):
 
 
 class Row:
-    """A record with positions and, if wished, names.
+    """A record whose fields have positions and, optionally, names.
 
     >>> row = Row(name="Alice", age=11)
     >>> row, row["name"], row.age, row[1], "name" in row
@@ -48,7 +48,7 @@ class Row:
     Row(name='Bob', age=12)
 
     Raises:
-        ValueError: positional and named values at once.
+        ValueError: both positional and named values are given.
     """
 
     # slots, not a dictionary: rows are made by the million; `_fields` is left unset where there are no names, since
@@ -139,7 +139,11 @@ class Row:
         return item in (self._fields if hasattr(self, "_fields") else self._values)
 
     def __call__(self, *args: Any) -> Row:
-        """Use this Row's values as field names of a new Row."""
+        """A new Row that has this Row's values as its field names.
+
+        Raises:
+            ValueError: there are more arguments than this Row has values.
+        """
         if len(args) > len(self):
             raise ArgumentValueError(
                 f"Can not create Row with fields {self}, expected {len(self)} values but got {args}",

@@ -1,7 +1,7 @@
-"""Texts of configuration values: durations, memory sizes, booleans, lists and maps, read as Flink reads them.
+"""Parses configuration values (durations, memory sizes, booleans, lists and maps) as Flink does.
 
 Rule upheld here: a text that Flink refuses is refused here, with a :class:`ValueError` that says what was expected;
-who calls adds the key.
+the caller adds the key to the message.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _quote(text: str) -> str:
 
 
 def unquote(text: str) -> str:
-    """Take off blanks around, then one pair of quotes; a doubled quote inside stands for one."""
+    """Strip surrounding blanks, then one pair of quotes; a doubled quote inside stands for a single one."""
     text = text.strip()
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
         return text[1:-1].replace(text[0] * 2, text[0])

@@ -1,4 +1,4 @@
-"""How timestamps and watermarks come into a stream: a frozen description; the engine's generators read it.
+"""WatermarkStrategy: an immutable description of how a stream gets its timestamps and watermarks.
 
 Rule upheld here: every ``with_...`` call keeps what was set before. PyFlink's ``with_idleness`` and
 ``with_watermark_alignment`` drop a Python timestamp assigner that was set earlier, so that records silently keep no
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class TimestampAssigner(abc.ABC):
-    """Reads the event time of a record."""
+    """Extracts the event time of a record."""
 
     @abc.abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
@@ -38,26 +38,26 @@ class TimestampAssigner(abc.ABC):
 
 
 class WatermarkOutput(abc.ABC):
-    """What a `WatermarkGenerator` is given to emit with."""
+    """The output through which a `WatermarkGenerator` emits watermarks and marks its split as idle."""
 
     @abc.abstractmethod
     def emit_watermark(self, timestamp: int) -> None:
-        """There will be no more records up to this timestamp, in ms. One below the last one has no effect."""
+        """Emit a watermark, in ms: there will be no more records up to it. One below the last one has no effect."""
 
     @abc.abstractmethod
     def mark_idle(self) -> None:
-        """The split no longer holds back the watermark of the others, until its next record."""
+        """Mark the split as idle: until its next record it no longer holds back the watermark of the others."""
 
     @abc.abstractmethod
     def mark_active(self) -> None:
-        """The split holds back the watermark of the others again."""
+        """Mark the split as active: it holds back the watermark of the others again."""
 
 
 class WatermarkGenerator(abc.ABC):
-    """Makes watermarks of the records of one split (Java Flink's): after a record (punctuated), or now and then
-    (periodic). Keep plain data in its attributes.
+    """Generates the watermarks of one split from its records, as in Java Flink: after a record (punctuated), or now
+    and then (periodic). Keep plain data in its attributes.
 
-    Example: the watermark is what marker records say::
+    Example: the watermark is the timestamp of marker records::
 
         class Markers(WatermarkGenerator):
             def on_event(self, event, event_timestamp, output):
@@ -69,16 +69,16 @@ class WatermarkGenerator(abc.ABC):
 
     @abc.abstractmethod
     def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
-        """Called after each record has been handed on, with its timestamp in ms."""
+        """Called for each record, with its timestamp in ms. A watermark that is emitted here follows the record."""
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:  # noqa: B027 - punctuated ones need none
-        """Called after each record and at the end of each epoch; when what it emits is seen is for
-        ``pipeline.auto-watermark-interval`` to say. In Flink: at each such interval."""
+        """Called after each record and at the end of each epoch; ``pipeline.auto-watermark-interval`` decides when the
+        watermarks that it emits are passed on. (Flink calls it at each such interval.)"""
 
 
 @dataclass(frozen=True)
 class WatermarkStrategy:
-    """Which watermarks follow from the timestamps seen.
+    """How a stream gets its timestamps, and which watermarks follow from them.
 
     ``kind`` is ``"none"`` (only the final watermark of a bounded input), ``"bounded"``: the watermark is
     ``highest timestamp seen - max_out_of_orderness_ms - 1`` (Flink's ``BoundedOutOfOrdernessWatermarks``), or
@@ -104,12 +104,12 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
-        """For timestamps that never go down within a source split: bounded out-of-orderness of 0 ms."""
+        """A strategy for timestamps that never decrease within a source split: bounded out-of-orderness of 0 ms."""
         return WatermarkStrategy(kind="bounded")
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration) -> WatermarkStrategy:
-        """For records that come at most ``max_out_of_orderness`` after a record with a higher timestamp.
+        """A strategy for records that come at most ``max_out_of_orderness`` after one with a higher timestamp.
 
         Raises:
             ValueError: the duration is negative.
@@ -126,10 +126,10 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_generator(generator_supplier: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
-        """Watermarks of a `WatermarkGenerator`; ``generator_supplier`` makes one per split: its class, or a function.
+        """Watermarks of a `WatermarkGenerator`; ``generator_supplier``, its class or a function, creates one per split.
 
         Raises:
-            ArgumentTypeError: it cannot be called.
+            ArgumentTypeError: ``generator_supplier`` cannot be called.
         """
         if not callable(generator_supplier):
             raise ArgumentTypeError(
@@ -141,7 +141,11 @@ class WatermarkStrategy:
         return WatermarkStrategy(kind="generator", generator_supplier=generator_supplier)
 
     def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
-        """A copy of this strategy that reads timestamps with ``timestamp_assigner``; this one stays as it is."""
+        """A copy of this strategy that reads timestamps with ``timestamp_assigner``; this one stays as it is.
+
+        Raises:
+            ArgumentTypeError: it is not an instance of a class with ``extract_timestamp``.
+        """
         no_instance = isinstance(timestamp_assigner, type)
         if no_instance or not callable(getattr(timestamp_assigner, "extract_timestamp", None)):
             raise ArgumentTypeError(
@@ -153,7 +157,8 @@ class WatermarkStrategy:
         return replace(self, timestamp_assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
-        """A split without records for ``idle_timeout`` no longer holds back the watermark of the others.
+        """A copy of this strategy that marks a split without records for ``idle_timeout`` as idle, so that it no longer
+        holds back the watermark of the others.
 
         Raises:
             ValueError: the duration is not positive.
@@ -174,13 +179,14 @@ class WatermarkStrategy:
         max_allowed_watermark_drift: Duration,
         update_interval: Duration | None = None,
     ) -> WatermarkStrategy:
-        """Hold back the sources and splits of a group whose watermarks are more than that ahead of the lowest one.
+        """Hold back the sources and splits of a group that are more than the drift ahead of its lowest watermark.
 
-        Works for the strategy of a source (``from_source``, or an operator that is chained to the source). It is
-        decided for each epoch anew, so an ``update_interval`` has no effect, and says so: docs/semantics.md.
+        Works for the strategy of a source (``from_source``, or an operator that is chained to the source). The engine
+        decides anew for each epoch, so an ``update_interval`` has no effect and logs a warning (docs/semantics.md).
 
         Raises:
             ValueError: the drift is negative, or the interval is not positive.
+            TypeError: the group is not a ``str``.
         """
         if not isinstance(watermark_group, str):
             raise TypeError(f"watermark_group is {watermark_group!r}; expected a str")
@@ -204,7 +210,7 @@ class WatermarkStrategy:
 
 
 class AssignerWithPeriodicWatermarksWrapper:
-    """The pre-1.11 way to say assigner and bound in one object; :meth:`to_watermark_strategy` is the present one."""
+    """An assigner and a bound in one object, as before Flink 1.11; :meth:`to_watermark_strategy` gives the strategy."""
 
     def __init__(self, timestamp_assigner: TimestampAssigner, max_out_of_orderness: Duration | None = None) -> None:
         self._strategy = WatermarkStrategy.for_bounded_out_of_orderness(

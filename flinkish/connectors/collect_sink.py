@@ -1,7 +1,7 @@
-"""``execute_and_collect``: records go to a callback in the driver's process.
+"""The sink of ``execute_and_collect``: hands the records to a callback in the driver's process.
 
-The callback is not part of the job (it cannot travel): it is looked up when an epoch commits, by the name that the sink
-carries, or by (job id, sink uid) if it carries none.
+The callback is not part of the pickled job graph, since it cannot be serialized. It is looked up when an epoch commits:
+by the name that the sink carries, or by (job id, sink uid) if the sink has no name.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from flinkish.errors import InternalError
 _lock = threading.Lock()
 _collectors: dict[tuple[str, str], _Collector] = {}
 
-#: Stands for the sink uid of a collector that has a name of its own.
+#: Takes the place of the sink uid when a collector is registered under a name of its own.
 NAMED = "*"
 
 
 class _Collector:
-    """A callback, and per subtask the last epoch that it got: an epoch delivered again is not given twice."""
+    """A callback and, per subtask, the last epoch that it received, so that an epoch that is committed again is not
+    handed to it twice."""
 
     def __init__(self, callback: Callable[[list[Any]], None]) -> None:
         self.callback = callback
@@ -29,22 +30,25 @@ class _Collector:
 
 
 def register_collector(job_id: str, sink_uid: str, callback: Callable[[list[Any]], None]) -> None:
-    """From now on ``callback`` gets the lists of records that this sink commits, called in the committing thread."""
+    """Register ``callback`` for the records that this sink commits. It is called in the committing thread, with the
+    list of all records of one subtask and epoch, and not at all for an empty one."""
     with _lock:
         _collectors[job_id, sink_uid] = _Collector(callback)
 
 
 def unregister_collector(job_id: str, sink_uid: str) -> None:
-    """Forget the callback, if there is one."""
+    """Remove the callback of this sink, if one is registered."""
     with _lock:
         _collectors.pop((job_id, sink_uid), None)
 
 
 class CollectSink(WriterSink):
-    """Hands each record to the callback registered for this job and sink, or under the sink's own name: with
-    ``CollectSink(name)`` and ``register_collector(name, NAMED, callback)`` before the job has an id.
+    """Hands the records to the callback that is registered for this job and sink.
 
-    Guarantee: exactly once as long as the driver's process lives; a callback that raises gets the epoch again.
+    Where the callback must be registered before the job has an id, give the sink a name of its own:
+    ``CollectSink(name)`` and ``register_collector(name, NAMED, callback)``.
+
+    Guarantee: exactly once as long as the driver's process lives. A callback that raises gets the same epoch again.
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
@@ -86,7 +90,8 @@ class _CollectCommitter(Committer):
             )
         if collector.last_epoch.get(context.subtask, -1) >= context.epoch:
             return 0
-        # one call per epoch and subtask: a callback that raises half way would else see the first half twice
+        # One call per epoch and subtask: with several calls, a callback that raises in a later one would see the
+        # records of the earlier ones twice.
         rows = [value for values in committables for value in values]
         if rows:
             collector.callback(rows)

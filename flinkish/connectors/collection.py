@@ -1,4 +1,4 @@
-"""``from_collection``: the values travel with the job."""
+"""The source of ``from_collection``: the values are pickled with the job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flinkish.connectors.numbered_splits import SAMPLE, NumberedSplitSource, pic
 
 
 class CollectionSource(NumberedSplitSource):
-    """A bounded source over values that the program itself holds. One split, in the order of the collection.
+    """A bounded source over the values of a collection in the program: one split, in the order of the collection.
 
     >>> CollectionSource([1, 2, 3]).values(0, 1, 3)
     [2, 3]

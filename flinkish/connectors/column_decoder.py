@@ -1,4 +1,4 @@
-"""The decoder of sources whose DataFrame has one column per field: Parquet, Delta, any DataFrame."""
+"""The record decoder of sources whose DataFrame has one column per field: Delta tables and streaming DataFrames."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class ColumnDecoder(RecordDecoder):
-    """Arrow columns to records of the type."""
+    """Decodes Arrow batches, one column per field of the type, to records of that type without timestamps.
+
+    ``where`` names the source in error messages.
+    """
 
     def __init__(self, type_info: TypeInformation, where: str) -> None:
         self._type_info = type_info

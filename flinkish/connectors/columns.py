@@ -1,10 +1,11 @@
-"""Arrow columns to records, a column at a time: no work per record but the ``zip`` that makes it a tuple. The inverse
-is ``common/typeinfo/arrow.py``.
+"""Conversion of Arrow columns to records, one column at a time: the only work per record is the ``zip`` that makes it a
+tuple. ``common/typeinfo/arrow.py`` is the inverse.
 
-Rule upheld here: a column is brought to the Arrow type of the declared type first (``cast``, which fails where it
-would lose something), so that a record holds what its type says whatever the file's writer chose.
+Rule upheld here: a column is first cast to the Arrow type of the declared type (the cast fails where it would lose
+information), so that a record holds what its type declares, whichever types the writer of a file chose.
 
-(Dictionary encoding before the conversion was measured and does not pay: 0.05 to 0.09 µs a string against 0.03.)
+(Dictionary-encoding a column before the conversion was measured and does not pay: 0.05 to 0.09 microseconds per
+string against 0.03.)
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ColumnReader = Callable[["pa.Array"], list[Any]]
-#: the values of the rows from start up to stop
+#: Called with (start, stop): gives the values of the rows from start (inclusive) to stop (exclusive).
 _PartReader = Callable[[int, int], list[Any]]
 
 
 class RecordReader:
-    """Reads batches whose columns are the type's fields, in order: Rows for a ROW, tuples for a TUPLE, else values.
+    """Reads batches whose columns are the type's fields, in the same order, as records: Rows for a ROW, tuples for a
+    TUPLE, and the values of the only column for any other type.
 
     >>> import pyarrow as pa
     >>> from flinkish.common.typeinfo import Types
@@ -56,15 +58,18 @@ class RecordReader:
         self._single = not isinstance(type_info, (RowTypeInfo, TupleTypeInfo))
 
     def read(self, batch: pa.RecordBatch) -> list[Any]:
-        """
+        """All rows of the batch as records.
+
         Raises:
             TypeMismatchError: a column cannot be read as the declared type.
         """
         return next(self.parts(batch, [(0, batch.num_rows)]))
 
     def parts(self, batch: pa.RecordBatch, ranges: Iterable[tuple[int, int]]) -> Iterator[list[Any]]:
-        """`read` for some ranges (start, stop) of rows, one after the other: what they have in common is read once,
-        and no more records are made than are asked for."""
+        """The records of each range (start, stop) of rows, one list per range, made when the iterator reaches it.
+
+        The columns are cast once for all ranges, and no records are made for rows outside of the ranges.
+        """
         columns = [
             self._part_reader(column, field, read)
             for column, field, read in zip(batch.columns, self._fields, self._readers, strict=True)
@@ -83,7 +88,7 @@ class RecordReader:
             return _encoded_reader(column)
         column = self._cast(column, field)
         if column.type.num_fields:
-            # a slice of a list or a map refers to all of its elements
+            # Convert the whole column once: a slice of a list or map column still refers to all of its elements.
             values = read(column)
             return lambda start, stop: values[start:stop]
         return lambda start, stop: read(column.slice(start, stop - start))
@@ -105,7 +110,7 @@ class RecordReader:
 
 
 def _is_encoded(column: pa.Array, field: pa.Field) -> bool:
-    """Whether a column of texts is encoded by a dictionary."""
+    """Whether this is a dictionary-encoded column of strings that is declared as strings."""
     import pyarrow as pa
 
     kind = column.type
@@ -113,7 +118,8 @@ def _is_encoded(column: pa.Array, field: pa.Field) -> bool:
 
 
 def _encoded_reader(column: pa.DictionaryArray) -> _PartReader:
-    """Equal texts are one object: cheaper to make, to pickle and to look up."""
+    """The reader of a dictionary-encoded column of strings. Equal strings become one object, which is cheaper to make,
+    to pickle and to look up."""
     texts, indices = column.dictionary.to_numpy(zero_copy_only=False), column.indices
 
     def read(start: int, stop: int) -> list[Any]:
@@ -127,7 +133,7 @@ def _encoded_reader(column: pa.DictionaryArray) -> _PartReader:
 
 
 def field_types(type_info: TypeInformation) -> list[TypeInformation]:
-    """The types of the columns; the type itself if it is no ROW or TUPLE."""
+    """The types of the columns: the field types of a ROW or TUPLE, for any other type the type itself."""
     if isinstance(type_info, (RowTypeInfo, TupleTypeInfo)):
         return list(type_info.get_field_types())
     return [type_info]

@@ -1,6 +1,7 @@
-"""Flink's ``DataGeneratorSource``: a function of the record's index. Index i belongs to split ``i % splits``.
+"""Flink's ``DataGeneratorSource``: each record is a function of its index. Index i belongs to split ``i % splits``.
 
-Interleaved and not contiguous splits, so that indices (and times computed from them) advance in all splits together.
+The splits are interleaved rather than contiguous, so that indices (and event times computed from them) advance at the
+same pace in all splits.
 """
 
 from __future__ import annotations
@@ -24,20 +25,26 @@ _WHERE = "DataGeneratorSource"
 
 
 class DataGeneratorSource(NumberedSplitSource):
-    """Records made by ``function(index)``, index from 0.
+    """A source that generates the record of each index from 0 on with ``function(index)``.
 
     Args:
         function: index -> value; must give the same value for the same index, since an epoch may run again.
-            With ``of_list=True`` it takes a ``range`` of indices (a batch at most) and returns as many values: far
-            faster.
+            With ``of_list=True`` it takes a ``range`` of indices (at most one batch) and returns as many values, which
+            is far faster.
         count: number of records; None for an unbounded source.
-        type_info: type of the values.
-        records_per_epoch: how many records one epoch takes in over all splits, but at least one of each; None: as many
+        type_info: type of the values; None: pickled bytes.
+        records_per_epoch: how many records one epoch reads over all splits, but at least one of each; None: as many
             as the engine allows.
-        splits: parallel splits.
-        records_per_second: how many records there are in a second, over all splits (Flink's ``RateLimiterStrategy``);
-            None: as many as can be read. What an epoch takes in is what has become due since the last one. After a
-            restart it begins anew. It does not bound runs that read what is there now (``available-now``).
+        splits: number of splits, which are read in parallel.
+        of_list: whether ``function`` takes a range of indices instead of one index.
+        records_per_second: how many records become due per second, over all splits (Flink's
+            ``RateLimiterStrategy``); None: no limit. An epoch reads the records that have become due since the epoch
+            before. After a restart the count begins anew. Runs that read only what is there now (``available-now``)
+            are not limited.
+
+    Raises:
+        ProgramError: a negative ``count``, ``records_per_epoch`` or ``splits`` below 1, or a ``records_per_second``
+            that is not above 0.
 
     >>> DataGeneratorSource(lambda i: i * i, count=5, splits=2).values(1, 0, 2)
     [1, 9]
@@ -74,7 +81,7 @@ class DataGeneratorSource(NumberedSplitSource):
         self._records_per_second = records_per_second
 
     def with_splits(self, splits: int) -> DataGeneratorSource:
-        """The same records in ``splits`` parallel parts."""
+        """A source of the same records in ``splits`` splits."""
         return DataGeneratorSource(
             self._function,
             self._count,
@@ -107,7 +114,7 @@ class DataGeneratorSource(NumberedSplitSource):
     def end_of_epoch(self, split: int, position: int) -> int:
         if self._records_per_epoch is None:
             return ENDLESS
-        # epoch n takes the indices from n times to n + 1 times the number, whichever splits they belong to
+        # epoch n reads the indices from n * records_per_epoch up to (n + 1) * records_per_epoch, whatever their splits
         epoch = (position * self._splits + split) // self._records_per_epoch
         return max(position + 1, self._position((epoch + 1) * self._records_per_epoch, split))
 
@@ -119,11 +126,11 @@ class DataGeneratorSource(NumberedSplitSource):
         stop = position + SAMPLE if size is None else min(position + SAMPLE, size)
         try:
             return pickled_size(self.values(split, position, stop))
-        except Exception:  # user code: its error belongs to the task that reads these records
+        except Exception:  # user code: the task that reads these records raises its error
             return 0.0
 
     def _position(self, index: int, split: int) -> int:
-        """How many indices below ``index`` a split has."""
+        """The number of indices below ``index`` that belong to the split."""
         return (index - split + self._splits - 1) // self._splits
 
     def _values(self, indices: Sequence[int]) -> list[Any]:
@@ -141,7 +148,13 @@ class DataGeneratorSource(NumberedSplitSource):
 
 
 class RateLimitedEnumerator(NumberedSplitEnumerator):
-    """Lets each split have the records that have become due since it was first asked for."""
+    """Ends each split's range of an epoch at the record that is due now. A split's records become due at an even rate
+    from the moment at which its end is first asked for; once frozen, there is no limit.
+
+    Args:
+        records_per_second: over all splits of the source.
+        clock: gives seconds and never goes back.
+    """
 
     def __init__(
         self, source: DataGeneratorSource, records_per_second: float, clock: Callable[[], float] = time.monotonic
@@ -149,7 +162,7 @@ class RateLimitedEnumerator(NumberedSplitEnumerator):
         super().__init__(source)
         self._per_second = records_per_second / source.splits
         self._clock = clock
-        #: split -> when and at which position it was first asked for
+        #: split -> (time in seconds, position) at which its end was first asked for
         self._began: dict[str, tuple[float, int]] = {}
         self._limited = True
 

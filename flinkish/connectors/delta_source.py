@@ -1,4 +1,4 @@
-"""``DeltaSource``: a Delta table as a stream of Rows."""
+"""``DeltaSource``: reads a Delta table as a stream of Rows."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from flinkish.errors import ProgramError, SavepointError
 
 
 class DeltaSource(DataFrameSource):
-    """The rows of a Delta table: first those that are there, then those that are appended.
+    """Reads the rows of a Delta table: first the rows that it has, then the rows that are appended to it.
 
     Args:
-        path: of the table.
-        type_info: a ROW_NAMED of the columns to read; None: all columns, by the table's schema (asked of Spark when the
-            type is needed, which needs an active session).
-        bounded: end when everything that is there has been read.
+        path: path or URI of the table.
+        type_info: a ROW_NAMED of the columns to read; None: all columns, with the types of the table's schema (read by
+            Spark when the type is needed, which requires an active session).
+        bounded: whether the source ends when it has read everything that is there.
         options: further options of Delta's reader (``ignoreDeletes``, ``skipChangeCommits``, ``startingVersion``, ...).
 
-    Restore: exact if the savepoint's epoch ended with a whole version of the table; in the middle of a version (a large
-    one that is read over several epochs) it is refused. Rows that the table changes or deletes end the job, unless the
-    options say otherwise.
+    Restore: exact if the savepoint's epoch ended with a whole version of the table. A savepoint taken in the middle of
+    a version (a large one that is read over several epochs) is refused. An update or delete in the table fails the job,
+    unless the options say otherwise.
 
-    Raises (when it is loaded):
-        ProgramError: there is no such table, or a column is not in it.
+    Raises:
+        ProgramError: the type is no ROW; or, when the job starts, there is no such table or it lacks a column.
+        SavepointError: when the job starts, the savepoint was taken in the middle of a version.
     """
 
     def __init__(
@@ -92,7 +93,10 @@ def _read_schema(spark: Any, path: str) -> Any:
 
 
 def _version(start: str) -> int:
-    """The version of the table to go on with, out of the end offset of Spark's progress.
+    """The version of the table to start reading from, parsed from the end offset in Spark's query progress.
+
+    Raises:
+        SavepointError: the offset cannot be read, or lies in the middle of a version.
 
     >>> _version('{"sourceVersion": 1, "reservoirVersion": 5, "index": -1, "isStartingVersion": false}')
     5
@@ -107,7 +111,7 @@ def _version(start: str) -> int:
             where="DeltaSource",
             expected='{"reservoirVersion": ..., "index": ..., ...}',
         ) from error
-    # Delta numbers the files of a version; -1 is before its first one, and large negative numbers mark its borders
+    # The index counts the files of a version; -1 is before the first one, large negative numbers mark a version's ends.
     if initial or index >= 0:
         raise SavepointError(
             f"the savepoint was taken in the middle of version {version} of the table (file {index})",

@@ -1,4 +1,4 @@
-"""Sinks that get the records of an epoch as a DataFrame: Delta tables, and functions of the user."""
+"""Sinks that receive the records of an epoch as a DataFrame: Delta tables, and functions of the user."""
 
 from __future__ import annotations
 
@@ -13,23 +13,28 @@ from flinkish.connectors.spark_types import ddl_of
 from flinkish.core.sink import CommitContext, DataFrameSink, Guarantee
 from flinkish.errors import ProgramError, TypeMismatchError
 
-#: Column of a merge beside those of the records.
+#: The column that a merge adds to those of the records: whether the row is to be deleted.
 _DELETED = "__flinkish_deleted"
 
 
 class DeltaSink(DataFrameSink):
-    """Appends Rows to a Delta table, which is created if it is not there.
+    """Appends Rows to a Delta table, which is created if it does not exist.
 
-    Takes every declared type but SQL_TIME and PICKLED_BYTE_ARRAY, nested as one likes (see docs/connectors.md).
+    The stream's type is a ROW_NAMED; its fields may have every type but SQL_TIME and PICKLED_BYTE_ARRAY, nested to any
+    depth (see docs/connectors.md).
 
-    Guarantee: exactly once. The epoch is written as Delta's transaction version of the application
-    ``<job id>/<sink uid>``; Delta skips a version that it has.
+    Guarantee: exactly once. Each epoch is one transaction of Delta, with the epoch as the transaction version
+    (``txnVersion``) of the application ``<job id>/<sink uid>`` (``txnAppId``); Delta skips a version that it has
+    committed already.
 
     Args:
-        path: of the table.
-        mode: only ``append``: any other would undo what an earlier epoch wrote.
+        path: path or URI of the table.
+        mode: only ``append``, since any other mode would undo what an earlier epoch wrote.
         partition_by: columns to partition a new table by.
         options: further options of Delta's writer, such as ``mergeSchema``.
+
+    Raises:
+        ProgramError: another mode; or, when an epoch is written, the table refuses the rows.
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
@@ -51,13 +56,17 @@ class DeltaSink(DataFrameSink):
     def merge(
         path: str, key_columns: Sequence[str], delete_when: str | None = None, partition_by: Sequence[str] = ()
     ) -> DeltaMergeSink:
-        """A sink that inserts or updates the row of each key.
+        """A sink that inserts or updates (Delta's ``MERGE``) one row per key.
 
         Args:
-            path: of the table.
-            key_columns: fields that say which row is meant; None is a value like others.
-            delete_when: a condition of Spark SQL over the fields (``"amount IS NULL"``): the row is deleted.
+            path: path or URI of the table.
+            key_columns: fields that identify the row; None is a key value like any other.
+            delete_when: a condition of Spark SQL over the fields (``"amount IS NULL"``); a record that meets it
+                deletes the row of its key. None: no row is deleted.
             partition_by: columns to partition a new table by.
+
+        Raises:
+            ProgramError: no key column, or one that is named twice.
         """
         return DeltaMergeSink(path, key_columns, delete_when, partition_by)
 
@@ -87,14 +96,14 @@ class DeltaSink(DataFrameSink):
 
 
 class DeltaMergeSink(DataFrameSink):
-    """Inserts or updates one row per key in a Delta table, which is created if it is not there. Made by
+    """Inserts or updates one row per key in a Delta table, which is created if it does not exist. Made by
     :meth:`DeltaSink.merge`.
 
-    Of several records of an epoch with one key the last one counts. So key the stream by the same fields, or give it
-    one subtask: between subtasks there is no order.
+    If an epoch has several records of the same key, the last one counts. Key the stream by the same fields, or set its
+    parallelism to 1, since there is no order between the records of different subtasks.
 
-    Guarantee: exactly once. The epoch is Delta's transaction version of the application ``<job id>/<sink uid>``; Delta
-    skips a version that it has.
+    Guarantee: exactly once. Each epoch is one merge, with the epoch as Delta's transaction version of the application
+    ``<job id>/<sink uid>``; Delta skips a version that it has committed already.
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
@@ -139,7 +148,7 @@ class DeltaMergeSink(DataFrameSink):
         }
         view = f"flinkish_{zlib.crc32(f'{context.job_id}/{context.sink_uid}'.encode())}"
         try:
-            # makes the table, and nothing where there is one
+            # creates an empty table, or does nothing if the table exists
             writer = frame.limit(0).write.format("delta").mode("ignore")
             (writer.partitionBy(*self._partition_by) if self._partition_by else writer).save(self._path)
             missing = set(frame.columns) - set(session.read.format("delta").load(self._path).columns)
@@ -168,7 +177,7 @@ class DeltaMergeSink(DataFrameSink):
         from pyspark.sql import functions
 
         columns = [functions.col(quoted(name)) for name in frame.columns]
-        # within a subtask in the order of the stream
+        # the ids increase in the order of the stream within a subtask
         numbered = frame.select(functions.struct(*columns).alias("row"), functions.monotonically_increasing_id())
         numbered = numbered.toDF("row", "number")
         keys = [functions.col(f"row.{quoted(key)}").alias(f"key{n}") for n, key in enumerate(self._keys)]
@@ -190,11 +199,12 @@ class DeltaMergeSink(DataFrameSink):
 
 
 class FunctionSink(DataFrameSink):
-    """Calls ``function(frame, epoch)`` with each epoch's records as a DataFrame, in the driver.
+    """Calls ``function(frame, epoch)`` in the driver, with the records of each epoch as a DataFrame (the counterpart of
+    Spark's ``foreachBatch``). The stream's type is a ROW_NAMED, one column per field.
 
-    Guarantee: at least once. After a failure the function is called again with the same epoch and the same records: a
-    function that writes idempotently by epoch is exactly-once. The frame reads files that are deleted some epochs
-    later: do not keep it.
+    Guarantee: at least once. After a failure the function is called again with the same epoch and the same records, so
+    a function whose writes are idempotent per epoch is exactly-once. Do not keep the DataFrame beyond the call: it
+    reads files that are deleted some epochs later.
 
     >>> sink = FunctionSink(lambda frame, epoch: frame.write.mode("overwrite").parquet(f"/out/epoch={epoch}"))
     """
@@ -220,7 +230,8 @@ class FunctionSink(DataFrameSink):
 
 
 def _text_of(error: Exception) -> str:
-    """The first line of what Spark says. PySpark cannot show Delta's own errors: Spark does not know their names."""
+    """The first line of Spark's error message. PySpark fails to format Delta's own errors, whose names Spark does not
+    know; for these it is the first line of the description that the error carries."""
     try:
         return str(error).splitlines()[0]
     except Exception:
@@ -237,4 +248,4 @@ def _check_row(input_type: TypeInformation, where: str, what: str) -> None:
         )
     if not input_type.get_field_types() or holds_pickled(input_type):
         raise no_columns(input_type, f"{what}, {where}")
-    ddl_of(input_type)  # types that Spark does not have
+    ddl_of(input_type)  # raises for types that Spark does not have

@@ -1,9 +1,9 @@
-"""Flink's ``HybridSource``: bounded sources one after the other, then one that may go on without end.
+"""Flink's ``HybridSource``: bounded sources one after the other, then a last one that may be unbounded.
 
-Rule: the next source begins when all splits of the one before have been read to their ends. That is told by the
-positions in the query's log, so the switch comes at the same place in every replay, and after a restart.
+Rule: the next source begins when all splits of the one before have been read to their ends. The positions in the
+query's offset log decide that, so the switch comes at the same place in every replay and after a restart.
 
-Each source is a stage. The splits of source 2 are called ``2:<name>``.
+Each source is a stage, numbered from 0. The splits of stage 2 have the ids ``2:<the source's own split id>``.
 """
 
 from __future__ import annotations
@@ -32,18 +32,23 @@ _WHERE = "HybridSource"
 
 
 class HybridSource(SplitSource):
-    """Made by ``HybridSource.builder(first).add_source(second).build()``."""
+    """Reads several sources one after the other: each of them to its end before the next one begins. All but the last
+    one are bounded, and all have records of the same type.
+
+    Made by ``HybridSource.builder(first).add_source(second).build()``.
+    """
 
     def __init__(self, sources: Sequence[SplitSource]) -> None:
         self._sources = tuple(sources)
 
     @staticmethod
     def builder(first_source: Source) -> HybridSourceBuilder:
-        """A builder that begins with that source.
+        """A builder whose first source is ``first_source``.
 
         Raises:
-            TypeError: it is no source.
-            ProgramError: Spark reads it, so that nothing here knows when it is at its end.
+            TypeError: ``first_source`` is no source.
+            ProgramError: the source is read by Spark, so that flinkish cannot tell when it is at its end; or it is a
+                hybrid source itself.
         """
         return HybridSourceBuilder(first_source)
 
@@ -72,7 +77,7 @@ class HybridSource(SplitSource):
         return self._sources[stage].subtask_of(name, parallelism)
 
     def declared_splits(self) -> tuple[str, ...]:
-        """Those of the first source: what the others have is not looked up before they begin."""
+        """The declared splits of the first source; the later sources are not asked for theirs before they begin."""
         return tuple(_name(0, split) for split in self._sources[0].declared_splits())
 
     def create_enumerator(self, restored: Sequence[SourceSplit]) -> SplitEnumerator:
@@ -97,16 +102,18 @@ class HybridSource(SplitSource):
 
 
 class HybridSourceBuilder:
-    """Chains sources."""
+    """Builder of :class:`HybridSource`."""
 
     def __init__(self, first_source: Source) -> None:
         self._sources = [_checked(first_source)]
 
     def add_source(self, source: Source) -> HybridSourceBuilder:
-        """The source that is read when the one before is at its end.
+        """Add a source, which is read when the one before is at its end.
 
         Raises:
-            ProgramError: the source before has no end, the types of the records differ, or Spark reads the source.
+            TypeError: ``source`` is no source.
+            ProgramError: the source before is unbounded, the types of the records differ, or ``source`` is read by
+                Spark or is a hybrid source itself.
         """
         before, after = self._sources[-1], _checked(source)
         if not before.bounded:
@@ -128,7 +135,7 @@ class HybridSourceBuilder:
         return self
 
     def build(self) -> HybridSource:
-        """The chain."""
+        """The hybrid source of the sources added so far."""
         return HybridSource(self._sources)
 
 
@@ -166,7 +173,7 @@ def _inner(split: SourceSplit) -> SourceSplit:
 
 
 def _position_of_stage(position: str | None, stage: int) -> str | None:
-    """The part of a savepoint's position that belongs to a stage; None if it has not begun."""
+    """The part of a savepoint's position (JSON) that belongs to a stage; None if the stage has not begun."""
     if position is None:
         return None
     found = json.loads(position)
@@ -181,7 +188,8 @@ def _position_of_stage(position: str | None, stage: int) -> str | None:
 
 
 class _HybridEnumerator(SplitEnumerator):
-    """Has the enumerator of the stage that is read now."""
+    """Delegates to the enumerator of the current stage, and begins the next stage when all splits of the current one
+    have ended."""
 
     def __init__(self, sources: Sequence[SplitSource], restored: Sequence[SourceSplit]) -> None:
         self._sources = sources
@@ -191,8 +199,9 @@ class _HybridEnumerator(SplitEnumerator):
         self._stage = max((_parts(split.id)[0] for split in restored), default=0)
         self._current: SplitEnumerator | None = None
         self._frozen = False
-        #: how many splits the stages before have, and how many of all had ended, in which epoch
+        #: number of splits of the stages before the current one
         self._before = sum(_parts(split.id)[0] < self._stage for split in restored)
+        #: (number of splits of all stages that have ended, the epoch that was planned when this was reported)
         self._ended = (0, 0)
 
     def start(self, context: SplitEnumeratorContext) -> None:
@@ -251,7 +260,7 @@ class _HybridEnumerator(SplitEnumerator):
 
 
 class _HybridReader(SplitReader):
-    """Has a reader for the stage that is read now."""
+    """Delegates to a reader of the stage whose splits are read in the epoch."""
 
     def __init__(self, sources: Sequence[SplitSource]) -> None:
         self._sources = sources

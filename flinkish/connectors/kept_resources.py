@@ -1,14 +1,16 @@
-"""Connections and clients that a worker process keeps open between epochs.
+"""A pool of connections and clients that a process keeps open between epochs.
 
 Rules upheld here:
 
-* A resource is used by one at a time. It is kept only if its use ended without an error; after an error of any kind,
-  an interrupt included, its state is unknown and it is closed.
-* At most ``limit`` resources are kept: the one that was not used for the longest time goes. One that nobody has used
-  for ``idle_limit_s`` is closed by a timer, all of them when the interpreter ends. A worker that Spark ends is given no
-  time to close anything; its sockets are closed by the system, and nothing is under way on a kept resource.
-* A resource belongs to the process that opened it. In a forked child it is neither used nor closed nor freed: closing
-  would speak on the parent's socket, and clients with threads of their own wait in vain for them.
+* A resource has one user at a time. It is kept only if its use ended without an error; after an error of any kind, an
+  interrupt included, its state is unknown and it is closed.
+* At most ``limit`` resources are kept: beyond that the least recently used one is closed. A timer closes a resource
+  that has been idle for ``idle_limit_s``, and all of them are closed when the interpreter exits. A worker process that
+  Spark kills has no time to close anything; the operating system closes its sockets, and a kept resource has no
+  operation in progress.
+* A resource belongs to the process that opened it. A forked child neither uses nor closes nor frees it: closing would
+  write to the parent's socket, and a client with threads of its own would wait forever for threads that a fork does
+  not copy.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Any, Generic, TypeVar
 
 Resource = TypeVar("Resource")
 
-#: How long an unused resource is kept; Spark's own limit for Python workers without work.
+#: How long an idle resource is kept, in seconds; the same as Spark's limit for idle Python workers.
 IDLE_LIMIT_S = 60.0
 
 
@@ -36,7 +38,7 @@ class _Kept(Generic[Resource]):
 
 
 class KeptResources(Generic[Resource]):
-    """Resources of one kind in this process, by key.
+    """A pool of resources of one kind in this process: at most one idle resource per key.
 
     >>> kept = KeptResources[list[str]](close=lambda opened: opened.append("closed"), limit=2)
     >>> with kept.use("db", lambda: ["opened"]) as first:
@@ -47,11 +49,12 @@ class KeptResources(Generic[Resource]):
 
     Args:
         close: closes a resource; must not raise. May be called in a thread of its own.
-        limit: how many resources are kept while nobody uses them.
-        idle_limit_s: how long a resource is kept while nobody uses it.
+        limit: how many idle resources are kept.
+        idle_limit_s: how long a resource is kept while it is idle, in seconds.
         clock: gives the time in seconds; it never goes back.
         process: gives the id of this process.
-        timer: calls a function after some seconds, in a thread that does not keep the process alive.
+        timer: called with (seconds, function): calls the function after that time, in a thread that does not keep the
+            process alive; None: a ``threading.Timer``.
     """
 
     def __init__(
@@ -75,14 +78,15 @@ class KeptResources(Generic[Resource]):
     def _begin(self) -> None:
         # a lock that another thread held at the moment of a fork would never be released in the child
         self._lock = threading.Lock()
-        # in the order of their last use
+        # least recently used first
         self._kept: dict[Hashable, _Kept[Resource]] = {}
         self._timer_runs = False
         self._owner = self._process()
 
     @contextmanager
     def use(self, key: Hashable, open_resource: Callable[[], Resource]) -> Iterator[Resource]:
-        """Take the resource that is kept under the key, or open one; keep it afterwards unless there was an error."""
+        """Take the resource that is kept under the key, or open one. On exit it is kept, unless the body of the
+        ``with`` statement raised: then it is closed."""
         self._leave_to_parent()
         with self._lock:
             found = self._kept.pop(key, None)
@@ -96,12 +100,12 @@ class KeptResources(Generic[Resource]):
             self._keep(key, resource)
 
     def close_idle(self) -> None:
-        """Close what nobody has used for the idle limit."""
+        """Close the resources that have been idle for ``idle_limit_s`` or longer."""
         if self._process() == self._owner:
             self._close_where(lambda kept: self._clock() - kept.since_s >= self._idle_limit_s)
 
     def close_all(self) -> None:
-        """Close all that nobody uses at the moment."""
+        """Close all resources that are idle now; those in use are kept when their use ends."""
         self._leave_to_parent()
         self._close_where(lambda _: True)
 
@@ -111,7 +115,7 @@ class KeptResources(Generic[Resource]):
 
     def _keep(self, key: Hashable, resource: Resource) -> None:
         with self._lock:
-            # another thread may have kept one under this key: the one that was used last stays
+            # Another thread may have kept a resource under this key meanwhile: the one used last stays.
             superfluous = [self._kept.pop(key)] if key in self._kept else []
             self._kept[key] = _Kept(resource, self._clock())
             if len(self._kept) > self._limit:

@@ -10,14 +10,15 @@ from flinkish.errors import ProgramError
 
 
 class NumberSequenceSource(NumberedSplitSource):
-    """A bounded sequence of longs. Splits are contiguous parts of the range whose sizes differ by at most one.
+    """A bounded source of the longs from ``start`` to ``end`` (both inclusive) in ascending order per split. The splits
+    are contiguous parts of the range whose sizes differ by at most one.
 
     >>> source = NumberSequenceSource(1, 5, splits=2)
     >>> source.values(0, 0, 3), source.values(1, 0, 2)
     ([1, 2, 3], [4, 5])
 
     Raises:
-        ProgramError: ``end`` is before ``start``, or fewer than one split.
+        ProgramError: ``end`` is less than ``start``, or ``splits`` is less than 1.
     """
 
     def __init__(self, start: int, end: int, splits: int = 1) -> None:
@@ -40,7 +41,7 @@ class NumberSequenceSource(NumberedSplitSource):
         self._splits = splits
 
     def with_splits(self, splits: int) -> NumberSequenceSource:
-        """The same sequence in ``splits`` parallel parts."""
+        """A source of the same sequence in ``splits`` splits."""
         return NumberSequenceSource(self._start, self._start + self._count - 1, splits)
 
     @property

@@ -1,7 +1,8 @@
-"""Sources whose records are made in the worker from nothing but their numbers: collections, sequences, generators.
+"""Base of the sources whose records are computed in the worker from their positions alone: collections, sequences,
+generators.
 
-A source has a fixed number of splits, called ``"0"``, ``"1"``, ..., which are read side by side; a position is an index
-within the split.
+Such a source has a fixed number of splits with the ids ``"0"``, ``"1"``, ..., which are read side by side; a position
+is the index of a record within its split.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from flinkish.core.source import (
 )
 from flinkish.errors import SavepointError
 
-#: The end of a split without end: the engine cuts what it gets.
+#: The end position of an unbounded split; the engine's limits per epoch cut the range.
 ENDLESS = 1 << 62
-#: How many records are looked at to find out how large they are.
+#: Number of records that are pickled to estimate the size of a record.
 SAMPLE = 10
-#: How many positions pass until the size of records is measured again.
+#: Number of positions after which the size of a record is estimated again.
 _MEASURED_EVERY = 100_000
 
 
 class NumberedSplitSource(SplitSource):
-    """A source of `splits` splits, each with an index of its own."""
+    """A source with a fixed number of splits whose records follow from (split number, position). Subclasses implement
+    ``bounded``, ``produced_type``, `splits`, `size_of` and `values`."""
 
     @property
     def side_by_side(self) -> bool:
@@ -45,18 +47,19 @@ class NumberedSplitSource(SplitSource):
 
     @abstractmethod
     def size_of(self, split: int) -> int | None:
-        """Number of records of a split; None without end."""
+        """Number of records of a split; None if the split is unbounded."""
 
     @abstractmethod
     def values(self, split: int, start: int, stop: int) -> list[Any]:
-        """The records of a split from position ``start`` up to, and without, ``stop``; always the same ones."""
+        """The records of a split from position ``start`` (inclusive) to ``stop`` (exclusive). The same arguments must
+        always give the same records, since an epoch may run again."""
 
     def end_of_epoch(self, split: int, position: int) -> int:
-        """How far an epoch that begins at ``position`` may go."""
+        """The position (exclusive) at which an epoch that begins at ``position`` must end at the latest."""
         return ENDLESS
 
     def bytes_per_record(self, split: int, position: int) -> float:
-        """About how large a record is at ``position``."""
+        """The estimated size of a record near ``position``, in bytes; 0 if it is not known."""
         return 0.0
 
     def subtask_of(self, split_id: str, parallelism: int) -> int:
@@ -80,13 +83,14 @@ class NumberedSplitSource(SplitSource):
 
 
 class NumberedSplitEnumerator(SplitEnumerator):
-    """Knows all splits at once. Their sizes are the program's, also of splits that a savepoint has brought."""
+    """Finds all splits in its first `discover`. The sizes are always those of the source in the program, also for
+    splits that were restored from a savepoint."""
 
     def __init__(self, source: NumberedSplitSource) -> None:
         self._source = source
-        #: split -> the position at which it was measured, and what a record took
+        #: split -> (position at which the size of a record was estimated, the estimate in bytes)
         self._measured: dict[str, tuple[int, float]] = {}
-        #: split -> its position when it was first asked for in a frozen source; None: it is not frozen
+        #: split -> the position at which its end was first asked for after `freeze`; None: the source is not frozen
         self._frozen_at: dict[str, int] | None = None
         self._discovered = False
 
@@ -105,7 +109,7 @@ class NumberedSplitEnumerator(SplitEnumerator):
         if size is not None:
             return max(position, min(size, end)), end >= size
         if self._frozen_at is not None and self._frozen_at.setdefault(split.id, position) < position:
-            # all that there is of an endless source is what one epoch takes
+            # "all that is there now" of an unbounded source is what one epoch reads
             return position, False
         return max(position, end), False
 
@@ -121,7 +125,7 @@ class NumberedSplitEnumerator(SplitEnumerator):
 
 
 class NumberedSplitReader(SplitReader):
-    """Asks the source for at most a batch at a time."""
+    """Asks the source for the records of a range, at most a batch at a time."""
 
     def __init__(self, source: NumberedSplitSource) -> None:
         self._source = source
@@ -137,9 +141,9 @@ class NumberedSplitReader(SplitReader):
 
 
 def pickled_size(values: Sequence[Any]) -> float:
-    """Bytes per value, about; 0 without values."""
+    """The estimated number of bytes per value; 0 without values."""
     try:
-        # each alone: pickle writes an object that comes again only once
+        # each value alone: within one pickle, an object that occurs again is written only once
         return sum(len(pickle.dumps(value, pickle.HIGHEST_PROTOCOL)) for value in values) / max(1, len(values))
-    except Exception:  # whatever a class raises: it need not be picklable until it is sent somewhere
+    except Exception:  # pickling may raise anything, and a value need not be picklable until it is sent somewhere
         return float(max(map(sys.getsizeof, values)))

@@ -1,12 +1,14 @@
-"""A source whose records can be asked for page by page, but not twice: an HTTP API, a queue, a query that goes on.
+"""Base of sources whose records are fetched page by page, but cannot be fetched twice: an HTTP API, a queue, a query
+whose result grows.
 
-What such a service holds is not known before it is asked, and it may answer otherwise when it is asked again. So pages
-are read ahead: the enumerator asks for them, beside the driver, and writes each into a file in the job directory before
-any epoch is planned that reads it. A page is a split, a record's number in it is the position. Readers know files only:
-an epoch that runs again reads the same, and the service is never asked twice for what was planned.
+What such a service holds is not known before it is asked, and it may answer differently when it is asked again. So
+pages are read ahead: the enumerator fetches them, beside the driver, and writes each page into a file in the job
+directory before any epoch is planned that reads it. A page is a split; a position is the index of a record in its page.
+Readers read these files only: an epoch that runs again reads the same records, and the service is never asked twice for
+a page that was planned.
 
-Rule: a page counts when the offset that names it is in the query's log, together with the cursor behind it. A page that
-was fetched before a failure, and was in no offset, is fetched again.
+Rule: a page counts once the offset that names it is in the query's offset log, together with the cursor of the page
+that follows. A page that was fetched before a failure, but is in no logged offset, is fetched again.
 """
 
 from __future__ import annotations
@@ -36,19 +38,20 @@ from flinkish.core.source import (
 )
 from flinkish.errors import FinalOperationError, ProgramError
 
-#: Epochs for which a page is kept after it was read to its end: far more than the query's log keeps.
+#: Number of epochs for which a page's file is kept after the page was read to its end: far more epochs than the query's
+#: offset log keeps.
 KEPT_EPOCHS = 1_000
-#: So many pages are deleted at a time: it takes a listing of the directory.
+#: Number of pages that are deleted together, since a deletion lists the whole directory.
 _DELETED_AT_ONCE = 64
 
 
 class Page(NamedTuple):
-    """What a service answers.
+    """A page of records, as `PagedSource.fetch` returns it.
 
     Args:
-        values: records, made of JSON's types; in the order in which they are to be read.
-        next: the cursor with which the next page is asked for, made of JSON's types; None: there is none, and never
-            will be. No values and the same cursor again: there is nothing new now.
+        values: the records, made of JSON's types, in the order in which they are to be read.
+        next: the cursor of the next page, made of JSON's types; None: there is no next page and never will be. A page
+            without values whose ``next`` is the cursor that it was fetched with: there is nothing new now.
     """
 
     values: list[Any]
@@ -56,25 +59,25 @@ class Page(NamedTuple):
 
 
 class PagedSource(SplitSource):
-    """A source that is read page by page. Subclasses say ``bounded``, ``produced_type`` and `fetch`.
+    """A source that is read page by page. Subclasses implement ``bounded``, ``produced_type`` and `fetch`.
 
-    The pages of an epoch are shared out among the subtasks as files are; `DataStream.set_parallelism(1)` keeps all
+    The pages of an epoch are distributed over the subtasks as files are; `DataStream.set_parallelism(1)` keeps all
     records in their order.
     """
 
-    #: how long to wait until a service that had nothing new is asked again
+    #: how long to wait before a service that had nothing new is asked again, in milliseconds
     poll_interval_ms: int = 1_000
-    #: how many pages are read ahead at most: so many an epoch can take in
+    #: how many unread pages there are at most, and so the most pages that one epoch can read
     max_pages_ahead: int = 16
 
     @abstractmethod
     def fetch(self, cursor: Any) -> Page:
-        """Ask for the page behind a cursor; None: the first one. Called beside the driver. What it raises
-        fails the job: the restart strategy decides, and the page is asked for again."""
+        """Fetch the page of a cursor; the cursor of the first page is None. Called beside the driver. An exception
+        fails the job: the restart strategy decides whether it goes on, and then the page is fetched again."""
 
     def record(self, value: Any) -> Any:
-        """From a value of a page to a record of the declared type. Called in the workers, for each value, and again
-        when an epoch runs again."""
+        """Convert a value of a page to a record of the declared type; by default the value itself. Called in the worker
+        processes for each value, and again when an epoch runs again."""
         return value
 
     def create_enumerator(self, restored: Sequence[SourceSplit]) -> SplitEnumerator:
@@ -94,10 +97,10 @@ class _PageEnumerator(SplitEnumerator):
         self._cursor: Any = None
         self._complete = False
         self._pages = 0
-        #: numbers of the pages whose files were not deleted, in the order in which the engine knows them
+        #: numbers of the pages whose files are not deleted yet, in the order of the engine's splits
         self._order = deque(int(split.id) for split in restored)
         self._deleted = 0
-        #: (epoch, how many of all pages had ended then)
+        #: (epoch, number of pages that had been read to their ends before it), both increasing
         self._ended: deque[tuple[int, int]] = deque([(0, 0)])
         self._ask_again_at = float("-inf")
         self._frozen = False
@@ -170,7 +173,11 @@ class _PageEnumerator(SplitEnumerator):
 
 
 def _checked(page: Any) -> Page:
-    """A page, if what was fetched is one that can be kept as it is."""
+    """Return the page if JSON keeps it unchanged.
+
+    Raises:
+        ProgramError: it is no Page, its values are no list, or JSON would change them or the cursor.
+    """
     if not isinstance(page, Page):
         raise ProgramError(
             f"the source gave {page!r:.200} instead of a page",
@@ -193,7 +200,7 @@ def _checked(page: Any) -> Page:
 class _PageReader(SplitReader):
     def __init__(self, record: Callable[[Any], Any]) -> None:
         self._record = record
-        #: the page that was read last: a large one is read in several epochs
+        #: (file, values) of the page that was read last, since a large page is read over several epochs
         self._kept: tuple[str, list[Any]] = ("", [])
 
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:

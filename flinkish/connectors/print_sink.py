@@ -1,4 +1,5 @@
-"""``print()``: one line per record on the driver's standard output, with the prefixes of ``PrintSinkOutputWriter``."""
+"""The sink of ``print()``: one line per record on the driver's standard output, with the prefixes of Flink's
+``PrintSinkOutputWriter``."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from flinkish.core.sink import CommitContext, Committer, Guarantee, SinkWriter, 
 
 
 def line_prefix(identifier: str, subtask: int, parallelism: int) -> str:
-    """What stands before each line.
+    """The prefix of each line: the identifier, and the number of the subtask (from 1) if there is more than one.
 
     >>> [line_prefix("", 0, 1), line_prefix("", 0, 2), line_prefix("clicks", 0, 1), line_prefix("clicks", 1, 2)]
     ['', '1> ', 'clicks> ', 'clicks:2> ']
@@ -23,14 +24,14 @@ def line_prefix(identifier: str, subtask: int, parallelism: int) -> str:
 
 
 class PrintSink(WriterSink):
-    """Prints on the driver: where the program runs, not where the records are.
+    """Prints the records on the driver, where the program runs, and not in the workers that made them.
 
     Guarantee: at least once. After a restart of the driver the lines of the last epoch may appear again.
 
     Args:
-        identifier: text before each line.
+        identifier: text before each line; None: none.
         input_type: type of the records; decides the text form (see `flinkish.common.text`).
-        std_err: print to standard error.
+        std_err: whether to print to standard error instead of standard output.
     """
 
     guarantee = Guarantee.AT_LEAST_ONCE
@@ -74,7 +75,7 @@ class _PrintCommitter(Committer):
         self._std_err = std_err
 
     def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
-        # looked up now, not when the sink was made: notebooks and tests replace sys.stdout
+        # looked up at each commit and not when the sink is made, since notebooks and tests replace sys.stdout
         stream = sys.stderr if self._std_err else sys.stdout
         printed = 0
         for lines in committables:

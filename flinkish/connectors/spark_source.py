@@ -1,4 +1,4 @@
-"""``from_spark``: any streaming DataFrame as a source."""
+"""The source of ``from_spark``: reads any streaming DataFrame."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from flinkish.errors import ProgramError, SavepointError
 
 
 class SparkSource(DataFrameSource):
-    """Rows of a streaming DataFrame; the field names and types are those of its schema.
+    """Reads a streaming DataFrame as Rows whose field names and types are those of its schema.
 
-    Limits of an epoch are those that the DataFrame's own source was given. Restarts of the job are exact; a savepoint
-    cannot be restored, since a DataFrame cannot be told where to begin.
+    How much an epoch reads is limited by the options of the DataFrame's own source only. Restarts of the job are exact.
+    A savepoint cannot be restored, since a DataFrame cannot be told where to begin.
 
     Args:
         frame: a streaming DataFrame.
-        bounded: whether the job ends when there is nothing more to read (Spark's ``availableNow``).
+        bounded: whether the job ends when it has read everything that is there (Spark's ``availableNow``).
 
     Raises:
         ProgramError: the DataFrame is not a streaming one.
-        TypeMismatchError: a column has a type that flinkish does not have.
+        TypeMismatchError: a column has a Spark type without a counterpart in flinkish.
+        SavepointError: when the job starts, it is restored from a savepoint.
     """
 
     def __init__(self, frame: Any, bounded: bool = False) -> None:
@@ -61,5 +62,5 @@ class SparkSource(DataFrameSource):
         return self._frame
 
     def __getstate__(self) -> dict[str, Any]:
-        # a DataFrame belongs to the driver's session; the workers only need the decoder
+        # a DataFrame belongs to the driver's session, and the workers need the decoder only
         return {**self.__dict__, "_frame": None}

@@ -1,4 +1,5 @@
-"""flinkish's types as Spark's, and back. Spark's names are written as DDL text, so that no pyspark is needed here."""
+"""Conversion of flinkish's types to Spark's and back. Spark's types are written as DDL text, so that this module needs
+no pyspark."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from flinkish.errors import TypeMismatchError
 
 
 def ddl_of(type_info: TypeInformation) -> str:
-    """The schema of a DataFrame of records of this type.
+    """The schema, as DDL text, of a DataFrame whose rows are records of this type.
 
     >>> ddl_of(Types.ROW_NAMED(["user", "tags"], [Types.STRING(), Types.LIST(Types.INT())]))
     '`user` STRING, `tags` ARRAY<INT>'
 
     Raises:
-        TypeMismatchError: a type that Spark does not have (a time of day).
+        TypeMismatchError: a field has a type that Spark does not have (a time of day).
     """
     return ", ".join(f"{quoted(field.name)} {ddl_of_arrow(field.type)}" for field in type_info.to_arrow_fields())
 
@@ -26,7 +27,7 @@ def type_of_schema(schema: Any) -> RowTypeInfo:
     """The ROW type of a DataFrame's schema (a pyspark ``StructType``), with its field names.
 
     Raises:
-        TypeMismatchError: a Spark type without a counterpart (intervals, variants).
+        TypeMismatchError: a column has a Spark type without a counterpart in flinkish (intervals, variants).
     """
     return Types.ROW_NAMED(
         [field.name for field in schema.fields], [_type_of(field.dataType) for field in schema.fields]

@@ -1,8 +1,8 @@
-"""AsyncFunction: calls of other systems that do not wait for one another; and when such a call is tried again.
+"""AsyncFunction: asynchronous calls of other systems, and the strategies by which such calls are retried.
 
-The rules, as in Flink: a call has its timeout as a whole, with all of its attempts and the pauses between them; whether
-an attempt is followed by another one is asked of the predicate first (does its outcome call for one?) and of the
-strategy then (may there be one?).
+The rules, as in Flink: the timeout is that of the whole call, with all of its attempts and the pauses between them. To
+decide about another attempt, first the predicate is asked (does the outcome call for one?), then the strategy (may
+there be one?).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ExceptionPredicate = Callable[[Exception], bool]
 
 
 class AsyncFunction(Function, Generic[IN, OUT]):
-    """Called for each record, with many calls at work at a time, all on one event loop of asyncio in the worker.
+    """Called for each record, with many calls in flight at a time, all on one asyncio event loop in the worker.
 
     Example::
 
@@ -29,50 +29,50 @@ class AsyncFunction(Function, Generic[IN, OUT]):
 
         priced = AsyncDataStream.ordered_wait(orders, Prices(), Time.seconds(5), capacity=100)
 
-    ``open`` and ``close`` run beside the loop, the other methods on it. What blocks there (``time.sleep``, a driver
-    that is not asynchronous) holds up all calls.
+    ``open`` and ``close`` run outside the loop, the other methods on it. Code that blocks there (``time.sleep``, a
+    client that is not asynchronous) holds up all calls.
     """
 
     @abstractmethod
     async def async_invoke(self, value: IN) -> list[OUT]:
-        """The results for one record: any number, but never None. What it raises fails the job, unless the retry
-        strategy has it tried again."""
+        """The results for one record: any number, but never None. An exception fails the job, unless the retry strategy
+        calls for another attempt."""
 
     def timeout(self, value: IN) -> list[OUT]:
-        """The results for a record whose call has not ended in time, and is cancelled. By default the job fails."""
+        """The results for a record whose call has timed out and is cancelled. By default the job fails."""
         raise TimeoutError(f"Async function call has timed out for input: {value}")
 
 
 class AsyncRetryPredicate(ABC, Generic[OUT]):
-    """Which outcomes of an attempt call for another one."""
+    """Decides which outcomes of an attempt call for another one."""
 
     @abstractmethod
     def result_predicate(self) -> ResultPredicate | None:
-        """Which results do; None: none."""
+        """A predicate of the results that call for another attempt; None if no results do."""
 
     @abstractmethod
     def exception_predicate(self) -> ExceptionPredicate | None:
-        """Which exceptions do; None: none."""
+        """A predicate of the exceptions that call for another attempt; None if no exceptions do."""
 
 
 class AsyncRetryStrategy(ABC, Generic[OUT]):
-    """How often and when a call is tried again. One object for all records of a subtask."""
+    """Decides how often, and after which time, a call is retried. One object serves all records of a subtask."""
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:
-        """Whether there may be another attempt after so many, from 1 on."""
+        """Whether there may be another attempt after ``current_attempts``, which counts from 1."""
 
     @abstractmethod
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """How long to wait for the next attempt after so many."""
+        """The time in ms to wait before the next attempt, after ``current_attempts``."""
 
     @abstractmethod
     def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
-        """Which outcomes call for another attempt."""
+        """The predicate that says which outcomes call for another attempt."""
 
     @staticmethod
     def no_restart() -> AsyncRetryStrategy[Any]:
-        """One attempt."""
+        """The strategy of a single attempt."""
         return NO_RETRY_STRATEGY
 
     @staticmethod
@@ -82,7 +82,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: ResultPredicate | None,
         exception_predicate: ExceptionPredicate | None,
     ) -> AsyncRetryStrategy[Any]:
-        """Up to so many more attempts, always after the same time."""
+        """Up to ``max_attempts`` more attempts, each ``backoff_time_millis`` after the one before."""
         return FixedDelayRetryStrategy(max_attempts, backoff_time_millis, result_predicate, exception_predicate)
 
     @staticmethod
@@ -94,14 +94,14 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: ResultPredicate | None,
         exception_predicate: ExceptionPredicate | None,
     ) -> AsyncRetryStrategy[Any]:
-        """Up to so many more attempts, each after a longer time than the one before."""
+        """Up to ``max_attempts`` more attempts after growing times; see `ExponentialBackoffDelayRetryStrategy`."""
         return ExponentialBackoffDelayRetryStrategy(
             max_attempts, initial_delay, max_retry_delay, multiplier, result_predicate, exception_predicate
         )
 
 
 class RetryPredicate(AsyncRetryPredicate[OUT]):
-    """Of two functions."""
+    """A retry predicate that is made of two functions."""
 
     def __init__(
         self, result_predicate: ResultPredicate | None, exception_predicate: ExceptionPredicate | None
@@ -117,7 +117,7 @@ class RetryPredicate(AsyncRetryPredicate[OUT]):
 
 
 class NoRetryStrategy(AsyncRetryStrategy[OUT]):
-    """One attempt."""
+    """A strategy of a single attempt: no call is retried."""
 
     def can_retry(self, current_attempts: int) -> bool:
         return False

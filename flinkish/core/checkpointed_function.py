@@ -15,44 +15,45 @@ if TYPE_CHECKING:
 
 
 class OperatorStateStore(ABC):
-    """State that belongs to a subtask and to no key. Names are unique within an operator."""
+    """Gives access to operator state, which belongs to a subtask and to no key. Names are unique within an operator."""
 
     @abstractmethod
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """A list of the subtask. When the parallelism changes, the elements of all lists are dealt out evenly."""
+        """A list of the subtask. When the parallelism changes, the elements of all lists are distributed evenly."""
 
     @abstractmethod
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """A list of the subtask. After a restore from a savepoint or checkpoint each subtask begins with the elements
-        of all lists, in the order of the subtasks that wrote them."""
+        of all lists, in the order of the subtasks that wrote them. In a job that goes on from its own directory each
+        subtask begins with its own list."""
 
     @abstractmethod
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """A map of which each subtask has a copy. The function must write the same in all subtasks."""
+        """A map of which each subtask has a copy. The function must write the same entries in all subtasks."""
 
 
 class FunctionInitializationContext(ABC):
-    """What `CheckpointedFunction.initialize_state` is given."""
+    """The context of `CheckpointedFunction.initialize_state`."""
 
     @abstractmethod
     def is_restored(self) -> bool:
-        """Whether the subtask goes on with state of before: after a failure, a restart, or a savepoint."""
+        """Whether the subtask goes on with earlier state: after a failure or a restart, or from a savepoint."""
 
     @abstractmethod
     def get_restored_checkpoint_id(self) -> int | None:
-        """The epoch whose state it is; None: nothing is restored, or it comes from a savepoint."""
+        """The epoch whose state is restored; None if nothing is restored, or if the state comes from a savepoint."""
 
     @abstractmethod
     def get_operator_state_store(self) -> OperatorStateStore:
-        """State that belongs to no key."""
+        """The store of operator state, which belongs to no key."""
 
     @abstractmethod
     def get_keyed_state_store(self) -> KeyedStateStore:
-        """State by key, on a keyed stream; elsewhere asking it for a state raises StateAccessError."""
+        """The store of keyed state, on a keyed stream; elsewhere asking it for a state raises StateAccessError."""
 
 
 class FunctionSnapshotContext(ABC):
-    """What `CheckpointedFunction.snapshot_state` is given."""
+    """The context of `CheckpointedFunction.snapshot_state`."""
 
     @abstractmethod
     def get_checkpoint_id(self) -> int:
@@ -60,11 +61,11 @@ class FunctionSnapshotContext(ABC):
 
     @abstractmethod
     def get_checkpoint_timestamp(self) -> int:
-        """Processing time of the epoch, in ms."""
+        """The processing time of the epoch, in ms."""
 
 
 class CheckpointedFunction(ABC):
-    """To be mixed into a function that keeps state which belongs to no key.
+    """A mixin for functions that keep operator state, which belongs to no key.
 
     Example::
 
@@ -84,19 +85,20 @@ class CheckpointedFunction(ABC):
 
     @abstractmethod
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """The epoch ends: put into state what must outlive it."""
+        """Called at the end of each epoch: put what must outlive the epoch into state."""
 
     @abstractmethod
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Before ``open``: ask for state, and take from it what was put there."""
+        """Called before ``open``: get the state, and read what it holds."""
 
 
 class CheckpointListener(ABC):  # noqa: B024 - both methods are optional
-    """To be mixed into a function that wants to hear which epochs are committed for good."""
+    """A mixin for functions that are to be notified which epochs are committed for good."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:  # noqa: B027
-        """That epoch, and all before it, are committed: neither is ever run again. May come late, or not at all for an
-        epoch before it."""
+        """Called when that epoch and all before it are committed, so that none of them is ever run again. The call may
+        come late, or be left out for an epoch; it never comes for the last epoch of a job."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:  # noqa: B027
-        """That epoch was begun by an earlier run and has failed; it runs again under the same number."""
+        """Called when that epoch begins again, under the same number: this instance had reached its end,
+        but the epoch failed elsewhere."""

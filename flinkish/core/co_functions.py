@@ -1,8 +1,8 @@
-"""Functions over two connected streams; PyFlink's names and methods.
+"""Functions over two connected streams, with PyFlink's names and methods.
 
-The rules: one instance per parallel subtask sees the records of both inputs, so what it keeps in attributes is shared
-by them; on keyed streams so is keyed state, which the records of either input find under their key. The records of one
-input come in their order; how those of the two inputs follow each other is for the streams' watermarks to say.
+The rules: one instance per parallel subtask sees the records of both inputs, so they share its attributes; on keyed
+streams they share keyed state, which the records of either input find under their key. The records of one input arrive
+in their order; the watermarks of the streams decide how those of the two inputs follow each other.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 class CoMapFunction(Function):
-    """At most one result for each record of either stream."""
+    """Maps each record of either stream to at most one result."""
 
     @abstractmethod
     def map1(self, value: Any) -> Any:
-        """The result for a record of the first stream; None stands for none."""
+        """The result for a record of the first stream; None for no result."""
 
     @abstractmethod
     def map2(self, value: Any) -> Any:
-        """The result for a record of the second stream; None stands for none."""
+        """The result for a record of the second stream; None for no result."""
 
 
 class CoFlatMapFunction(Function):
-    """Any number of results for each record of either stream."""
+    """Maps each record of either stream to any number of results."""
 
     @abstractmethod
     def flat_map1(self, value: Any) -> Iterable[Any] | None:
@@ -43,29 +43,29 @@ class CoFlatMapFunction(Function):
 
 
 class _Context(ABC):
-    """What functions over two streams may know of the record or timer. Only valid during the call."""
+    """The context of the record or timer that a function over two streams is called for; only valid during the call."""
 
     @abstractmethod
     def timer_service(self) -> TimerService:
-        """Time, and on keyed streams timers of the current key."""
+        """Access to the current time, and on keyed streams to the timers of the current key."""
 
     @abstractmethod
     def timestamp(self) -> int:
-        """Timestamp in ms of the record (``-9223372036854775808`` if it has none) or of the firing timer."""
+        """The timestamp in ms of the record (``-9223372036854775808`` if it has none) or of the firing timer."""
 
     @abstractmethod
     def request_commit(self) -> None:
-        """As `RuntimeContext.request_commit`."""
+        """Ask that the next epoch begin as soon as possible; see `RuntimeContext.request_commit`."""
 
 
 class CoProcessFunction(Function):
     """Processes the records of two streams, with access to time; on keyed streams also with state and timers."""
 
     class Context(_Context):
-        """What ``process_element1`` and ``process_element2`` may know of the record."""
+        """The context of ``process_element1`` and ``process_element2``."""
 
     class OnTimerContext(Context):
-        """What ``on_timer`` may know of the timer."""
+        """The context of ``on_timer``."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
@@ -73,14 +73,14 @@ class CoProcessFunction(Function):
 
     @abstractmethod
     def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Iterable[Any] | None:
-        """The results for a record of the first stream. ``yield tag, result`` goes to that side output."""
+        """The results for a record of the first stream. ``yield tag, result`` emits to that side output."""
 
     @abstractmethod
     def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Iterable[Any] | None:
-        """The results for a record of the second stream. ``yield tag, result`` goes to that side output."""
+        """The results for a record of the second stream. ``yield tag, result`` emits to that side output."""
 
     def on_timer(self, timestamp: int, ctx: CoProcessFunction.OnTimerContext) -> Iterable[Any] | None:
-        """A timer fires, which only keyed streams have; results as in ``process_element1``."""
+        """Called when a timer fires, on keyed streams only; the results are as in ``process_element1``."""
         return None
 
 
@@ -88,14 +88,14 @@ class KeyedCoProcessFunction(Function):
     """Processes the records of two streams that are keyed alike, with state that both share, time and timers."""
 
     class Context(_Context):
-        """What ``process_element1`` and ``process_element2`` may know of the record."""
+        """The context of ``process_element1`` and ``process_element2``."""
 
         @abstractmethod
         def get_current_key(self) -> Any:
             """The key of the record or timer."""
 
     class OnTimerContext(Context):
-        """What ``on_timer`` may know of the timer."""
+        """The context of ``on_timer``."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
@@ -103,12 +103,12 @@ class KeyedCoProcessFunction(Function):
 
     @abstractmethod
     def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterable[Any] | None:
-        """The results for a record of the first stream. ``yield tag, result`` goes to that side output."""
+        """The results for a record of the first stream. ``yield tag, result`` emits to that side output."""
 
     @abstractmethod
     def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterable[Any] | None:
-        """The results for a record of the second stream. ``yield tag, result`` goes to that side output."""
+        """The results for a record of the second stream. ``yield tag, result`` emits to that side output."""
 
     def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterable[Any] | None:
-        """A timer fires; results as in ``process_element1``."""
+        """Called when a timer fires; the results are as in ``process_element1``."""
         return None

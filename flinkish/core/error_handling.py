@@ -1,7 +1,7 @@
-"""What becomes of a record or a timer for which a user function raises: `OnError`, and the `DeadLetter` it may become.
+"""Handling of records and timers for which a user function raises: `OnError`, and the `DeadLetter` they may become.
 
-The rule: only the failed call is lost, and exactly that. What it has emitted, written to state and done to timers is
-undone, and it is counted. How many calls may fail is bounded, so that a bug cannot divert everything unseen.
+The rule: exactly the failed call is lost. What it emitted, wrote to state and did to timers is undone, and the call is
+counted. The number of calls that may fail is bounded, so that a bug cannot divert everything unnoticed.
 """
 
 from __future__ import annotations
@@ -13,45 +13,45 @@ from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.core.output_tag import OutputTag
 from flinkish.errors import ProgramError
 
-#: What `OnError` allows unless it is told otherwise.
+#: The default limits of `OnError`.
 DEFAULT_MAX_FAILURES = 100
 DEFAULT_MAX_RATE = 0.01
 
-#: What it can be told at most.
+#: The highest limits that `OnError` accepts.
 MAX_FAILURES_LIMIT = 1_000_000
 MAX_RATE_LIMIT = 0.5
 
 
 class DeadLetter(NamedTuple):
-    """A record, or a timer, for which a function has raised.
+    """A record or timer for which a function raised an exception, with the reason.
 
     >>> DeadLetter("x", "ValueError", "bad", "Traceback ...", "parse", None, 5, 3).error_type
     'ValueError'
     """
 
-    #: what the function was called with; None for a timer
+    #: the record that the function was called with; None for a timer
     record: Any
-    #: name of the exception's class
+    #: the name of the exception's class
     error_type: str
     error_message: str
-    #: of user code alone
+    #: the traceback, of user code alone
     traceback: str
     operator_uid: str
     #: the current key; None on a stream without keys
     key: Any
-    #: of the record or the timer, in ms; None: it has none
+    #: the timestamp of the record or timer, in ms; None if it has none
     timestamp: int | None
     epoch: int
-    #: whether a timer has failed, and not a record
+    #: whether it is a timer that failed, not a record
     is_timer: bool = False
-    #: the window whose timer has failed, such as ``TimeWindow(start=0, end=60000)``; None: it was none of a window
+    #: the window whose timer failed, such as ``TimeWindow(start=0, end=60000)``; None if it was not a window's timer
     window: str | None = None
 
     @staticmethod
     def type_info(
         record_type: TypeInformation | None = None, key_type: TypeInformation | None = None
     ) -> TypeInformation:
-        """The ROW type of dead letters, for an OutputTag: formats and sinks that need columns can take them then.
+        """The ROW type of dead letters, for an OutputTag; formats and sinks that need columns require it.
 
         Example::
 
@@ -60,8 +60,8 @@ class DeadLetter(NamedTuple):
             parsed.get_side_output(tag).sink_to(json_files)
 
         Args:
-            record_type: of the operator's records; None: any object.
-            key_type: of its keys; None: any object.
+            record_type: the type of the operator's records; None for any object.
+            key_type: the type of its keys; None for any object.
         """
         text = Types.STRING()
         types: dict[str, TypeInformation] = {
@@ -81,12 +81,13 @@ class DeadLetter(NamedTuple):
 
 @dataclass(frozen=True)
 class OnError:
-    """What an operator does when its function raises; see ``DataStream.on_error``. Made by `fail`, `skip` and
-    `dead_letter`.
+    """Says what an operator does when its function raises; see ``DataStream.on_error``. `fail`, `skip` and
+    `dead_letter` create it.
 
-    The budget of a subtask is ``max_failures`` at first. Each failure takes 1 of it, each call that succeeds gives back
-    ``max_rate``, up to ``max_failures``. A failure that finds less than 1 fails the job, with the failure's traceback.
-    So at most ``max_failures`` calls fail in a row, and in the long run at most that part of all calls.
+    The budget of a subtask is ``max_failures`` at first. Each failure takes 1 from it, and each call that succeeds
+    returns ``max_rate`` to it, up to ``max_failures``. A failure that finds less than 1 fails the job, with the
+    failure's traceback. So at most ``max_failures`` calls fail in a row, and in the long run at most the part
+    ``max_rate`` of all calls.
     """
 
     action: str
@@ -96,12 +97,12 @@ class OnError:
 
     @staticmethod
     def fail() -> OnError:
-        """The job fails, as without `OnError`."""
+        """Fail the job, as without `OnError`."""
         return OnError("fail")
 
     @staticmethod
     def skip(max_failures: int = DEFAULT_MAX_FAILURES, max_rate: float = DEFAULT_MAX_RATE) -> OnError:
-        """The record or timer is counted, logged and left out.
+        """Skip the record or timer, which is counted and logged.
 
         Raises:
             ProgramError: the budget is out of bounds.
@@ -112,15 +113,15 @@ class OnError:
     def dead_letter(
         tag: OutputTag, max_failures: int = DEFAULT_MAX_FAILURES, max_rate: float = DEFAULT_MAX_RATE
     ) -> OnError:
-        """The record or timer goes to a side output, as a `DeadLetter`.
+        """Emit the record or timer to a side output, as a `DeadLetter`.
 
         Args:
-            tag: any type, or ``DeadLetter.type_info(...)``.
-            max_failures: most calls of a subtask that fail in a row, from 1 to 1,000,000.
+            tag: the side output, without a type or with ``DeadLetter.type_info(...)``.
+            max_failures: the most calls of a subtask that may fail in a row, from 1 to 1,000,000.
             max_rate: the part of its calls that may fail in the long run, from 0 to 0.5.
 
         Raises:
-            ProgramError: the budget is out of bounds, or ``tag`` is no OutputTag.
+            ProgramError: the budget is out of bounds, or ``tag`` is not an OutputTag.
         """
         if not isinstance(tag, OutputTag):
             raise ProgramError(f"dead_letter() got {tag!r}", expected="an OutputTag")

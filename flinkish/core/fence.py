@@ -1,4 +1,4 @@
-"""Whether this driver still owns its job. Asked immediately before anything that cannot be undone."""
+"""Fence: checks that this driver still owns its job, immediately before any step that cannot be undone."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import Protocol
 
 
 class Fence(Protocol):
-    """What commits ask. Picklable: it travels to the executors with the job."""
+    """Checked by commits. It is picklable, since it is sent to the executors with the job."""
 
     @property
     def token(self) -> int:
-        """Grows with each driver of the job."""
+        """A number that grows with each driver that takes over the job."""
 
     def check(self) -> None:
-        """FencedError if a newer driver has taken the job over. Cheap enough to be asked at each commit."""
+        """Raise FencedError if a newer driver has taken the job over. Cheap enough for each commit."""
 
 
 class NoFence:
-    """Of jobs that nobody else can know: those in a temporary directory or without Spark."""
+    """The fence of jobs that no other driver can know of: those in a temporary directory or without Spark."""
 
     token = 0
 
     def check(self) -> None:
-        """Always fine."""
+        """Do nothing: there is no other driver."""
 
 
 NO_FENCE: Fence = NoFence()

@@ -1,8 +1,8 @@
-"""The functions that users write; PyFlink's names and methods.
+"""The functions that users write, with PyFlink's names and methods.
 
 The rules: one instance per parallel subtask; ``open`` once before the first record and ``close`` once after the last;
 what a function keeps in attributes is shared by all keys of its subtask and is not part of any checkpoint (keyed state
-is). Methods that give several results return an iterable, mostly as generators; a falsy result means none.
+is). Methods with several results return an iterable, mostly as generators; a falsy result means none.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ A = TypeVar("A", bound=Accumulator[Any, Any])
 
 
 class KeyedStateStore(ABC):
-    """Where functions on keyed streams get their state. Handles are got once, in ``open``, and are always scoped to
-    the key of the record (or timer) being processed.
+    """Gives functions on keyed streams their state. Get the handles once, in ``open``: they are always scoped to the
+    key of the record (or timer) being processed.
 
     Raises:
         StateAccessError: the function runs on a stream without keys, or the name is in use by a state of another kind.
@@ -50,36 +50,36 @@ class KeyedStateStore(ABC):
 
     @abstractmethod
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        """One value per key."""
+        """The handle of a state with one value per key."""
 
     @abstractmethod
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """One list per key."""
+        """The handle of a state with one list per key."""
 
     @abstractmethod
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        """One map per key."""
+        """The handle of a state with one map per key."""
 
     @abstractmethod
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        """One value per key, into which values are folded by a ReduceFunction."""
+        """The handle of a state with one value per key, to which a ReduceFunction reduces the values that are added."""
 
     @abstractmethod
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
-        """One accumulator per key, into which values are folded by an AggregateFunction."""
+        """The handle of a state with one accumulator per key, to which an AggregateFunction adds values."""
 
 
 class DistributedCache:
-    """Files that a program has registered, on the node that runs the function."""
+    """The files that a program has registered, on the node that runs the function."""
 
     def __init__(self, paths: Mapping[str, str]) -> None:
         self._paths = paths
 
     def get_file(self, name: str) -> str:
-        """The path of the file, or of the directory, that was registered by this name. It must not be changed.
+        """The path of the file or directory that was registered under this name. Its content must not be changed.
 
         Raises:
-            ProgramError: nothing was registered by this name.
+            ProgramError: nothing was registered under this name.
         """
         if name not in self._paths:
             raise ProgramError(
@@ -92,11 +92,11 @@ class DistributedCache:
 
 
 class RuntimeContext(KeyedStateStore):
-    """What a function may know of the task that runs it, and its keyed state. Given to ``open``."""
+    """Information about the task that runs a function, and access to its keyed state; passed to ``open``."""
 
     @abstractmethod
     def get_task_name(self) -> str:
-        """Name of the task."""
+        """The name of the task."""
 
     @abstractmethod
     def get_number_of_parallel_subtasks(self) -> int:
@@ -108,23 +108,23 @@ class RuntimeContext(KeyedStateStore):
 
     @abstractmethod
     def get_index_of_this_subtask(self) -> int:
-        """From 0 to the parallelism - 1."""
+        """The index of the subtask, from 0 to the parallelism - 1."""
 
     @abstractmethod
     def get_attempt_number(self) -> int:
-        """0 for the first attempt, one more after each restart."""
+        """The number of the attempt: 0 for the first one, and one more after each restart."""
 
     def request_commit(self) -> None:
         """Ask that the next epoch begin as soon as the running one is committed, whatever ``flinkish.epoch.interval``
-        says (Kafka Streams' ``ProcessorContext.commit``). What the running epoch has made is committed at its end."""
+        says (Kafka Streams' ``ProcessorContext.commit``). The results of the running epoch are committed at its end."""
 
     @abstractmethod
     def get_task_name_with_subtasks(self) -> str:
-        """Such as ``"MyTask (3/6)"``: the index counts from 1 here."""
+        """The name of the task with its subtask, such as ``"MyTask (3/6)"``: here the index counts from 1."""
 
     @abstractmethod
     def get_job_parameter(self, key: str, default_value: str) -> str:
-        """A global job parameter, or the default."""
+        """The global job parameter of that key, or the default if there is none."""
 
     @abstractmethod
     def get_distributed_cache(self) -> DistributedCache:
@@ -132,12 +132,12 @@ class RuntimeContext(KeyedStateStore):
 
     @abstractmethod
     def get_metrics_group(self) -> MetricGroup:
-        """Where the function registers metrics."""
+        """The group in which the function registers its metrics."""
 
     @abstractmethod
     def add_accumulator(self, name: str, accumulator: Accumulator[Any, Any]) -> None:
-        """Register an accumulator, in ``open``. What all subtasks and operators add under one name is one value, which
-        ``JobExecutionResult.get_accumulator_result(name)`` gives. It begins empty.
+        """Register an accumulator, in ``open``. All subtasks and operators that use one name add to one value, which
+        ``JobExecutionResult.get_accumulator_result(name)`` returns. The accumulator begins empty.
 
         Example::
 
@@ -156,22 +156,38 @@ class RuntimeContext(KeyedStateStore):
 
     @abstractmethod
     def get_accumulator(self, name: str) -> Accumulator[Any, Any] | None:
-        """The accumulator that the function has registered by that name, or None."""
+        """The accumulator that the function has registered under that name; None if there is none."""
 
     def get_int_counter(self, name: str) -> IntCounter:
-        """The IntCounter of that name, which is registered if there is none. ProgramError: it is of another class."""
+        """Return the IntCounter of that name, registering it if there is none.
+
+        Raises:
+            ProgramError: the accumulator of that name is of another class.
+        """
         return self._counter(name, IntCounter)
 
     def get_long_counter(self, name: str) -> LongCounter:
-        """The LongCounter of that name, which is registered if there is none. ProgramError: it is of another class."""
+        """Return the LongCounter of that name, registering it if there is none.
+
+        Raises:
+            ProgramError: the accumulator of that name is of another class.
+        """
         return self._counter(name, LongCounter)
 
     def get_double_counter(self, name: str) -> DoubleCounter:
-        """The DoubleCounter of that name, registered if there is none. ProgramError: it is of another class."""
+        """Return the DoubleCounter of that name, registering it if there is none.
+
+        Raises:
+            ProgramError: the accumulator of that name is of another class.
+        """
         return self._counter(name, DoubleCounter)
 
     def get_histogram(self, name: str) -> Histogram:
-        """The Histogram of that name, which is registered if there is none. ProgramError: it is of another class."""
+        """Return the Histogram of that name, registering it if there is none.
+
+        Raises:
+            ProgramError: the accumulator of that name is of another class.
+        """
         return self._counter(name, Histogram)
 
     def _counter(self, name: str, kind: type[A]) -> A:
@@ -189,42 +205,43 @@ class Function(ABC):  # noqa: B024 - each kind of function has a method of its o
     """Base of all user functions."""
 
     def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - optional for users
-        """Called once per subtask before any other method: get state handles, open connections."""
+        """Called once per subtask before the first record: the place to get state handles and open connections."""
 
     def close(self) -> None:  # noqa: B027 - optional for users
-        """Called once per subtask after everything else, also when the task failed."""
+        """Called once per subtask after all other methods, also when the task failed."""
 
 
 class MapFunction(Function):
-    """One result for each record."""
+    """Maps each record to one result."""
 
     @abstractmethod
     def map(self, value: Any) -> Any:
-        """The result; never None."""
+        """The result for a record; never None."""
 
 
 class FlatMapFunction(Function):
-    """Any number of results for each record."""
+    """Maps each record to any number of results."""
 
     @abstractmethod
     def flat_map(self, value: Any) -> Iterable[Any] | None:
-        """The results."""
+        """The results for a record."""
 
 
 class MapBatchesFunction(Function):
-    """Works on the columns of many records at once."""
+    """Maps many records at once, given as columns."""
 
     @abstractmethod
     def map_batches(self, batch: Any) -> Any:
-        """One row for each row of ``batch``, in their order. How records are cut into batches must not matter."""
+        """The results: one row for each row of ``batch``, in the same order. They must not depend on how records are
+        batched."""
 
 
 class FilterFunction(Function):
-    """Keeps some records."""
+    """Decides which records are kept."""
 
     @abstractmethod
     def filter(self, value: Any) -> bool:
-        """Whether the record goes on."""
+        """Whether the record is kept."""
 
 
 class ReduceFunction(Function):
@@ -232,11 +249,11 @@ class ReduceFunction(Function):
 
     @abstractmethod
     def reduce(self, value1: Any, value2: Any) -> Any:
-        """``value1`` is what was reduced so far. Neither may be changed in place."""
+        """The two values as one; ``value1`` is the result so far. Neither may be changed in place."""
 
 
 class AggregateFunction(Function):
-    """Folds values into an accumulator, from which the result is made.
+    """Adds values to an accumulator, from which the result is computed.
 
     Example::
 
@@ -253,15 +270,15 @@ class AggregateFunction(Function):
 
     @abstractmethod
     def add(self, value: Any, accumulator: Any) -> Any:
-        """The accumulator with the value in it; may be the same object."""
+        """The accumulator with the value added; it may be the same object."""
 
     @abstractmethod
     def get_result(self, accumulator: Any) -> Any:
-        """The result. Must not change the accumulator."""
+        """The result of an accumulator, which must not be changed."""
 
     @abstractmethod
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
-        """Both accumulators in one. Only needed for windows that merge."""
+        """One accumulator with the values of both; only needed for windows that merge."""
 
 
 class KeySelector(Function):
@@ -277,18 +294,19 @@ class Partitioner(Function):
 
     @abstractmethod
     def partition(self, key: Any, num_partitions: int) -> int:
-        """From 0 to ``num_partitions`` - 1."""
+        """The subtask of a key, from 0 to ``num_partitions`` - 1."""
 
 
 class ProcessFunction(Function):
     """Processes the records of a stream without keys, with access to time."""
 
     class Context(ABC):
-        """What ``process_element`` may know of the record. Only valid during the call."""
+        """The context of the record that is processed; only valid during the call of ``process_element``."""
 
         @abstractmethod
         def timer_service(self) -> TimerService:
-            """Time. Timers can only be registered on keyed streams: StateAccessError."""
+            """Access to the current time. Registering a timer raises StateAccessError: only keyed streams have
+            timers."""
 
         @abstractmethod
         def timestamp(self) -> int:
@@ -296,37 +314,37 @@ class ProcessFunction(Function):
 
         @abstractmethod
         def request_commit(self) -> None:
-            """As `RuntimeContext.request_commit`."""
+            """Ask that the next epoch begin as soon as possible; see `RuntimeContext.request_commit`."""
 
     @abstractmethod
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[Any] | None:
-        """The results. ``yield tag, result`` with an OutputTag goes to that side output."""
+        """The results for a record. ``yield tag, result`` with an OutputTag emits to that side output."""
 
 
 class KeyedProcessFunction(Function):
     """Processes the records of a keyed stream, with state, time and timers."""
 
     class Context(ABC):
-        """What ``process_element`` may know of the record. Only valid during the call."""
+        """The context of the record that is processed; only valid during the call of ``process_element``."""
 
         @abstractmethod
         def get_current_key(self) -> Any:
-            """The key of the record."""
+            """The key of the record or timer."""
 
         @abstractmethod
         def timer_service(self) -> TimerService:
-            """Time, and timers of the current key."""
+            """Access to the current time, and to the timers of the current key."""
 
         @abstractmethod
         def timestamp(self) -> int:
-            """Timestamp in ms of the record (``-9223372036854775808`` if it has none) or of the firing timer."""
+            """The timestamp in ms of the record (``-9223372036854775808`` if it has none) or of the firing timer."""
 
         @abstractmethod
         def request_commit(self) -> None:
-            """As `RuntimeContext.request_commit`."""
+            """Ask that the next epoch begin as soon as possible; see `RuntimeContext.request_commit`."""
 
     class OnTimerContext(Context):
-        """What ``on_timer`` may know of the timer."""
+        """The context of the timer that fires; only valid during the call of ``on_timer``."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
@@ -334,46 +352,46 @@ class KeyedProcessFunction(Function):
 
     @abstractmethod
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:
-        """The results. ``yield tag, result`` with an OutputTag goes to that side output."""
+        """The results for a record. ``yield tag, result`` with an OutputTag emits to that side output."""
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any] | None:
-        """A timer fires; results as in ``process_element``."""
+        """Called when a timer fires; the results are as in ``process_element``."""
         return None
 
 
 class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """Evaluated over the elements of one window and key."""
+    """Evaluated over the elements of one key and window."""
 
     @abstractmethod
     def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
-        """The results."""
+        """The results for the elements of a key and window."""
 
 
 class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """Evaluated over the elements of one window and key, with access to state and time."""
+    """Evaluated over the elements of one key and window, with access to state and time."""
 
     class Context(ABC, Generic[W2]):
-        """The window being evaluated. Only valid during the call."""
+        """The context of the window being evaluated; only valid during the call."""
 
         @abstractmethod
         def window(self) -> W2:
-            """The window."""
+            """The window that is evaluated, or cleaned up."""
 
         @abstractmethod
         def current_processing_time(self) -> int:
-            """Processing time in ms."""
+            """The current processing time in ms."""
 
         @abstractmethod
         def current_watermark(self) -> int:
-            """The watermark in ms."""
+            """The current watermark in ms."""
 
         @abstractmethod
         def window_state(self) -> KeyedStateStore:
-            """State of this key and window; to be cleared in ``clear``."""
+            """The state of this key and window; clear it in ``clear``."""
 
         @abstractmethod
         def global_state(self) -> KeyedStateStore:
-            """State of this key over all windows."""
+            """The state of this key, shared by all of its windows."""
 
         @abstractmethod
         def output(self, output_tag: OutputTag, value: Any) -> None:
@@ -381,10 +399,10 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
 
     @abstractmethod
     def process(self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
-        """The results."""
+        """The results for the elements of a key and window."""
 
     def clear(self, context: ProcessWindowFunction.Context[W]) -> None:  # noqa: B027 - optional for users
-        """The window is being purged: delete what ``window_state`` holds."""
+        """Called when the window is over and is cleaned up: delete what ``window_state`` holds."""
 
 
 class AllWindowFunction(Function, Generic[IN, OUT, W]):
@@ -392,26 +410,26 @@ class AllWindowFunction(Function, Generic[IN, OUT, W]):
 
     @abstractmethod
     def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
-        """The results."""
+        """The results for the elements of a window."""
 
 
 class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
     """Evaluated over the elements of one window of a stream without keys, with access to state."""
 
     class Context(ABC, Generic[W2]):
-        """The window being evaluated. Only valid during the call."""
+        """The context of the window being evaluated; only valid during the call."""
 
         @abstractmethod
         def window(self) -> W2:
-            """The window."""
+            """The window that is evaluated, or cleaned up."""
 
         @abstractmethod
         def window_state(self) -> KeyedStateStore:
-            """State of this window; to be cleared in ``clear``."""
+            """The state of this window; clear it in ``clear``."""
 
         @abstractmethod
         def global_state(self) -> KeyedStateStore:
-            """State of all windows."""
+            """The state that all windows share."""
 
         @abstractmethod
         def output(self, output_tag: OutputTag, value: Any) -> None:
@@ -419,7 +437,7 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
 
     @abstractmethod
     def process(self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
-        """The results."""
+        """The results for the elements of a window."""
 
     def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:  # noqa: B027 - optional for users
-        """The window is being purged: delete what ``window_state`` holds."""
+        """Called when the window is over and is cleaned up: delete what ``window_state`` holds."""

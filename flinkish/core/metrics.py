@@ -1,4 +1,4 @@
-"""Metrics that user functions register; PyFlink's ``pyflink.metrics`` names."""
+"""Metrics that user functions register, with the names of ``pyflink.metrics``."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ class Counter(Metric):
 
 
 class Meter(Metric):
-    """Counts events; the rate is computed from the counts of successive epochs."""
+    """Counts events. Its count is reported at each epoch, so that a rate follows from successive counts."""
 
     def __init__(self, time_span_in_seconds: int = 60) -> None:
         self.time_span_in_seconds = time_span_in_seconds
         self._count = 0
 
     def mark_event(self, value: int = 1) -> None:
-        """``value`` events happened."""
+        """Count ``value`` events."""
         self._count += value
 
     def get_count(self) -> int:
-        """Events marked so far."""
+        """The number of events so far."""
         return self._count
 
 
 class Distribution(Metric):
-    """Count, sum, minimum and maximum of reported values."""
+    """The count, sum, minimum and maximum of the values that are reported."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -71,7 +71,7 @@ class MetricGroup(ABC):
 
     @abstractmethod
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        """A child group; with ``extra`` a key and its value (``name.extra``)."""
+        """A child group; with ``extra``, a group within it (``name.extra``), such as for a key and its value."""
 
     @abstractmethod
     def counter(self, name: str) -> Counter:

@@ -3,9 +3,9 @@
 A source is one of two kinds:
 
 * :class:`SplitSource` (Flink's FLIP-27 source): a :class:`SplitEnumerator` finds *splits* (files, Kafka partitions,
-  ranges of numbers), a :class:`SplitReader` in the worker reads a range of one. The engine assigns splits to subtasks
+  ranges of numbers), a :class:`SplitReader` in the worker reads ranges of them. The engine assigns splits to subtasks
   and decides for each epoch which range of each split is read, before anything is read. Collections, sequences,
-  generators, files and Kafka. Runs in the minicluster as well.
+  generators, files and Kafka. These sources run in the minicluster as well.
 * :class:`DataFrameSource`: Spark reads (``load`` gives a streaming DataFrame), a :class:`RecordDecoder` in the worker
   turns Arrow batches into lists. Delta, any streaming DataFrame.
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SourceLimits:
-    """How much one epoch may take in from one source."""
+    """The most records and bytes that an epoch may read from one source, and the records of a batch."""
 
     max_records: int = 4_000_000
     max_bytes: int = 256 * 1024 * 1024
@@ -36,7 +36,7 @@ class SourceLimits:
 
 
 class Source(ABC):
-    """What ``from_source`` takes."""
+    """Base of all sources: the argument of ``from_source``."""
 
     @property
     @abstractmethod
@@ -46,20 +46,20 @@ class Source(ABC):
     @property
     @abstractmethod
     def produced_type(self) -> TypeInformation:
-        """The type of its records."""
+        """The type of the source's records."""
 
     def check_continuation(self, position: str | None, known: Mapping[str, str]) -> dict[str, str]:
-        """Called in the driver before a query starts, to find out whether the source can go on.
+        """Check whether the source can go on. Called in the driver before a query starts.
 
         Args:
-            position: where it goes on, as a savepoint has it; None if it begins.
-            known: what this method returned when the job was started before.
+            position: where the source goes on, as a savepoint holds it; None if it begins.
+            known: the result of this method when the job was started before.
 
         Returns:
-            What tells the things that are read from others of the same name (topic -> its id), to be remembered.
+            Identities to be remembered, which tell what is read from others of the same name (such as topic -> its id).
 
         Raises:
-            FinalOperationError: what comes next is no longer there, or is not what was read before.
+            FinalOperationError: the next records no longer exist, or the input is not the one that was read before.
         """
         return dict(known)
 
@@ -75,11 +75,11 @@ class SourceSplit:
     of a Parquet file, offsets of a Kafka partition, indices of a generator.
 
     Args:
-        id: its name, stable and unique within the source: the path of a file, ``topic-3``.
-        start: position of the first record.
+        id: the name of the split, stable and unique within the source: the path of a file, ``topic-3``.
+        start: the position of the first record.
         end: the position behind the last record; None while it is not known (a Kafka partition without a bound) or
             where only the reader finds it (a file that cannot be cut).
-        info: what else the reader must know, made of JSON's types.
+        info: anything else that the reader must know, made of JSON's types.
     """
 
     id: str
@@ -90,11 +90,11 @@ class SourceSplit:
 
 @dataclass(frozen=True)
 class SplitRange:
-    """What one epoch reads of a split: positions from ``start`` up to, and without, ``stop``.
+    """The range of a split that one epoch reads: positions from ``start`` (inclusive) to ``stop`` (exclusive).
 
     Args:
-        stop: None: to the split's end, wherever that is.
-        ends: the split has no record behind this range and never will have one.
+        stop: None for a range up to the split's end, wherever that is.
+        ends: whether the split has no record behind this range and never will have one.
     """
 
     split: SourceSplit
@@ -121,7 +121,7 @@ class SplitRecords(NamedTuple):
 
 
 class UnitCost(NamedTuple):
-    """What a position of a split stands for: estimated records and bytes (in memory, as read) per unit of position."""
+    """The estimated records and bytes (in memory, as read) that one unit of a split's positions stands for."""
 
     records: float
     bytes: float
@@ -129,12 +129,12 @@ class UnitCost(NamedTuple):
 
 @dataclass(frozen=True)
 class SplitEnumeratorContext:
-    """What an enumerator is told when it starts.
+    """The context of an enumerator, passed to it when it starts.
 
     Args:
-        directory: path or URI of a directory in the job directory that belongs to this source alone. It is there only
-            once something was written to it. In a job that begins with a savepoint it is another one than before.
-        state: what `SplitEnumerator.snapshot_state` gave for the last epoch; None when there was none.
+        directory: path or URI of a directory in the job directory that belongs to this source alone. It does not exist
+            until something is written to it. A job that begins with a savepoint has another one than before.
+        state: the result of `SplitEnumerator.snapshot_state` for the last epoch; None if there was none.
     """
 
     directory: str
@@ -142,30 +142,31 @@ class SplitEnumeratorContext:
 
 
 class SplitEnumerator(ABC):
-    """Finds the splits of a source and how far each can be read. One instance per query; it runs beside the driver, in
-    a process of its own, without a Spark session, and is asked by one thread.
+    """Finds the splits of a source and how far each can be read. There is one instance per query, in a process of its
+    own beside the driver, without a Spark session; a single thread calls it.
 
-    Which splits are known, open or finished, and the position in each, is kept by the engine, which writes it into the
-    query's log before the epoch runs, with what `snapshot_state` gives. So an epoch that runs again asks nobody.
+    The engine keeps which splits are known, open or finished, and the position in each. It writes them into the query's
+    log before the epoch runs, with the result of `snapshot_state`, so an epoch that runs again needs no enumerator.
     """
 
     def start(self, context: SplitEnumeratorContext) -> None:  # noqa: B027 - optional
         """Called once, before anything else."""
 
     def snapshot_state(self) -> Any:
-        """What the next enumerator must know besides splits and positions, made of JSON's types: where in a list of
-        splits to go on. Asked for each epoch when it was planned; kept with the positions, in savepoints too."""
+        """The state that the next enumerator needs besides splits and positions, made of JSON's types, such as where to
+        go on in a list of splits. Called for each epoch once it is planned; kept with the positions, in savepoints
+        too."""
         return None
 
     def splits_ended(self, count: int, epoch: int) -> None:  # noqa: B027 - optional
-        """The first ``count`` splits, in the order in which they were found, had been read to their ends when the epoch
-        before ``epoch`` was planned. Called before each `discover`."""
+        """Called before each `discover`: the first ``count`` splits, in the order in which they were found, had been
+        read to their ends when the epoch before ``epoch`` was planned."""
 
     @abstractmethod
     def discover(self, known: Collection[str]) -> Sequence[SourceSplit]:
-        """New splits, in the order in which they are to be read. Asked before each epoch: a source for which looking is
-        dear looks at intervals of its own, and gives () in between. Must find the same splits in the same order for the
-        same input, and never one whose id is in ``known``."""
+        """New splits, in the order in which they are to be read. Called before each epoch: a source for which discovery
+        is expensive does it at intervals of its own, and returns () in between. The same input must give the same
+        splits in the same order, and never one whose id is in ``known``."""
 
     @property
     @abstractmethod
@@ -173,18 +174,18 @@ class SplitEnumerator(ABC):
         """Whether `discover` will never find another split."""
 
     def end_of(self, split: SourceSplit, position: int) -> tuple[int | None, bool]:
-        """How far the split can be read now, at least ``position``, and whether that is its end. Asked before each
-        epoch for each open split. ``(None, True)``: only as a whole, to an end that the reader finds.
+        """How far the split can be read now, at least ``position``, and whether that is its end. Called before each
+        epoch for each open split. ``(None, True)`` means: only as a whole, to an end that the reader finds.
 
         Raises:
-            ConnectionFailedError: nobody answers.
-            FinalOperationError: what is to be read at ``position`` is gone.
+            ConnectionFailedError: the external system does not answer.
+            FinalOperationError: the records at ``position`` no longer exist.
         """
         return split.end, True
 
     def cost(self, split: SourceSplit, position: int) -> UnitCost:
-        """What its positions behind ``position`` cost, measured or estimated; of a split that is read only as a whole,
-        what the whole costs."""
+        """The measured or estimated cost of the split's positions from ``position`` on; for a split that can only be
+        read as a whole, the cost of the whole."""
         return UnitCost(1.0, 0.0)
 
     def cut(self, split: SourceSplit, start: int, stop: int) -> int:
@@ -192,19 +193,19 @@ class SplitEnumerator(ABC):
         return stop
 
     def freeze(self) -> None:  # noqa: B027 - optional
-        """From now on behave as if nothing new came in: the query ends when all that is there now has been read."""
+        """From now on ignore new input: the query ends when all input that exists now has been read."""
 
     def close(self) -> None:  # noqa: B027 - optional
-        """The query has ended. May not be called when the process is killed."""
+        """Called when the query has ended; not necessarily when the process is killed."""
 
 
 class SplitReader(ABC):
-    """Reads ranges of splits in a worker. One instance per subtask and worker, kept from epoch to epoch; a subtask may
-    be read by another worker in each epoch, so nothing may rely on what an earlier epoch did here."""
+    """Reads ranges of splits in a worker. There is one instance per subtask and worker, kept from epoch to epoch; a
+    subtask may be on another worker in each epoch, so a reader may not rely on what it did in an earlier epoch."""
 
     def open(self, ranges: Sequence[SplitRange], batch_size: int) -> None:  # noqa: B027 - optional
-        """The ranges that `read` will be asked for next, in this epoch. What an earlier epoch has left half-read,
-        because it failed, is forgotten."""
+        """Called with the ranges that `read` will be called with in this epoch. Forget what an earlier epoch, which
+        failed, has left half-read."""
 
     @abstractmethod
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
@@ -217,23 +218,24 @@ class SplitReader(ABC):
         """
 
     def close(self) -> None:  # noqa: B027 - optional
-        """Give back what is held."""
+        """Release all resources."""
 
 
 class SplitSource(Source):
-    """A source whose splits the engine assigns. Small and picklable: it travels with the job."""
+    """A source whose splits the engine assigns to subtasks. It must be small and picklable, since it is sent with the
+    job."""
 
     @property
     def side_by_side(self) -> bool:
-        """True: a subtask has all of its splits open at a time, as for Kafka: each has a watermark of its own, which
-        counts from the moment the split is known. False: one after the other, as for files: the next one is assigned,
-        to whichever subtask is free, when one ends."""
+        """Whether a subtask has all of its splits open at a time, as for Kafka: each split has a watermark of its own,
+        which counts from the moment the split is known. If False, splits are read one after the other, as for files:
+        when one ends, the next is assigned to whichever subtask is free."""
         return False
 
     @property
     def stages(self) -> int:
-        """Number of the stages in which the source is read: the splits of a stage are found when those of the one
-        before have ended, and each stage may be read side by side or one after the other."""
+        """The number of stages in which the source is read. The splits of a stage are found when those of the stage
+        before have ended; the splits of each stage are read either side by side or one after the other."""
         return 1
 
     def stage_of(self, split_id: str) -> tuple[int, bool]:
@@ -242,46 +244,48 @@ class SplitSource(Source):
 
     @abstractmethod
     def create_enumerator(self, restored: Sequence[SourceSplit]) -> SplitEnumerator:
-        """The enumerator of a query. ``restored``: the splits that are known already, from a savepoint or from the
-        query's log, in their order, each with the position that it has reached; one that has ended has only its id."""
+        """A new enumerator for a query. ``restored`` are the splits that are known already, from a savepoint or from
+        the query's log, in their order, each with the position that it has reached; one that has ended has only its
+        id."""
 
     @abstractmethod
     def create_reader(self) -> SplitReader:
-        """The reader of one subtask."""
+        """A new reader for one subtask."""
 
     def subtask_of(self, split_id: str, parallelism: int) -> int:
-        """The subtask that reads a split, if they are read side by side; never another one at another time."""
+        """The subtask that reads a split, for splits that are read side by side; it must never change."""
         return zlib.crc32(split_id.encode()) % parallelism
 
     def declared_splits(self) -> tuple[str, ...]:
-        """Splits that are known before any record was read: a silent one holds the watermark back. () when unknown.
-        Asked in the driver, of sources that are read side by side."""
+        """The ids of splits that are known before any record is read, so that one without records holds the watermark
+        back; () if unknown. Called in the driver, for sources that are read side by side."""
         return ()
 
     def acknowledge(self, positions: Mapping[str, int]) -> None:  # noqa: B027 - optional
-        """An epoch is committed that ended with these positions (split -> position) of the open splits. Called in the
-        driver, beside the epochs; a failure is logged and does no harm (Flink's notifyCheckpointComplete)."""
+        """Called in the driver, beside the epochs, when an epoch is committed; ``positions`` are those of the open
+        splits (split -> position) at its end. A failure is only logged (Flink's notifyCheckpointComplete)."""
 
 
 # ---------------------------------------------------------------------------------------------------- Spark reads
 
 
 class RecordDecoder(ABC):
-    """Turns the Arrow batches of a source's DataFrame into records, in the worker. Picklable."""
+    """Turns the Arrow batches of a source's DataFrame into records, in the worker. It must be picklable."""
 
     @abstractmethod
     def decode(self, batch: pyarrow.RecordBatch) -> tuple[list[Any], list[int] | None]:
-        """(values, timestamps in ms or None). Never drops a record silently: MalformedRecordError."""
+        """The records of a batch, and their timestamps in ms or None. Raises MalformedRecordError rather than drop a
+        record."""
 
 
 class DataFrameSource(Source):
-    """Records that Spark reads."""
+    """A source whose records Spark reads."""
 
     @abstractmethod
     def load(self, spark: Any, limits: SourceLimits, start: str | None) -> Any:
-        """A streaming DataFrame of exactly the columns that ``decoder()`` needs. ``start``: offsets of a savepoint (as
-        Spark gave them), or None."""
+        """A streaming DataFrame of exactly the columns that ``decoder()`` needs. ``start`` are the offsets of a
+        savepoint, as Spark gave them, or None."""
 
     @abstractmethod
     def decoder(self) -> RecordDecoder:
-        """How the worker reads its batches."""
+        """The decoder that the worker reads the batches with."""

@@ -1,7 +1,7 @@
-"""Keyed state as users see it: the handles, and the descriptors by which they ask for them (PyFlink's names).
+"""The handles of keyed state, and the descriptors by which user functions get them, with PyFlink's names.
 
-A handle reads and writes the state of the current key only. A value that was got from a handle and changed in place is
-not written unless it is given back (``update``, ``put``).
+A handle reads and writes the state of the current key only. A value that was read from a handle and changed in place is
+not written unless it is passed back (``update``, ``put``).
 """
 
 from __future__ import annotations
@@ -52,23 +52,27 @@ class State(ABC):
 
 
 class ValueState(State, Generic[T]):
-    """One value per key."""
+    """A state with one value per key."""
 
     @abstractmethod
     def value(self) -> T | None:
-        """The value; None if there is none."""
+        """The value of the current key; None if there is none."""
 
     @abstractmethod
     def update(self, value: T) -> None:
-        """Set the value. Raises TypeMismatchError for None, if the state has a declared type: use ``clear``."""
+        """Set the value of the current key.
+
+        Raises:
+            TypeMismatchError: the value does not fit the declared type; None never does: use ``clear``.
+        """
 
 
 class AppendingState(State, Generic[IN, OUT]):
-    """State to which values are added."""
+    """A state to which values are added."""
 
     @abstractmethod
     def get(self) -> OUT | None:
-        """What was made of the values; None (an empty list, for lists) if there are none."""
+        """The result of all values that were added; None (for lists an empty list) if there are none."""
 
     @abstractmethod
     def add(self, value: IN) -> None:
@@ -76,19 +80,19 @@ class AppendingState(State, Generic[IN, OUT]):
 
 
 class MergingState(AppendingState[IN, OUT], Generic[IN, OUT]):
-    """State of which two can be made one, as merging windows do."""
+    """A state that can be merged with another one, for windows that merge."""
 
 
 class ReducingState(MergingState[T, T], Generic[T]):
-    """Values reduced to one by a ReduceFunction."""
+    """A state in which a ReduceFunction reduces all added values to one."""
 
 
 class AggregatingState(MergingState[IN, OUT], Generic[IN, OUT]):
-    """Values folded into an accumulator by an AggregateFunction; ``get`` gives its result."""
+    """A state in which an AggregateFunction adds values to an accumulator; ``get`` returns its result."""
 
 
 class ListState(MergingState[T, Iterable[T]], Generic[T]):
-    """One list per key."""
+    """A state with one list per key."""
 
     @abstractmethod
     def get(self) -> list[T]:
@@ -107,7 +111,7 @@ class ListState(MergingState[T, Iterable[T]], Generic[T]):
 
 
 class MapState(State, Generic[K, V]):
-    """One map per key. Works like a dict: ``in``, ``[]``, ``[]=``, ``del``, iteration over the keys."""
+    """A state with one map per key. It works like a dict: ``in``, ``[]``, ``[]=``, ``del``, iteration over the keys."""
 
     @abstractmethod
     def get(self, key: K) -> V | None:
@@ -119,7 +123,7 @@ class MapState(State, Generic[K, V]):
 
     @abstractmethod
     def put_all(self, dict_value: dict[K, V]) -> None:
-        """Set several."""
+        """Set the values of several map keys."""
 
     @abstractmethod
     def remove(self, key: K) -> None:
@@ -131,15 +135,15 @@ class MapState(State, Generic[K, V]):
 
     @abstractmethod
     def items(self) -> Iterable[tuple[K, V]]:
-        """(key, value) pairs as of now: the map may be changed while they are iterated."""
+        """The current (key, value) pairs; the map may be changed during the iteration."""
 
     @abstractmethod
     def keys(self) -> Iterable[K]:
-        """The map's keys as of now."""
+        """The current keys of the map."""
 
     @abstractmethod
     def values(self) -> Iterable[V]:
-        """The map's values as of now."""
+        """The current values of the map."""
 
     @abstractmethod
     def is_empty(self) -> bool:
@@ -162,7 +166,7 @@ class MapState(State, Generic[K, V]):
 
 
 class ReadOnlyBroadcastState(State, Generic[K, V]):
-    """A map that each subtask has one copy of, whatever the key. Works like a dict that cannot be changed."""
+    """A map of which each subtask has one copy, independent of keys. It works like a dict that cannot be changed."""
 
     @abstractmethod
     def get(self, key: K) -> V | None:
@@ -174,15 +178,15 @@ class ReadOnlyBroadcastState(State, Generic[K, V]):
 
     @abstractmethod
     def items(self) -> Iterable[tuple[K, V]]:
-        """(key, value) pairs as of now."""
+        """The current (key, value) pairs."""
 
     @abstractmethod
     def keys(self) -> Iterable[K]:
-        """The map's keys as of now."""
+        """The current keys of the map."""
 
     @abstractmethod
     def values(self) -> Iterable[V]:
-        """The map's values as of now."""
+        """The current values of the map."""
 
     @abstractmethod
     def is_empty(self) -> bool:
@@ -199,7 +203,7 @@ class ReadOnlyBroadcastState(State, Generic[K, V]):
 
 
 class BroadcastState(ReadOnlyBroadcastState[K, V], Generic[K, V]):
-    """The same, to be changed by ``process_broadcast_element``; elsewhere what changes it raises StateAccessError."""
+    """Broadcast state that ``process_broadcast_element`` may change; a change elsewhere raises StateAccessError."""
 
     @abstractmethod
     def put(self, key: K, value: V) -> None:
@@ -207,7 +211,7 @@ class BroadcastState(ReadOnlyBroadcastState[K, V], Generic[K, V]):
 
     @abstractmethod
     def put_all(self, dict_value: dict[K, V]) -> None:
-        """Set several."""
+        """Set the values of several map keys."""
 
     @abstractmethod
     def remove(self, key: K) -> None:
@@ -221,7 +225,7 @@ class BroadcastState(ReadOnlyBroadcastState[K, V], Generic[K, V]):
 
 
 class StateDescriptor(ABC):
-    """Name, type and time-to-live of a state. The name is unique within an operator."""
+    """The name, type and time-to-live of a state. The name is unique within an operator."""
 
     def __init__(self, name: str, type_info: TypeInformation) -> None:
         where = f"{type(self).__name__} {name!r}"
@@ -232,27 +236,27 @@ class StateDescriptor(ABC):
         self._ttl_config: StateTtlConfig | None = None
 
     def get_name(self) -> str:
-        """The name."""
+        """The name of the state."""
         return self.name
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
-        """Let the state expire. To be called before the handle is got."""
+        """Let the state expire. Call this before the descriptor is used to get the handle."""
         self._ttl_config = ttl_config
 
     @property
     def ttl_config(self) -> StateTtlConfig | None:
-        """The time-to-live, if it is enabled."""
+        """The time-to-live; None if it is not enabled."""
         return self._ttl_config if self._ttl_config is not None and self._ttl_config.is_enabled() else None
 
     def entry_types(self) -> tuple[TypeInformation | None, TypeInformation]:
-        """Type of the map's keys (None: no map), and of what one entry holds: the value, a list's element, a map's
-        value."""
+        """The type of the map's keys (None unless the state is a map), and that of one entry: the value, an element of
+        the list, or a value of the map."""
         return None, self.type_info
 
     @property
     @abstractmethod
     def kind(self) -> str:
-        """value, list, map, reducing or aggregating."""
+        """The kind of the state: value, list, map, reducing or aggregating."""
 
 
 class ValueStateDescriptor(StateDescriptor):
@@ -291,7 +295,11 @@ class MapStateDescriptor(StateDescriptor):
 
 
 class ReducingStateDescriptor(StateDescriptor):
-    """Describes a ReducingState. Raises TypeError when the function is neither a ReduceFunction nor callable."""
+    """Describes a ReducingState.
+
+    Raises:
+        TypeError: the function is neither a ReduceFunction nor callable.
+    """
 
     kind = "reducing"
 
@@ -312,13 +320,16 @@ class ReducingStateDescriptor(StateDescriptor):
             )
 
     def get_reduce_function(self) -> ReduceFunction:
-        """The function."""
+        """The function that reduces two values to one."""
         return self._reduce_function
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """Describes an AggregatingState; the type is that of the accumulator. Raises TypeError when the function is no
-    AggregateFunction."""
+    """Describes an AggregatingState; the type is that of the accumulator.
+
+    Raises:
+        TypeError: the function is not an AggregateFunction.
+    """
 
     kind = "aggregating"
 
@@ -334,7 +345,7 @@ class AggregatingStateDescriptor(StateDescriptor):
         self._agg_function = agg_function
 
     def get_agg_function(self) -> AggregateFunction:
-        """The function."""
+        """The function that adds values to the accumulator."""
         return self._agg_function
 
 

@@ -1,4 +1,4 @@
-"""Whether a timer lives in event time or in processing time."""
+"""TimeDomain: whether a timer is in event time or in processing time."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-#: No timestamp yet, no watermark yet.
+#: The marker for no timestamp, and for no watermark yet.
 MIN_TIMESTAMP_MS: Final[int] = -(2**63)
 
-#: The watermark that says: no element will ever come again (END_OF_INPUT).
+#: The watermark after which no element will ever come (END_OF_INPUT).
 MAX_WATERMARK_MS: Final[int] = 2**63 - 1

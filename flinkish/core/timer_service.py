@@ -1,4 +1,4 @@
-"""What user functions may do with time."""
+"""TimerService: access of user functions to time and timers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 
 
 class TimerService(ABC):
-    """Time, and timers of the current key. All times are milliseconds since the epoch.
+    """Access to the current time, and to the timers of the current key. All times are milliseconds since the epoch.
 
     A timer is identified by (key, time domain, timestamp): registering it twice fires it once, as in Flink.
     """
 
     @abstractmethod
     def current_processing_time(self) -> int:
-        """The epoch's own timestamp: the same when the epoch is replayed (docs/semantics.md)."""
+        """The timestamp of the epoch, which is the same when the epoch is replayed (docs/semantics.md)."""
 
     @abstractmethod
     def current_watermark(self) -> int:
@@ -29,8 +29,8 @@ class TimerService(ABC):
 
     @abstractmethod
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Forget the timer; nothing happens if there is none."""
+        """Delete the timer; nothing happens if there is none."""
 
     @abstractmethod
     def delete_event_time_timer(self, timestamp: int) -> None:
-        """Forget the timer; nothing happens if there is none."""
+        """Delete the timer; nothing happens if there is none."""

@@ -1,4 +1,4 @@
-"""flinkish.datastream: PyFlink's ``pyflink.datastream``, the API in which programs are written."""
+"""The API in which programs are written. It has the names of PyFlink's ``pyflink.datastream``."""
 
 from __future__ import annotations
 

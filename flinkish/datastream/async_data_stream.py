@@ -1,4 +1,4 @@
-"""AsyncDataStream: puts an AsyncFunction behind a stream."""
+"""AsyncDataStream: applies an AsyncFunction to the records of a stream."""
 
 from __future__ import annotations
 
@@ -16,10 +16,20 @@ __all__ = ["AsyncDataStream"]
 
 
 class AsyncDataStream:
-    """Many calls at a time for the records of a stream.
+    """Applies an AsyncFunction to the records of a stream, with many calls in progress at a time.
 
-    ``timeout`` bounds a call with all its attempts; 0: it may take any time. ``capacity`` is the most records of a
-    subtask whose results have not gone on. In each method results keep to their side of every watermark.
+    In all methods ``timeout`` bounds a call with all its attempts; 0 means that it may take any time. ``capacity`` is
+    the most records of a subtask whose results have not been emitted yet. No result overtakes a watermark or is
+    overtaken by one. ``output_type`` is the type of the results; None means any Python object.
+
+    Example::
+
+        priced = AsyncDataStream.unordered_wait(orders, Prices(), Time.seconds(5), capacity=100)
+
+    Raises:
+        ArgumentTypeError: an argument is of the wrong type.
+        ArgumentValueError: the capacity is below 1, or a retry strategy is given without a timeout.
+        ProgramError: ``async_invoke`` is not a coroutine function, or the strategy has no retry predicate.
     """
 
     @staticmethod
@@ -30,7 +40,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: DeclaredType = None,
     ) -> DataStream:
-        """Results go on as they come."""
+        """Emit the results in the order in which the calls end."""
         return _wait(data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type, ordered=False)
 
     @staticmethod
@@ -42,7 +52,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: DeclaredType = None,
     ) -> DataStream:
-        """Results go on as they come; calls are tried again as the strategy says."""
+        """Emit the results in the order in which the calls end; calls are retried as the strategy says."""
         return _wait(data_stream, async_function, timeout, async_retry_strategy, capacity, output_type, ordered=False)
 
     @staticmethod
@@ -53,7 +63,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: DeclaredType = None,
     ) -> DataStream:
-        """Results go on in the order of the records."""
+        """Emit the results in the order of the records."""
         return _wait(data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type, ordered=True)
 
     @staticmethod
@@ -65,7 +75,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: DeclaredType = None,
     ) -> DataStream:
-        """Results go on in the order of the records; calls are tried again as the strategy says."""
+        """Emit the results in the order of the records; calls are retried as the strategy says."""
         return _wait(data_stream, async_function, timeout, async_retry_strategy, capacity, output_type, ordered=True)
 
 

@@ -1,4 +1,4 @@
-"""Which outcomes of an asynchronous call are worth another attempt: functions for retry strategies."""
+"""Predicates for retry strategies: which outcomes of an asynchronous call are worth another attempt."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ __all__ = ["empty_result_predicate", "exception_type_predicate", "has_exception_
 
 
 def empty_result_predicate(result: list[Any] | None) -> bool:
-    """Whether there are no results."""
+    """Whether a call gave no results: None or an empty list."""
     return result is None or len(result) == 0
 
 
 def has_exception_predicate(error: Exception | None) -> bool:
-    """Whether there was any exception."""
+    """Whether a call raised an exception."""
     return error is not None
 
 
 def exception_type_predicate(error: Exception, expected_error_type: type[Exception]) -> bool:
-    """Whether the exception is of that type. A predicate has one argument: bind the type with ``functools.partial``."""
+    """Whether the exception is of the expected type. A retry strategy calls a predicate with the exception alone, so
+    bind the type: ``functools.partial(exception_type_predicate, expected_error_type=OSError)``."""
     return isinstance(error, expected_error_type)

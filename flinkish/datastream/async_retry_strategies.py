@@ -1,4 +1,4 @@
-"""Retry strategies of asynchronous calls, at PyFlink's module path."""
+"""Re-exports the retry strategies of asynchronous calls at PyFlink's module path."""
 
 from __future__ import annotations
 

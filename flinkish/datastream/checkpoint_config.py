@@ -1,6 +1,6 @@
-"""CheckpointConfig: typed setters over the keys ``execution.checkpointing.*``.
+"""CheckpointConfig: typed getters and setters of the configuration keys ``execution.checkpointing.*``.
 
-Rule upheld here: as in ExecutionConfig, nothing is kept beside the configuration. Intervals are in milliseconds.
+Rule upheld here: as in ExecutionConfig, all settings are kept in the configuration only. Intervals are in milliseconds.
 """
 
 from __future__ import annotations
@@ -19,22 +19,28 @@ from flinkish.datastream.externalized_checkpoint_retention import ExternalizedCh
 
 __all__ = ["CheckpointConfig"]
 
-#: Flink's least interval.
 _WHERE = "CheckpointConfig"
+#: The least interval and the least timeout that Flink accepts.
 _MIN_INTERVAL_MS = 10
 
-#: Flink's: the largest int of Java.
+#: Flink's number for any number of tolerable failures: the largest int of Java.
 _ANY_NUMBER = 2**31 - 1
 
 
 class CheckpointConfig:
-    """The settings of checkpoints; ``env.get_checkpoint_config()`` gives it."""
+    """The checkpoint settings of an environment, as ``env.get_checkpoint_config()`` gives them. Each setter writes to
+    the configuration of the environment and returns this object.
+
+    Example::
+
+        env.get_checkpoint_config().set_checkpoint_interval(60_000).set_min_pause_between_checkpoints(10_000)
+    """
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
 
     def is_checkpointing_enabled(self) -> bool:
-        """Whether an interval is set."""
+        """Whether checkpoints are taken, because an interval is set."""
         return self.get_checkpoint_interval() > 0
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
@@ -52,12 +58,12 @@ class CheckpointConfig:
         return self
 
     def get_checkpoint_interval(self) -> int:
-        """-1 if there are no checkpoints."""
+        """The time between checkpoints in ms; -1 if no checkpoints are taken."""
         interval = self._configuration.get(checkpointing.INTERVAL)
         return -1 if interval is None else interval.to_millis()
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
-        """At least 10."""
+        """Set the time between checkpoints in ms, at least 10 (ArgumentValueError)."""
         check_at_least(
             checkpoint_interval,
             _MIN_INTERVAL_MS,
@@ -73,7 +79,7 @@ class CheckpointConfig:
         return self._configuration.get(checkpointing.TIMEOUT).to_millis()
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
-        """At least 10; a checkpoint that takes longer is given up."""
+        """Set the time in ms after which a checkpoint is aborted, at least 10 (ArgumentValueError)."""
         check_at_least(
             checkpoint_timeout,
             _MIN_INTERVAL_MS,
@@ -89,7 +95,7 @@ class CheckpointConfig:
         return self._configuration.get(checkpointing.MIN_PAUSE).to_millis()
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
-        """From the end of a checkpoint to the start of the next one."""
+        """Set the least time in ms from the end of a checkpoint to the start of the next one, at least 0."""
         check_at_least(
             min_pause_between_checkpoints,
             0,
@@ -119,7 +125,8 @@ class CheckpointConfig:
         return self._configuration.get(checkpointing.TOLERABLE_FAILED_CHECKPOINTS)
 
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
-        """How many checkpoints in a row may fail before the job does."""
+        """Set how many checkpoints in a row may fail, at least 0. One more fails the job, which the restart strategy
+        may restart."""
         check_at_least(
             tolerable_checkpoint_failure_number,
             0,
@@ -131,15 +138,16 @@ class CheckpointConfig:
         return self
 
     def is_fail_on_checkpointing_errors(self) -> bool:
-        """Whether the first checkpoint that fails ends the attempt. Deprecated since Flink 1.9."""
+        """Whether the first checkpoint that fails also fails the job. Deprecated since Flink 1.9."""
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
-        """True: no checkpoint may fail; False: any number. Deprecated since Flink 1.9."""
+        """Set whether the first checkpoint that fails also fails the job; False tolerates any number of failures.
+        Deprecated since Flink 1.9."""
         return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else _ANY_NUMBER)
 
     def set_checkpoint_storage(self, storage: CheckpointStorage) -> CheckpointConfig:
-        """Where checkpoints are written, as in PyFlink 1.x: sets ``execution.checkpointing.dir``."""
+        """Set the storage of checkpoints, as in PyFlink 1.x: sets or removes ``execution.checkpointing.dir``."""
         check_instance(
             storage,
             CheckpointStorage,
@@ -154,19 +162,20 @@ class CheckpointConfig:
         return self.set_checkpoint_storage_dir(directory)
 
     def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
-        """The directory that checkpoints are written to, as in PyFlink 1.x."""
+        """Set the directory to which checkpoints are written, as in PyFlink 1.x."""
         self._configuration.set(checkpointing.DIRECTORY, checkpoint_path)
         return self
 
     def get_checkpoint_storage(self) -> CheckpointStorage:
-        """The directory of the configuration, or the job's own, as a storage. As in PyFlink 1.x."""
+        """The storage of checkpoints, as in PyFlink 1.x: a FileSystemCheckpointStorage of the configured directory, or
+        a JobManagerCheckpointStorage if checkpoints are written to the job directory."""
         directory = self._configuration.get(checkpointing.DIRECTORY)
         return JobManagerCheckpointStorage() if directory is None else FileSystemCheckpointStorage(directory)
 
     def set_externalized_checkpoint_retention(
         self, retention_mode: ExternalizedCheckpointRetention
     ) -> CheckpointConfig:
-        """What happens to checkpoints when the job is cancelled."""
+        """Set whether checkpoints are kept when the job is cancelled."""
         check_instance(
             retention_mode,
             ExternalizedCheckpointRetention,
@@ -181,11 +190,11 @@ class CheckpointConfig:
         return ExternalizedCheckpointRetention[self._configuration.get(checkpointing.EXTERNALIZED_CHECKPOINT_RETENTION)]
 
     def is_externalized_checkpoints_enabled(self) -> bool:
-        """Whether checkpoints outlive the run of the job."""
+        """Whether checkpoints can outlive the run of the job: the retention is not NO_EXTERNALIZED_CHECKPOINTS."""
         none = ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
         return self.get_externalized_checkpoint_retention() is not none
 
-    # --- alignment: all rows of an epoch share one barrier, so there is nothing to align; kept and given back -------
+    # --- alignment: all rows of an epoch share one barrier, so there is nothing to align; settings are only kept ----
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
         return self._configuration.get(checkpointing.UNALIGNED)
@@ -205,11 +214,11 @@ class CheckpointConfig:
         return self
 
     def get_alignment_timeout(self) -> Duration:
-        """The same by its older name."""
+        """The older name of `get_aligned_checkpoint_timeout`."""
         return self.get_aligned_checkpoint_timeout()
 
     def set_alignment_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
-        """The same by its older name."""
+        """The older name of `set_aligned_checkpoint_timeout`."""
         return self.set_aligned_checkpoint_timeout(alignment_timeout)
 
     def is_force_unaligned_checkpoints(self) -> bool:

@@ -1,4 +1,4 @@
-"""Where checkpoints go. Given to ``CheckpointConfig.set_checkpoint_storage``, as in PyFlink 1.x.
+"""The storages of checkpoints, which ``CheckpointConfig.set_checkpoint_storage`` takes as in PyFlink 1.x.
 
 Rule upheld here: a checkpoint is a Delta table, in the job directory or in the directory that the storage names.
 """
@@ -12,15 +12,21 @@ __all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpoint
 
 
 class CheckpointStorage:
-    """Base of the storages."""
+    """Base class of the checkpoint storages."""
 
     def _directory(self) -> str | None:
-        """Where checkpoints are written; None: in the job directory."""
+        """The directory to which checkpoints are written; None: the job directory."""
         return None
 
 
 class JobManagerCheckpointStorage(CheckpointStorage):
-    """In Flink the memory of the JobManager; here the job directory, unless a path is given."""
+    """Stores checkpoints in the job directory, or in the directory ``checkpoint_path`` if it is given. In Flink this
+    storage keeps them in the memory of the JobManager.
+
+    Args:
+        checkpoint_path: the directory for checkpoints; None: the job directory.
+        max_state_size: kept and returned, without effect: the size of state is not limited. In bytes.
+    """
 
     DEFAULT_MAX_STATE_SIZE = 5 * 1024 * 1024
 
@@ -29,11 +35,12 @@ class JobManagerCheckpointStorage(CheckpointStorage):
         self._max_state_size = self.DEFAULT_MAX_STATE_SIZE if max_state_size is None else max_state_size
 
     def get_checkpoint_path(self) -> str | None:
-        """What was given."""
+        """The directory for checkpoints that was given; None: the job directory."""
         return self._checkpoint_path
 
     def get_max_state_size(self) -> int:
-        """What was given, in bytes; state of any size can be checkpointed."""
+        """The size in bytes that was given, or Flink's default of 5 MiB. It has no effect: state of any size can be
+        checkpointed."""
         return self._max_state_size
 
     def get_savepoint_path(self) -> str | None:
@@ -48,7 +55,16 @@ class JobManagerCheckpointStorage(CheckpointStorage):
 
 
 class FileSystemCheckpointStorage(CheckpointStorage):
-    """A directory of a file system, as Spark names it: ``s3a://bucket/checkpoints``, ``/data/checkpoints``."""
+    """Stores checkpoints in a directory of a file system.
+
+    Args:
+        checkpoint_path: the directory, as Spark names it: ``s3a://bucket/checkpoints`` or ``/data/checkpoints``.
+        file_state_size_threshold: 0 to 1,048,576 bytes; kept and returned, without effect.
+        write_buffer_size: in bytes; kept and returned, without effect.
+
+    Raises:
+        ArgumentValueError: there is no ``checkpoint_path``, or the threshold is out of range.
+    """
 
     MAX_FILE_STATE_THRESHOLD = 1024 * 1024
 
@@ -78,7 +94,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         self._write_buffer_size = write_buffer_size
 
     def get_checkpoint_path(self) -> str:
-        """What was given."""
+        """The directory for checkpoints that was given."""
         return self._checkpoint_path
 
     def get_savepoint_path(self) -> str | None:
@@ -86,11 +102,13 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return None
 
     def get_min_file_size_threshold(self) -> int:
-        """What was given, in bytes; tables of Delta have no such threshold."""
+        """The threshold in bytes that was given, or Flink's default of 20 KiB. It has no effect: Delta tables have no
+        such threshold."""
         return self._threshold
 
     def get_write_buffer_size(self) -> int:
-        """What was given, in bytes, or Flink's default; the writers of tables choose their own."""
+        """The size in bytes that was given, or Flink's default of 4096 bytes. It has no effect: the writers of Delta
+        tables choose their buffers themselves."""
         return self._write_buffer_size if self._write_buffer_size >= 0 else 4096
 
     def _directory(self) -> str | None:
@@ -101,7 +119,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
 
 class CustomCheckpointStorage(CheckpointStorage):
-    """A storage written in Java. There is none: making one raises ProgramError."""
+    """A checkpoint storage written in Java. There are no Java objects here, so the constructor raises ProgramError."""
 
     def __init__(self, j_custom_checkpoint_storage: object) -> None:
         no_java_object("CustomCheckpointStorage")

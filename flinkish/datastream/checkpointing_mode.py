@@ -1,4 +1,4 @@
-"""What a checkpoint guarantees."""
+"""The guarantee that checkpoints give."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ __all__ = ["CheckpointingMode"]
 
 
 class CheckpointingMode(Enum):
-    """How often a record may have an effect on state after a failure. All state here is EXACTLY_ONCE in either mode."""
+    """How often a record may affect state if the job fails and recovers. The mode has no effect here: state is
+    exactly-once in either mode."""
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1

@@ -1,4 +1,4 @@
-"""The streams, at PyFlink's module path. Each is defined in a module of its own in ``flinkish.datastream.streams``."""
+"""Re-exports the streams at PyFlink's module path; they are defined in ``flinkish.datastream.streams``."""
 
 from __future__ import annotations
 

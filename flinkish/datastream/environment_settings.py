@@ -1,4 +1,4 @@
-"""The settings of an environment, each a key of its configuration."""
+"""The settings of an environment. Each of them is a key of its configuration."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ E = TypeVar("E", bound="EnvironmentSettings")
 
 
 class EnvironmentSettings:
-    """Base of StreamExecutionEnvironment. Nothing that has an effect is kept beside the configuration."""
+    """Base class of StreamExecutionEnvironment, with its settings. A setting that has an effect is kept in the
+    configuration only. Setters return the environment."""
 
-    #: of all environments of the process that set no parallelism; None: the number of cores
+    #: the parallelism of all environments of the process that set none; None: the number of cores
     _default_local_parallelism: ClassVar[int | None] = None
 
     def __init__(self, configuration: Configuration) -> None:
@@ -34,47 +35,53 @@ class EnvironmentSettings:
         self._time_characteristic = TimeCharacteristic.EventTime
 
     def configure(self, configuration: Configuration) -> None:
-        """Take over all entries. Raises ConfigurationError for unknown keys and values that cannot be read."""
+        """Take over all entries of a configuration; they win over earlier ones.
+
+        Raises:
+            ConfigurationError: a key is unknown, or a value cannot be read.
+        """
         configuration.validate()
         self._configuration.add_all(configuration)
 
     def get_config(self) -> ExecutionConfig:
-        """The settings of the execution; changes have effect."""
+        """The execution settings of this environment. Changes to the result change the environment."""
         return ExecutionConfig(self._configuration)
 
     def get_checkpoint_config(self) -> CheckpointConfig:
-        """The settings of checkpoints; changes have effect."""
+        """The checkpoint settings of this environment. Changes to the result change the environment."""
         return CheckpointConfig(self._configuration)
 
     # --- parallelism --------------------------------------------------------------------------------------------
 
     def set_parallelism(self: E, parallelism: int) -> E:
-        """Parallelism of the operators that are added from now on and set none. Raises ProgramError below 1."""
+        """Set the parallelism of operators that are added from now on and set none. Raises ArgumentValueError below
+        1."""
         if not isinstance(parallelism, int) or parallelism < 1:
             raise _not_a_parallelism("the parallelism", parallelism)
         self.get_config().set_parallelism(parallelism)
         return self
 
     def get_parallelism(self) -> int:
-        """What was set or configured, else the default local parallelism."""
+        """The parallelism that was set or configured, else the default local parallelism."""
         parallelism = self._configuration.get(core.PARALLELISM)
         return self.get_default_local_parallelism() if parallelism is None else parallelism
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
-        """The parallelism of all environments of this process that set none."""
+        """Set the parallelism of all environments of this process that set none. Raises ArgumentValueError below 1."""
         if not isinstance(parallelism, int) or parallelism < 1:
             raise _not_a_parallelism("the default local parallelism", parallelism)
         EnvironmentSettings._default_local_parallelism = parallelism
 
     def get_default_local_parallelism(self) -> int:
-        """What was set, else the number of cores that this process may use."""
+        """The default local parallelism that was set, else the number of cores that this process may use."""
         if self._default_local_parallelism is not None:
             return self._default_local_parallelism
         # not os.cpu_count(): in a container most of the machine's cores belong to others
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     def set_max_parallelism(self: E, max_parallelism: int) -> E:
-        """Number of key groups of operators that set none. Raises ProgramError unless it is from 1 to 32768."""
+        """Set the max parallelism, which is the number of key groups, of operators that set none. Raises
+        ArgumentValueError unless it is from 1 to 32768."""
         if not isinstance(max_parallelism, int) or not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
             raise ArgumentValueError(
                 f"the max parallelism {max_parallelism!r}",
@@ -86,13 +93,15 @@ class EnvironmentSettings:
         return self
 
     def get_max_parallelism(self) -> int:
-        """What was set or configured, else -1: a small multiple of each operator's parallelism."""
+        """The max parallelism that was set or configured; -1 if none was, and each operator gets a small multiple of
+        its parallelism."""
         return self.get_config().get_max_parallelism()
 
     # --- execution ----------------------------------------------------------------------------------------------
 
     def set_runtime_mode(self: E, execution_mode: RuntimeExecutionMode) -> E:
-        """STREAMING, BATCH (all sources must end; rolling reduces give final results only) or AUTOMATIC."""
+        """Set the runtime mode: STREAMING (the default), BATCH (all sources must be bounded, and rolling reduces give
+        final results only) or AUTOMATIC (BATCH if all sources are bounded)."""
         check_instance(
             execution_mode,
             RuntimeExecutionMode,
@@ -104,8 +113,9 @@ class EnvironmentSettings:
         return self
 
     def set_buffer_timeout(self: E, timeout_millis: int) -> E:
-        """How long a buffer may wait to be filled; -1: until it is full. Kept and given back: the end of an epoch
-        flushes all buffers, so that no buffer ever waits for more records."""
+        """Set how long a buffer may wait to be filled, in ms; -1: until it is full. The setting is only kept: the end
+        of an epoch flushes all buffers, so that no buffer ever waits for more records. Raises ArgumentValueError below
+        -1."""
         if timeout_millis < -1:
             raise ArgumentValueError(
                 f"the buffer timeout {timeout_millis} ms",
@@ -119,27 +129,28 @@ class EnvironmentSettings:
         return self
 
     def get_buffer_timeout(self) -> int:
-        """Milliseconds, or -1."""
+        """The buffer timeout in ms; -1 if buffers are to wait until they are full."""
         if not self._configuration.get(execution.BUFFER_TIMEOUT_ENABLED):
             return -1
         return self._configuration.get(execution.BUFFER_TIMEOUT).to_millis()
 
     def disable_operator_chaining(self: E) -> E:
-        """Give each operator a task of its own."""
+        """Run each operator in a task of its own."""
         self._configuration.set(core.OPERATOR_CHAINING, False)
         return self
 
     def is_chaining_enabled(self) -> bool:
-        """Whether operators that are joined by forward edges share a task."""
+        """Whether operators that are connected by forward edges share a task."""
         enabled = self._configuration.get(core.OPERATOR_CHAINING)
         return enabled and self._configuration.get(python_options.OPERATOR_CHAINING_ENABLED)
 
     def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
-        """Whether operators may share a task although their max parallelism differs."""
+        """Whether operators may share a task even if their max parallelism differs."""
         return self._configuration.get(core.CHAIN_OPERATORS_WITH_DIFFERENT_MAX_PARALLELISM)
 
     def set_state_backend(self: E, state_backend: StateBackend) -> E:
-        """What keeps the state between epochs, as in PyFlink 1.x: sets ``state.backend.type``."""
+        """Set the state backend, which keeps the state between epochs, as in PyFlink 1.x: sets ``state.backend.type``
+        and, if the backend says so, ``execution.checkpointing.incremental``."""
         if not isinstance(state_backend, StateBackend):
             raise ArgumentTypeError(
                 f"the state backend is {state_backend!r}",
@@ -154,25 +165,27 @@ class EnvironmentSettings:
         return self
 
     def get_state_backend(self) -> StateBackend:
-        """That of the configuration, as in PyFlink 1.x."""
+        """The state backend that is configured, as in PyFlink 1.x."""
         if self._configuration.get(state.BACKEND) != EmbeddedRocksDBStateBackend._type:
             return HashMapStateBackend()
         configured = self._configuration.contains(checkpointing.INCREMENTAL)
         return EmbeddedRocksDBStateBackend(self._configuration.get(checkpointing.INCREMENTAL) if configured else None)
 
     def enable_changelog_state_backend(self: E, enabled: bool) -> E:
-        """Kept and given back: changes of state are written at each epoch in any case."""
+        """Set whether the changelog state backend is used. The setting is only kept: changes of state are written at
+        each epoch in any case."""
         self._configuration.set(state.CHANGELOG_ENABLED, enabled)
         return self
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
-        """What was set; None if nothing was."""
+        """Whether the changelog state backend was enabled or disabled; None if neither was set."""
         is_set = self._configuration.contains(state.CHANGELOG_ENABLED)
         return self._configuration.get(state.CHANGELOG_ENABLED) if is_set else None
 
     def set_stream_time_characteristic(self: E, characteristic: TimeCharacteristic) -> E:
-        """As in PyFlink 1.x, where it is deprecated: ProcessingTime switches periodic watermarks off, the others set
-        them to every 200 ms. Operators choose their time themselves."""
+        """Set the notion of time of the program, as in PyFlink 1.x, where it is deprecated. ProcessingTime switches
+        periodic watermarks off, the others set their interval to 200 ms. It has no other effect: operators choose their
+        notion of time themselves."""
         if not isinstance(characteristic, TimeCharacteristic):
             raise ArgumentTypeError(
                 f"the time characteristic is {characteristic!r}",
@@ -186,11 +199,12 @@ class EnvironmentSettings:
         return self
 
     def get_stream_time_characteristic(self) -> TimeCharacteristic:
-        """What was set, else EventTime."""
+        """The time characteristic that was set, else EventTime."""
         return self._time_characteristic
 
     def set_restart_strategy(self: E, restart_strategy: RestartStrategyConfiguration) -> E:
-        """What to do when the job fails, as in PyFlink 1.x: writes the keys below ``restart-strategy``."""
+        """Set the restart strategy, which decides what happens when the job fails, as in PyFlink 1.x: writes the keys
+        that begin with ``restart-strategy``."""
         if not isinstance(restart_strategy, RestartStrategyConfiguration):
             raise ArgumentTypeError(
                 f"the restart strategy is {restart_strategy!r}",
@@ -198,14 +212,14 @@ class EnvironmentSettings:
                 expected="one of RestartStrategies",
                 hint="such as RestartStrategies.fixed_delay_restart(3, 10_000)",
             )
-        # that of the installation, if the program falls back to it
+        # a fallback strategy writes nothing, so that the restart strategy of the installation applies
         self._configuration.add_all(restart_strategy.to_configuration())
         return self
 
     # --- checkpoints --------------------------------------------------------------------------------------------
 
     def enable_checkpointing(self: E, interval: int, mode: CheckpointingMode | None = None) -> E:
-        """Take a checkpoint every ``interval`` ms."""
+        """Take a checkpoint every ``interval`` ms, at least 10 (ArgumentValueError). ``mode`` has no effect."""
         checkpoints = self.get_checkpoint_config()
         checkpoints.set_checkpoint_interval(interval)
         if mode is not None:
@@ -213,32 +227,32 @@ class EnvironmentSettings:
         return self
 
     def get_checkpoint_interval(self) -> int:
-        """Milliseconds, or -1: no checkpoints."""
+        """The time between checkpoints in ms; -1 if no checkpoints are taken."""
         return self.get_checkpoint_config().get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """What a checkpoint guarantees."""
+        """The checkpointing mode that is configured; it has no effect, since state is exactly-once in either mode."""
         return self.get_checkpoint_config().get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
-        """The same by its newer name."""
+        """The newer name of `get_checkpointing_mode`."""
         return self.get_checkpointing_mode()
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
-        """What was configured."""
+        """Whether unaligned checkpoints are configured; they have no effect."""
         return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
 
     def is_force_unaligned_checkpoints(self) -> bool:
-        """What was configured."""
+        """Whether forced unaligned checkpoints are configured; they have no effect."""
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_default_savepoint_directory(self: E, directory: str) -> E:
-        """Where savepoints go that name no directory."""
+        """Set the directory of savepoints that are triggered without one."""
         self._configuration.set(checkpointing.SAVEPOINT_DIRECTORY, directory)
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
-        """Where savepoints go that name no directory, if it is set."""
+        """The directory of savepoints that are triggered without one; None if it is not set."""
         return self._configuration.get(checkpointing.SAVEPOINT_DIRECTORY)
 
 

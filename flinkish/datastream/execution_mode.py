@@ -1,4 +1,4 @@
-"""How a job treats time and results."""
+"""The runtime mode of a job, which decides when results are emitted."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["RuntimeExecutionMode"]
 
 
 class RuntimeExecutionMode(Enum):
-    """STREAMING: results as records come. BATCH: bounded sources, final results only. AUTOMATIC: BATCH if all sources
-    are bounded."""
+    """The runtime mode of a job. STREAMING emits results as records come; BATCH needs bounded sources and emits final
+    results only; AUTOMATIC is BATCH if all sources are bounded, else STREAMING."""
 
     STREAMING = 0
     BATCH = 1

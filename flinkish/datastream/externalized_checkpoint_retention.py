@@ -1,4 +1,4 @@
-"""What happens to checkpoints when their job is cancelled."""
+"""Whether checkpoints are kept when their job is cancelled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["ExternalizedCheckpointRetention"]
 
 
 class ExternalizedCheckpointRetention(Enum):
-    """Whether checkpoints outlive a cancelled job."""
+    """Whether the checkpoints of a cancelled job are kept. Only RETAIN_ON_CANCELLATION keeps them."""
 
     DELETE_ON_CANCELLATION = 0
     RETAIN_ON_CANCELLATION = 1

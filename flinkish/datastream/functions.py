@@ -1,4 +1,4 @@
-"""The functions that users write, at PyFlink's module path."""
+"""Re-exports the base classes of user functions at PyFlink's module path."""
 
 from __future__ import annotations
 

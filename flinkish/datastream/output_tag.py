@@ -1,4 +1,4 @@
-"""Side outputs' names, at PyFlink's module path."""
+"""Re-exports OutputTag, which identifies a side output, at PyFlink's module path."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The operators that a program has written so far, and the stream graph that is made of them.
+"""Collects the operators that a program has written so far, and makes stream graphs of them.
 
-Rule upheld here: what is submitted is a copy. A program may go on after ``execute``, build on streams that were part
-of an earlier job, or change names and parallelism, and no running job sees it. In each stream graph operators are
-numbered from 1 in the order in which they were written, so that the same program gives the same generated uids.
+Rule upheld here: the submitted stream graph is a copy. A program may go on after ``execute``, build on streams that
+were part of an earlier job, or change names and parallelism, without any effect on a running job. The operators of each
+stream graph are numbered from 1 in the order in which they were written, so that the same program gives the same
+generated uids.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from flinkish.runtime.operator import OperatorFactory
 
 
 class Program:
-    """One environment's operators."""
+    """The operators of one environment that have not been submitted yet, and what the program registered with them."""
 
     def __init__(self) -> None:
         self._roots: list[StreamNode] = []
         self._count = 0
-        #: (uid, state name) -> function
+        #: (uid, state name) -> the function that each value of that state passes through when it is restored
         self.migrations: dict[tuple[str, str], Callable[[Any], Any]] = {}
-        #: slot sharing group -> the resources that it was registered with, as plans show them
+        #: slot sharing group -> its registered resources, as plans show them
         self.slot_sharing_groups: dict[str, str] = {}
-        #: dotted name of a class as it was stored -> the class that it is now; of all jobs of the environment
+        #: dotted name under which a class was stored -> the class that takes its place, in all jobs of the environment
         self.class_aliases: dict[str, type] = {}
 
     def add(
@@ -40,17 +41,26 @@ class Program:
         inputs: Sequence[Sequence[Tap]],
         **settings: Any,
     ) -> StreamNode:
-        """Another operator; ``inputs`` has one list of taps per input, ``settings`` are fields of StreamNode."""
+        """Add an operator, and return its node.
+
+        Args:
+            name: the name of the operator in plans.
+            factory: makes the operator in the tasks.
+            output_type: the type of its records.
+            inputs: one list of taps for each input.
+            settings: further fields of the StreamNode.
+        """
         self._count += 1
         taps = [list(taps) for taps in inputs]
         node = StreamNode(self._count, name, factory, output_type, taps, **settings)
-        # a source that nobody reads is no part of the job, as in Flink; everything else is, with all that it reads
+        # as in Flink, a source that no operator reads is not part of the job; any other operator is, with its inputs
         if node.source is None:
             self._roots.append(node)
         return node
 
     def clear(self) -> None:
-        """Begin the next job. Streams made so far can still be built upon."""
+        """Forget the operators and state migrations, to begin the next job. The next job may still use the streams made
+        so far."""
         self._roots.clear()
         self.migrations.clear()
 
@@ -58,7 +68,7 @@ class Program:
         """A copy of the operators, ready to be submitted.
 
         Raises:
-            ProgramError: unbounded sources in BATCH mode. What ``StreamGraph.check`` finds is not looked for here.
+            ProgramError: a source is unbounded in BATCH mode. Other faults are found by ``StreamGraph.check`` only.
         """
         graph = StreamGraph(
             default_parallelism,
@@ -91,7 +101,8 @@ def _with_upstream(roots: Iterable[StreamNode]) -> list[StreamNode]:
 
 
 def _slot_sharing_group(node: StreamNode) -> str:
-    """An operator without a group takes that of its inputs, if they agree (Flink)."""
+    """The slot sharing group of an operator: its own, else that of its inputs if they agree, else ``default`` (as in
+    Flink)."""
     if node.slot_sharing_group is not None:
         return node.slot_sharing_group
     groups = {tap.node.slot_sharing_group for taps in node.taps for tap in taps}

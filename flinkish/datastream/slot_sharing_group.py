@@ -1,7 +1,7 @@
-"""Slot sharing groups: operators of different groups are never in one task.
+"""Slot sharing groups: operators of different groups never share a task.
 
-Rule upheld here: the name of a group has its effect on chaining. Its resources are shown in plans, and have no effect:
-Spark gives resources by executor, not by operator.
+Rule upheld here: the name of a group affects chaining. Its resources are shown in plans but have no effect, since Spark
+assigns resources to executors, not to operators.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MemorySize:
 
     @staticmethod
     def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
-        """So many times 1024 * 1024 bytes."""
+        """A size in mebibytes (1024 * 1024 bytes)."""
         return MemorySize(mebi_bytes << 20)
 
     def get_bytes(self) -> int:
@@ -81,7 +81,8 @@ class MemorySize:
 
 @dataclass(frozen=True)
 class SlotSharingGroup:
-    """The name of a group, and the resources that one slot of it should have.
+    """The name of a slot sharing group, and the resources that one slot of it should have. The resources have no
+    effect; plans show them.
 
     Example::
 
@@ -121,7 +122,7 @@ class SlotSharingGroup:
 
     @staticmethod
     def builder(name: str) -> SlotSharingGroup.Builder:
-        """Begin a group of that name."""
+        """A builder of the group with this name."""
         return SlotSharingGroup.Builder(name)
 
     def _resources(self) -> str:
@@ -136,7 +137,7 @@ class SlotSharingGroup:
         return ", ".join(f"{name} {value}" for name, value in named.items() if value is not None)
 
     class Builder:
-        """Made by `SlotSharingGroup.builder`."""
+        """Builds a SlotSharingGroup; `SlotSharingGroup.builder` makes one."""
 
         def __init__(self, name: str) -> None:
             check_instance(name or None, str, "the name of the group is", _WHERE, "choose one", "a non-empty str")
@@ -183,7 +184,7 @@ class SlotSharingGroup:
             return self
 
         def build(self) -> SlotSharingGroup:
-            """The group. Raises ProgramError for resources without both CPU cores and task heap memory."""
+            """The group. Raises ProgramError if it has resources, but not both CPU cores and task heap memory."""
             settings = self._settings
             required = (settings.cpu_cores, settings.task_heap_memory)
             others = (settings.task_off_heap_memory, settings.managed_memory, settings.external_resources or None)

@@ -1,4 +1,4 @@
-"""Keyed state, at PyFlink's module path."""
+"""Re-exports keyed, operator and broadcast state and their descriptors at PyFlink's module path."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Where the state of a job is kept. Given to ``StreamExecutionEnvironment.set_state_backend``, as in PyFlink 1.x.
+"""The state backends, which ``StreamExecutionEnvironment.set_state_backend`` takes as in PyFlink 1.x.
 
-Rule upheld here: a state backend stands for the value of ``state.backend.type``, and nothing else; what tunes RocksDB
-inside Flink is kept, given back and said to have no effect.
+Rule upheld here: a state backend represents the value of ``state.backend.type`` and whether checkpoints are
+incremental. Settings that tune the RocksDB inside Flink are kept and returned, and a warning says that they have no
+effect.
 """
 
 from __future__ import annotations
@@ -22,24 +23,32 @@ __all__ = [
 
 
 class StateBackend:
-    """Base of the state backends."""
+    """Base class of the state backends."""
 
     _type = "hashmap"
 
     def _incremental(self) -> bool | None:
-        """Whether checkpoints are incremental; None: as configured."""
+        """Whether checkpoints are incremental; None: as ``execution.checkpointing.incremental`` is configured."""
         return None
 
 
 class HashMapStateBackend(StateBackend):
-    """Spark's store of state on the heap of the executor."""
+    """Keeps state in Spark's HDFS-backed state store, on the heap of the executors. This is the default."""
 
     def __repr__(self) -> str:
         return "HashMapStateBackend()"
 
 
 class EmbeddedRocksDBStateBackend(StateBackend):
-    """Spark's RocksDB store of state, on the disk of the executor."""
+    """Keeps state in Spark's RocksDB state store, on the disks of the executors.
+
+    Args:
+        enable_incremental_checkpointing: True or False sets ``execution.checkpointing.incremental``; None leaves it as
+            configured.
+
+    Raises:
+        ArgumentTypeError: the argument is something else.
+    """
 
     _type = "rocksdb"
 
@@ -58,7 +67,8 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._transfer_threads = 4
 
     def set_db_storage_paths(self, *paths: str) -> None:
-        """Where Flink's RocksDB keeps its files. Spark keeps its own in ``spark.local.dir``."""
+        """The directories in which Flink's RocksDB keeps its files. They have no effect, and a warning says so: Spark's
+        RocksDB keeps its files below ``spark.local.dir``. Raises ArgumentValueError without a path."""
         if not paths:
             raise ArgumentValueError(
                 "no paths are given",
@@ -70,15 +80,16 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._db_storage_paths = list(paths)
 
     def get_db_storage_paths(self) -> list[str]:
-        """What was set."""
+        """The paths that were set; [] if none were."""
         return list(self._db_storage_paths)
 
     def is_incremental_checkpoints_enabled(self) -> bool:
-        """Whether it was asked for."""
+        """Whether the backend was made with ``enable_incremental_checkpointing`` True."""
         return bool(self._enable_incremental_checkpointing)
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:
-        """Sets of options of Flink's RocksDB. Spark's are ``spark.sql.streaming.stateStore.rocksdb.*``."""
+        """Choose a predefined set of options of Flink's RocksDB. It has no effect, and a warning says so: set
+        ``spark.sql.streaming.stateStore.rocksdb.*`` instead."""
         if not isinstance(options, PredefinedOptions):
             raise ArgumentTypeError(
                 f"the options are {options!r}",
@@ -90,23 +101,25 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._predefined_options = options
 
     def get_predefined_options(self) -> PredefinedOptions:
-        """What was set."""
+        """The options that were set; PredefinedOptions.DEFAULT if none were."""
         return self._predefined_options
 
     def set_options(self, options_factory_class_name: str) -> None:
-        """A class of Java that makes options of RocksDB. Raises ProgramError: no such class can be used."""
+        """Raises ProgramError: in Flink the argument names a Java class that makes options of RocksDB, and no Java
+        class can be used here."""
         no_java_object(f"set_options({options_factory_class_name!r})")
 
     def get_options(self) -> str | None:
-        """Always None."""
+        """The name of the options factory class, which is always None."""
         return self._options
 
     def get_number_of_transfer_threads(self) -> int:
-        """What was set."""
+        """The number of threads that was set, or Flink's default of 4."""
         return self._transfer_threads
 
     def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
-        """How many threads move Flink's files of state."""
+        """The number of threads that transfer the state files of Flink's RocksDB. It has no effect, and a warning says
+        so: Spark transfers the files of its state stores. Raises ArgumentValueError below 1."""
         if number_of_transfering_threads < 1:
             raise ArgumentValueError(
                 f"the number of threads is {number_of_transfering_threads}",
@@ -125,7 +138,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
 
 
 class PredefinedOptions(Enum):
-    """Sets of options of Flink's RocksDB."""
+    """Predefined sets of options of Flink's RocksDB. They have no effect here."""
 
     DEFAULT = 0
     SPINNING_DISK_OPTIMIZED = 1
@@ -134,7 +147,7 @@ class PredefinedOptions(Enum):
 
 
 class CustomStateBackend(StateBackend):
-    """A state backend written in Java. There is none: making one raises ProgramError."""
+    """A state backend written in Java. There are no Java objects here, so the constructor raises ProgramError."""
 
     def __init__(self, j_custom_state_backend: object) -> None:
         no_java_object("CustomStateBackend")

@@ -1,7 +1,7 @@
-"""StreamExecutionEnvironment: where a program begins and is executed.
+"""StreamExecutionEnvironment: the entry point of a program, which makes its sources and executes it.
 
-Rule upheld here: there is one configuration. It is made of the file that FLINKISH_CONF names and, above it, of what the
-program gives; every setter writes into it, and keys that nobody knows are refused at once.
+Rule upheld here: there is one configuration. It consists of the file that FLINKISH_CONF names and of the program's own
+settings, which win over the file. Every setter writes to it, and unknown keys are refused at once.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
-        """An environment with the settings of the file named by FLINKISH_CONF (or of FLINKISH_HOME's
-        ``conf/flinkish.yaml``) and, above them, ``configuration``.
+        """A new environment. Its settings are those of the file that FLINKISH_CONF names (or of ``conf/flinkish.yaml``
+        in FLINKISH_HOME) and those of ``configuration``, which win over the file.
 
         Raises:
-            ConfigurationError: an unknown key, a value that cannot be read, or a file that cannot be.
+            ConfigurationError: a key is unknown, or a value or the file cannot be read.
         """
         error_display.install()
         path = Home(os.environ).configuration_file
@@ -87,7 +87,11 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     # --- sources ------------------------------------------------------------------------------------------------
 
     def from_collection(self, collection: Iterable[Any], type_info: DeclaredType = None) -> DataStream:
-        """The values of a collection, in order, from a source that never is parallel.
+        """A stream of the values of a collection, in their order. The source always has the parallelism 1.
+
+        Args:
+            collection: the values; they are read at once.
+            type_info: the type of the values; None: any Python object.
 
         Raises:
             TypeMismatchError: a value does not fit ``type_info``; the message says which.
@@ -106,10 +110,21 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         source_name: str,
         type_info: DeclaredType = None,
     ) -> DataStream:
-        """The records of a source, with watermarks per split.
+        """A stream of the records of a source, with a watermark generator for each split.
 
-        Unlike PyFlink's, it honours the strategy's Python TimestampAssigner: records get their event time here, and no
-        ``assign_timestamps_and_watermarks`` is needed. ``type_info`` converts the records to another type.
+        Unlike in PyFlink, a Python TimestampAssigner of the strategy is honoured here: records get their event time,
+        and no ``assign_timestamps_and_watermarks`` is needed.
+
+        Args:
+            source: the source; builders give it when ``build()`` is called.
+            watermark_strategy: the strategy; ``WatermarkStrategy.no_watermarks()`` for none.
+            source_name: the name of the source in plans, without the prefix ``Source: ``.
+            type_info: the type that the records are converted to; None: the type that the source produces.
+
+        Example::
+
+            strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
+            clicks = env.from_source(kafka_source, strategy.with_timestamp_assigner(ClickTime()), "clicks")
         """
         watermarks = watermarks_factory(watermark_strategy)
         node = self._add_source(source, source_name, type_info)
@@ -130,17 +145,18 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def add_source(
         self, source_func: Source, source_name: str = "Custom Source", type_info: DeclaredType = None
     ) -> DataStream:
-        """The records of a source, without watermarks."""
+        """A stream of the records of a source, without watermarks."""
         return self.from_source(source_func, WatermarkStrategy.no_watermarks(), source_name, type_info)
 
     def from_spark(self, df: DataFrame, name: str = "Spark DataFrame") -> DataStream:
-        """The rows of a streaming DataFrame (of the same Spark session), typed by its schema. Not in PyFlink."""
+        """A stream of the rows of a streaming DataFrame, which must belong to the same Spark session. The schema of the
+        DataFrame gives the type of the records. Not in PyFlink."""
         from flinkish.connectors.spark_source import SparkSource
 
         return self.add_source(SparkSource(df), name)
 
     def create_input(self, input_format: InputFormat, type_info: DeclaredType = None) -> DataStream:
-        """The records of an input format, such as `AvroInputFormat`."""
+        """A stream of the records of an input format, such as `AvroInputFormat`."""
         check_instance(
             input_format, InputFormat, "the input format is", "create_input()", "such as AvroInputFormat(path, schema)"
         )
@@ -148,7 +164,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return self.from_source(source, WatermarkStrategy.no_watermarks(), "Input Format Source", type_info)
 
     def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
-        """The lines of a file, or of the files of a directory, as in PyFlink 1.x."""
+        """A stream of the lines of a file, or of all files of a directory, as in PyFlink 1.x."""
         from flinkish.connectors.file_system.source import FileSource
 
         source = FileSource.text(file_path, charset=charset_name)
@@ -157,19 +173,20 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     # --- execution ----------------------------------------------------------------------------------------------
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run the job until it ends. The program is then empty: the next ``execute`` runs what is written after it.
+        """Run the job until it ends. The program is then empty: the next ``execute`` runs only the operators that are
+        added after it.
 
         SIGTERM and SIGINT end the job after the running epoch, as ``JobClient.cancel`` does (if this is the main
         thread), and the driver exits with 143 at the program's end; a second SIGINT raises KeyboardInterrupt.
 
         Raises:
-            ProgramError: the program is wrong; or user code failed (UserCodeError).
-            FlinkishError: what else the job failed with.
+            ProgramError: the program is wrong, or user code failed (UserCodeError).
+            FlinkishError: the job failed for another reason; the class says who must act.
         """
         return self._submit(job_name).get_job_execution_result().result()
 
     def execute_async(self, job_name: str = DEFAULT_JOB_NAME) -> JobClient:
-        """Start the job and go on. The program is then empty, as after ``execute``.
+        """Start the job without waiting for its end. The program is then empty, as after ``execute``.
 
         SIGTERM and SIGINT end all jobs of the program while it waits for the result of one of them
         (``get_job_execution_result().result()``), as they do in ``execute``.
@@ -177,46 +194,50 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return self._submit(job_name)
 
     def get_execution_plan(self) -> str:
-        """The plan of the program so far in Flink's JSON form. The program stays as it is."""
+        """The plan of the program so far in Flink's JSON form. The program is not changed."""
         return plan_json(self._checked_graph())
 
     def explain(self) -> str:
-        """The plan of the program so far as a table for people. The program stays as it is. Not in PyFlink."""
+        """The plan of the program so far as a table for people. The program is not changed. Not in PyFlink."""
         return explain(self._checked_graph(), chaining=self.is_chaining_enabled())
 
     def close(self) -> None:
-        """Forget the program. Jobs that it has started go on."""
+        """Discard the operators that have not been executed. Jobs that were started go on."""
         self._program.clear()
 
     # --- files of the workers -----------------------------------------------------------------------------------
 
     def add_python_file(self, file_path: str) -> None:
-        """Ship a Python file, a zipped package, or a directory to the workers, whose modules can then be imported."""
+        """Ship a Python file, a zipped package or a directory to the workers, so that user functions can import its
+        modules."""
         dependencies.add_python_file(self._configuration, file_path)
 
     def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
         """Install the packages of a requirements.txt for the workers.
 
-        They are installed once, in the driver, and shipped, so that all workers have the same versions. With
-        ``requirements_cache_dir``, a folder with the packages, nothing is downloaded.
+        The packages are installed once, in the driver, and shipped, so that all workers have the same versions. If
+        ``requirements_cache_dir`` names a folder with the packages, nothing is downloaded.
         """
         dependencies.set_python_requirements(self._configuration, requirements_file_path, requirements_cache_dir)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Ship an archive (zip, tar) or a directory, which functions find unpacked under a relative path: below
-        ``target_dir``, or the name of the archive. Functions of such a job run in a directory of their own."""
+        """Ship an archive (zip, tar) or a directory to the workers. User functions find it unpacked under a relative
+        path: below ``target_dir``, or else below the name of the archive. The functions of such a job run in a working
+        directory of their own."""
         dependencies.add_python_archive(self._configuration, archive_path, target_dir)
 
     def set_python_executable(self, python_exec: str) -> None:
-        """The interpreter of the workers, a path on each node. Only before the Spark session of the program begins."""
+        """Set the Python interpreter of the workers, a path on each node. Call it before the Spark session of the
+        program begins."""
         self._configuration.set(python_options.EXECUTABLE, python_exec)
 
     def add_jars(self, *jars_path: str) -> None:
-        """Ship jars to Spark."""
+        """Add jars, given by their paths, to those that Spark gets."""
         self._configuration.set(core.JARS, [*self._configuration.get(core.JARS), *jars_path])
 
     def add_classpaths(self, *classpaths: str) -> None:
-        """URLs of jars, with their protocol."""
+        """Add jars, given by URLs such as ``file:///a.jar``, to the class path. Raises ProgramError for a URL without a
+        protocol."""
         without = [url for url in classpaths if "://" not in url and not url.startswith("file:")]
         if without:
             raise ProgramError(
@@ -228,12 +249,13 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         self._configuration.set(core.CLASSPATHS, [*self._configuration.get(core.CLASSPATHS), *classpaths])
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
-        """Ship a file or a directory, which functions find with
-        ``runtime_context.get_distributed_cache().get_file(name)``."""
+        """Ship a file or a directory to the workers, where user functions find it with
+        ``runtime_context.get_distributed_cache().get_file(name)``. Raises ConfigurationError if the name is taken."""
         dependencies.add_cached_file(self._configuration, dependencies.CachedFile(name, file_path, executable))
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
-        """Say which resources a group should have. Plans show them; Spark gives resources by executor."""
+        """Register the resources of a slot sharing group. Plans show them, but they have no effect, and a warning says
+        so: Spark assigns resources to executors."""
         check_instance(
             slot_sharing_group,
             SlotSharingGroup,
@@ -250,16 +272,22 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return self
 
     def register_state_migration(self, uid: str, state_name: str, function: Callable[[Any], Any]) -> None:
-        """Change each value of a state while it is restored from a savepoint, e.g. when its type has changed. Not in
-        PyFlink.
-
-        ``function``: old value -> new value. Of list state: old list -> new list; of map state it gets, and gives, the
-        value of each map key; of aggregating state the accumulator. It must give the same for the same value, and has
-        no effect when nothing is restored.
+        """Convert each value of a state while it is restored from a savepoint, e.g. because its type has changed. Has
+        no effect if nothing is restored. Not in PyFlink.
 
         Example::
 
             env.register_state_migration("counts", "n", lambda n: (n, 0))
+
+        Args:
+            uid: the uid of the operator that has the state.
+            state_name: the name in the state's descriptor.
+            function: old value -> new value, which must always be the same for the same old value. For list state it
+                takes and returns the whole list, for map state the value of each map key, for aggregating state the
+                accumulator.
+
+        Raises:
+            ArgumentTypeError: ``function`` is not callable.
         """
         if not callable(function):
             raise ArgumentTypeError(
@@ -271,15 +299,21 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         self._program.migrations[(uid, state_name)] = function
 
     def register_class_alias(self, old: str | type, new: type) -> None:
-        """Say which class of the program the stored instances of an earlier class become: it was renamed, or moved to
+        """Restore stored instances of an earlier class as instances of another class: the class was renamed or moved to
         another module, or the program was a script and is imported now. Not in PyFlink.
-
-        ``old``: its name when it was stored, ``module.QualifiedName``; that of a class in the main script or notebook
-        is ``__main__.QualifiedName``. What is stored from now on has the new name.
 
         Example::
 
             env.register_class_alias("__main__.Cart", shop.model.Cart)
+
+        Args:
+            old: the name under which the class was stored, ``module.QualifiedName``, or the class itself. The name of
+                a class in the main script or notebook is ``__main__.QualifiedName``.
+            new: the class that takes its place. Values that are stored from now on have its name.
+
+        Raises:
+            ArgumentTypeError: ``old`` is not such a name, or ``new`` is not a class.
+            ProgramError: ``new`` is defined inside a function.
         """
         name, target = checked_alias(old, new)
         self._program.class_aliases[name] = target
@@ -288,7 +322,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     @property
     def _graph(self) -> StreamGraph:
-        """The program so far."""
+        """The stream graph of the program so far."""
         return self._program.stream_graph(self._configuration, self.get_parallelism())
 
     def _checked_graph(self) -> StreamGraph:
@@ -338,7 +372,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         inputs: Sequence[Sequence[Tap]],
         **settings: Any,
     ) -> StreamNode:
-        """Called by the streams. The parallelism is the environment's at this moment, as in Flink."""
+        """Add an operator to the program, on behalf of a stream. Unless the settings say otherwise, it gets the
+        parallelism that the environment has at this moment, as in Flink."""
         if settings.get("parallelism") is None:
             settings["parallelism"] = self.get_parallelism()
         return self._program.add(name, factory, output_type, inputs, **settings)

@@ -1,4 +1,4 @@
-"""TimeCharacteristic, of PyFlink 1.x."""
+"""TimeCharacteristic, a setting of PyFlink 1.x."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ __all__ = ["TimeCharacteristic"]
 
 
 class TimeCharacteristic(Enum):
-    """The time that a whole program is based on. Deprecated in Flink: each operator says which time it uses."""
+    """The notion of time that a whole program is based on. Deprecated in Flink, where each operator chooses the time
+    that it uses."""
 
     ProcessingTime = 0
     IngestionTime = 1

@@ -1,4 +1,4 @@
-"""Event time and processing time, at PyFlink's module path."""
+"""Re-exports TimeDomain (event time or processing time) at PyFlink's module path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timers, at PyFlink's module path."""
+"""Re-exports TimerService at PyFlink's module path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyFlink's helpers around objects of Java. There is no Java object here: all raise ProgramError."""
+"""PyFlink's helpers for Java objects. There are no Java objects here, so all of them raise ProgramError."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = [
 
 
 def create_hadoop_configuration(config: Configuration) -> object:
-    """Raises ProgramError. Set ``spark.hadoop.*`` instead."""
+    """Raises ProgramError: there is no Java object. Set the keys ``spark.hadoop.*`` instead."""
     no_java_object("create_hadoop_configuration()")
 
 
 def create_java_properties(config: Configuration) -> object:
-    """Raises ProgramError. Take ``config.to_dict()`` instead."""
+    """Raises ProgramError: there is no Java object. Use ``config.to_dict()`` instead."""
     no_java_object("create_java_properties()")
 
 
 def convert_to_python_obj(data: Any, type_info: TypeInformation) -> object:
-    """Raises ProgramError. Records are Python objects already."""
+    """Raises ProgramError: records are Python objects already."""
     no_java_object("convert_to_python_obj()")
 
 
 def pickled_bytes_to_python_obj(data: Any, type_info: TypeInformation) -> object:
-    """Raises ProgramError. Records are Python objects already."""
+    """Raises ProgramError: records are Python objects already."""
     no_java_object("pickled_bytes_to_python_obj()")

@@ -1,4 +1,4 @@
-"""Windows, assigners, triggers and evictors, at PyFlink's module path."""
+"""Re-exports windows, window assigners, triggers and evictors at PyFlink's module path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the programs in ``jobs/`` share: their input, their command line, their tables.
+"""Code that the programs in ``jobs/`` share: their input, their command line and their tables.
 
-A part of the package, and not of ``jobs/``, so that workers on any cluster can import it.
+It belongs to the package, and not to ``jobs/``, so that workers on any cluster can import it.
 """

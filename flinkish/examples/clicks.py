@@ -1,8 +1,8 @@
-"""Click events: from a generator that needs no server, and from a Kafka topic of JSON objects.
+"""Click events, from a generator that needs no server or from a Kafka topic of JSON objects.
 
-Rule: the n-th generated click depends on n alone, so that a test can compute what a job must give, and an epoch that
-runs again reads the same clicks. (Multiples of irrational numbers modulo 1 spread evenly, and those of different ones
-look independent.)
+Rule: the n-th generated click depends on n alone, so that a test can compute the results that a job must give, and an
+epoch that runs again reads the same clicks. (The multiples of an irrational number modulo 1 are spread evenly, and
+those of different irrational numbers look independent.)
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
 from flinkish.formats.json import JsonRowDeserializationSchema
 
-#: ``ts``: event time in ms since 1970-01-01T00:00:00Z.
+#: The type of a click. ``ts`` is its event time in ms since 1970-01-01T00:00:00Z.
 CLICK = Types.ROW_NAMED(
     ["user_id", "logged_in", "amount", "ts", "page"],
     [Types.STRING(), Types.BOOLEAN(), Types.DOUBLE(), Types.LONG(), Types.STRING()],
 )
-#: Positions of the fields: reading by position is a few times faster than by name.
+#: The positions of the fields. Reading a field by position is a few times faster than by name.
 USER_ID, LOGGED_IN, AMOUNT, TS, PAGE = range(5)
 
 FIRST_TS_MS = 1_700_000_040_000  # a full minute
 STEP_MS = 10
-#: A click comes at most this much later than one with a higher timestamp ...
+#: A click comes at most this much later than a click with a higher timestamp, ...
 OUT_OF_ORDER_MS = 1_000
-#: ... but every 997th, from the 100,000th on (when no watermark can be that low any more), comes an hour late.
+#: ... but every 997th click from the 100,000th on (when no watermark can be that low any more) is an hour late.
 LATE_EVERY, LATE_FROM, LATE_BY_MS = 997, 100_000, 3_600_000
 PAGES = 20
 
-#: Of the generator: few enough to see the job at work. Fixed, because a job that goes on counts in epochs.
+#: Records per epoch of the generator: few enough to see the job at work. The number is fixed, because a job that is
+#: started again counts in epochs.
 RECORDS_PER_EPOCH = 50_000
 
 _GOLDEN, _PLASTIC, _SILVER = 2_654_435_769, 3_242_174_889, 1_779_033_703
@@ -41,7 +42,8 @@ _32_BITS = 2**32
 
 
 def clicks_of(indices: Iterable[int], users: int) -> list[Row]:
-    """The clicks of these numbers (from 0). Users are drawn by Zipf's law: few click often, most rarely.
+    """The clicks with these numbers, which count from 0. Users are drawn by Zipf's law: a few click often, most of the
+    ``users`` click rarely.
 
     >>> clicks_of([7], users=1000)
     [Row(user_id='u9', logged_in=True, amount=89.92, ts=1700000039210, page='/page/19')]
@@ -62,7 +64,7 @@ def _click(index: int, users: int) -> tuple[Any, ...]:
 
 
 def generated_clicks(events: int, users: int, splits: int = 1) -> DataGeneratorSource:
-    """The clicks of the numbers below ``events``."""
+    """A bounded source of the clicks with the numbers below ``events``."""
     return DataGeneratorSource(
         partial(clicks_of, users=users),
         events,
@@ -74,7 +76,8 @@ def generated_clicks(events: int, users: int, splits: int = 1) -> DataGeneratorS
 
 
 def kafka_clicks(bootstrap_servers: str, topic: str, bounded: bool) -> KafkaSource:
-    """All clicks of a topic of JSON objects; ``bounded``: those that are there when the job starts."""
+    """A source of all clicks in a topic of JSON objects; with ``bounded`` it ends with the clicks that the topic holds
+    when the job starts."""
     schema = JsonRowDeserializationSchema.builder().type_info(CLICK).build()
     builder = (
         KafkaSource.builder()
@@ -89,14 +92,14 @@ def kafka_clicks(bootstrap_servers: str, topic: str, bounded: bool) -> KafkaSour
 
 
 class ClickTime(TimestampAssigner):
-    """The event time of a click."""
+    """Assigns each click its event time."""
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """Its ``ts``."""
+        """The field ``ts`` of the click, in ms."""
         return int(value[TS])
 
 
 def click_watermarks() -> WatermarkStrategy:
-    """Watermarks that follow the generated clicks' disorder."""
+    """A strategy whose watermarks allow for the disorder of the generated clicks (`OUT_OF_ORDER_MS`)."""
     bound = Duration.of_millis(OUT_OF_ORDER_MS)
     return WatermarkStrategy.for_bounded_out_of_orderness(bound).with_timestamp_assigner(ClickTime())

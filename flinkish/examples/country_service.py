@@ -1,5 +1,5 @@
-"""A service that knows the countries of users: ``GET /users/ID``. It answers after some milliseconds, does not know
-every user (404), and is busy now and then (503)."""
+"""An HTTP service that knows the countries of users: ``GET /users/ID``. It answers after some milliseconds, does not
+know every user (404), and is busy now and then (503)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LATENCY_S = 0.005
 
 
 def country_of(user: str) -> str | None:
-    """The country of a user; None: nobody knows."""
+    """The country of a user; None if the service does not know it."""
     number = zlib.crc32(user.encode())
     return None if number % 50 == 0 else COUNTRIES[number % len(COUNTRIES)]
 
 
 class CountryService:
-    """The server, in a thread of this process while it is used as a context manager."""
+    """The server. It runs in a thread of this process while it is used as a context manager."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -32,7 +32,7 @@ class CountryService:
 
     @property
     def address(self) -> str:
-        """``HOST:PORT``."""
+        """The address of the running server, as ``HOST:PORT``."""
         return f"127.0.0.1:{self._port}"
 
     def __enter__(self) -> CountryService:

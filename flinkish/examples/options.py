@@ -1,6 +1,6 @@
 """The command line of the programs in ``jobs/``: where records come from, where results go, and how the job runs.
 
-Rule: without an option a program needs no server.
+Rule: a program that is started without options needs no server.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ EXAMPLE_SERVERS = "--bootstrap-servers HOST:9092 --topic clicks --jdbc-url postg
 
 @dataclass(frozen=True)
 class JobOptions:
-    """What the command line says, with defaults filled in."""
+    """The options of a command line, with defaults filled in."""
 
     source: Source
     database: JdbcConnectionOptions
     configuration: Configuration
-    #: without any server
+    #: whether the generator takes the place of Kafka, or an SQLite file that of PostgreSQL
     embedded: bool
-    #: how many events a generator makes, and of how many users
+    #: the number of events that a generator makes
     events: int
+    #: the number of distinct users of these events
     users: int
 
 
@@ -39,12 +40,16 @@ def parse(
     argv: Sequence[str] | None = None,
     generator: Callable[[int, int], Source] | None = None,
 ) -> JobOptions:
-    """The options of ``argv`` (default: of the process); ends the process with a usage message if they are wrong.
-
-    ``generator``: (number of events, number of users) -> the source of a program whose records are no clicks; it does
-    not read from Kafka.
+    """Parse a command line. Wrong options end the process with a usage message.
 
     Example: ``parse("click_count", "Clicks per user.", ["--events", "1000"]).embedded`` is true.
+
+    Args:
+        program: the name of the program; it names the SQLite file and temporary job directories.
+        description: the text of ``--help``.
+        argv: the arguments; default: those of the process.
+        generator: (number of events, number of users) -> source, for a program whose records are not clicks. Such a
+            program does not read from Kafka.
     """
     parser = _parser(description, clicks=generator is None)
     given = parser.parse_args(argv)
@@ -117,7 +122,7 @@ def _database(given: argparse.Namespace, program: str, job_dir: str | None) -> J
 
 def _file(output: str | None, program: str, job_dir: str | None) -> str:
     if output is None:
-        # a job directory of a distributed file system is no place for SQLite
+        # SQLite cannot keep its file in a job directory of a distributed file system
         elsewhere = job_dir is None or "://" in job_dir
         folder = tempfile.mkdtemp(prefix=f"flinkish-{program}-") if elsewhere else str(job_dir)
         output = os.path.join(folder.removeprefix("file:"), f"{program}.db")

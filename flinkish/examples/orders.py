@@ -1,7 +1,7 @@
-"""Orders and their payments from generators, without any server.
+"""Orders and their payments, from generators that need no server.
 
-Rule: the n-th order, and the n-th payment, depends on n alone, so that a test can compute what a job must give, and an
-epoch that runs again reads the same.
+Rule: the n-th order and the n-th payment depend on n alone, so that a test can compute the results that a job must
+give, and an epoch that runs again reads the same records.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from flinkish.common import Duration, Row, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
 
-#: ``ts``: event time in ms since 1970-01-01T00:00:00Z. Orders and payments have the same fields.
+#: The type of orders and of payments, which have the same fields. ``ts`` is the event time in ms since
+#: 1970-01-01T00:00:00Z.
 ORDER = PAYMENT = Types.ROW_NAMED(["order_id", "amount", "ts"], [Types.STRING(), Types.DOUBLE(), Types.LONG()])
 ORDER_ID, AMOUNT, TS = range(3)
 
 FIRST_TS_MS = 1_700_000_040_000
 STEP_MS = 500
-#: The n-th payment is for the n-th order, at most this much later ...
+#: The n-th payment is for the n-th order and comes at most this much later, ...
 PAID_AFTER_MS = 60_000
-#: ... but every 13th comes so much later, every 17th is of half the amount, and every 101st is for no order at all.
+#: ... but every 13th payment is later by LATE_BY_MS, every 17th pays half the amount, and every 101st pays no order.
 LATE_EVERY, LATE_BY_MS, HALF_EVERY, WITHOUT_ORDER_EVERY = 13, 660_000, 17, 101
 
-#: Of each generator. Fixed, because a job that goes on counts in epochs.
+#: Records per epoch of each generator. The number is fixed, because a job that is started again counts in epochs.
 RECORDS_PER_EPOCH = 25_000
 
 _GOLDEN, _SILVER = 2_654_435_769, 1_779_033_703
@@ -32,7 +33,7 @@ _32_BITS = 2**32
 
 
 def orders_of(indices: Iterable[int]) -> list[Row]:
-    """The orders of these numbers (from 0).
+    """The orders with these numbers, which count from 0.
 
     >>> orders_of([7])
     [Row(order_id='o7', amount=326.24, ts=1700000043500)]
@@ -42,7 +43,7 @@ def orders_of(indices: Iterable[int]) -> list[Row]:
 
 
 def payments_of(indices: Iterable[int]) -> list[Row]:
-    """The payments of these numbers (from 0).
+    """The payments with these numbers, which count from 0.
 
     >>> payments_of([7])
     [Row(order_id='o7', amount=326.24, ts=1700000097469)]
@@ -65,33 +66,34 @@ def _payment(index: int) -> tuple[Any, ...]:
 
 
 def generated_orders(orders: int, splits: int = 1) -> DataGeneratorSource:
-    """The orders of the numbers below ``orders``."""
+    """A bounded source of the orders with the numbers below ``orders``."""
     return DataGeneratorSource(
         orders_of, orders, ORDER, records_per_epoch=RECORDS_PER_EPOCH, splits=splits, of_list=True
     )
 
 
 def generated_payments(orders: int, splits: int = 1) -> DataGeneratorSource:
-    """The payments of as many orders."""
+    """A bounded source of the payments with the numbers below ``orders``."""
     return DataGeneratorSource(
         payments_of, orders, PAYMENT, records_per_epoch=RECORDS_PER_EPOCH, splits=splits, of_list=True
     )
 
 
 class TimeOf(TimestampAssigner):
-    """The event time of an order or payment."""
+    """Assigns each order or payment its event time."""
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """Its ``ts``."""
+        """The field ``ts`` of the order or payment, in ms."""
         return int(value[TS])
 
 
 def order_watermarks() -> WatermarkStrategy:
-    """Orders come in order."""
+    """A strategy for orders, whose timestamps ascend."""
     return WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(TimeOf())
 
 
 def payment_watermarks() -> WatermarkStrategy:
-    """Payments come in the order of their orders: a late one stands between payments that were made long before it."""
+    """A strategy for payments. They come in the order of their orders, so a late payment comes between payments that
+    were made long before it, and watermarks stay behind by the longest delay."""
     bound = Duration.of_millis(PAID_AFTER_MS + LATE_BY_MS)
     return WatermarkStrategy.for_bounded_out_of_orderness(bound).with_timestamp_assigner(TimeOf())

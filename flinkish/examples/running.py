@@ -1,4 +1,4 @@
-"""What the programs in ``jobs/`` do alike when they are started: tables, the job, its results on the screen."""
+"""Runs a program of ``jobs/``: makes its tables, runs the job, and prints the results."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def run(
     show: Callable[[JdbcConnectionOptions], None],
     generator: Callable[[int, int], Source] | None = None,
 ) -> JobOptions:
-    """Run a program with the options of the command line, which are given back.
+    """Run a program with the options of the command line, and return these options.
 
     Args:
         program: the name of the job.
-        description: what ``--help`` says of it.
-        tables: statements that make the tables which are not there yet.
-        build: adds the pipeline, from its sources to its sinks.
-        show: prints what is in the tables in the end.
-        generator: see `flinkish.examples.options.parse`.
+        description: the text of ``--help``.
+        tables: SQL statements that create the tables that do not exist yet.
+        build: adds the pipeline to the environment, from its sources to its sinks.
+        show: prints the contents of the tables when the job has ended.
+        generator: makes the source of a program whose records are not clicks; see `flinkish.examples.options.parse`.
     """
     options = parse(program, description, generator=generator)
     run_sql(options.database, *tables)

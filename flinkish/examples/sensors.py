@@ -1,7 +1,7 @@
-"""Readings of temperature sensors, which come in through gateways; one gateway falls silent.
+"""Readings of temperature sensors, which arrive through gateways; a gateway can fall silent.
 
-A reading is a tuple: sensor, degrees Celsius, event time in ms since 1970-01-01T00:00:00Z. Some sensors are broken and
-tell temperatures that cannot be.
+A reading is a tuple of the sensor, the temperature in degrees Celsius, and the event time in ms since
+1970-01-01T00:00:00Z. Some sensors are broken and report impossible temperatures.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ FIRST_TS_MS, STEP_MS = 1_700_006_400_000, 1_000
 
 
 def reading(gateway: str, sensors: int, index: int) -> tuple[str, float, int]:
-    """The n-th reading of a gateway. Every seventh sensor runs hot for a while, every eleventh one is broken."""
+    """The reading with the number ``index`` of a gateway with ``sensors`` sensors. Every seventh sensor runs hot for a
+    while, every eleventh one is broken."""
     number = index * 7_919 % sensors
     ts = FIRST_TS_MS + index * STEP_MS
     if number % 11 == 10:
@@ -28,9 +29,15 @@ def reading(gateway: str, sensors: int, index: int) -> tuple[str, float, int]:
 
 
 class Gateway(NumberedSplitSource):
-    """A gateway that tells so many readings, and then nothing for so many epochs before it is known to have ended.
+    """A source of the readings of one gateway, which falls silent after them.
 
-    ``endless``: it may always tell more. ``records_per_epoch``: at most.
+    Args:
+        name: the name of the gateway.
+        readings: the number of its readings.
+        sensors: the number of its sensors.
+        silent_epochs: the number of epochs without readings, after the last one, before the source ends.
+        records_per_epoch: the most readings that an epoch reads.
+        endless: whether the source is unbounded: it stays silent after its readings, but never ends.
     """
 
     def __init__(
@@ -68,7 +75,7 @@ class Gateway(NumberedSplitSource):
     def end_of_epoch(self, split: int, position: int) -> int:
         if position < self._readings:
             return min(position + self._records_per_epoch, self._readings)
-        # a position without a reading: the source is known to go on, and an epoch passes one of them
+        # a position without a reading: the source has not ended yet, and each epoch passes one such position
         return position if self._endless else position + 1
 
     def values(self, split: int, start: int, stop: int) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The tables of the programs in ``jobs/``: made before the job, shown after it. PostgreSQL and SQLite alike."""
+"""Creates the tables of the programs in ``jobs/`` before the job, and prints them after it, in PostgreSQL or SQLite."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flinkish.errors import ConnectionFailedError
 
 
 def run_sql(database: JdbcConnectionOptions, *statements: str) -> list[tuple[Any, ...]]:
-    """Execute the statements in one transaction; the rows of the last one ([] if it has none).
+    """Execute the statements in one transaction, and return the rows of the last one ([] if it gives no rows).
 
     Raises:
         ConnectionFailedError: the database cannot be reached.
@@ -45,7 +45,7 @@ def _connect(database: JdbcConnectionOptions) -> Any:
 
 
 def text_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Columns as wide as needed; numbers to the right.
+    """A text table with columns as wide as needed; the cells of columns of numbers are aligned to the right.
 
     >>> print(text_table(["user", "clicks"], [("ann", 12_000), ("bo", 5)]))
     user  clicks

@@ -1,1 +1,2 @@
-"""Formats of records: JSON and CSV between bytes and typed Rows. Imports of flinkish only ``errors`` and ``common``."""
+"""Formats of records: JSON, CSV and Avro messages, and Parquet, ORC, CSV and Avro files. This package imports nothing
+of flinkish but ``errors`` and ``common``."""

@@ -1,4 +1,4 @@
-"""Writes files of columns with pyarrow."""
+"""The base of the bulk writers that write columnar files (Parquet, ORC) with pyarrow."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from flinkish.common.typeinfo.composite import RowTypeInfo
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Records are turned into columns so many at a time, however small the batches are in which they come.
+#: The number of records that are converted to columns at a time, however small the batches are in which they arrive.
 _RECORDS_AT_A_TIME = 10_000
 
 
 class ColumnFileWriter(BulkWriter):
-    """Records are held until there are enough for a stretch of columns. ``to_table``: makes columns of records."""
+    """Writes records to a file of columns in memory. Records are held until there are enough of them to be converted.
+    ``to_table`` converts a list of records to a table."""
 
     def __init__(self, to_table: Callable[[list[Any]], pa.Table]) -> None:
         import pyarrow as pa
@@ -47,21 +48,30 @@ class ColumnFileWriter(BulkWriter):
 
     @abc.abstractmethod
     def open_file(self, stream: Any, schema: Any) -> Any:
-        """pyarrow's writer of the format."""
+        """Open pyarrow's writer of the format on the stream, for tables of this schema."""
 
     @abc.abstractmethod
     def write_table(self, file: Any, table: Any) -> None:
-        """Write columns with it."""
+        """Write a table with the writer that `open_file` returned."""
 
 
 class ColumnFileWriterFactory(RowDataBulkWriterFactory):
-    """Of one format: ``writer`` is its class."""
+    """Creates the writers of one format for Rows of a type.
+
+    Args:
+        row_type: the type of the records.
+        writer: the class of the format's writer.
+        where: the part of the program that error messages name.
+
+    Raises:
+        TypeMismatchError: a field has a type that no column can hold.
+    """
 
     def __init__(self, row_type: RowTypeInfo, writer: type[ColumnFileWriter], where: str) -> None:
         super().__init__(row_type)
         self._writer = writer
         self._where = where
-        # an error of the program, before the job starts
+        # made here only so that an error in the type is raised before the job starts
         RecordWriter(row_type, where)
 
     def create(self) -> BulkWriter:

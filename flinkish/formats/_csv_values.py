@@ -1,7 +1,8 @@
-"""How a CSV line is written (``CsvDialect``) and how one field of it becomes a value.
+"""The dialect of CSV lines (``CsvDialect``), and the conversion of a single field to a value and back.
 
-Arrays, lists and nested Rows are one field whose elements stand between the array element delimiters; bytes are
-base64. A field of them that is empty is an empty array (and so is one element that is empty: CSV has no more to say).
+An array, a list or a nested Row is one field, whose elements are separated by the array element delimiter; bytes are
+base64. An empty field is read as an empty array; an array of one empty string is written as an empty field too, since
+CSV cannot tell the two apart.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from flinkish.common.types import _create_row
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, TypeMismatchError
 from flinkish.formats._values import Reader, read_bytes, text_of_temporal, text_reader, unwrapped
 
-#: What csv ends a line with.
+#: The line terminator of the csv module.
 LINE_END = "\r\n"
 
 
 @dataclass(frozen=True)
 class CsvDialect:
-    """``null_literal`` None: no text stands for None. An empty quote or escape character switches it off."""
+    """The characters with which CSV lines are written and read. An empty quote or escape character means that there is
+    none. With ``null_literal`` None, no text is read as None, and None is written as an empty field."""
 
     field_delimiter: str = ","
     array_element_delimiter: str = ";"
@@ -41,8 +43,9 @@ class CsvDialect:
         """A copy with changes.
 
         Raises:
-            TypeError: it is no text.
-            ValueError: a delimiter or character that is not one character.
+            TypeError: a value is no str.
+            ValueError: the field delimiter, the quote or the escape character is not one character; only the quote
+                character may be empty.
         """
         for name, value in changes.items():
             check_instance(value, str, f"the {name.replace('_', ' ')} is", "formats.csv", "leave the call out")
@@ -68,12 +71,12 @@ class CsvDialect:
     def writer_options(self) -> dict[str, Any]:
         # without quotes, csv needs an escape character for delimiters inside a field
         escape = self.escape_character or (None if self.quote_character else "\\")
-        # csv quotes a field that holds a character of the terminator; the terminator itself is cut off again
+        # csv quotes a field that holds a character of the terminator; the schema removes the terminator again
         return {**self.reader_options(), "escapechar": escape, "lineterminator": LINE_END}
 
 
 def field_reader(type_info: TypeInformation, dialect: CsvDialect) -> Reader:
-    """The function from the text of one field to a value of the type.
+    """The function that reads the text of a field as a value of the type; it raises Mismatch if the text does not fit.
 
     Raises:
         TypeError: the type has no form in CSV.
@@ -98,7 +101,7 @@ def field_reader(type_info: TypeInformation, dialect: CsvDialect) -> Reader:
 
 
 def field_writer(type_info: TypeInformation, dialect: CsvDialect) -> Callable[[Any], str]:
-    """The function from a (converted) value of the type to the text of its field, None included.
+    """The function that writes a (converted) value of the type, or None, as the text of a field.
 
     Raises:
         TypeError: the type has no form in CSV.

@@ -1,7 +1,7 @@
-"""A JSON schema to a type, as Flink's ``JsonRowSchemaConverter`` does it.
+"""Converts a JSON schema to a type, as Flink's ``JsonRowSchemaConverter`` does.
 
-Rule upheld here: a keyword that would change the type and is not known is an error; keywords that only restrict
-values (``minimum``, ``required``, ...) change no type and are passed over.
+Rule upheld here: a keyword that would change the type but is not supported is an error; keywords that only restrict
+values (``minimum``, ``required``, ...) change no type and are ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def type_of_json_schema(text: str) -> TypeInformation:
     """The type that a JSON schema describes: objects are ROWs, integers BIG_INT, numbers BIG_DEC.
 
     Raises:
-        ValueError: it is no JSON, or it has what no type stands for.
+        ValueError: the text is no JSON, or the schema has a part that no type can express.
     """
     try:
         root = json.loads(text)

@@ -1,7 +1,7 @@
-"""Types compiled into functions that read or write one JSON value.
+"""Compiles types into functions that read or write one JSON value.
 
-The conversions are those of Flink's legacy JSON format: texts that hold a number are taken for a number, a number
-under STRING becomes its text, bytes are base64, NaN and the infinities are texts.
+The conversions are those of Flink's legacy JSON format: a JSON string that holds a number is read as a number, a number
+under STRING becomes its text, bytes are base64, and NaN and the infinities are strings.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _quote: Writer = json.encoder.encode_basestring  # the C version; keeps characte
 
 
 def json_reader(type_info: TypeInformation, fail_on_missing_field: bool) -> Reader:
-    """The function from a decoded, non-null JSON value to a value of the type.
+    """The function that converts a decoded JSON value other than null to a value of the type; it raises Mismatch if the
+    value does not fit.
 
     Raises:
         TypeError: the type has no form in JSON.
@@ -73,7 +74,7 @@ def json_reader(type_info: TypeInformation, fail_on_missing_field: bool) -> Read
 
 
 def json_writer(type_info: TypeInformation) -> Writer:
-    """The function from a (converted) value of the type to its JSON text.
+    """The function that writes a (converted) value of the type, or None, as JSON text.
 
     Raises:
         TypeError: the type has no form in JSON.
@@ -82,7 +83,7 @@ def json_writer(type_info: TypeInformation) -> Writer:
 
 
 def needs_exact_numbers(type_info: TypeInformation) -> bool:
-    """Whether a BIG_DEC occurs anywhere, for which a float would be too coarse."""
+    """Whether a BIG_DEC occurs anywhere in the type, so that a float would not be exact enough."""
     type_info = unwrapped(type_info)
     if isinstance(type_info, BasicTypeInfo):
         return type_info._basic_type is BasicType.BIG_DEC

@@ -1,7 +1,7 @@
-"""Values of typed fields between Python and the texts that JSON and CSV share.
+"""Conversion of typed field values to and from the texts that JSON and CSV have in common.
 
-Rule upheld here: a text is read as its declared type or refused with :class:`Mismatch`; nothing is cut off or wrapped
-(``3000000000`` under INT is malformed input, not -1294967296).
+Rule upheld here: a text is read as its declared type or refused with :class:`Mismatch`; no number is truncated or
+wrapped around (``3000000000`` under INT is malformed input, not -1294967296).
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def unwrapped(type_info: TypeInformation) -> TypeInformation:
 
 
 def text_reader(type_info: TypeInformation) -> Reader | None:
-    """The function that reads a text as a scalar type; None if the type is not a scalar."""
+    """The function that reads a text as a value of a scalar type, and raises Mismatch if it does not fit; None if the
+    type is not scalar."""
     type_info = unwrapped(type_info)
     if isinstance(type_info, BasicTypeInfo):
         kind = type_info._basic_type
@@ -49,7 +50,8 @@ def text_reader(type_info: TypeInformation) -> Reader | None:
 
 
 def text_of_temporal(value: Any) -> str:
-    """ISO 8601; times and points in time end with Z, as Flink's RFC 3339 formats do."""
+    """The text of a date, time, timestamp or instant in ISO 8601. Times, timestamps (in UTC) and instants end with
+    ``Z``, as in Flink's RFC 3339 formats."""
     if isinstance(value, Instant):
         point = datetime.datetime.fromtimestamp(value.seconds, datetime.timezone.utc)
         return text_of_temporal(point.replace(microsecond=value.nanos // 1_000))
@@ -63,7 +65,7 @@ def text_of_temporal(value: Any) -> str:
 
 
 def whole_reader(bits: int | None) -> Reader:
-    """Reads a whole number of so many bits (None: of any size)."""
+    """The function that reads a text as a signed whole number of ``bits`` bits (None: of any size)."""
     limit = None if bits is None else 1 << (bits - 1)
 
     def read(text: Any) -> int:
@@ -159,7 +161,8 @@ def _read_instant(text: str) -> Instant:
 
 
 def _without_zone(text: str) -> str:
-    """Without a final Z, and with fractions of a second as Python 3.10 wants them: 3 or 6 digits."""
+    """The text without a final Z, and with a fraction of a second of 6 digits, since Python 3.10 parses only fractions
+    of 3 or 6 digits. Further digits are dropped."""
     text = text.strip()
     text = text[:-1] if text.endswith(("Z", "z")) else text
     head, point, tail = text.partition(".")

@@ -1,7 +1,7 @@
-"""Avro: messages of one Row each, and files of records. Needs the extra ``avro`` (fastavro).
+"""Avro messages, each of which is a Row, and Avro object container files. Needs the extra ``avro`` (fastavro).
 
-Rule upheld here: the schema decides. A Row has the schema's fields by their names or in their order; a generic record
-is a dictionary, as it is in PyFlink.
+Rule upheld here: the schema decides. The fields of a Row are those of the schema, matched by name if the Row has names,
+and by position otherwise; a generic record is a dictionary, as in PyFlink.
 """
 
 from __future__ import annotations
@@ -55,7 +55,11 @@ _MOMENTS = ("timestamp-millis", "timestamp-micros")
 
 
 def fastavro_package() -> Any:
-    """The package that reads and writes Avro. EnvironmentVersionError if it is missing."""
+    """The package ``fastavro``, which reads and writes Avro.
+
+    Raises:
+        EnvironmentVersionError: it is not installed.
+    """
     try:
         import fastavro
         import fastavro.schema
@@ -70,14 +74,19 @@ def fastavro_package() -> Any:
 
 
 class AvroSchema:
-    """A schema, parsed. Equal if the texts mean the same."""
+    """A parsed Avro schema, made by :meth:`parse_string` or :meth:`parse_file`. Two schemas are equal if their JSON
+    texts parse to the same schema."""
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema
 
     @staticmethod
     def parse_string(json_schema: str) -> AvroSchema:
-        """From JSON. Raises ProgramError if it is no Avro schema."""
+        """Parse a schema from JSON.
+
+        Raises:
+            ProgramError: the text is no Avro schema.
+        """
         fastavro = fastavro_package()
         try:
             return AvroSchema(fastavro.schema.parse_schema(json.loads(json_schema)))
@@ -91,7 +100,11 @@ class AvroSchema:
 
     @staticmethod
     def parse_file(file_path: str) -> AvroSchema:
-        """From a file of JSON."""
+        """Parse a schema from a file of JSON, which is read at once, where the program runs.
+
+        Raises:
+            ProgramError: the file cannot be read, or is no Avro schema.
+        """
         try:
             return AvroSchema.parse_string(Path(file_path).read_text())
         except OSError as error:
@@ -109,12 +122,12 @@ class AvroSchema:
         return hash(str(self))
 
     def __str__(self) -> str:
-        # what fastavro adds when it parses is no part of the schema
+        # with the keys that fastavro adds when it parses a schema, such as __named_schemas
         return json.dumps(self._schema, default=str)
 
 
 class GenericRecordAvroTypeInfo(PickledBytesTypeInfo):
-    """Dictionaries that fit a schema."""
+    """The type of generic Avro records: dictionaries that fit a schema."""
 
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
@@ -127,7 +140,17 @@ class GenericRecordAvroTypeInfo(PickledBytesTypeInfo):
 
 
 class AvroRowDeserializationSchema(DeserializationSchema):
-    """One record in Avro's binary form per message (no header) to a Row with the names of the schema's fields."""
+    """Deserializes a message, which is one record in Avro's binary encoding without a header, to a Row with the names
+    of the schema's fields.
+
+    Args:
+        record_class: a class of Java, which is refused; kept for PyFlink.
+        avro_schema_string: the schema of a record, as JSON, with which the messages were written.
+
+    Raises:
+        ProgramError: there is no schema, it is no schema of a record, or it has a type that flinkish does not have.
+        MalformedRecordError: when a message cannot be read.
+    """
 
     def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
         self._schema = _record_schema(record_class, avro_schema_string)
@@ -143,7 +166,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
         try:
             record = fastavro.schemaless_reader(stream, self._schema._schema, None)
         except Exception as error:
-            # fastavro raises whatever it stumbles on
+            # fastavro raises exceptions of many types for malformed data
             reason = f"{type(error).__name__}: {error}"
             raise self._malformed(message, reason) from None
         if stream.tell() != len(message):
@@ -167,7 +190,16 @@ class AvroRowDeserializationSchema(DeserializationSchema):
 
 
 class AvroRowSerializationSchema(SerializationSchema):
-    """A Row to one record in Avro's binary form, without a header."""
+    """Serializes a Row to one record in Avro's binary encoding, without a header.
+
+    Args:
+        record_class: a class of Java, which is refused; kept for PyFlink.
+        avro_schema_string: the schema of a record, as JSON.
+
+    Raises:
+        ProgramError: there is no schema, it is no schema of a record, or it has a type that flinkish does not have.
+        TypeMismatchError: when a Row does not fit the schema.
+    """
 
     def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
         self._schema = _record_schema(record_class, avro_schema_string)
@@ -190,14 +222,18 @@ class AvroRowSerializationSchema(SerializationSchema):
 
 
 class AvroBulkWriters:
-    """Example::
+    """Bulk writers of Avro files for `FileSink`. Example::
 
     sink = FileSink.for_bulk_format("/data/out", AvroBulkWriters.for_generic_record(schema)).build()
     """
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
-        """Avro's files of records, with the schema in them. Records are dictionaries."""
+        """A writer of Avro object container files, which hold the schema. The records are dictionaries that fit it.
+
+        Raises:
+            TypeError: ``schema`` is no AvroSchema.
+        """
         return _AvroFileWriterFactory(schema)
 
 
@@ -231,14 +267,19 @@ class _AvroFileWriter(BulkWriter):
 
 
 def read_file(file: Any, schema: AvroSchema) -> Iterator[Any]:
-    """The records of an open file, as dictionaries of this schema. MalformedRecordError if it is no such file."""
+    """The records of an open Avro file, as dictionaries of this schema.
+
+    Raises:
+        MalformedRecordError: it is no Avro file, or its schema cannot be resolved to this one.
+        OSError: the file cannot be read.
+    """
     fastavro = fastavro_package()
     try:
         yield from fastavro.reader(file, reader_schema=schema._schema)
     except OSError:
         raise
     except Exception as error:
-        # fastavro raises whatever it stumbles on
+        # fastavro raises exceptions of many types for malformed data
         raise MalformedRecordError(
             f"the Avro file cannot be read: {type(error).__name__}: {error}",
             expected=f"Avro's files of records that fit the schema {abbreviated(str(schema))}",
@@ -275,7 +316,11 @@ def _record_schema(record_class: str | None, text: str | None) -> AvroSchema:
 
 
 def type_of(schema: Any) -> TypeInformation:
-    """The type of the values of a parsed schema. Raises ProgramError for a union of several types."""
+    """The type of the values of a parsed schema.
+
+    Raises:
+        ProgramError: the schema has a union of several types besides null, or a type that flinkish does not have.
+    """
     if isinstance(schema, list):
         return type_of(_not_null(schema))
     kind = schema["type"] if isinstance(schema, dict) else schema
@@ -314,7 +359,8 @@ def _not_null(union: list[Any]) -> Any:
 
 
 def _reader(schema: Any) -> Callable[[Any], Any]:
-    """From what fastavro gives to what user code gets: Rows for records, moments of UTC without a zone."""
+    """The function that converts a value of fastavro to the value that user code gets: Rows for records, and timestamps
+    in UTC without a time zone."""
     inner = _reader_of_present(_not_null(schema) if isinstance(schema, list) else schema)
     return lambda value: None if value is None else inner(value)
 
@@ -361,7 +407,7 @@ def _writer_of_present(schema: Any) -> Callable[[Any], Any]:
 
 
 def _fields(value: Any, names: list[str]) -> list[Any]:
-    """By name where the record has names, else in their order."""
+    """The values of a record's fields: by name if the record has names, else by position."""
     if isinstance(value, dict):
         return [value[name] for name in names]
     if isinstance(value, Row) and hasattr(value, "_fields"):

@@ -1,7 +1,8 @@
-"""Generic Avro records in Parquet's columns, as parquet-avro lays them out: a column per field, the schema beside them.
+"""Generic Avro records as columns of Parquet, in the layout of parquet-avro: one column per field, and the schema in
+the metadata of the file.
 
-Rule upheld here: a record that is read back is the one that Avro itself would give back: dictionaries, with the
-schema's defaults for fields that were left out, and the Python values of logical types.
+Rule upheld here: a record that is read back is the one that Avro itself would give: a dictionary with the schema's
+defaults for fields that were left out, and with the Python values of logical types.
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["AvroColumns", "AvroParquetWriters"]
 
-#: Under which parquet-avro keeps the schema in a file.
+#: The metadata key under which parquet-avro stores the schema in a file.
 SCHEMA_KEY = b"parquet.avro.schema"
 
 _Convert = Callable[[Any], Any]
 
 
 class AvroColumns:
-    """The columns of a record schema, and how values go to them and back.
+    """The Arrow columns of a record schema, and the conversion of records to these columns and back.
 
     Raises:
+        TypeError: ``schema`` is no AvroSchema.
         ProgramError: the schema is of no record, or has a type that no column holds.
     """
 
@@ -57,17 +59,17 @@ class AvroColumns:
 
     @property
     def arrow(self) -> pyarrow.Schema:
-        """The columns; the schema is in their metadata."""
+        """The Arrow schema of the columns, with the Avro schema in its metadata."""
         import pyarrow as pa
 
         columns = [_field(name, arrow) for name, arrow, _, _ in self._fields]
         return pa.schema(columns, {SCHEMA_KEY: str(self.schema).encode()})
 
     def to_columns(self, records: Iterable[Any], where: str) -> pyarrow.Table:
-        """Records as a table.
+        """Convert records to a table; ``where`` names the writer in errors.
 
         Raises:
-            TypeMismatchError: one does not fit the schema.
+            TypeMismatchError: a record does not fit the schema.
         """
         import pyarrow as pa
 
@@ -76,7 +78,7 @@ class AvroColumns:
         for record in records:
             stream = io.BytesIO()
             try:
-                # there and back: defaults are filled in, and what does not fit is found
+                # writing and reading the record with Avro fills in defaults and detects what does not fit
                 fastavro.schemaless_writer(stream, parsed, record)
                 stream.seek(0)
                 whole = fastavro.schemaless_reader(stream, parsed, None)
@@ -86,7 +88,7 @@ class AvroColumns:
         return pa.Table.from_pylist(rows, schema=self.arrow)
 
     def records(self, batch: pyarrow.RecordBatch) -> list[Any]:
-        """The inverse of `to_columns`, of rows with these columns in this order."""
+        """Convert rows with these columns, in this order, back to records: the inverse of `to_columns`."""
         rows = batch.to_pylist()
         return [{name: read(row[name]) for name, _, _, read in self._fields} for row in rows]
 
@@ -101,7 +103,8 @@ def _same(value: Any) -> Any:
 
 
 def _column(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> tuple[Any, _Convert, _Convert]:
-    """Arrow's type and whether it takes None, as a field; what makes of a value the one in the column; and back."""
+    """The column of an Avro type: an Arrow field without a name (its type, and whether it is nullable), the function
+    that converts a value to the column's, and the function that converts it back."""
     import pyarrow as pa
 
     if isinstance(schema, list):
@@ -209,17 +212,19 @@ def _refused(schema: Any, why: str) -> ProgramError:
 
 
 class AvroParquetWriters:
-    """Example::
+    """Bulk writers of Parquet files of Avro records for `FileSink`. Example::
 
     sink = FileSink.for_bulk_format("/data/out", AvroParquetWriters.for_generic_record(schema)).build()
     """
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
-        """Parquet files of records, which are dictionaries. Needs the extra ``avro`` (fastavro).
+        """A writer of Parquet files of generic records, which are dictionaries that fit the schema. Needs the extra
+        ``avro`` (fastavro).
 
         Raises:
-            ProgramError: a schema that Parquet has no columns for.
+            TypeError: ``schema`` is no AvroSchema.
+            ProgramError: the schema is of no record, or has a type that no column holds.
         """
         return _AvroParquetFactory(AvroColumns(schema))
 

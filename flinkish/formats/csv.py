@@ -1,7 +1,8 @@
-"""Lines of CSV to typed Rows and back (``CsvRow...Schema``). One message is one line.
+"""Deserializes lines of CSV to typed Rows and serializes Rows to lines (``CsvRow...Schema``). One message is one line.
 
-Rule upheld here: each message is taken apart alone, so that a quote left open in one cannot swallow the next; a message
-that is not exactly one line with the declared number of fields is malformed, never shifted or padded.
+Rule upheld here: each message is parsed alone, so that a quote left open in one message cannot swallow the next; a
+message that is not exactly one line with the declared number of fields is malformed, and its fields are never shifted
+or padded.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ __all__ = ["CsvRowDeserializationSchema", "CsvRowSerializationSchema"]
 
 
 class CsvRowDeserializationSchema(DeserializationSchema):
-    """One line of CSV per message to a Row. Make it with :class:`CsvRowDeserializationSchema.Builder`.
+    """Deserializes a message, which is one line of CSV in UTF-8, to a Row. Made by
+    :class:`CsvRowDeserializationSchema.Builder`.
+
+    A message that cannot be read raises MalformedRecordError; with ``set_ignore_parse_errors(True)`` it gives no
+    record.
 
     >>> from flinkish.common import Types
     >>> type_info = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.INT()])
@@ -67,7 +72,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
 
     def _fields(self, text: str) -> list[str]:
         if not text.strip("\r\n"):
-            return [""]  # csv takes an empty line for no line; to a Row of one field it is an empty field
+            return [""]  # the csv module ignores an empty line; for a Row of one field it is an empty field
         # newline="": a line feed inside quotes belongs to the field
         lines = list(csv.reader(StringIO(text, newline=""), strict=True, **self._dialect.reader_options()))
         if len(lines) != 1:
@@ -116,7 +121,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             return self
 
         def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
-            """Lines that begin with ``#`` are no records."""
+            """Set whether lines that begin with ``#`` are comments, and so no records (default: they are records)."""
             self._allow_comments = allow_comments
             return self
 
@@ -133,7 +138,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             return self
 
         def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
-            """The text that stands for None; without it, no text does."""
+            """Set the text that is read as None; by default no text is."""
             self._dialect = self._dialect.having(null_literal=null_literal)
             return self
 
@@ -148,7 +153,8 @@ class CsvRowDeserializationSchema(DeserializationSchema):
 
 
 class CsvRowSerializationSchema(SerializationSchema):
-    """A Row to one line of CSV, its delimiter included. Make it with :class:`CsvRowSerializationSchema.Builder`.
+    """Serializes a Row to one line of CSV in UTF-8, with the line delimiter. Made by
+    :class:`CsvRowSerializationSchema.Builder`.
 
     Raises (when it serializes):
         TypeMismatchError: the record does not fit the type.
@@ -205,10 +211,10 @@ class CsvRowSerializationSchema(SerializationSchema):
             return self
 
         def set_line_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
-            """One of ``\\n``, ``\\r``, ``\\r\\n`` or nothing.
+            """Set the line delimiter: ``\\n`` (default), ``\\r``, ``\\r\\n`` or the empty string.
 
             Raises:
-                ValueError: anything else.
+                ValueError: another delimiter.
             """
             if delimiter not in ("\n", "\r", "\r\n", ""):
                 raise ArgumentValueError(
@@ -237,7 +243,7 @@ class CsvRowSerializationSchema(SerializationSchema):
             return self
 
         def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:
-            """The text that is written for None; without it, nothing is."""
+            """Set the text that is written for None; by default the field is empty."""
             self._dialect = self._dialect.having(null_literal=s)
             return self
 

@@ -1,7 +1,7 @@
-"""CsvSchema: the columns of CSV files, and how they are written.
+"""``CsvSchema``: the columns of CSV files, and the dialect in which they are written and read.
 
-Rule upheld here: a schema is a ROW type and a dialect; what of Jackson's schemas these cannot say is refused when it is
-set, never passed over.
+Rule upheld here: a schema is a ROW type and a dialect. A setting of Jackson's schemas that these cannot express is
+refused when it is set, never ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WHERE = "CsvSchema"
 
 
 class CsvSchema:
-    """Made with :meth:`builder`.
+    """The columns of a CSV file with their types, and the dialect of its lines. Made by :meth:`builder`.
 
     >>> len(CsvSchema.builder().add_number_column("id").add_string_column("name").build())
     2
@@ -30,7 +30,7 @@ class CsvSchema:
 
     @staticmethod
     def builder() -> CsvSchemaBuilder:
-        """Begin a schema."""
+        """A builder of a schema without columns."""
         return CsvSchemaBuilder()
 
     def size(self) -> int:
@@ -46,7 +46,7 @@ class CsvSchema:
 
     @property
     def _header(self) -> str | None:
-        """The line with the names of the columns, if there is one."""
+        """The header line, which has the names of the columns; None if the schema has no header."""
         return str(self._settings.get("delimiter", ",")).join(self._columns) if self._settings.get("header") else None
 
     def _reader(self) -> CsvRowDeserializationSchema:
@@ -77,14 +77,19 @@ class CsvSchema:
 
 
 class CsvSchemaBuilder:
-    """Builder of :class:`CsvSchema`. Columns are in the order in which they are added."""
+    """Builder of :class:`CsvSchema`. The columns are in the order in which they are added; a name that is added twice
+    raises ProgramError."""
 
     def __init__(self) -> None:
         self._columns: dict[str, TypeInformation] = {}
         self._settings: dict[str, Any] = {}
 
     def build(self) -> CsvSchema:
-        """The schema. Raises ProgramError without columns."""
+        """The schema.
+
+        Raises:
+            ProgramError: there are no columns.
+        """
         if not self._columns:
             raise ProgramError(
                 "a schema without columns",
@@ -99,7 +104,8 @@ class CsvSchemaBuilder:
     def add_array_column(
         self, name: str, separator: str = ";", element_type: TypeInformation | None = None
     ) -> CsvSchemaBuilder:
-        """An array of strings, or of ``element_type``. All array columns of a schema have one separator."""
+        """Add a column of lists of strings, or of ``element_type``. All array columns of a schema must have the same
+        separator, or ProgramError is raised."""
         self.set_array_element_separator(separator)
         return self._add(name, Types.LIST(element_type or Types.STRING()))
 
@@ -107,14 +113,14 @@ class CsvSchemaBuilder:
         return self._add(name, Types.BOOLEAN())
 
     def add_number_column(self, name: str, number_type: TypeInformation | None = None) -> CsvSchemaBuilder:
-        """A BIGINT, or a number of ``number_type``."""
+        """Add a column of longs, or of ``number_type``."""
         return self._add(name, number_type or Types.LONG())
 
     def add_string_column(self, name: str) -> CsvSchemaBuilder:
         return self._add(name, Types.STRING())
 
     def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
-        """All columns of another schema."""
+        """Add all columns of another schema; its other settings are not taken over."""
         for name, column in schema._columns.items():
             self._add(name, column)
         return self
@@ -124,7 +130,7 @@ class CsvSchemaBuilder:
         return self
 
     def size(self) -> int:
-        """The number of columns so far."""
+        """The number of columns that have been added."""
         return len(self._columns)
 
     def __len__(self) -> int:
@@ -136,18 +142,22 @@ class CsvSchemaBuilder:
         self._columns[name] = column
         return self
 
-    # --- how they are written -----------------------------------------------------------------------------------
+    # --- dialect ------------------------------------------------------------------------------------------------
 
     def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
-        """Lines that begin with ``#`` are no records."""
+        """Set whether lines that begin with ``#`` are comments, and so no records."""
         return self._set("comments", allow)
 
     def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
-        """A column for all fields beyond the declared ones. Raises ProgramError: a Row has no such field."""
+        """Always raises ProgramError: a Row cannot have a field for all columns beyond the declared ones."""
         raise self._refused("set_any_property_name", "declare all columns")
 
     def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
-        """Between the elements of all arrays."""
+        """Set the separator between the elements of all array columns.
+
+        Raises:
+            ProgramError: another separator was set before.
+        """
         given = self._settings.get("array", separator)
         if given != separator:
             raise ProgramError(
@@ -156,11 +166,11 @@ class CsvSchemaBuilder:
         return self._set("array", separator)
 
     def disable_array_element_separator(self) -> CsvSchemaBuilder:
-        """Raises ProgramError: arrays could not be read again."""
+        """Always raises ProgramError: arrays without a separator could not be read again."""
         raise self._refused("disable_array_element_separator", "declare a STRING column")
 
     def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
-        """Raises ProgramError: the array could not be read again."""
+        """Always raises ProgramError: an array without a separator could not be read again."""
         raise self._refused("remove_array_element_separator", "declare a STRING column")
 
     def set_column_separator(self, char: str) -> CsvSchemaBuilder:
@@ -173,11 +183,12 @@ class CsvSchemaBuilder:
         return self._set("escape", _single(char, "Escape char"))
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
-        """Of files that are written; lines that are read may end in any way."""
+        """Set the line separator of files that are written. Lines that are read may end with ``\\n``, ``\\r\\n`` or
+        ``\\r``."""
         return self._set("line", separator)
 
     def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
-        """The text of None."""
+        """Set the text that None is written as and read from."""
         return self._set("null", null_value)
 
     def disable_quote_char(self) -> CsvSchemaBuilder:
@@ -187,19 +198,20 @@ class CsvSchemaBuilder:
         return self._set("quote", _single(char, "Quote char"))
 
     def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
-        """Raises ProgramError for True: a file may be read in parts, which do not know whether they have the first
-        line."""
+        """Raises ProgramError for True: a file may be read in several ranges, and the reader of a range cannot tell
+        which line is the first one of the file."""
         if skip:
             raise self._refused("set_skip_first_data_row", "use set_use_header() for a line with the columns' names")
         return self
 
     def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
-        """Headers always are those of the schema: a first line with other names is read as a record, and refused
-        unless it fits the types."""
+        """Has no effect: headers are always strict. A first line with other names than those of the schema is read as a
+        record, and refused unless it fits the types."""
         return self
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
-        """The line with the names of all columns, in their order, is no record; files are written with it."""
+        """Set whether files have a header: the line with the names of all columns, in their order. It is written at the
+        beginning of each file, and a line that equals it is no record."""
         return self._set("header", use)
 
     def _set(self, name: str, value: Any) -> CsvSchemaBuilder:
@@ -237,7 +249,7 @@ class _CsvFileWriterFactory(RowDataBulkWriterFactory):
     def __init__(self, schema: CsvSchema) -> None:
         super().__init__(schema._row_type)
         self._schema = schema
-        # an error of the program, before the job starts
+        # made here only so that an error in the schema is raised before the job starts
         schema._writer()
 
     def create(self) -> BulkWriter:
@@ -245,12 +257,12 @@ class _CsvFileWriterFactory(RowDataBulkWriterFactory):
 
 
 class CsvBulkWriters:
-    """Example::
+    """Bulk writers of CSV files for `FileSink`. Example::
 
     sink = FileSink.for_bulk_format("/data/out", CsvBulkWriters.for_schema(schema)).build()
     """
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> BulkWriterFactory:
-        """Files with a line per Row."""
+        """A writer of CSV files with one line per Row, and a header if the schema has one."""
         return _CsvFileWriterFactory(schema)

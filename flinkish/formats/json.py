@@ -1,7 +1,8 @@
-"""JSON objects to typed Rows and back (Flink's legacy ``JsonRow...Schema``, which is what PyFlink offers).
+"""Deserializes JSON objects to typed Rows and serializes Rows to JSON objects (Flink's legacy ``JsonRow...Schema``, the
+one that PyFlink offers).
 
-Rule upheld here: a type is compiled once into one small function per field; no type is looked at per record. What
-does not fit is a :class:`MalformedRecordError` that quotes the text, unless the program said ``ignore_parse_errors``.
+Rule upheld here: a type is compiled once into one small function per field; no type is examined per record. A message
+that does not fit raises a :class:`MalformedRecordError` that quotes it, unless ``ignore_parse_errors`` is set.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 
 
 class JsonRowDeserializationSchema(DeserializationSchema):
-    """One JSON object per message to a Row. Make it with :meth:`builder`.
+    """Deserializes a message, which is one JSON object in UTF-8, to a Row. Made by :meth:`builder`.
 
-    A field that is absent is None unless ``fail_on_missing_field``; unknown fields are passed over. A message that
-    cannot be read is an error unless ``ignore_parse_errors``, then it is no record.
+    A field that is absent is None, unless ``fail_on_missing_field`` is set; unknown fields are ignored. A message that
+    cannot be read raises MalformedRecordError, unless ``ignore_parse_errors`` is set: then it gives no record.
 
     >>> from flinkish.common import Types
     >>> schema = JsonRowDeserializationSchema.builder().type_info(
@@ -41,7 +42,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         self._compile()
 
     def _compile(self) -> None:
-        # a decoder is compiled C and closures: neither travels to a worker, so both are made anew there
+        # the decoder is a C object and the reader a closure: neither can be pickled, so a worker makes its own
         parse_float = Decimal if needs_exact_numbers(self._type_info) else None
         self._decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=parse_float).decode
         self._read = json_reader(self._type_info, self._fail_on_missing_field)
@@ -72,7 +73,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
                 continue
             try:
                 records.append(read(decode(str(message, "utf-8"))))
-            except (Mismatch, ValueError, RecursionError) as error:  # ValueError: no JSON, no UTF-8
+            except (Mismatch, ValueError, RecursionError) as error:  # a ValueError if it is no JSON or no UTF-8
                 if not self._ignore_parse_errors:
                     raise self._malformed(message, error) from None
                 records.append(None)
@@ -99,20 +100,20 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             self._ignore_parse_errors = False
 
         def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
-            """The type of the records: a ROW with names.
+            """Set the type of the records, a ROW.
 
             Raises:
-                TypeError: it is another type.
+                TypeError: the type is no ROW.
             """
             self._type_info = _row_type(type_info)
             return self
 
         def json_schema(self, json_schema: str) -> JsonRowDeserializationSchema.Builder:
-            """Take the type from a JSON schema (as a text), of type ``object``.
+            """Take the type of the records from a JSON schema (as text) of the type ``object``.
 
             Raises:
-                TypeError: it is no text.
-                ValueError: it is no such schema or uses what has no Flink type.
+                TypeError: ``json_schema`` is no str, or a schema of another type than ``object``.
+                ValueError: it is no JSON schema, or has a part that no type can express.
             """
             check_instance(
                 json_schema, str, "the json_schema is", "JsonRowDeserializationSchema.builder()", "give its text"
@@ -129,9 +130,10 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             return self
 
         def build(self) -> JsonRowDeserializationSchema:
-            """
+            """The deserialization schema.
+
             Raises:
-                ValueError: no type is set, or both switches are.
+                ValueError: no type is set, or both ``fail_on_missing_field`` and ``ignore_parse_errors`` are.
             """
             if self._type_info is None:
                 raise ArgumentValueError(
@@ -151,7 +153,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
 
 class JsonRowSerializationSchema(SerializationSchema):
-    """A Row to one JSON object without blanks, in UTF-8. Make it with :meth:`builder`.
+    """Serializes a Row to one JSON object in UTF-8, without white space between its tokens. Made by :meth:`builder`.
 
     Raises (when it serializes):
         TypeMismatchError: the record does not fit the type.
@@ -188,16 +190,17 @@ class JsonRowSerializationSchema(SerializationSchema):
             self._type_info: TypeInformation | None = None
 
         def with_type_info(self, type_info: TypeInformation) -> JsonRowSerializationSchema.Builder:
-            """The type of the records: a ROW with names.
+            """Set the type of the records, a ROW.
 
             Raises:
-                TypeError: it is another type.
+                TypeError: the type is no ROW.
             """
             self._type_info = _row_type(type_info)
             return self
 
         def build(self) -> JsonRowSerializationSchema:
-            """
+            """The serialization schema.
+
             Raises:
                 TypeError: no type is set.
             """

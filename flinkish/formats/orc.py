@@ -1,4 +1,4 @@
-"""ORC files, written for FileSink."""
+"""Bulk writers of ORC files for ``FileSink``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _OrcWriter(ColumnFileWriter):
 
 
 class OrcBulkWriters:
-    """Example::
+    """Bulk writers of ORC files for `FileSink`. Example::
 
     sink = FileSink.for_bulk_format("/data/out", OrcBulkWriters.for_row_type(row_type)).build()
     """
@@ -34,9 +34,10 @@ class OrcBulkWriters:
         writer_properties: Configuration | None = None,
         hadoop_config: Configuration | None = None,
     ) -> BulkWriterFactory:
-        """Files with a column per field. Storage is configured by ``spark.hadoop.*``.
+        """A writer of ORC files with one column per field of the ROW type. ``writer_properties`` and ``hadoop_config``
+        are kept for PyFlink and have no effect; storage is configured by ``spark.hadoop.*``.
 
         Raises:
-            TypeMismatchError: a field of pickled objects, which no column can hold.
+            TypeMismatchError: a field is of pickled objects, which no column can hold.
         """
         return ColumnFileWriterFactory(row_type, _OrcWriter, "OrcBulkWriters")

@@ -1,4 +1,4 @@
-"""Parquet files, written for FileSink."""
+"""Bulk writers of Parquet files for ``FileSink``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ParquetBulkWriters"]
 
 
 class ParquetFileWriter(ColumnFileWriter):
-    """Parquet files."""
+    """Writes records to a Parquet file in memory."""
 
     def open_file(self, stream: Any, schema: Any) -> Any:
         from pyarrow import parquet
@@ -25,7 +25,7 @@ class ParquetFileWriter(ColumnFileWriter):
 
 
 class ParquetBulkWriters:
-    """Example::
+    """Bulk writers of Parquet files for `FileSink`. Example::
 
     sink = FileSink.for_bulk_format("/data/out", ParquetBulkWriters.for_row_type(row_type)).build()
     """
@@ -34,9 +34,11 @@ class ParquetBulkWriters:
     def for_row_type(
         row_type: RowTypeInfo, hadoop_config: Configuration | None = None, utc_timestamp: bool = False
     ) -> BulkWriterFactory:
-        """Files with a column per field. Moments are in UTC. Storage is configured by ``spark.hadoop.*``.
+        """A writer of Parquet files with one column per field of the ROW type. Timestamps are in UTC.
+        ``hadoop_config`` and ``utc_timestamp`` are kept for PyFlink and have no effect; storage is configured by
+        ``spark.hadoop.*``.
 
         Raises:
-            TypeMismatchError: a field of pickled objects, which no column can hold.
+            TypeMismatchError: a field is of pickled objects, which no column can hold.
         """
         return ColumnFileWriterFactory(row_type, ParquetFileWriter, "ParquetBulkWriters")

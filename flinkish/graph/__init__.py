@@ -1,1 +1,2 @@
-"""What a program means: stream graph (operators and edges as written), job graph (chains, vertices, levels), plans."""
+"""The graphs of a program: the stream graph (operators and edges as written), the job graph (chains, vertices and
+levels), and the plans that show them."""

@@ -1,7 +1,7 @@
-"""What ``execution.runtime-mode`` changes of a program (Flink's BATCH mode).
+"""Applies ``execution.runtime-mode`` to a program (Flink's BATCH mode).
 
-In BATCH mode all sources end, so that rolling reduces give one final result per key instead of one per record, and
-there is no watermark before the last one: no record is late. Broadcast sides come first (`broadcast_first.py`).
+In BATCH mode all sources are bounded. Rolling reduces emit one final result per key instead of one per record, and the
+only watermark is the last one, so no record is late. Broadcast sides are consumed first (`broadcast_first.py`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWa
 
 
 def apply_runtime_mode(graph: StreamGraph, mode: str) -> None:
-    """Give the operators the form that they have in that mode: STREAMING, BATCH or AUTOMATIC.
+    """Replace the factories of the graph's operators by those of the runtime mode: STREAMING, BATCH, or AUTOMATIC,
+    which means BATCH if all sources are bounded.
 
     Raises:
-        ProgramError: BATCH with a source that has no end.
+        ProgramError: the mode is BATCH and a source is unbounded.
     """
     unbounded = [node for node in graph.nodes if node.source is not None and not node.source.bounded]
     if mode == "STREAMING" or (mode == "AUTOMATIC" and unbounded):

@@ -1,11 +1,13 @@
 """BATCH mode: an operator on a broadcast stream consumes the broadcast side to its end before the other side.
 
 Semantics: Flink's broadcast operators of BATCH mode, which select their broadcast input until it has ended. Here the
-sources of the other side are not read until those of the broadcast side have ended, so nothing has to be kept; and in
-the epoch in which both happens the records of the broadcast side come first (`InputDescriptor.comes_last`).
+sources of the other side are not read until those of the broadcast side have ended, so that no records have to be
+buffered. In the epoch in which the broadcast side ends and the other side begins, the records of the broadcast side
+come first (`InputDescriptor.comes_last`).
 
-Sources cannot wait for each other where one feeds both sides, where two operators want it the other way round, or where
-Spark reads them: the broadcast side then comes first in each epoch only, which is said when the job is submitted.
+Sources cannot wait for each other if one source feeds both sides, if two operators need opposite orders, or if Spark
+reads one of the sources. The broadcast side then comes first only within each epoch, and a warning says so when the job
+is submitted.
 """
 
 from __future__ import annotations
@@ -20,13 +22,18 @@ from flinkish.runtime.operators.keyed_broadcast_process import KeyedBroadcastPro
 
 
 def consumes_broadcast_first(node: StreamNode) -> bool:
-    """Whether an operator reads the broadcast side to its end before the other one."""
+    """Whether an operator consumes its broadcast side to the end before the other side."""
     factory = node.factory
     return isinstance(factory, (BroadcastProcessFactory, KeyedBroadcastProcessFactory)) and factory.broadcast_first
 
 
 def waiting_sources(nodes: Iterable[StreamNode], inputs: Mapping[int, list[StreamEdge]]) -> dict[int, set[int]]:
-    """Id of a source -> ids of the sources that must end before it is read. ``inputs``: the edges into each node."""
+    """For each source that must wait, by node id, the ids of the sources that must end before it is read.
+
+    Args:
+        nodes: the operators of the program.
+        inputs: the edges into each node, by node id.
+    """
     waits: dict[int, set[int]] = {}
     for node in nodes:
         if not consumes_broadcast_first(node):
@@ -54,7 +61,7 @@ def _by_side(edges: list[StreamEdge]) -> tuple[list[StreamEdge], list[StreamEdge
 
 
 def _sources(edges: list[StreamEdge], inputs: Mapping[int, list[StreamEdge]]) -> dict[int, StreamNode]:
-    """The sources that these edges come from."""
+    """The sources upstream of these edges, by node id."""
     found: dict[int, StreamNode] = {}
     seen: set[int] = set()
     stack = [edge.source for edge in edges]
@@ -70,7 +77,7 @@ def _sources(edges: list[StreamEdge], inputs: Mapping[int, list[StreamEdge]]) ->
 
 
 def _circular(waits: Mapping[int, set[int]]) -> bool:
-    """Whether a source would wait for itself."""
+    """Whether a source would wait for itself, directly or through others."""
     for source in waits:
         seen: set[int] = set()
         stack = list(waits[source])

@@ -1,4 +1,4 @@
-"""A program's plan for people: which operator runs in which vertex (chain), level and subtasks."""
+"""Shows the plan of a program as a table for people: the vertex (chain), level and subtasks of each operator."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from flinkish.runtime.deployment import EdgeDescriptor, JobDescriptor, JobSettin
 
 _HEADER = ("Operator", "Uid", "Vertex", "Level", "Parallelism", "Max", "Subtasks", "Ships to")
 
-#: Longer lists of subtasks are shown by their ends.
+#: Of a longer list of subtasks only the first two and the last one are shown.
 _MAX_SUBTASKS = 4
 
 
 def explain(graph: StreamGraph, chaining: bool = True) -> str:
-    """A table with one line per operator, in the order of the levels. Raises what ``graph.check()`` raises.
+    """The plan as a table with one line per operator, in the order of the levels. Raises what ``graph.check()`` raises.
 
     Example (three of its columns)::
 
@@ -30,13 +30,13 @@ def explain(graph: StreamGraph, chaining: bool = True) -> str:
 
 
 def _descriptions(graph: StreamGraph) -> list[str]:
-    """A line per operator that has a description."""
+    """The lines of the section of descriptions: one per operator that has one."""
     described = [f"{node.name} ({node.effective_uid}): {node.description}" for node in graph.nodes if node.description]
     return ["", "Descriptions", *described] if described else []
 
 
 def _slot_sharing_groups(graph: StreamGraph) -> list[str]:
-    """A line per slot sharing group, if there are others than the default one."""
+    """The lines of the section of slot sharing groups: one per group, if there are others than the default group."""
     groups: dict[str, list[str]] = {}
     for node in graph.nodes:
         groups.setdefault(node.slot_sharing_group or "default", []).append(node.effective_uid)
@@ -48,7 +48,8 @@ def _slot_sharing_groups(graph: StreamGraph) -> list[str]:
 
 
 def subtask_names(job: JobDescriptor) -> list[list[str]]:
-    """Per vertex: ``Source Task 0``, ``Source Task 1``, counted over all sources; ``Task 2.0``: vertex 2, subtask 0."""
+    """The names of the subtasks of each vertex: ``Source Task 0``, ``Source Task 1``, ... counted over all sources, and
+    ``Task 2.0`` for subtask 0 of vertex 2."""
     names, sources = [], 0
     for vertex in job.vertices:
         if vertex.level == 0:
@@ -75,7 +76,7 @@ def _vertex_lines(vertex: VertexDescriptor, job: JobDescriptor, subtasks: list[s
 
 
 def _depth(vertex: VertexDescriptor, position: int) -> int:
-    """How many operators of the chain stand before this one."""
+    """The number of operators upstream of this one within its chain."""
     depth = 0
     while vertex.operators[position].parent >= 0:
         position = vertex.operators[position].parent

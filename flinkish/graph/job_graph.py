@@ -1,8 +1,8 @@
-"""From the stream graph to what runs: chains of operators become vertices, vertices get levels (Flink's
+"""Translates the stream graph into the job graph: chains of operators become vertices, and vertices get levels (Flink's
 StreamingJobGraphGenerator).
 
-A vertex' level is 0 for sources, else 1 + the highest level among its inputs; all vertices of a level share one Spark
-stage. Sinks are the ends of chains; their committing halves are numbered apart.
+The level of a vertex is 0 for sources, else 1 + the highest level among its inputs; all vertices of a level run in one
+Spark stage. Sinks are the ends of chains; their committers have numbers of their own.
 """
 
 from __future__ import annotations
@@ -40,13 +40,19 @@ from flinkish.runtime.partitioners import (
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.shipped_files import ShippedFiles
 
-#: In jobs with more subtasks a receiver gets nearly nothing of a batch: watermarks come when it can have got so many
-#: records, since each of them costs it as much as some records.
+#: In a job of more than `_MANY_SUBTASKS` subtasks a receiver gets only a few records of each batch, and a watermark
+#: costs it as much as some records. So watermarks are emitted only once each receiver can have received
+#: `_RECORDS_OF_RECEIVER` records since the last one.
 _MANY_SUBTASKS, _RECORDS_OF_RECEIVER = 64, 16
 
 
 def partitioner_of(edge: StreamEdge, graph: StreamGraph) -> Partitioner:
-    """By key on a keyed stream; what was asked for; else forward between equal parallelisms, or rebalance."""
+    """The partitioner of an edge: by key on a keyed stream, else the one that the program chose, else forward between
+    operators of the same parallelism, else rebalance.
+
+    Raises:
+        ProgramError: the program chose forward between operators of different parallelisms.
+    """
     if edge.key_selector is not None:
         return KeyGroupPartitioner(edge.key_selector, graph.max_parallelism_of(edge.target))
     same = graph.parallelism_of(edge.source) == graph.parallelism_of(edge.target)
@@ -68,7 +74,13 @@ def _same_max_parallelism(graph: StreamGraph, source: StreamNode, target: Stream
 
 
 class JobGraphGenerator:
-    """Makes the job graph of one program."""
+    """Translates the stream graph of one program into its job graph.
+
+    Args:
+        graph: the program; it is checked first, and ``ProgramError`` raised if it is wrong.
+        settings: the settings that travel to the tasks.
+        chaining: whether operators are chained at all.
+    """
 
     def __init__(self, graph: StreamGraph, settings: JobSettings, chaining: bool = True) -> None:
         graph.check()
@@ -94,7 +106,7 @@ class JobGraphGenerator:
         self._sink_ids = {node.id: index for index, node in enumerate(graph.sinks())}
 
     def generate(self, job_id: str, name: str) -> JobDescriptor:
-        """The job graph."""
+        """The job graph, for a job with this id and name."""
         return JobDescriptor(
             job_id,
             name,
@@ -105,21 +117,22 @@ class JobGraphGenerator:
         )
 
     def with_shipped_files(self, shipped: ShippedFiles) -> None:
-        """What the workers find beside the program, from the next job graph on."""
+        """Set the files that are shipped to the workers with the program, for the job graphs generated from now on."""
         self._settings = replace(self._settings, shipped=shipped)
 
     def sources(self) -> dict[int, Source]:
-        """Vertex -> the source as the program has it (what travels to workers may be only its decoder)."""
+        """The sources of the program by vertex id. A worker may get only the decoder of such a source."""
         return {self._vertex_ids[chain[0].id]: chain[0].source for chain in self._chains if chain[0].source is not None}
 
     def migrations(self) -> dict[tuple[str, str], Callable[[Any], Any]]:
-        """(uid, state name) -> what becomes of each of its values when it is restored from a savepoint."""
+        """The state migrations of the program: (uid, state name) -> the function that each value of that state passes
+        through when it is restored from a savepoint."""
         return dict(self._graph.migrations)
 
     # ------------------------------------------------------------------ analysis
 
     def _upstream_of(self, matters: object) -> set[int]:
-        """Nodes for which that holds, and all nodes before them."""
+        """The ids of the nodes whose factories meet the condition ``matters``, and of all nodes upstream of them."""
         found: set[int] = set()
         stack = [node for node in self._graph.nodes if matters(node.factory)]  # type: ignore[operator]
         while stack:
@@ -130,7 +143,8 @@ class JobGraphGenerator:
         return found
 
     def _clocked_nodes(self) -> set[int]:
-        """Nodes that must be called in epochs without data. Idleness of a source matters to everybody behind it."""
+        """The ids of the nodes that must be called in epochs without data: those upstream of processing-time timers, or
+        all nodes if idleness is detected anywhere, since it matters to everything downstream of the source."""
         if any(_detects_idleness(node) for node in self._graph.nodes):
             return {node.id for node in self._graph.nodes}
         return self._upstream_of(lambda factory: factory.uses_processing_time)
@@ -151,7 +165,7 @@ class JobGraphGenerator:
         )
 
     def _reads_source(self, node: StreamNode) -> bool:
-        """Whether the chain that the node is in begins with a source: such a task remembers nothing."""
+        """Whether the chain of the node begins with a source. The task of such a chain keeps no state."""
         while node.source is None:
             edges = self._in[node.id]
             if len(edges) != 1 or not self._chainable(edges[0]):
@@ -225,7 +239,8 @@ class JobGraphGenerator:
         return self._heads[node.id] is node
 
     def _factory(self, node: StreamNode) -> OperatorFactory:
-        """Watermark generators stamp finely only where user code behind them can see single watermarks."""
+        """The factory that travels to the tasks. Watermark generators emit watermarks at fine intervals only if user
+        code downstream of them can see single watermarks."""
         factory = node.factory
         if node.on_error is not None:
             return GuardedFactory(factory, node.on_error)
@@ -261,7 +276,7 @@ class JobGraphGenerator:
         )
 
     def _edge_number(self, edge: StreamEdge) -> int:
-        """Among the edges from the same vertex to the same vertex."""
+        """The number of an edge among the edges between the same two vertices."""
         head = self._heads[edge.source.id]
         return [other for other in self._in[edge.target.id] if self._heads[other.source.id] is head].index(edge)
 
@@ -287,7 +302,8 @@ class JobGraphGenerator:
         return tuple(inputs)
 
     def _idle_timeout(self, node: StreamNode) -> int | None:
-        """Of the watermark strategy nearest before the edge, within the sender's chain."""
+        """The idle timeout in ms of the nearest watermark strategy at or before the node in its chain; None if there is
+        no such strategy, or it detects no idleness."""
         while True:
             if isinstance(node.factory, TimestampsAndWatermarksFactory):
                 return node.factory.idle_timeout_ms
@@ -309,12 +325,13 @@ class JobGraphGenerator:
 
 
 def _remembers(node: StreamNode) -> bool:
-    """Whether the operator has something that outlives epochs and belongs to no key: state, or a budget of errors."""
+    """Whether the operator keeps anything from epoch to epoch that belongs to no key: operator state, or the error
+    budget of ``on_error``."""
     return node.factory.has_operator_state or node.on_error is not None
 
 
 def _splits(source: Source | None) -> Sequence[str]:
-    """The names of the splits that are known before any record, of a source that reads them side by side."""
+    """The names of the splits that a source declares before its first record, if it reads its splits side by side."""
     return source.declared_splits() if isinstance(source, SplitSource) and source.side_by_side else ()
 
 

@@ -1,7 +1,8 @@
-"""Which origins each subtask must hear of, so that one that has not sent anything yet holds the watermark back.
+"""Declares the origins of watermarks that each subtask must wait for, so that an origin that has not sent anything yet
+holds the watermark back.
 
-The splits of a source are declared by the source and heard of by everybody. The origins of any other vertex are its
-subtasks: all of them, or on a pointwise edge those of the subtasks that send to the receiver's.
+The origins of a source vertex are its splits: the source declares them, and all receivers wait for all of them. The
+origins of any other vertex are its subtasks: all of them, or on a pointwise edge those that send to the receiver.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from flinkish.runtime.partitioners import Sender, reachable
 
 
 def declare_origins(vertices: tuple[VertexDescriptor, ...]) -> tuple[VertexDescriptor, ...]:
-    """The vertices with the origins of their inputs declared."""
+    """The same vertices, with the origins of their inputs filled in."""
     return tuple(
         replace(vertex, inputs=tuple(_declared(vertex, described, vertices) for described in vertex.inputs))
         for vertex in vertices

@@ -11,7 +11,8 @@ from flinkish.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
 
 def plan_json(graph: StreamGraph) -> str:
-    """One node per operator, sinks last; each with its inputs and how they are spread (FORWARD, HASH, ...)."""
+    """The plan as JSON: one node per operator, sinks last, each with its inputs and their ship strategies (FORWARD,
+    HASH, ...)."""
     inputs: dict[int, list[StreamEdge]] = defaultdict(list)
     for edge in graph.edges():
         inputs[edge.target.id].append(edge)
@@ -29,7 +30,7 @@ def _node(node: StreamNode, inputs: list[StreamEdge], graph: StreamGraph) -> dic
     }
     if inputs:
         described["predecessors"] = [
-            # Flink's generator calls every side "second": it looks at a list that it has just added to
+            # Flink's generator calls every side "second", since it looks at a list that it has just appended to
             {"id": edge.source.id, "ship_strategy": partitioner_of(edge, graph).ship_strategy, "side": "second"}
             for edge in inputs
         ]

@@ -1,4 +1,5 @@
-"""The program as it was written: one node per operator, one edge per stream (Flink's StreamGraph)."""
+"""The stream graph, which is the program as it was written: one node per operator, one edge per stream (Flink's
+StreamGraph)."""
 
 from __future__ import annotations
 
@@ -17,33 +18,35 @@ from flinkish.runtime.key_groups import default_max_parallelism
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.partitioners import Partitioner
 
-#: Flink's upper bound for both.
+#: Flink's upper bound of the max parallelism, and so of the parallelism of keyed operators.
 MAX_PARALLELISM_LIMIT = 32768
 
 
 class ChainingStrategy(Enum):
-    """Whether an operator may share a task with its neighbours."""
+    """Whether an operator may share a task with its neighbours: always, never, or only with the operators behind it."""
 
     ALWAYS = "always"
-    #: only with what comes after it
+    #: the operator begins a chain: it is never chained to the operator before it
     HEAD = "head"
     NEVER = "never"
 
 
 @dataclass(frozen=True)
 class Tap:
-    """Where a stream comes from: an operator's main or side output, and how it is spread on its way."""
+    """The origin of a stream: the main output of an operator, or the side output with the id ``tag``, and the
+    partitioner that its records pass; None lets the job graph choose one."""
 
     node: StreamNode
     partitioner: Partitioner | None = None
     tag: str | None = None
-    #: of a keyed stream; the partitioner follows from it once the receiver's max parallelism is settled
+    #: set for a keyed stream; the partitioner follows from it once the max parallelism of the receiver is known
     key_selector: Callable[[Any], Any] | None = None
 
 
 @dataclass(eq=False)
 class StreamNode:
-    """One operator. Attributes that the program may still change (name, uid, parallelism, chaining) are mutable."""
+    """One operator of the program. It is mutable, since the program may still change its name, uid, parallelism and
+    chaining after it was added."""
 
     id: int
     name: str
@@ -53,7 +56,7 @@ class StreamNode:
     parallelism: int | None = None
     max_parallelism: int | None = None
     uid: str | None = None
-    #: an identity taken over from another job, 32 hexadecimal digits; goes before the uid
+    #: an identity taken over from another job, 32 hexadecimal digits; it wins over the uid
     uid_hash: str | None = None
     chaining: ChainingStrategy = ChainingStrategy.ALWAYS
     key_selectors: tuple[Callable[[Any], Any], ...] = ()
@@ -62,26 +65,27 @@ class StreamNode:
     sink: Sink | None = None
     description: str | None = None
     slot_sharing_group: str | None = None
-    #: what becomes of records and timers for which the function raises; None: the job fails
+    #: what happens to records and timers for which the function raises; None: the job fails
     on_error: OnError | None = None
-    #: False for sources such as collections, which Flink does not run in parallel
+    #: False for operators that must run with one subtask, such as collection sources
     parallelism_changeable: bool = True
-    #: what Flink runs inside the source operator: nothing can come between the two
+    #: whether Flink runs this operator inside the source operator, so that it is always chained to the source
     part_of_source: bool = False
 
     @property
     def keyed(self) -> bool:
-        """Whether its state is partitioned by key."""
+        """Whether the state of the operator is partitioned by key."""
         return bool(self.key_selectors)
 
     @property
     def effective_uid(self) -> str:
-        """The user's uid (or hash), or one made of the operator's name and place in the program."""
+        """The uid hash or uid that the program has set, else a uid generated from the name of the operator and its
+        position in the program."""
         return self.uid_hash or self.uid or f"{_slug(self.name)}-{self.id}"
 
     @property
     def has_own_uid(self) -> bool:
-        """Whether the program says who this operator is."""
+        """Whether the program has set a uid or a uid hash."""
         return bool(self.uid_hash or self.uid)
 
 
@@ -91,7 +95,8 @@ def _slug(name: str) -> str:
 
 @dataclass(frozen=True)
 class StreamEdge:
-    """One stream between two operators, with the partitioner that will be used."""
+    """One stream between two operators. ``partitioner`` is None if the program chose none; see
+    `flinkish.graph.job_graph.partitioner_of`."""
 
     source: StreamNode
     target: StreamNode
@@ -104,7 +109,10 @@ class StreamEdge:
 class StreamGraph:
     """All operators of a program, in the order in which they were written.
 
-    ``generate_uids`` False: every operator must have a uid of its own (``pipeline.auto-generate-uids``).
+    Args:
+        default_parallelism: the parallelism of operators that set none.
+        default_max_parallelism: the max parallelism of operators that set none; None: derived from the parallelism.
+        generate_uids: False requires the program to give each operator a uid (``pipeline.auto-generate-uids``).
     """
 
     def __init__(
@@ -113,27 +121,27 @@ class StreamGraph:
         self.default_parallelism = default_parallelism
         self.default_max_parallelism = default_max_parallelism
         self.generate_uids = generate_uids
-        #: operators whose max parallelism differs may be in one chain
+        #: whether operators whose max parallelism differs may be in one chain
         self.chain_different_max_parallelism = True
         self.nodes: list[StreamNode] = []
-        #: (uid, state name) -> what becomes of each of its values when it is restored from a savepoint
+        #: (uid, state name) -> the function that each value of that state passes through when it is restored
         self.migrations: dict[tuple[str, str], Callable[[Any], Any]] = {}
-        #: slot sharing group -> its resources, for plans
+        #: slot sharing group -> its resources, as plans show them
         self.slot_sharing_groups: dict[str, str] = {}
-        #: dotted name of a class as it was stored -> the class that it is now
+        #: dotted name under which a class was stored -> the class of the program that takes its place
         self.class_aliases: dict[str, type] = {}
 
     def add(self, node: StreamNode) -> StreamNode:
-        """Another operator."""
+        """Append an operator, and return it."""
         self.nodes.append(node)
         return node
 
     def next_id(self) -> int:
-        """The number of the next operator; from 1, as in Flink's plans."""
+        """The id of the next operator; ids count from 1, as in Flink's plans."""
         return len(self.nodes) + 1
 
     def edges(self) -> list[StreamEdge]:
-        """All streams."""
+        """All edges, in the order of their target operators."""
         return [
             StreamEdge(tap.node, node, index, tap.partitioner, tap.tag, tap.key_selector)
             for node in self.nodes
@@ -142,22 +150,28 @@ class StreamGraph:
         ]
 
     def parallelism_of(self, node: StreamNode) -> int:
-        """What was set on the operator, else the environment's."""
+        """The parallelism set on the operator, else that of the environment."""
         return node.parallelism or self.default_parallelism
 
     def max_parallelism_of(self, node: StreamNode) -> int:
-        """What was set on the operator, else the environment's, else a small multiple of the parallelism."""
+        """The max parallelism set on the operator, else that of the environment, else a small multiple of the
+        operator's parallelism."""
         parallelism = self.parallelism_of(node)
         if node.max_parallelism or self.default_max_parallelism:
             return node.max_parallelism or self.default_max_parallelism or parallelism
         return default_max_parallelism(parallelism)
 
     def sinks(self) -> list[StreamNode]:
-        """Nodes that are sinks."""
+        """The operators that are sinks, in the order of the program."""
         return [node for node in self.nodes if node.sink is not None]
 
     def check(self) -> None:
-        """Everything about the program that can be wrong without running it."""
+        """Check everything about the program that can be checked without running it.
+
+        Raises:
+            ProgramError: there are no operators, a uid is missing or used twice (DuplicateUidError), a parallelism is
+                above the max parallelism, or dead letters go to a side output that is not read.
+        """
         if not self.nodes:
             raise ProgramError(
                 "No operators defined in streaming topology. Cannot execute.",

@@ -1,1 +1,1 @@
-"""The driver's side of a job: submission, its life, what outlives it."""
+"""The driver's side of a job: its submission, its lifecycle, and what outlives it: checkpoints, savepoints, history."""

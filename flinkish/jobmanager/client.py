@@ -1,4 +1,4 @@
-"""The handle that ``execute_async`` returns."""
+"""The client of a running job, which ``execute_async`` returns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flinkish.jobmanager.spark_run import SparkRun
 
 
 class RunClient(JobClient):
-    """A client of one run."""
+    """The JobClient of a job that this process runs: tells its state, stops it, and takes its savepoints."""
 
     def __init__(self, run: JobRun) -> None:
         self.run = run
@@ -30,26 +30,32 @@ class RunClient(JobClient):
         return self.run.job_id
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
-        """The status as of now."""
+        """The job's status as of now."""
         return CompletableFuture.completed(self.run.status)
 
     def describe(self) -> JobDescription:
-        """All there is to say of the job, as of now."""
+        """All that is known of the job as of now: status, vertices, attempts, checkpoints, metrics and exceptions."""
         if self.run.record is None:
             raise InternalError("a job without a record", where=f"job '{self.run.name}'", hint="please report this")
         return self.run.record.describe()
 
     def story(self) -> str:
-        """The transitions of the job's status, a line each: ``print(client.story())``."""
+        """The transitions of the job's status as text, one per line, the oldest first: ``print(client.story())``."""
         return str(self.run.life.story)
 
     def cancel(self) -> CompletableFuture[None]:
-        """End the job after the running epoch; done when it has ended."""
+        """Cancel the job after the running epoch; the future is done when the job has ended."""
         self.run.request_stop()
         return _in_background(self.run.wait)
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """Write a savepoint of the last committed epoch; its path. One that fails changes nothing."""
+        """Write a savepoint of the last committed epoch; the future holds its path.
+
+        If the savepoint cannot be written, the future fails and the job goes on as before.
+
+        Raises:
+            OperationError: the job runs in the minicluster, which has no savepoints.
+        """
         run = self._spark_run()
         try:
             return CompletableFuture.completed(take_savepoint(run, savepoint_directory))
@@ -59,27 +65,34 @@ class RunClient(JobClient):
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
-        """End the job after the running epoch and write a savepoint of it; its path.
+        """End the job after the running epoch and write a savepoint of that epoch; the future holds its path.
 
-        Done when the job has ended, as in Flink: its status is FINISHED and its directory is free for the next job.
-        Fails when no savepoint can be written, and then the job goes on: nothing is stopped if that is seen before, and
-        else the query is started again. Only a drain that has begun cannot be undone: what fails after that fails the
-        job, and whoever starts it next ends the drain.
+        The future is done when the job has ended, as in Flink: the job's status is FINISHED and its directory is free
+        for the next job. The future fails when no savepoint can be written, and then the job goes on: if the problem is
+        seen beforehand, nothing is stopped, otherwise the query is started again. Only a drain that has begun cannot be
+        undone: a failure after that fails the job, and whoever starts the job next ends the drain.
 
         Args:
-            advance_to_end_of_event_time: drain: before the savepoint all event-time timers and windows fire in an epoch
-                of their own. To end a job for good; the savepoint holds no open window any more.
-            savepoint_directory: where the savepoint is made; None: where the job's savepoints go.
+            advance_to_end_of_event_time: drain the job: before the savepoint, all event-time timers and windows fire in
+                an epoch of their own. Meant for ending a job for good: the savepoint holds no open window any more.
+            savepoint_directory: the directory in which the savepoint is made; None: the job's savepoint directory.
+
+        Raises:
+            OperationError: the job runs in the minicluster, which has no savepoints.
         """
         return self._stop(savepoint_directory, drain=advance_to_end_of_event_time)
 
     def stop_from_outside(self, drain: bool, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """`stop_with_savepoint`, asked for by somebody outside of the program: it then exits with 143."""
+        """Do what `stop_with_savepoint` does, at the request of somebody outside of the program, which therefore exits
+        with 143."""
         return self._stop(savepoint_directory, drain=drain, from_outside=True)
 
     def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """Cancel the job after the running epoch and write a savepoint of it; its path. As Flink's (deprecated)
-        cancelWithSavepoint: the job ends as CANCELED, and goes on if there is no savepoint."""
+        """Cancel the job after the running epoch and write a savepoint of that epoch; the future holds its path.
+
+        As with Flink's (deprecated) cancelWithSavepoint, the job ends as CANCELED, and goes on if the savepoint cannot
+        be written.
+        """
         return self._stop(savepoint_directory, end=JobStatus.CANCELED)
 
     def _stop(self, directory: str | None, **how: Any) -> CompletableFuture[str]:
@@ -103,7 +116,7 @@ class RunClient(JobClient):
         return CompletableFuture.completed(self.run.accumulator_results())
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        """Done when the job has ended; fails as the job failed."""
+        """The result of the job: the future is done when the job has ended, and fails with the job's failure."""
         return self.run.result
 
     def _spark_run(self) -> SparkRun:

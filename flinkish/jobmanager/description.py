@@ -1,7 +1,8 @@
-"""What can be said of a job: frozen values that every view (REST, command line, pages, notebooks) renders.
+"""Descriptions of a job: frozen values that every view (REST, command line, pages, notebooks) renders.
 
 Rule: ``describe()`` is the one source. A view adds nothing and computes nothing that another view would compute too.
-Times are milliseconds since the epoch of 1970, durations milliseconds; None: not known, or not yet.
+Times are milliseconds since the Unix epoch (1970), durations are milliseconds; None stands for a value that is not
+known, or not known yet.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from flinkish.jobmanager.lifecycle.story import Event
 
 @dataclass(frozen=True)
 class CheckpointDescription:
-    """One barrier that became, or should have become, a checkpoint or a savepoint."""
+    """One checkpoint or savepoint: pending, completed or failed."""
 
     id: int
-    #: the epoch at whose end the barrier stood
+    #: the epoch at whose end the barrier was
     epoch: int
     #: PENDING, COMPLETED, FAILED
     status: str
     trigger_time_ms: int
-    #: from the trigger to completion or failure
+    #: time from the trigger to completion or failure
     duration_ms: int | None = None
     is_savepoint: bool = False
-    #: only what had changed was written
+    #: whether only the changed state was written
     incremental: bool = False
-    #: where it can be restored from
+    #: directory from which it can be restored
     path: str | None = None
     #: rows written to the state table
     rows_written: int = 0
-    #: operator uid -> bytes of its state, as the tasks hold it
+    #: operator uid -> size of its state in bytes, as the tasks hold it
     state_bytes: dict[str, int] = field(default_factory=dict)
     #: source uid -> position behind the last record of the epoch
     offsets: dict[str, str] = field(default_factory=dict)
@@ -42,48 +43,48 @@ class CheckpointDescription:
 
 @dataclass(frozen=True)
 class CheckpointsDescription:
-    """The checkpoints and savepoints of a job. Counts are those since this driver took the job on."""
+    """The checkpoints and savepoints of a job since this driver took the job over, as far as ``history`` keeps them."""
 
-    #: by status (PENDING, COMPLETED, FAILED) and ``savepoints``
+    #: status (PENDING, COMPLETED, FAILED) or ``savepoints`` -> their number in ``history``
     counts: dict[str, int] = field(default_factory=dict)
     latest_completed: CheckpointDescription | None = None
     latest_savepoint: CheckpointDescription | None = None
     latest_failed: CheckpointDescription | None = None
-    #: the newest last; as many as the job keeps in mind
+    #: the newest last; the number that is kept is bounded
     history: tuple[CheckpointDescription, ...] = ()
 
 
 @dataclass(frozen=True)
 class ExecutionDescription:
-    """One attempt of one subtask. Where it runs is as of the last epoch in which it had something to do."""
+    """One attempt of one subtask. Its location is that of the last epoch in which the subtask had something to do."""
 
     attempt: int
     state: str
-    #: state -> when it was entered
+    #: state -> time at which it was entered
     times_ms: dict[str, int]
     host: str | None = None
     #: Spark's id of the executor; ``driver`` with a local master
     executor: str | None = None
     stage: int | None = None
     partition: int | None = None
-    #: how many times Spark had tried the task of that epoch before
+    #: number of times that Spark had tried the task of that epoch before
     task_attempt: int | None = None
     #: Spark's id of the task
     task_id: int | None = None
     pid: int | None = None
-    #: the splits that the executions of a source have read
+    #: the splits that the execution has read, if it is one of a source
     splits: tuple[str, ...] = ()
     records_in: int = 0
     records_out: int = 0
     watermark_ms: int | None = None
-    #: as the state was written last
+    #: size of the state when it was last written
     state_bytes: int = 0
-    #: files of state that were fetched to the executor's disk
+    #: state files that were fetched to the executor's disk, and their size
     restored_files: int = 0
     restored_bytes: int = 0
     first_epoch: int | None = None
     last_epoch: int | None = None
-    #: operator uid and metric -> value: counters since the functions were opened
+    #: operator uid and metric name -> value; counters count since the functions were opened
     metrics: dict[str, float] = field(default_factory=dict)
     failure: str | None = None
 
@@ -93,42 +94,44 @@ class SubtaskDescription:
     """One of the parallel instances of a vertex."""
 
     subtask: int
-    #: as Flink writes it: ``Map -> Sink (1/2)``
+    #: the name in Flink's form: ``Map -> Sink (1/2)``
     name: str
     current: ExecutionDescription
-    #: earlier attempts, the newest last; as many as the job keeps in mind
+    #: earlier attempts, the newest last; the number that is kept is bounded
     earlier: tuple[ExecutionDescription, ...] = ()
 
 
 @dataclass(frozen=True)
 class OperatorDescription:
-    """One operator of a vertex' chain."""
+    """One operator of a vertex's chain."""
 
     uid: str
     name: str
-    #: whether the program gave the uid
+    #: whether the program has set the uid
     uid_given: bool = False
-    #: of an operator with ``on_error``: what it was given and what became of it, since the job began, exactly
+    #: name -> exact count since the job began, over all failures: late records that were dropped, and for an operator
+    #: with ``on_error`` its records and what became of them
     counts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class VertexDescription:
-    """Operators that run as one task per subtask. Sums are those of the current attempt."""
+    """A vertex of the job graph: a chain of operators that runs as one task per subtask. Sums are those of the current
+    attempt."""
 
     id: int
-    #: of the first operator
+    #: uid of the first operator of the chain
     uid: str
     name: str
-    #: number of shuffles before it; 0: a source
+    #: number of shuffles before the vertex; 0: a source
     level: int
     parallelism: int
     max_parallelism: int
     keyed: bool
     operators: tuple[OperatorDescription, ...]
-    #: the vertices that feed it
+    #: ids of the vertices that feed this one
     inputs: tuple[int, ...]
-    #: of all its subtasks, as Flink sums it up: FAILED if one has failed, RUNNING if one runs, ...
+    #: the state of all subtasks together, aggregated as in Flink: FAILED if one has failed, RUNNING if one runs, ...
     state: str
     subtasks: tuple[SubtaskDescription, ...]
     records_in: int = 0
@@ -139,7 +142,8 @@ class VertexDescription:
 
 @dataclass(frozen=True)
 class AttemptDescription:
-    """The job from one start of its query to the end of it. Numbers go on when another driver takes over."""
+    """One attempt of the job: from a start of its query to the end of that query. The numbering of attempts continues
+    when another driver takes the job over."""
 
     number: int
     start_time_ms: int
@@ -153,17 +157,17 @@ class AttemptDescription:
 
 @dataclass(frozen=True)
 class ExceptionDescription:
-    """A failure of the job, or one that it got over."""
+    """A failure of the job, or a failure from which the job was restarted."""
 
     time_ms: int
     attempt: int
-    #: name of the class in ``flinkish.errors``
+    #: name of the exception's class in ``flinkish.errors``
     error_class: str
     #: who must act: the author of the job, the operator of the cluster, nobody, the makers of flinkish
     who: str
     retryable: bool
     message: str
-    #: of the formula: what happened, where, what was expected, what to do
+    #: the parts of the message: what happened, where, what was expected, what to do
     what: str = ""
     where: str = ""
     expected: str = ""
@@ -172,33 +176,33 @@ class ExceptionDescription:
     epoch: int | None = None
     #: executor, host, stage and partition of that task
     place: str | None = None
-    #: of user code alone
+    #: traceback through the user code alone
     traceback: str | None = None
-    #: the job was started again after so long; None: it has failed for good
+    #: delay after which the job was restarted; None: it has failed for good
     restart_delay_ms: int | None = None
 
 
 @dataclass(frozen=True)
 class DriverDescription:
-    """Which driver a job is, or was, in the hands of."""
+    """The driver process that runs, or ran, a job."""
 
     host: str
     pid: int
-    #: what tells this driver's claim of the job directory from all others
+    #: the fencing token: distinguishes this driver's claim of the job directory from all others
     token: str = ""
 
 
 @dataclass(frozen=True)
 class JobDescription:
-    """All that can be said of a job."""
+    """All that is known of a job at one moment. ``str()`` gives its name, id, status and story."""
 
     id: str
     name: str
     status: str
-    #: when it was submitted to this driver
+    #: time at which the job was submitted to this driver
     start_time_ms: int
     end_time_ms: int | None
-    #: status -> when it was entered last
+    #: status -> time at which it was entered last
     times_ms: dict[str, int]
     #: Flink's plan JSON
     plan: dict[str, Any]
@@ -208,15 +212,15 @@ class JobDescription:
     checkpoints: CheckpointsDescription
     #: epochs, records_in, records_out, restarts, last_epoch, watermark_ms, duration_ms
     metrics: dict[str, float]
-    #: name -> value of what user functions have added up: numbers as they are, everything else as text
+    #: accumulator name -> value: numbers as they are, everything else as text
     accumulators: dict[str, float | str]
-    #: the newest last; as many as the job keeps in mind
+    #: the newest last; the number that is kept is bounded
     exceptions: tuple[ExceptionDescription, ...]
-    #: what may be a secret is hidden
+    #: values that may be secrets are hidden
     configuration: dict[str, str]
     #: transitions of the job's status, the oldest first
     story: tuple[Event, ...]
-    #: None: a temporary one, or none at all
+    #: the job directory; None: the job has a temporary one, or none at all
     directory: str | None
     driver: DriverDescription
 
@@ -227,7 +231,7 @@ class JobDescription:
 
 @dataclass(frozen=True)
 class JobManagerDescription:
-    """All jobs of a driver: those at work, and the last ones that have ended."""
+    """All jobs of a driver: the running ones first, then the most recently ended ones."""
 
     driver: DriverDescription
     version: str

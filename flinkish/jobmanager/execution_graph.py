@@ -1,10 +1,10 @@
-"""The execution graph: vertices, their subtasks, and of each the executions, one per attempt of the job.
+"""The execution graph: vertices, their subtasks, and the executions of each subtask, one per attempt of the job.
 
-Rule: it knows only what tasks report. The driver hears of an epoch when the epoch is done, so that an execution is
-RUNNING from its first epoch on; where it runs is as of the last epoch in which it had something to do, for Spark places
-tasks anew in each.
+Rule: the graph knows only what tasks report. The driver hears of an epoch when the epoch is done, so an execution is
+RUNNING once its first epoch is done. The location of an execution is that of the last epoch in which it had something
+to do, because Spark places the tasks of every epoch anew.
 
-Any thread may ask; epochs, starts and ends are told by one thread at a time.
+Any thread may ask for a description; epochs, starts and ends are reported by one thread at a time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _S = ExecutionState
 
 NO_COUNTS: dict[str, dict[str, int]] = {}
 
-#: States of a vertex, the one that says most first: that of any of its executions is that of the vertex.
+#: Execution states by precedence: a vertex has the first of them that any of its executions has.
 _PRECEDENCE = (
     _S.FAILED,
     _S.CANCELING,
@@ -48,9 +48,9 @@ _PRECEDENCE = (
 
 
 class Execution:
-    """One attempt of one subtask."""
+    """One attempt of one subtask: its state machine, and the figures that its tasks have reported so far."""
 
-    #: Events of an execution are few; the bound is for safety.
+    #: The most events that the story keeps. An execution has few; the bound is for safety.
     MAX_EVENTS = 16
 
     def __init__(self, vertex: VertexDescriptor, subtask: int, attempt: int, clock: Clock) -> None:
@@ -72,12 +72,12 @@ class Execution:
         self._metrics: dict[str, float] = {}
 
     def begin(self) -> None:
-        """The first epoch is over: the subtask works, whether there was something for it to do or not."""
+        """Go to RUNNING, now that the first epoch of the attempt is done, whether or not the subtask had work in it."""
         if self.machine.try_to(_S.INITIALIZING, "the first epoch has been planned"):
             self.machine.to(_S.RUNNING, "the first epoch is done")
 
     def take(self, report: TaskReport, epoch: int) -> None:
-        """What the task says of an epoch."""
+        """Add what the task reports of an epoch."""
         self._epochs = (self._epochs[0] if self._epochs else epoch, epoch)
         self._records_in += report.records_in
         self._records_out += report.records_out
@@ -88,7 +88,7 @@ class Execution:
         if report.watermark_ms is not None:
             self._watermark_ms = report.watermark_ms
         if report.state_bytes:
-            # 0: the state is as it was
+            # 0: the state has not changed
             self._state_bytes = report.state_bytes
         if report.place is not None:
             self._place = report.place
@@ -96,18 +96,18 @@ class Execution:
             self.machine.try_to(_S.FINISHED, f"all input has ended in epoch {epoch}")
 
     def fail(self, failure: str) -> None:
-        """It is this one that failed the attempt."""
+        """Go to FAILED: this execution is the one that has failed the attempt."""
         self.failure = failure
         self.machine.try_to(_S.FAILED, failure)
 
     def cancel(self, cause: str) -> None:
-        """The attempt is over."""
+        """Go to CANCELED, unless the execution has ended already: the attempt is over."""
         if self.machine.may(_S.CANCELING):
             self.machine.to(_S.CANCELING, cause)
         self.machine.try_to(_S.CANCELED, cause)
 
     def describe(self) -> ExecutionDescription:
-        """As of now."""
+        """The execution as of now."""
         place = self._place
         first, last = self._epochs or (None, None)
         return ExecutionDescription(
@@ -136,15 +136,15 @@ class Execution:
 
 
 class ExecutionGraph:
-    """The executions of a job.
+    """The executions of a job: the current one of each subtask, and descriptions of a bounded number of earlier ones.
 
     Args:
         job: the job graph.
-        clock: of the transitions.
-        ended: hears of each execution that has come to its end, in the thread that told the graph.
+        clock: the clock that gives the times of the transitions.
+        ended: called with each execution that has ended, in the thread that reported the end to the graph.
     """
 
-    #: Earlier attempts of a subtask that are kept in mind.
+    #: The most earlier attempts of a subtask whose descriptions are kept.
     MAX_EARLIER = 16
 
     def __init__(
@@ -165,10 +165,10 @@ class ExecutionGraph:
     # ------------------------------------------------------------------ what happens
 
     def attempt_started(self, attempt: int) -> None:
-        """The job begins to run, for the first time or again."""
+        """Replace all executions by SCHEDULED ones: the job begins to run, for the first time or again."""
         with self._lock:
             for execution in self._current.values():
-                # of an attempt that was stopped, and begins again because its stop has failed
+                # executions of an attempt that was stopped, and that begins again because its stop has failed
                 execution.cancel(f"attempt {attempt} of the job begins")
             self._tell()
             self._told.clear()
@@ -187,13 +187,13 @@ class ExecutionGraph:
         execution.machine.to(_S.SCHEDULED, f"attempt {attempt} of the job")
 
     def query_started(self) -> None:
-        """Spark has taken on the query."""
+        """Let all executions be DEPLOYING: Spark has accepted the query."""
         with self._lock:
             for execution in self._current.values():
                 execution.machine.try_to(_S.DEPLOYING, "the query has started")
 
     def epoch_done(self, report: EpochReport) -> None:
-        """An epoch has come to its end."""
+        """Take in the report of an epoch that the sinks have committed."""
         with self._lock:
             self._begin()
             for task in report.tasks:
@@ -213,11 +213,11 @@ class ExecutionGraph:
                 execution.begin()
 
     def attempt_failed(self, failure: FlinkishError) -> None:
-        """All that ran has come to its end: the task that the failure names by failing."""
+        """End all executions: the task that the failure names is FAILED, the others are CANCELED."""
         text = shortened(f"{type(failure).__name__}: {failure.message}")
         with self._lock:
             for execution in self._current.values():
-                # by name: of two tasks of one name both are said to have failed
+                # tasks are found by name: if two tasks have the same name, both are said to have failed
                 if execution.name == failure.task:
                     execution.fail(text)
             for execution in self._current.values():
@@ -225,11 +225,11 @@ class ExecutionGraph:
             self._tell()
 
     def job_done(self, finished: bool, cause: str) -> None:
-        """The job has ended: with ``finished`` all tasks have, else they are cancelled."""
+        """The job has ended: with ``finished`` all tasks are FINISHED, otherwise they are CANCELED."""
         with self._lock:
             for execution in self._current.values():
                 if finished:
-                    # of an input that had nothing, no task has reported
+                    # if the input was empty, no task has reported
                     execution.begin()
                     execution.machine.try_to(_S.FINISHED, cause)
                 execution.cancel(cause)
@@ -244,7 +244,7 @@ class ExecutionGraph:
     # ------------------------------------------------------------------ what can be asked
 
     def describe(self, counts: Mapping[str, dict[str, int]] = NO_COUNTS) -> tuple[VertexDescription, ...]:
-        """All vertices as of now. ``counts``: operator uid -> what the engine has counted there."""
+        """All vertices as of now. ``counts``: operator uid -> the engine's counts for that operator."""
         with self._lock:
             return tuple(self._describe(vertex, counts) for vertex in self._job.vertices)
 

@@ -1,7 +1,7 @@
-"""The driver's jobs: those at work, and the last ones that have ended.
+"""The driver's jobs: the running ones, and the most recently ended ones.
 
-Rule: ``describe()`` is the one source for everything that shows a job. Of an ended job nothing is kept but its last
-description; what must outlive the driver is in the history's tables.
+Rule: ``describe()`` is the one source for everything that shows a job. Once a job has ended, only its last description
+is kept; what must outlive the driver is in the history's tables.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from flinkish.jobmanager.job_run import JobObserver, JobRun
 
 
 class JobManager:
-    """All jobs of this process."""
+    """The registry of all jobs of this process. Any thread may use it."""
 
-    #: Descriptions of so many ended jobs are kept.
+    #: The most ended jobs whose descriptions are kept.
     MAX_ENDED = 50
 
     _instance: ClassVar[JobManager | None] = None
@@ -36,14 +36,14 @@ class JobManager:
 
     @classmethod
     def get(cls) -> JobManager:
-        """The one of this process."""
+        """The JobManager of this process."""
         with cls._instance_lock:
             if cls._instance is None:
                 cls._instance = cls()
             return cls._instance
 
     def register(self, run: JobRun) -> RunClient:
-        """Take a job in, before it starts."""
+        """Add a job before it starts; returns its client."""
         client = RunClient(run)
         job_id = run.job_id.to_hex_string()
         with self._lock:
@@ -53,7 +53,7 @@ class JobManager:
         return client
 
     def ended(self, client: RunClient) -> None:
-        """A job has come to its end."""
+        """Keep only the last description of a job that has ended."""
         job_id = client.run.job_id.to_hex_string()
         description = client.describe()
         with self._lock:
@@ -64,20 +64,20 @@ class JobManager:
                 self._ended.popitem(last=False)
 
     def jobs(self) -> tuple[RunClient, ...]:
-        """The jobs at work, in the order of their submission."""
+        """The running jobs, in the order of their submission."""
         with self._lock:
             return tuple(self._at_work.values())
 
     def job(self, job_id: JobID | str) -> RunClient | None:
-        """A job at work; None when there is none with that id (any more)."""
+        """The running job with that id; None when there is none, or when it has ended."""
         with self._lock:
             return self._at_work.get(_text(job_id))
 
     def describe_job(self, job_id: JobID | str) -> JobDescription:
-        """One job, at work or ended.
+        """The description of one job, running or ended.
 
         Raises:
-            FinalOperationError: there is none, or it has ended long ago.
+            FinalOperationError: there is no such job, or its description is no longer kept (`MAX_ENDED`).
         """
         text = _text(job_id)
         with self._lock:
@@ -93,7 +93,7 @@ class JobManager:
         )
 
     def describe(self) -> JobManagerDescription:
-        """All jobs: those at work first, then the ended ones, the newest last."""
+        """All jobs: the running ones first, then the ended ones, the most recently ended last."""
         with self._lock:
             clients, ended = tuple(self._at_work.values()), tuple(self._ended.values())
         at_work = tuple(client.describe() for client in clients)
@@ -101,14 +101,14 @@ class JobManager:
 
 
 class _End(JobObserver):
-    """Tells the JobManager of a job's end."""
+    """Reports the end of a job to the JobManager."""
 
     def __init__(self, manager: JobManager, client: RunClient) -> None:
         self._manager = manager
         self._client = client
 
     def job_done(self, status: JobStatus) -> None:
-        """The job has ended."""
+        """Let the JobManager keep only the last description of the job."""
         self._manager.ended(self._client)
 
 

@@ -1,6 +1,7 @@
-"""Follows a job at work and can say at any time all there is to say of it.
+"""The record of a running job, from which the job can be described at any time.
 
-Rule: what is kept is bounded, and nothing here holds up an epoch. The history hears of everything when it is over.
+Rule: what the record keeps is bounded, and nothing here holds up an epoch. Status changes, executions that have ended
+and exceptions are also given to the history.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 
-#: Of the value of an accumulator so many characters are shown.
+#: The most characters of an accumulator's value that are shown, unless it is a number.
 _SHOWN_LENGTH = 200
 
 
 def this_driver(token: str = "") -> DriverDescription:
-    """This process."""
+    """The description of this process as a driver. ``token``: its fencing token for the job directory."""
     return DriverDescription(socket.gethostname(), os.getpid(), token)
 
 
 def who_must_act(error: FlinkishError) -> str:
-    """In words."""
+    """Who must act on an error, in words: follows from the base class of the error."""
     if isinstance(error, ProgramError):
         return "the author of the job"
     if isinstance(error, OperationError):
@@ -51,18 +52,19 @@ def who_must_act(error: FlinkishError) -> str:
 
 
 class JobRecord(JobObserver):
-    """Of one run.
+    """Records the attempts, exceptions, executions and figures of one run, and describes the job from them.
 
     Args:
-        run: what is followed; the record must be the first of its observers.
+        run: the run that is recorded; the record must be the first of its observers.
         job: the job graph.
         plan: Flink's plan JSON.
         directory: the job's directory; None: a temporary one, or none.
-        driver: whose hands it is in.
-        attempt_number: of the running attempt, counted over all drivers of the job.
+        driver: the driver that runs the job.
+        attempt_number: gives the number of the running attempt, counted over all drivers of the job.
+        clock: the clock that gives the times of attempts and exceptions.
     """
 
-    #: Attempts and exceptions that are kept in mind.
+    #: The most attempts, and the most exceptions, that are kept.
     MAX_KEPT = 100
 
     def __init__(
@@ -87,7 +89,7 @@ class JobRecord(JobObserver):
         self._exceptions: deque[ExceptionDescription] = deque(maxlen=self.MAX_KEPT)
         self._epochs = self._in = self._out = self._restarts = 0
         self._watermark_ms: int | None = None
-        #: totals as of the last epoch that has changed them; what earlier drivers have left at first
+        #: encoded totals as of the last epoch that has changed them; at first, those that earlier drivers have left
         self.accumulators = b""
         self.graph = ExecutionGraph(job, self._clock, self._execution_ended)
         for event in run.life.story.events:
@@ -96,11 +98,11 @@ class JobRecord(JobObserver):
     # ------------------------------------------------------------------ what happens
 
     def status_changed(self, event: Event) -> None:
-        """The job has gone from status to status."""
+        """Add a transition of the job's status to the history."""
         self._run.history.status(event, self._number())
 
     def attempt_started(self, attempt: int) -> None:
-        """The job has begun to run, for the first time or again."""
+        """Open the next attempt: the job begins to run, for the first time or again."""
         number = self._number()
         self.graph.attempt_started(number)
         with self._lock:
@@ -110,11 +112,11 @@ class JobRecord(JobObserver):
             self._attempts.append(AttemptDescription(number, self._clock.now_ms()))
 
     def query_started(self) -> None:
-        """Spark has taken on a query of the running attempt."""
+        """Note that Spark has accepted a query of the running attempt."""
         self.graph.query_started()
 
     def epoch_done(self, report: EpochReport) -> None:
-        """An epoch has been committed by the sinks."""
+        """Add the figures of an epoch that the sinks have committed."""
         self.graph.epoch_done(report)
         with self._lock:
             self._epochs += 1
@@ -126,7 +128,7 @@ class JobRecord(JobObserver):
             self._change(first_epoch=report.epoch if first is None else first, last_epoch=report.epoch)
 
     def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
-        """An attempt has failed."""
+        """Close the attempt that has failed, and keep its failure as an exception of the job."""
         self.graph.attempt_failed(failure)
         described = describe_exception(failure, self._clock.now_ms(), self._number(), restart_delay_ms)
         with self._lock:
@@ -137,7 +139,7 @@ class JobRecord(JobObserver):
         self._run.history.exception(described)
 
     def job_done(self, status: JobStatus) -> None:
-        """The job has ended."""
+        """Close the last attempt: the job has ended with this status."""
         self.graph.job_done(status is JobStatus.FINISHED, f"the job is {status.name}")
         with self._lock:
             if self._attempts and self._attempts[-1].end_time_ms is None:
@@ -155,7 +157,7 @@ class JobRecord(JobObserver):
     # ------------------------------------------------------------------ what can be said
 
     def accumulator_results(self) -> dict[str, Any]:
-        """Name -> value of what user functions have added up so far."""
+        """Accumulator name -> its value so far."""
         return results_of(self.accumulators, self._job.classes)
 
     def describe(self) -> JobDescription:
@@ -209,7 +211,7 @@ def _shown(value: Any) -> float | str:
 def describe_exception(
     failure: FlinkishError, time_ms: int, attempt: int, restart_delay_ms: int | None
 ) -> ExceptionDescription:
-    """A failure, with who must act."""
+    """The description of a failure, with who must act on it."""
     return ExceptionDescription(
         time_ms=time_ms,
         attempt=attempt,
@@ -230,7 +232,7 @@ def describe_exception(
 
 
 def describe_checkpoints(all_of_them: tuple[CheckpointDescription, ...]) -> CheckpointsDescription:
-    """Counted, and the latest of each kind. Oldest first."""
+    """The checkpoints and savepoints, given oldest first, with their counts and the latest one of each kind."""
     counts = Counter(checkpoint.status for checkpoint in all_of_them)
     savepoints = [checkpoint for checkpoint in all_of_them if checkpoint.is_savepoint]
     counts["savepoints"] = len(savepoints)

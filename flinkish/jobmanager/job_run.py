@@ -1,4 +1,4 @@
-"""A job at work: the thread that starts its queries, follows their epochs and ends them."""
+"""A running job: the thread that starts the job's queries, follows their epochs and ends them."""
 
 from __future__ import annotations
 
@@ -31,54 +31,58 @@ if TYPE_CHECKING:
 
 
 class JobResult(CompletableFuture[JobExecutionResult]):
-    """The end of a job. Signals that come while the main thread waits for it stop all jobs of the process."""
+    """The future result of a job. Signals that come while the main thread waits for it stop all jobs of the process."""
 
     def result(self, timeout: float | None = None) -> JobExecutionResult:
-        """Wait for the end. KeyboardInterrupt at the second SIGINT."""
+        """Wait for the job's end, for at most ``timeout`` seconds.
+
+        Raises:
+            KeyboardInterrupt: at the second SIGINT.
+        """
         with stop_on_signals(live_jobs.running):
             return super().result(timeout)
 
 
 class JobObserver:
-    """Whoever wants to see a job at work. Each method does nothing unless it is overridden; none may raise."""
+    """Is notified of what happens to a running job. Methods do nothing unless they are overridden; none may raise."""
 
     def status_changed(self, event: Event) -> None:
-        """The job has gone from status to status."""
+        """The job's status has changed."""
 
     def query_started(self) -> None:
-        """Spark has taken on a query of the running attempt."""
+        """Spark has accepted a query of the running attempt."""
 
     def attempt_started(self, attempt: int) -> None:
         """The job has begun to run, for the first time or again."""
 
     def epoch_done(self, report: EpochReport) -> None:
-        """An epoch has been committed by the sinks. Called by the thread that runs epochs."""
+        """The sinks have committed an epoch. Called by the thread that runs epochs."""
 
     def epoch_committed(self, epoch: int) -> None:
-        """All epochs up to this one are committed for good."""
+        """Spark has committed all epochs up to this one."""
 
     def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
-        """An attempt has failed; the job is restarted after the delay, or (None) has failed with it."""
+        """An attempt has failed; the job is restarted after the delay, or, with None, has failed as well."""
 
     def job_done(self, status: JobStatus) -> None:
         """The job has ended."""
 
 
 def new_life(name: str) -> StateMachine[JobStatus]:
-    """The life of a job that is being submitted."""
+    """The state machine of a job that is being submitted."""
     return StateMachine(JOB_TRANSITIONS, f"job '{name}'")
 
 
 def describe(failure: FlinkishError) -> str:
-    """A failure as the cause of what follows."""
+    """A failure in one text, as the cause of a transition: the class of the error and its message."""
     return f"{type(failure).__name__}: {failure.message}"
 
 
 class JobRun:
-    """Base of runs on Spark and in the minicluster.
+    """A run of a job: its thread, status, restarts, observers and result. Base of runs on Spark and in the minicluster.
 
-    ``life``: the job's, from when it was submitted on; its status is the life's state, and the story is that of all its
-    transitions.
+    ``life`` is the state machine of the job since its submission: its state is the job's status, and its story tells
+    the transitions of that status.
     """
 
     def __init__(
@@ -93,23 +97,23 @@ class JobRun:
         self.restarts = restarts or Restarts(NoRestart())
         #: how long the job has to end after a SIGTERM
         self.shutdown_timeout_s = 60.0
-        #: what is done once there are no more epochs
+        #: the step that is being carried out after the last epoch, in words; "": none
         self.doing = ""
         self.life = life or new_life(name)
         self.result: CompletableFuture[JobExecutionResult] = JobResult()
         self.observers: list[JobObserver] = []
         self.history: History = NoHistory()
-        #: what can be said of the job, once it has been submitted
+        #: the record from which the job is described; None until the job has been submitted
         self.record: JobRecord | None = None
         self.checkpoints: Checkpoints = NoCheckpoints()
         self.reports: list[EpochReport] = []
         self.last_epoch: int | None = None
         self._attempts = -1
-        #: what earlier drivers have left, if they had begun the job
+        #: in words, that earlier drivers have started the job; "": they have not
         self.taken_over = ""
-        #: the last one that observers have heard of
+        #: the last failure that observers were notified of
         self._told_failure: FlinkishError | None = None
-        #: what the job is to end as, once a stop was asked for
+        #: the status with which the job is to end, once a stop was asked for
         self._end_as = JobStatus.CANCELED
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"flinkish-job-{name}", daemon=True)
@@ -117,15 +121,15 @@ class JobRun:
         self.life.listener = self._status_changed
         self.life.to(JobStatus.CREATED, "the job graph is made")
 
-    #: Reports of so many epochs are kept.
+    #: The most epochs whose reports are kept.
     MAX_REPORTS = 1000
 
-    #: So many events are told with the failure of a job.
+    #: The number of events of the story that the failure of a job shows.
     TOLD_EVENTS = 10
 
     @property
     def attempts(self) -> int:
-        """Number of the running attempt among those of this run, from 0 on."""
+        """The number of the running attempt among those of this run, counted from 0."""
         return max(self._attempts, 0)
 
     @property
@@ -134,7 +138,7 @@ class JobRun:
         return self.life.state
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread that runs the job."""
         if self.taken_over:
             self.life.to(JobStatus.RECONCILING, self.taken_over)
         self._attempt_started()
@@ -142,12 +146,12 @@ class JobRun:
         self._thread.start()
 
     def request_stop(self, end: JobStatus = JobStatus.CANCELED, cause: str = "asked for") -> None:
-        """End after the running epoch.
+        """End the job after the running epoch. Returns at once.
 
         Args:
-            end: CANCELED; FINISHED (Flink's stop: the job goes on RUNNING until then); SUSPENDED (another driver will
-                go on with it). Who asks to cancel is obeyed whatever was asked for before.
-            cause: for the story.
+            end: the status to end with: CANCELED; FINISHED (Flink's stop: the job stays RUNNING until then); SUSPENDED
+                (another driver will go on with the job). A request to cancel prevails over any earlier request.
+            cause: the reason that the story gives.
         """
         if end is JobStatus.CANCELED:
             self.life.try_to(JobStatus.CANCELLING, cause)
@@ -155,24 +159,24 @@ class JobRun:
         self._stop.set()
 
     def end_as(self, end: JobStatus) -> None:
-        """Change what the job is to end as when it stops, as long as it has not."""
+        """Change the status that the job will have when it has stopped; to be called before it has."""
         self._end_as = end
 
     def stop_from_outside(self, cause: str) -> None:
-        """End after the running epoch, because somebody outside of the program (a signal) asks for it.
+        """End the job after the running epoch, because somebody outside of the program (a signal) asks for it.
 
-        The job is not cancelled: started again, it goes on.
+        The job is SUSPENDED, not cancelled: when it is started again, it goes on.
         """
         live_jobs.asked_from_outside(self)
         self.request_stop(JobStatus.SUSPENDED, cause)
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more can become of the job, though there may be something left to tell of it."""
+        """Whether the job's status is final. Its history may still have to be written."""
         return self.life.terminal
 
     def unfinished(self) -> str | None:
-        """What the job is at, for who cannot wait any longer; None when it has ended."""
+        """What the job is still doing, in words, for a caller who cannot wait any longer; None when it has ended."""
         if not self._thread.is_alive():
             return None
         if self.has_ended:
@@ -182,7 +186,7 @@ class JobRun:
         return "its first epoch" if self.last_epoch is None else f"what follows epoch {self.last_epoch}"
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Until the job has ended."""
+        """Wait until the job has ended, but at most for ``timeout_s`` seconds (None: without limit)."""
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
@@ -207,7 +211,7 @@ class JobRun:
         raise InternalError("a run without work")
 
     def _fail(self, error: FlinkishError) -> None:
-        """The end of a job that has failed; of one that another driver has taken over only this driver's part ends."""
+        """End a job that has failed as FAILED; if another driver has taken it over, it is only SUSPENDED here."""
         if error is not self._told_failure:
             self._attempt_failed(error, None)
         cause = describe(error)
@@ -220,9 +224,9 @@ class JobRun:
         self._end(error)
 
     def _settle(self, end: JobStatus) -> None:
-        """The way of a job that ends in order, from where it is."""
+        """Take the legal transitions from the present status to ``end``, for a job that ends without a failure."""
         if end is JobStatus.FINISHED and self.status not in (JobStatus.RUNNING, JobStatus.RECONCILING):
-            # a stop that came while the job waited for its restart, or for its first query
+            # the stop came while the job waited for its restart, or for its first query
             self.life.try_to(JobStatus.RUNNING, "there is nothing more to run")
         if self.life.try_to(end, "the job has come to its end" if not self._stop.is_set() else "stopped"):
             return
@@ -241,13 +245,14 @@ class JobRun:
             self.result.complete(JobExecutionResult(self.job_id, runtime_ms, self.accumulator_results()))
 
     def accumulator_results(self) -> dict[str, Any]:
-        """Name -> value of what user functions have added up so far."""
+        """Accumulator name -> its value so far."""
         return {} if self.record is None else self.record.accumulator_results()
 
     def _run_attempts(self, run_attempt: Callable[[bool], None], again: bool = False) -> None:
-        """Attempts, one after the other, until one gets to its end, a stop is asked for, or a failure is final.
+        """Run attempts, one after the other, until one reaches its end, a stop is asked for, or a failure is final.
 
-        ``run_attempt(again)`` runs one; it raises only FlinkishErrors of what may go wrong in a job.
+        ``run_attempt(again)`` runs one attempt (``again``: it is not the first) and raises its failure as a
+        FlinkishError; any other exception ends the job at once.
         """
         while True:
             try:
@@ -263,13 +268,13 @@ class JobRun:
             again = True
 
     def _delay_after(self, failure: FlinkishError) -> int | None:
-        """How long to wait before the next attempt; None: there is none. What fails while it is being stopped is not
-        begun anew."""
+        """The delay before the next attempt in ms; None: there is none. A job that fails while it is being stopped is
+        not restarted."""
         return None if self._stop.is_set() else self.restarts.delay_after(failure)
 
     def _tell(self, text: str) -> None:
         with suppress(OSError, ValueError):
-            # a new line: on a terminal the line of progress may stand there half drawn
+            # begin on a new line: on a terminal the progress line may be half drawn
             begin = "\n" if sys.stderr.isatty() else ""
             sys.stderr.write(f"{begin}{self.name}: {text}\n")
             sys.stderr.flush()
@@ -292,18 +297,18 @@ class JobRun:
             observer.status_changed(event)
 
     def query_started(self) -> None:
-        """Spark has taken on a query of the running attempt."""
+        """The job is RUNNING: Spark has accepted a query of the running attempt."""
         self.life.try_to(JobStatus.RUNNING, f"attempt {self._attempts} runs")
         for observer in self.observers:
             observer.query_started()
 
     def epoch_committed(self, epoch: int) -> None:
-        """All epochs up to this one are committed for good."""
+        """Notify the observers that Spark has committed all epochs up to this one."""
         for observer in self.observers:
             observer.epoch_committed(epoch)
 
     def epoch_done(self, report: EpochReport) -> None:
-        """The sinks have committed an epoch."""
+        """Keep the report of an epoch that the sinks have committed, and notify the observers."""
         with self._lock:
             self.last_epoch = report.epoch
             self.reports.append(report)
@@ -313,7 +318,7 @@ class JobRun:
 
 
 class MiniClusterRun(JobRun):
-    """A run without Spark."""
+    """A run in the minicluster, in this process and without Spark."""
 
     def __init__(
         self, job_id: JobID, name: str, make_cluster: Callable[[], Any], restarts: Restarts | None = None
@@ -322,7 +327,7 @@ class MiniClusterRun(JobRun):
         self._make_cluster = make_cluster
 
     def _work(self) -> None:
-        # one cluster: it keeps the state of the last epoch, and opens functions anew after a failure
+        # all attempts use one cluster: it keeps the state of the last epoch, and opens functions anew after a failure
         cluster = self._make_cluster()
 
         def run_attempt(again: bool) -> None:

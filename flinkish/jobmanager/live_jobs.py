@@ -1,7 +1,8 @@
-"""The jobs that run in this process: whom a signal stops, and whether one ended because somebody outside asked for it.
+"""The jobs that run in this process: which jobs a signal stops, and whether one has ended because of a request from
+outside of the program.
 
-Rule: what a program does with its jobs is its own business (exit code 0); what is asked for from outside (a signal, a
-command) is told to whoever started the process, by its exit code.
+Rule: what a program does with its jobs is its own business (exit code 0); a stop that was asked for from outside (by a
+signal or a command) is reported to whoever started the process, by the exit code.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _stopped = False
 
 
 def started(run: JobRun) -> None:
-    """A job begins."""
+    """Add a job that starts."""
     with _lock:
         _running.append(run)
 
 
 def ended(run: JobRun, status: JobStatus) -> None:
-    """A job has ended. One that failed was not stopped, whatever was asked for."""
+    """Remove a job that has ended. A job that has failed does not count as stopped, even if a stop was asked for."""
     global _stopped
     with _lock:
         if run in _running:
@@ -44,7 +45,7 @@ def running() -> list[JobRun]:
 
 
 def asked_from_outside(run: JobRun) -> None:
-    """Somebody outside of the program asks this job to stop."""
+    """Note that somebody outside of the program has asked this job to stop. Has no effect if it has ended."""
     with _lock:
         if run in _running:
             _asked_to_stop.add(id(run))

@@ -1,8 +1,8 @@
-"""What a user sees of a running job: epoch, records in and out, rate, watermark.
+"""The progress of a running job as text: epoch, records in and out, rate, watermark.
 
-Rule: progress goes to stderr, because stdout belongs to the job's own ``print``. On a terminal one line renews itself;
+Rule: progress goes to stderr, because stdout belongs to the job's own ``print``. On a terminal one line is redrawn;
 elsewhere (a log file) lines come at most every two seconds, and the last epoch's line is always among them. Progress is
-a view: whatever happens to the place it is written to, the job goes on.
+only a view: whatever happens to the stream that it is written to, the job goes on.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 
-#: Between two lines where lines are not renewed.
+#: The least time between two lines where the line is not redrawn.
 LINE_INTERVAL_MS = 2_000
-#: A renewed line is not drawn more often than this.
+#: The least time between two drawings of a line that is redrawn.
 RENEW_INTERVAL_MS = 100
-#: The rate is that of the last so many milliseconds.
+#: The length of the time window over which the rate is computed.
 RATE_WINDOW_MS = 10_000
 
-#: Overrides the mode ``auto`` (not a mode that the program chose): always, never.
+#: Environment variable that overrides the mode ``auto``, but no other mode: ``always`` or ``never``.
 ENVIRONMENT = "FLINKISH_PROGRESS"
 
 
@@ -38,12 +38,12 @@ def progress_for(mode: str, job: JobDescriptor) -> JobObserver:
     """The observer that shows a job's progress on stderr, or one that shows nothing.
 
     Args:
-        mode: ``flinkish.progress``. ``always``, ``never``, or ``auto``: what the environment variable
-            ``FLINKISH_PROGRESS`` says, else shown, except inside pytest.
-        job: whose progress; its name begins each line.
+        mode: the value of ``flinkish.progress``: ``always``, ``never``, or ``auto``, which is the value of the
+            environment variable ``FLINKISH_PROGRESS`` or, without it, ``always`` except inside pytest.
+        job: the job whose progress is shown; its name begins each line.
 
     Raises:
-        ConfigurationError: the environment variable says something else.
+        ConfigurationError: the environment variable has another value than ``always`` or ``never``.
     """
     if mode == "auto":
         mode = os.environ.get(ENVIRONMENT) or ("never" if "pytest" in sys.modules else "always")
@@ -52,19 +52,19 @@ def progress_for(mode: str, job: JobDescriptor) -> JobObserver:
     if mode == "never":
         return NoProgress()
     stream = sys.stderr
-    # what a job prints would be mixed with a line that is not ended yet
+    # a job's own output would be mixed with a progress line that is not ended yet
     prints = any(isinstance(sink.sink, PrintSink) for sink in job.sinks)
     return ProgressLine(job.name, stream, SystemClock(), renewing=stream.isatty() and not prints)
 
 
 class NoProgress(JobObserver):
-    """Shows nothing."""
+    """The observer of a job whose progress is not shown: does nothing."""
 
 
 class ProgressLine(JobObserver):
-    """Progress as text on ``stream``. ``renewing``: one line that is drawn again and again.
+    """Writes the progress of a job to ``stream``. ``renewing``: one line is redrawn, instead of a line per report.
 
-    Called from the thread that runs epochs and from the one that ends the job.
+    It is called from the thread that runs epochs and from the one that ends the job.
     """
 
     def __init__(self, name: str, stream: TextIO, clock: Clock, renewing: bool, columns: int | None = None) -> None:
@@ -75,17 +75,17 @@ class ProgressLine(JobObserver):
         self._columns = columns
         self._lock = threading.Lock()
         self._started_ms = clock.now_ms()
-        #: (time, records in so far) at the ends of the last epochs
+        #: (time in ms, records in so far) at the ends of the last epochs
         self._history: deque[tuple[int, int]] = deque([(self._started_ms, 0)])
         self._epochs = self._in = self._out = 0
         self._shown_ms: int | None = None
-        #: text of the last epoch while it is not shown yet
+        #: line of the last epoch as long as it is not shown yet
         self._pending: str | None = None
-        #: characters of the line that is being renewed
+        #: number of characters of the line that is redrawn
         self._drawn = 0
 
     def epoch_done(self, report: EpochReport) -> None:
-        """Count the epoch, and show it unless the last line is too young."""
+        """Count the epoch, and show it unless the last line was shown too recently."""
         with self._lock:
             now_ms = self._clock.now_ms()
             self._epochs += 1
@@ -104,7 +104,7 @@ class ProgressLine(JobObserver):
                 self._show_pending()
 
     def job_done(self, status: JobStatus) -> None:
-        """Show the last epoch if it is not shown yet, and how the job ended."""
+        """Show the last epoch if it is not shown yet, then the status with which the job has ended and its totals."""
         with self._lock:
             if self._pending is not None:
                 self._show_pending()
@@ -119,7 +119,7 @@ class ProgressLine(JobObserver):
             )
 
     def _rate(self) -> int:
-        """Records in per second."""
+        """Records in per second over the last `RATE_WINDOW_MS`."""
         (first_ms, first), (last_ms, last) = self._history[0], self._history[-1]
         return (last - first) * 1000 // max(last_ms - first_ms, 1)
 
@@ -128,7 +128,7 @@ class ProgressLine(JobObserver):
         if not self._renewing:
             self._write(text + "\n")
             return
-        # a line that wraps cannot be renewed
+        # a line that wraps cannot be redrawn
         columns = self._columns or shutil.get_terminal_size().columns
         text = text[: max(columns - 1, 1)]
         self._write("\r" + text.ljust(self._drawn))
@@ -141,12 +141,12 @@ class ProgressLine(JobObserver):
             self._stream.write(text)
             self._stream.flush()
         except (OSError, ValueError):
-            # the terminal or pipe has gone (ValueError: closed); a job does not end because nobody watches it
+            # the terminal or pipe is gone (ValueError: closed); the job does not end because nobody watches it
             self._stream = None
 
 
 def watermark_text(watermark_ms: int | None) -> str:
-    """A watermark as UTC time.
+    """A watermark as UTC time; in ms if it is outside of the range of dates.
 
     >>> watermark_text(1_700_000_000_123), watermark_text(None)
     ('2023-11-14T22:13:20.123Z', 'none')

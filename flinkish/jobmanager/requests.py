@@ -1,10 +1,10 @@
-"""What an operator asks of a running job from another process: files in its job directory.
+"""Requests to a running job from another process (the command line), as files in the job directory.
 
     <job dir>/request-<id>.json    {"action": "stop", "drain": true, "directory": null}
-    <job dir>/answer-<id>.json     {"value": "/data/savepoints/savepoint-…"} or {"error": "…"}
+    <job dir>/answer-<id>.json     {"value": "/data/savepoints/savepoint-..."} or {"error": "..."}
 
-Rule: a request is carried out once, by the driver that owns the directory, and answered; whoever asked deletes both
-files. A request that nobody took because no driver runs is withdrawn by who asked.
+Rule: a request is carried out once, by the driver that owns the directory, and answered; the process that asked deletes
+both files. It also withdraws a request that nobody has taken because no driver runs.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 _REQUEST, _ANSWER, _SUFFIX = "request-", "answer-", ".json"
 _LOG = logging.getLogger("flinkish.JobManager")
 
-#: How often the driver looks, in seconds.
+#: Interval at which the driver looks for requests, in seconds.
 POLL_S = 0.5
 #: How long a program that ends waits for the answer that is being written, in seconds.
 LAST_ANSWER_S = 10.0
-#: A driver gives the directory back before it answers the request that ended its job: so long is waited then (s).
+#: How long an answer is waited for after the driver has released the directory, in seconds: a driver releases it before
+#: it answers the request that has ended its job.
 GONE_S = 15.0
-#: How long who asks waits for an answer by default, in seconds.
+#: How long `ask` waits for an answer by default, in seconds.
 TIMEOUT_S = 600.0
 
 Action = Callable[["RunClient", dict[str, Any]], Any]
@@ -61,12 +62,12 @@ def _describe(client: RunClient, request: dict[str, Any]) -> Any:
     return asdict(client.describe())
 
 
-#: What can be asked for.
+#: Name of an action that can be requested -> the function that carries it out.
 ACTIONS: dict[str, Action] = {"savepoint": _savepoint, "stop": _stop, "cancel": _cancel, "describe": _describe}
 
 
 class RequestDesk(JobObserver):
-    """The driver's side: a thread that looks for requests as long as the job runs."""
+    """Answers requests in the driver: a thread that looks for them in the job directory as long as the job runs."""
 
     def __init__(self, client: RunClient, directory: JobDirectory) -> None:
         self._client = client
@@ -75,14 +76,14 @@ class RequestDesk(JobObserver):
         self._thread = threading.Thread(target=self._serve, name="flinkish-requests", daemon=True)
 
     def attempt_started(self, attempt: int) -> None:
-        """Begin with the first attempt."""
+        """Start the thread with the first attempt."""
         if attempt == 0:
-            # the program may end as soon as the job has: before the thread has said so to who asked for it
+            # the program may end as soon as the job has ended: before the thread has answered the request to end it
             atexit.register(self._last_answer)
             self._thread.start()
 
     def job_done(self, status: JobStatus) -> None:
-        """No more requests are taken; the one that is being carried out is still answered."""
+        """Take no more requests; the one that is being carried out is still answered."""
         self._closed.set()
 
     def _last_answer(self) -> None:
@@ -95,7 +96,7 @@ class RequestDesk(JobObserver):
                 for name in self._directory.names(_REQUEST, _SUFFIX):
                     self._take(name)
             except Exception as error:
-                # storage that is away for a moment must not end the desk
+                # storage that is unavailable for a moment must not end the thread
                 _LOG.warning("requests cannot be read: %s", error)
         atexit.unregister(self._last_answer)
 
@@ -112,22 +113,28 @@ class RequestDesk(JobObserver):
         if action is None:
             return {"error": f"unknown request {request.get('action')!r}; expected one of {', '.join(ACTIONS)}"}
         try:
-            # whatever JSON cannot say is told as text
+            # values that JSON cannot express are given as text
             return {"value": json.loads(json.dumps(action(self._client, request), default=str))}
         except Exception as error:
             return {"error": f"{type(error).__name__}: {error}" if not isinstance(error, FlinkishError) else str(error)}
 
 
 def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any) -> Any:
-    """Ask the driver that runs a job; its answer.
+    """Send a request to the driver that runs a job; returns its answer.
 
     Args:
         job_dir: the job's directory (``flinkish.job.dir``).
-        action: ``savepoint`` (``directory``), ``stop`` (``directory``, ``drain``), ``cancel`` or ``describe``.
-        timeout_s: how long to wait for the answer.
+        action: ``savepoint``, ``stop``, ``cancel`` or ``describe``.
+        timeout_s: how long to wait for the answer, in seconds.
+        details: arguments of the action: ``directory`` for ``savepoint``; ``directory`` and ``drain`` for ``stop``.
+
+    Returns:
+        The path of the savepoint for ``savepoint`` and ``stop``, None for ``cancel``, and the job's description as a
+        dict for ``describe``.
 
     Raises:
-        OperationError: no driver runs the job, it did not answer in time, or it could not do it.
+        ConfigurationError: there is no such action.
+        OperationError: no driver runs the job, it did not answer in time, or it could not carry out the request.
 
     Example: ``ask("/data/jobs/clicks", "stop", drain=True)`` -> the savepoint's path.
     """

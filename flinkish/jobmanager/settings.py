@@ -1,4 +1,4 @@
-"""From the configuration to what tasks and the driver need of it."""
+"""Reads from the configuration the settings that tasks and the driver need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flinkish.runtime.deployment import JobSettings
 
 @dataclass(frozen=True)
 class DriverSettings:
-    """What the driver needs."""
+    """The settings of a job that the driver needs."""
 
     job_dir: str | None
     epoch_interval_ms: int
@@ -31,7 +31,7 @@ class DriverSettings:
     ignore_unclaimed_state: bool
     #: NO_CLAIM, CLAIM, LEGACY
     claim_mode: str
-    #: only say what a restore would take over
+    #: only report what a restore would take over
     dry_run: bool
     takeover: str = "refuse"
     shutdown_timeout_s: float = 60.0
@@ -47,7 +47,7 @@ def _ms(duration: Duration) -> int:
 
 
 def job_settings(configuration: Configuration) -> JobSettings:
-    """What tasks need."""
+    """The settings that tasks need, from the configuration."""
     return JobSettings(
         source_batch_size=configuration.get(flinkish.SOURCE_BATCH_SIZE),
         buffer_max_records=configuration.get(flinkish.BUFFER_MAX_RECORDS),
@@ -80,13 +80,13 @@ def _job_parameters(configuration: Configuration) -> dict[str, str]:
 
 
 def _cached_files(configuration: Configuration) -> dict[str, str]:
-    """As the program names them; `Deployment` puts where they are in the worker in their place."""
+    """File name -> path as the program gives it; `Deployment` replaces it by the path in the worker."""
     files = dependencies_of(configuration).cached_files
     return {file.name: file.path.removeprefix("file://") for file in files}
 
 
 def driver_settings(configuration: Configuration) -> DriverSettings:
-    """What the driver needs."""
+    """The settings that the driver needs, from the configuration."""
     job_dir = configuration.get(flinkish.JOB_DIR)
     return DriverSettings(
         job_dir=None if job_dir is None else check_path(job_dir),
@@ -111,7 +111,7 @@ def driver_settings(configuration: Configuration) -> DriverSettings:
 
 
 def checkpoints_path(settings: DriverSettings, directory: JobDirectory, job_id: str) -> str:
-    """Where the checkpoints of a job are."""
+    """The directory of a job's checkpoints: ``<execution.checkpointing.dir>/<job id>``, or one in the job directory."""
     if settings.checkpoints.directory is not None:
         return posixpath.join(settings.checkpoints.directory, job_id)
     return posixpath.join(directory.path, "checkpoints")

@@ -1,17 +1,17 @@
 """SIGTERM and SIGINT end the jobs of a program that waits for one, after their running epochs.
 
-Rule: a signal asks, it does not tear down. The epoch that runs is finished and committed, a last checkpoint is taken if
-checkpoints are on, the wait for the job returns as for one that was cancelled, and the program goes on; the driver then
-exits with 143 (`exit_codes`). Who cannot wait sends SIGINT a second time: KeyboardInterrupt, in the midst of the epoch,
-which is replayed when the job is started again. The jobs are then SUSPENDED, not cancelled: started again, they go on,
-and their checkpoints are kept.
+Rule: a signal asks the jobs to end, it does not tear them down. The epoch that runs is finished and committed, a last
+checkpoint is taken if checkpoints are on, the wait for the job returns as for one that was cancelled, and the program
+goes on; the driver then exits with 143 (`exit_codes`). A second SIGINT raises KeyboardInterrupt in the midst of the
+epoch, which is replayed when the job is started again. The jobs are SUSPENDED, not cancelled: when they are started
+again they go on, and their checkpoints are kept.
 
-After SIGTERM the jobs have ``flinkish.shutdown.timeout``; then the process ends itself and says what was not finished,
-which nobody would learn from a supervisor that kills it.
+After SIGTERM the jobs have ``flinkish.shutdown.timeout`` to end; then the process ends itself and says what was not
+finished, which nobody would learn from a supervisor that kills it.
 
-Signals are looked at while the main thread waits for the result of a job (``execute``, ``result()``); at any other time
-they do what the program, or Python, has set up: SIGTERM ends the process like kill -9 does, which costs no more than a
-replay of the epoch.
+Signals are handled here while the main thread waits for the result of a job (``execute``, ``result()``); at any other
+time they do what the program, or Python, has set up: SIGTERM ends the process like kill -9 does, which costs no more
+than a replay of the epoch.
 
 PySpark keeps the JVM from seeing the terminal's SIGINT, and flinkish's launcher makes the Python driver the process
 that is signalled. A SIGTERM to the whole process group reaches the JVM too and ends the job like kill -9 does.
@@ -34,28 +34,28 @@ _STDERR = 2
 
 
 class Stoppable(Protocol):
-    """What can be asked to end: a `JobRun`."""
+    """A job that can be asked to end: a `JobRun`."""
 
     name: str
     shutdown_timeout_s: float
 
     @property
     def has_ended(self) -> bool:
-        """Whether all that is left is to tell of it."""
+        """Whether the job's status is final, though its history may still have to be written."""
 
     def stop_from_outside(self, cause: str) -> None:
-        """End after the running epoch."""
+        """End the job after the running epoch; ``cause`` is the name of the signal."""
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Until it has ended."""
+        """Wait until the job has ended, but at most for ``timeout_s`` seconds."""
 
     def unfinished(self) -> str | None:
-        """What it is at; None when it has ended."""
+        """What the job is still doing, in words; None when it has ended."""
 
 
 @contextmanager
 def stop_on_signals(jobs: Callable[[], Sequence[Stoppable]]) -> Iterator[None]:
-    """Within the block SIGTERM and SIGINT ask ``jobs()`` to stop; afterwards the handlers are those of before.
+    """Within the block, SIGTERM and SIGINT ask ``jobs()`` to stop; afterwards the earlier handlers are back in place.
 
     Python gives signals to the main thread only: in any other thread nothing is changed.
 
@@ -71,12 +71,12 @@ def stop_on_signals(jobs: Callable[[], Sequence[Stoppable]]) -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            # None: set by something other than Python, which Python cannot put back
+            # None: the handler was not installed from Python, and Python cannot restore it
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
 
 class _Handler:
-    """Counts interrupts."""
+    """The signal handler: asks the jobs to stop, and raises KeyboardInterrupt at the second SIGINT."""
 
     def __init__(self, jobs: Callable[[], Sequence[Stoppable]]) -> None:
         self._jobs = jobs
@@ -100,7 +100,7 @@ class _Handler:
 
 
 def end_in_time(jobs: Sequence[Stoppable]) -> None:
-    """Returns when the jobs have ended; ends the process when their time is over."""
+    """Wait until the jobs have ended; end the process when they have not within the longest of their timeouts."""
     timeout_s = max((job.shutdown_timeout_s for job in jobs), default=0.0)
     deadline = time.monotonic() + timeout_s
     for job in jobs:
@@ -117,6 +117,6 @@ def end_in_time(jobs: Sequence[Stoppable]) -> None:
 
 
 def _say(text: str) -> None:
-    # not sys.stderr: the signal may have come in the midst of a write to it, and buffers cannot be entered twice
+    # not sys.stderr: the signal may have come in the midst of a write to it, and its buffer is not reentrant
     with suppress(OSError):
         os.write(_STDERR, text.encode())

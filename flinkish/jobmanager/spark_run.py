@@ -1,4 +1,4 @@
-"""A job on Spark: its attempts, one after the other, until it ends."""
+"""The run of a job on Spark: its attempts, one after the other, until the job ends."""
 
 from __future__ import annotations
 
@@ -35,12 +35,23 @@ from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.accumulated import AccumulatorFiles, accumulators_directory
 from flinkish.spark.failures import translate
 
-#: Where the job directory says that a bounded job has got to its end.
+#: File in the job directory that says that the job is done: a bounded job at the end of its input, or a drained one.
 FINISHED_FILE = "finished.json"
 
 
 class SparkRun(JobRun):
-    """One job. ``next_plan`` makes the plan of the attempt after a failed one."""
+    """Runs one job on Spark: restarts it after failures, stops it with a savepoint, drains it, and remembers its end.
+
+    Args:
+        spark: the Spark session.
+        plan: the plan of the first attempt.
+        next_plan: makes the plan of the attempt that follows a failed one.
+        settings: the driver's settings.
+        directory: the job directory, claimed by this driver; it is released when the job has ended.
+        temporary: whether the directory is a temporary one, which is deleted when the job has ended.
+        restarts: decides whether a failed attempt is followed by another one.
+        life: the state machine of the job since its submission.
+    """
 
     def __init__(
         self,
@@ -64,17 +75,17 @@ class SparkRun(JobRun):
         self._next_plan = next_plan
         self._temporary = temporary
         self.attempt = self._make_attempt(plan)
-        #: what the last attempt has failed with, in the midst of an epoch
+        #: the failure of the last attempt; None: the last attempt has ended without one
         self._failure: FlinkishError | None = None
-        #: lets the next attempt begin with the last checkpoint in Delta, and says what was done
+        #: lets the next attempt begin with the last checkpoint in Delta, and returns a text that says so
         self.fall_back: Callable[[CorruptStateError], str] | None = None
-        #: the stop with a savepoint that was asked for, until it has failed
+        #: the stop with a savepoint that was asked for and has neither failed nor been answered
         self._stopping: StopWithSavepoint | None = None
-        #: it is too late to ask for one
+        #: whether it is too late to ask for a stop with a savepoint
         self._ends = False
-        #: a cancellation or a suspension was asked for, which does not depend on a savepoint
+        #: whether a cancellation or a suspension was asked for, which does not depend on a savepoint
         self._stopped_anyway = False
-        #: the savepoint that a drain has ended with
+        #: path of the final savepoint of a drain
         self._drained_savepoint: str | None = None
 
     def _make_attempt(self, plan: AttemptPlan) -> QueryAttempt:
@@ -105,7 +116,8 @@ class SparkRun(JobRun):
                 shutil.rmtree(self.directory.path, ignore_errors=True)
 
     def _run_until_it_ends(self) -> None:
-        """Attempts, until the job comes to its end or is stopped. A stop whose savepoint is not written is none."""
+        """Run attempts until the job ends or is stopped. If the savepoint of a stop cannot be written, the job goes
+        on."""
         again = False
         while True:
             self._run_attempts(self._run_attempt, again)
@@ -133,9 +145,9 @@ class SparkRun(JobRun):
             return
 
     def _write_savepoint_of(self, stop: StopWithSavepoint) -> None:
-        """The savepoint; or, if the job is to be drained, the mark from which on it can only be drained."""
+        """Write the savepoint; or, if the job is to be drained, the marker after which it can only be drained."""
         if self._failure is not None:
-            # it came while the job waited for its restart: there is no epoch at whose end everything stands
+            # the stop came while the job waited for its restart: there is no consistent end of an epoch to save
             raise self._failure
         if isinstance(self.attempt, DrainAttempt):
             return
@@ -146,17 +158,17 @@ class SparkRun(JobRun):
             stop.path = take_savepoint(self, stop.directory)
 
     def _drain_has_begun(self) -> bool:
-        """Whether the job can only be drained, from just now on."""
+        """Whether a drain has begun that the current attempt does not carry out yet."""
         return not isinstance(self.attempt, DrainAttempt) and DrainMarker.read(self.directory) is not None
 
     def _give_up(self, stop: StopWithSavepoint, failure: FlinkishError, ended: bool = False) -> bool:
-        """The savepoint of a stop cannot be had: whether the job goes on, which it does unless somebody has asked for
-        another end as well, or its input has ended."""
+        """Fail a stop whose savepoint cannot be written. Returns whether the job goes on: it does unless another end
+        was asked for as well, or its input has ended (``ended``)."""
         with self._lock:
             self._stopping = None
             self._stop.clear()
             if self._stopped_anyway:
-                # also one that came just now: it is noted first, and sets the event afterwards
+                # this also covers a request that comes just now: it sets the flag first, and the event afterwards
                 self._stop.set()
         goes_on = not ended and not self._stopped_anyway
         stop.job_goes_on = goes_on
@@ -173,7 +185,7 @@ class SparkRun(JobRun):
         stop = self._stopping
         if stop is None or self._stopped_anyway or isinstance(self.attempt, DrainAttempt):
             return super()._delay_after(failure)
-        # as in Flink: the stop has failed with it, and what becomes of the job is decided as without a stop
+        # as in Flink: the failure fails the stop, and whether the job is restarted is decided as without a stop
         delay_ms = self.restarts.delay_after(failure)
         return delay_ms if delay_ms is not None and self._give_up(stop, failure) else None
 
@@ -192,14 +204,15 @@ class SparkRun(JobRun):
             raise self._failure from error
 
     def _run_or_fall_back(self) -> None:
-        """Run the attempt; when the query's own checkpoint is damaged, another one from the last in Delta."""
+        """Run the attempt; when the query's own checkpoint is damaged, run another one from the last checkpoint in
+        Delta."""
         while True:
             try:
                 return self.attempt.run()
             except CorruptStateError as error:
                 if self.fall_back is None:
                     raise
-                # told to whoever keeps the exceptions of the job
+                # the hint shows in the exceptions of the job
                 error.hint = self.fall_back(error)
                 self._attempt_failed(error, 0)
                 self._tell(error.hint)
@@ -208,16 +221,18 @@ class SparkRun(JobRun):
             self._attempt_started()
 
     def read_totals(self) -> None:
-        """Take the totals of the accumulators from the job directory: at first, and when the job has gone back."""
+        """Read the totals of the accumulators from the job directory: at the start, and after a fallback to a
+        checkpoint."""
         if self.record is not None:
             first_epoch = self.directory.query_location().first_epoch
             files = AccumulatorFiles(accumulators_directory(self.directory.path), first_epoch)
             self.record.accumulators = files.before(None)
 
     def _needs_no_checkpoints(self) -> bool:
-        """Whether nobody will go on with the job: it is cancelled and they are not to be kept then, or it is done.
+        """Whether the checkpoints can be deleted: the job is done, or it was cancelled and they are not to be retained
+        on cancellation.
 
-        A job that has failed, or that was stopped, can be started again in its directory.
+        A job that has failed, or that was stopped, can be started again in its directory and needs them.
         """
         if self.directory.read(FINISHED_FILE) is not None:
             return True
@@ -225,7 +240,7 @@ class SparkRun(JobRun):
         return cancelled and not self.settings.checkpoints.retain_on_cancellation
 
     def _take_last_checkpoint(self) -> None:
-        """Of a job that will go on: a signal has stopped it, or it has worked through all there was."""
+        """Take a last checkpoint if the job may be started again: it was suspended, or has read all available input."""
         suspended = self._stop.is_set() and self._end_as is JobStatus.SUSPENDED
         up_to_date = not self._stop.is_set() and not self.attempt.ended
         if not (suspended or up_to_date):
@@ -238,7 +253,7 @@ class SparkRun(JobRun):
             )
 
     def _remember_end(self) -> None:
-        """Write down that the job has got to its end, if it has."""
+        """Write `FINISHED_FILE` if the job is done: drained, after the final savepoint, or at the end of its input."""
         end: dict[str, Any] = {"job_id": self.job_id.to_hex_string(), "last_epoch": self.last_epoch}
         bounded = all(source.bounded for source in self.attempt.sources.values())
         if isinstance(self.attempt, DrainAttempt):
@@ -250,7 +265,7 @@ class SparkRun(JobRun):
         self.directory.write(FINISHED_FILE, end)
 
     def _answer_stop(self, failure: BaseException | None) -> None:
-        """Say what has become of a stop with a savepoint, while the directory is still this driver's."""
+        """Complete the outcome of a stop with a savepoint; to be called before the directory is released."""
         with self._lock:
             stop, self._stopping, self._ends = self._stopping, None, True
         if stop is None:
@@ -262,12 +277,13 @@ class SparkRun(JobRun):
             stop.outcome.set_exception(failure or self._too_late())
 
     def stop_with_savepoint(self, stop: StopWithSavepoint) -> None:
-        """End after the running epoch, if a savepoint of it can be written; its outcome is told by ``stop``.
+        """End the job after the running epoch, if a savepoint of that epoch can be written. Returns at once;
+        ``stop.outcome`` is completed when it is known whether the savepoint was written.
 
         Raises:
-            FinalOperationError: the job has ended before.
-            OperationError: it is being stopped so already.
-            SavepointError: no savepoint can be written to the directory. Nothing was stopped.
+            FinalOperationError: the job has ended already.
+            OperationError: the job is being stopped with a savepoint already.
+            SavepointError: no savepoint can be written to the directory; nothing was stopped.
         """
         self._check_stoppable()
         check_target(stop.directory, f"job '{self.name}'")
@@ -295,7 +311,12 @@ class SparkRun(JobRun):
         )
 
     def savepoint_directory(self) -> str:
-        """Where savepoints go if nobody says it."""
+        """The directory of savepoints for requests that name none: ``execution.checkpointing.savepoint-dir``, or one in
+        the job directory.
+
+        Raises:
+            SavepointError: none is configured, and the job directory is a temporary one.
+        """
         if self.settings.savepoint_directory is not None:
             return self.settings.savepoint_directory
         if self._temporary:
@@ -308,14 +329,14 @@ class SparkRun(JobRun):
         return posixpath.join(self.directory.path, "savepoints")
 
     def request_stop(self, end: JobStatus = JobStatus.CANCELED, cause: str = "asked for") -> None:
-        """End after the running epoch."""
+        """End the job after the running epoch; see `JobRun.request_stop`."""
         self._stopped_anyway = True
         super().request_stop(end, cause)
         self.attempt.wake()
 
 
 def prepare_directory(spark: Any, settings: DriverSettings, name: str) -> tuple[JobDirectory, bool]:
-    """The job's directory, claimed; True when it is a temporary one, which nobody else can know."""
+    """The job's directory, claimed by this driver; and whether it is temporary, so that no other driver can know it."""
     temporary = settings.job_dir is None
     directory = JobDirectory(temporary_directory() if settings.job_dir is None else settings.job_dir)
     if temporary:

@@ -1,4 +1,4 @@
-"""From a program to a running job."""
+"""Submits a program: turns its stream graph into a job and starts it, on Spark or in the minicluster."""
 
 from __future__ import annotations
 
@@ -42,14 +42,21 @@ def submit(
     chaining: bool = True,
     session: Any = None,
 ) -> RunClient:
-    """Start a job.
+    """Start a job; returns its client.
+
+    It does not return where the program is only wanted for something else: a replay (``flinkish replay``) and a dry
+    run of a restore (``execution.state-recovery.dry-run``) end the program.
 
     Args:
-        graph: the program.
-        configuration: all keys; ``execution.target: minicluster`` runs the job in this process without Spark.
-        job_name: shown everywhere.
-        chaining: join operators into tasks.
-        session: the Spark session to run in; the active one, or a local one, when there is none.
+        graph: the stream graph of the program.
+        configuration: the whole configuration; ``execution.target: minicluster`` runs the job in this process without
+            Spark.
+        job_name: the name of the job in all views and messages.
+        chaining: whether operators are chained into one task where possible.
+        session: the Spark session to run in; None: the active one, or else a local one.
+
+    Raises:
+        FlinkishError: the program or the configuration is wrong, or the job's directory or savepoint cannot be used.
     """
     configuration.validate()
     program = SubmittedProgram(graph, configuration, job_name, chaining)
@@ -126,7 +133,7 @@ def _spark_run(
 
 
 def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], temporary: bool) -> None:
-    """Whoever follows the job, in the order in which they hear of it."""
+    """Attach the observers of the job, in the order in which they are notified."""
     from flinkish.jobmanager.checkpoints.checkpoint_taker import attach_checkpoints
     from flinkish.jobmanager.history import delta_history
     from flinkish.jobmanager.progress import progress_for

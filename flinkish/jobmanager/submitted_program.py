@@ -1,4 +1,4 @@
-"""A program at the moment in which it calls ``execute``, for who wants to have it rather than run it."""
+"""Captures a program at its call of ``execute``, for callers that want the program itself instead of running it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flinkish.graph.stream_graph import StreamGraph
 
 @dataclass(frozen=True)
 class SubmittedProgram:
-    """What ``execute`` was called with."""
+    """A program as ``execute`` submits it: stream graph, configuration, job name, and whether operators are chained."""
 
     graph: StreamGraph
     configuration: Configuration
@@ -22,29 +22,30 @@ class SubmittedProgram:
 
 
 class _Captured(BaseException):
-    """Ends the program at ``execute``; no ``except Exception`` of the program keeps it."""
+    """Ends the program at ``execute``. A BaseException, so that no ``except Exception`` of the program catches it."""
 
     def __init__(self, program: SubmittedProgram) -> None:
         self.program = program
 
 
 class _Capture:
-    """Whether programs of this process are captured."""
+    """Holds whether programs of this process are captured at present."""
 
     on = False
 
 
 def offer(program: SubmittedProgram) -> None:
-    """Called with each program that is submitted; does not return if somebody wants to have it."""
+    """To be called with each program that is submitted; does not return inside a call of `captured`."""
     if _Capture.on:
         raise _Captured(program)
 
 
 def captured(main: Callable[[], Any]) -> SubmittedProgram:
-    """Call a function that writes a program and executes it; gives the program, which does not run.
+    """Call a function that builds a program and executes it; returns the program, which does not run.
 
     Raises:
-        ProgramError: the function has come to its end without ``execute``. And whatever the function raises.
+        ProgramError: the function has returned without calling ``execute``.
+        Exception: whatever the function raises.
     """
     before, _Capture.on = _Capture.on, True
     try:

@@ -1,7 +1,7 @@
-"""``python -m flinkish.launch JOB.py [job options] [-- spark options]``: becomes the driver.
+"""The launcher: ``python -m flinkish.launch JOB.py [job options] [-- spark options]`` becomes the driver.
 
-Rule: everything that can be found wrong without Spark is found wrong here, in one line and with exit code 2; then the
-process is replaced by the program.
+Rule: every fault that can be found without Spark is reported here, in one line and with exit code 2; if there is none,
+the program replaces this process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flinkish.launch.options import CommandLine
 from flinkish.launch.spark_command import ROOT, SparkCommand, own_python
 from flinkish.launch.spark_home import spark_home
 
-#: Runs the driver of this flinkish, whatever the current directory holds.
+#: Runs the driver of this very installation of flinkish, whatever modules the current directory holds.
 _START = """import sys
 if not getattr(sys.flags, "safe_path", False): sys.path[0] = {!r}
 from flinkish.launch.driver import main
@@ -26,7 +26,12 @@ main()"""
 
 
 class Launch:
-    """One start of a program; ``environment`` is the launcher's own."""
+    """One start of a program.
+
+    Args:
+        line: the command line.
+        environment: the environment variables of the launcher.
+    """
 
     def __init__(self, line: CommandLine, environment: Mapping[str, str]) -> None:
         self.line = line
@@ -34,7 +39,7 @@ class Launch:
         self.command = SparkCommand(environment, line.spark)
 
     def driver_environment(self, spark_arguments: list[str]) -> dict[str, str]:
-        """The variables of the program's process."""
+        """The environment variables of the program's process, whose JVM is started with these Spark options."""
         result = {**self.environment, **self.command.jvm_environment(spark_arguments)}
         configuration = self.command.home.configuration_file
         if configuration is not None:
@@ -47,7 +52,13 @@ class Launch:
         return result
 
     def check(self) -> None:
-        """Raises what is wrong already."""
+        """Check what can be checked without Spark.
+
+        Raises:
+            ProgramError: the job file does not exist.
+            ConfigurationError: FLINKISH_CONF does not name a file.
+            EnvironmentVersionError: SPARK_HOME holds another Spark version than the installed PySpark.
+        """
         if not Path(self.line.job).is_file():
             raise ProgramError(
                 f"there is no job file '{self.line.job}'",
@@ -84,7 +95,7 @@ class Launch:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Does not return if all is well."""
+    """Launch the program of the command line. Returns an exit code only if it cannot be started."""
     if not argv:
         print("usage: python -m flinkish.launch JOB.py [job options] [-- spark options]", file=sys.stderr)
         return 2

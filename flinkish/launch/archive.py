@@ -1,7 +1,7 @@
-"""The zip of flinkish that ``--py-files`` ships to the executors.
+"""Makes the zip of flinkish that ``--py-files`` ships to the executors.
 
-Rule: the name holds a hash of the content. So the same sources are zipped once, two drivers that start together cannot
-disturb each other, and a running job keeps the archive it started with.
+Rule: the name of the archive contains a hash of its content. So the same sources are zipped once, two drivers that
+start together cannot disturb each other, and a running job keeps the archive that it started with.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import time
 import zipfile
 from pathlib import Path
 
-# older archives of other contents are removed, once no job can be about to start with them
+# archives of other contents are removed after this time, when no job can be about to start with them
 _KEEP_S = 24 * 3600.0
 _SUFFIXES = ("", ".py", ".typed", ".conf", ".properties", ".xml")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # no time stamps of files: the same sources give the same bytes
 
 
 def archive(package: Path, cache: Path) -> Path:
-    """Zips the Python package at ``package`` into ``cache``, unless that content is there already."""
+    """Zip the Python package at ``package`` into the directory ``cache``, unless an archive of the same content exists
+    there, and return the path of the archive."""
     sources = sorted(path for path in package.rglob("*") if path.is_file() and path.suffix in _SUFFIXES)
     contents = [(str(path.relative_to(package.parent)), path.read_bytes()) for path in sources]
     digest = hashlib.sha256()

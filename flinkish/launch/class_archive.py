@@ -1,8 +1,9 @@
-"""An archive of the classes that the driver's JVM loads ("class data sharing").
+"""Makes and finds the archive of the classes that the driver's JVM loads (Java's class data sharing).
 
-A JVM maps it instead of reading and checking the entries of some hundred jar files, which is a third of what the start
-of a job takes. It is made once per machine, Java and Spark, by ``flinkish prepare``, which ``spark-submit.sh`` calls
-when it sets itself up. Without it a start only takes longer, and the JVM leaves alone one that does not fit to it.
+A JVM maps the archive into memory instead of reading and verifying classes from some hundred jar files, which takes a
+third of the time that a job needs to start. The archive is made once for each machine, Java and Spark by
+``flinkish prepare``, which ``spark-submit.sh`` calls when it sets itself up. Without the archive a start only takes
+longer, and a JVM ignores an archive that does not match it.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from flinkish.launch.home import default_spark_settings
 from flinkish.launch.packages import PACKAGES
 from flinkish.launch.spark_home import home_without_zip
 
-#: Options of the driver's JVM and of no other, for Spark's scripts.
+#: The environment variable from which Spark's scripts take options for the driver's JVM and for no other JVM.
 JVM_OPTIONS = "SPARK_SUBMIT_OPTS"
 
-#: The second of the JVM's compilers, C2, begins after ten times as many calls as by default. What a driver does before
-#: its first epoch it does once, so that three of its seven seconds went into code that would not run again; loops over
-#: data in Spark itself are through with these numbers in a moment (docs/performance.md).
+#: Makes the JVM's second compiler, C2, compile a method only after ten times as many calls as by default. A driver runs
+#: most code before its first epoch only once, and three of the seven seconds went into compiling code that would not
+#: run again; Spark's loops over data reach these counts in a moment (docs/performance.md).
 _COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
     " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 
-#: A JVM with another class path goes on without the archive and need not say so.
+#: Keeps a JVM from reporting that it does not use the archive because its class path differs.
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _TIMEOUT_S = 300
-#: Archives of other versions are removed once nothing can be about to start with them.
+#: Archives of other versions are removed after this time, when no job can be about to start with them.
 _KEEP_S = 24 * 3600.0
 
-#: A small job which has the classes loaded that jobs need.
+#: A small job that makes the JVM load the classes that jobs need.
 _PROGRAM = """
 import sys
 from flinkish.common import Configuration
@@ -58,18 +59,19 @@ env.execute("class archive")
 
 
 def path_in(cache: Path, environment: Mapping[str, str]) -> Path:
-    """Where the archive for this Java, this Spark and flinkish's packages lies, whether it is there or not."""
+    """The path of the archive for the environment's Java and Spark and for flinkish's packages, whether or not it
+    exists."""
     java, jars = _java(environment), os.path.join(home_without_zip(cache, environment), "jars")
     parts = [java, jars, default_spark_settings().get(PACKAGES, "")]
-    # an upgrade may leave the names as they are
+    # an upgrade may keep the names, but changes the times of modification
     changed = [str(os.stat(file).st_mtime_ns) if os.path.exists(file) else "" for file in (java, jars)]
     key = hashlib.sha256("\0".join([*parts, *changed]).encode()).hexdigest()[:16]
     return cache / f"classes-{key}.jsa"
 
 
 def options(cache: Path, environment: Mapping[str, str]) -> str:
-    """The options of a driver's JVM: those of the environment, and, if there is an archive, this and when to compile: a
-    JVM that has made one is known to understand both."""
+    """The options of a driver's JVM: those of the environment and, if an archive exists, the options to use it and to
+    compile later. A JVM that has made an archive is known to understand these options."""
     given = environment.get(JVM_OPTIONS, "")
     archive = path_in(cache, environment)
     if not archive.exists() or "Archive" in given:
@@ -79,10 +81,11 @@ def options(cache: Path, environment: Mapping[str, str]) -> str:
 
 
 def make(cache: Path, environment: Mapping[str, str]) -> Path:
-    """Make the archive unless it is there; one process makes it, others wait.
+    """Make the archive unless it exists, and return its path. If several processes call this, one makes the archive
+    and the others wait for it.
 
     Raises:
-        OperationError: there is none, with the end of what the JVM said.
+        OperationError: the archive could not be made; the message ends with the last output of the JVM.
     """
     archive = path_in(cache, environment)
     cache.mkdir(parents=True, exist_ok=True)
@@ -95,16 +98,16 @@ def make(cache: Path, environment: Mapping[str, str]) -> Path:
 
 
 def _make(archive: Path, environment: Mapping[str, str]) -> None:
-    # renamed when it is whole, so that nobody maps a part of it
+    # renamed when it is complete, so that no JVM maps an incomplete archive
     made = archive.with_suffix(f".{os.getpid()}.tmp")
     variables = {**environment, JVM_OPTIONS: f"-XX:ArchiveClassesAtExit={made}"}
-    # a JVM of its own, also where this process has one
+    # the job must start a JVM of its own, even if this process has one
     for name in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
         variables.pop(name, None)
     said = "it took too long"
     try:
         with tempfile.TemporaryDirectory() as folder, suppress(subprocess.TimeoutExpired):
-            # the JVM writes it when its Python process has ended, and holds the pipe until then
+            # the JVM writes the archive after its Python process has ended, and keeps the pipe open until it is written
             said = subprocess.run(
                 [sys.executable, "-c", _PROGRAM, os.path.join(folder, "job")],
                 env=variables,
@@ -135,7 +138,7 @@ def _remove_old(cache: Path) -> None:
 
 
 def _java(environment: Mapping[str, str]) -> str:
-    """The file that Spark's scripts run as Java."""
+    """The path of the Java that Spark's scripts run; empty if there is none."""
     home = environment.get("JAVA_HOME")
     found = os.path.join(home, "bin", "java") if home else shutil.which("java", path=environment.get("PATH"))
     return os.path.realpath(found) if found else ""

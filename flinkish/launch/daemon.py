@@ -1,11 +1,12 @@
 """PySpark's daemon of Python workers, without a traceback on the console when a job ends as it should.
 
-When Spark stops, it closes the sockets of its idle workers; a worker takes that for an error and reports it into the
-closed socket. Over Unix domain sockets, which flinkish uses for speed, that raises BrokenPipeError at once, which
-PySpark prints. Rule: only that case is made quiet; nobody is there to read what such a worker has to say.
+When Spark stops, it closes the sockets of its idle workers. A worker takes that for an error and tries to report it
+through the closed socket. Over Unix domain sockets, which flinkish uses for speed, that raises BrokenPipeError at once,
+and PySpark prints it. Rule: only this case is silenced, in which nobody is left to read what the worker reports.
 
-Set as ``spark.python.daemon.module`` for local masters: only there is flinkish importable before a task has run. Spark
-does not ask that setting for the workers that plan Python data sources; those quiet themselves (`quiet_this_worker`).
+This module is set as ``spark.python.daemon.module`` for local masters only, because on other masters flinkish cannot be
+imported before a task has run. Spark ignores that setting for the workers that plan Python data sources; those call
+`quiet_this_worker`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _worker = daemon.worker
 
 
 def worker(sock: socket.socket, authenticated: bool) -> int:
-    """PySpark's function of that name; anything but 0 makes the worker wait for the end of its socket and exit."""
+    """Run PySpark's function of the same name. A result other than 0, as after a broken pipe, makes the worker wait for
+    the end of its socket and exit."""
     try:
         return int(_worker(sock, authenticated))
     except BrokenPipeError:
@@ -27,7 +29,8 @@ def worker(sock: socket.socket, authenticated: bool) -> int:
 
 
 def quiet_this_worker() -> None:
-    """To be called in a worker of PySpark's own daemon, where the function is looked up before each of its tasks."""
+    """Silence this worker, if PySpark's own daemon has started it. The daemon's function `worker` is looked up before
+    each task, so replacing it takes effect from the next task on."""
     main = sys.modules["__main__"]
     if getattr(getattr(main, "__spec__", None), "name", None) == daemon.__name__:
         main.worker = worker  # type: ignore[attr-defined]

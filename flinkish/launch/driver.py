@@ -1,11 +1,13 @@
-"""``python -m flinkish.launch.driver PROGRAM.py ...``: runs a program as Python does, and exits as `exit_codes` says.
+"""The driver: ``python -m flinkish.launch.driver PROGRAM.py ...`` runs a program as Python does, and exits with a code
+of `flinkish.exit_codes`.
 
 Rule: the program cannot tell that it was started from here. It is ``__main__`` (so that its functions are pickled by
-value), its folder is the first on the path, ``sys.argv`` begins with it, and tracebacks begin in it. What it says
-itself by ``sys.exit`` is its exit code.
+value), its folder is the first entry of ``sys.path``, ``sys.argv`` begins with its path, and tracebacks begin in it. A
+code that it passes to ``sys.exit`` is the exit code.
 
-A program that another starter runs as ``__main__`` (plain ``python``, spark-submit in cluster mode) exits as Python
-does: 1 after any exception, 0 after a stop. ``run_main(main)`` in it gives it the same codes as here.
+A program that is run as ``__main__`` in another way (plain ``python``, spark-submit in cluster mode) exits as Python
+does: with 1 after any exception, with 0 after a stop. If it calls ``run_main(main)``, it exits with the same codes as
+here.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ from typing import NoReturn
 from flinkish import error_display
 from flinkish.exit_codes import ExitCode, exit_code_of
 
-#: As a shell has it for a process that SIGINT ended.
+#: The exit code that a shell reports for a process ended by SIGINT (128 + 2).
 _INTERRUPTED = 130
 
 _LIVE_JOBS = "flinkish.jobmanager.live_jobs"
 
 
 def run_main(main: Callable[[], object]) -> NoReturn:
-    """Call a program's main function, then exit with the documented code.
+    """Call the main function of a program, then exit with the code of `flinkish.exit_codes` for its outcome.
 
     Example::
 
@@ -39,7 +41,7 @@ def run_main(main: Callable[[], object]) -> NoReturn:
     try:
         main()
     except SystemExit as exit_:
-        # `sys.exit(main())` says that all is well, not that nobody has stopped it
+        # `sys.exit(main())` with None or 0 means that the program succeeded, not that its jobs were not stopped
         if exit_.code in (None, 0) and _stopped():
             sys.exit(ExitCode.STOPPED)
         raise
@@ -57,7 +59,7 @@ def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _stopped() -> bool:
-    # looked up, not imported: a program without jobs needs none of it
+    # looked up, not imported: a program without jobs does not need the module
     live_jobs = sys.modules.get(_LIVE_JOBS)
     return live_jobs is not None and bool(live_jobs.stopped_from_outside())
 
@@ -66,11 +68,11 @@ def run_program(path: str, arguments: list[str]) -> NoReturn:
     """Run a Python file as ``__main__``, then exit."""
     sys.argv = [path, *arguments]
     if not getattr(sys.flags, "safe_path", False):
-        # in place of the current directory, which `-m` has put there
+        # replaces the current directory, which `-m` has put there
         sys.path[0] = os.path.dirname(os.path.realpath(path))
     module = ModuleType("__main__")
     module.__dict__.update({"__file__": os.path.abspath(path), "__builtins__": builtins})
-    # it stays: jobs that run in threads, and what runs at exit, look for it long after its last line
+    # the module is never removed: jobs in other threads and exit handlers look it up after the program's last line
     sys.modules["__main__"] = module
     run_main(lambda: exec(_compiled(os.path.abspath(path)), module.__dict__))
 
@@ -81,7 +83,7 @@ def _compiled(path: str) -> CodeType:
 
 
 def main() -> NoReturn:
-    """The command."""
+    """Run the program that the command line names, with the arguments behind it."""
     if len(sys.argv) < 2:
         print("usage: python -m flinkish.launch.driver PROGRAM.py [options]", file=sys.stderr)
         sys.exit(ExitCode.BAD_COMMAND_LINE)

@@ -1,7 +1,7 @@
-"""What an installation has of its own: the directory FLINKISH_HOME with ``conf/``, above the defaults of the package.
+"""The directory of an installation, FLINKISH_HOME, whose files in ``conf/`` win over the defaults of the package.
 
-Rule: without FLINKISH_HOME the defaults hold, however a program is started. ``spark-submit.sh`` sets it to its
-checkout.
+Rule: without FLINKISH_HOME the defaults apply, however a program is started. ``spark-submit.sh`` sets FLINKISH_HOME to
+its checkout.
 """
 
 from __future__ import annotations
@@ -18,35 +18,41 @@ _LOGGING = "log4j2.properties"
 
 
 class Home:
-    """``environment``: where FLINKISH_HOME and FLINKISH_CONF are looked up."""
+    """The files and directories of one installation.
+
+    Args:
+        environment: the environment variables, of which FLINKISH_HOME and FLINKISH_CONF are read.
+    """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         home = environment.get("FLINKISH_HOME")
         self._conf = Path(home, "conf") if home else None
         self._configuration = environment.get("FLINKISH_CONF")
-        # a directory that belongs to someone else is used as it is
+        # a FLINKISH_HOME that is not writable belongs to someone else, and nothing is written to it
         writable = bool(home) and os.access(str(home), os.W_OK)
-        #: Of what is made once for many starts; Spark's log lies there, too.
+        #: The directory for files that are made once and used by many starts, and for Spark's log.
         self.cache = Path(str(home), ".cache") if writable else Path.home() / ".cache" / "flinkish"
 
     @property
     def configuration_file(self) -> str | None:
-        """The file with the configuration of all programs, if there is one."""
+        """The path of the file with the configuration of all programs: FLINKISH_CONF, else ``conf/flinkish.yaml`` if it
+        exists; None if there is neither."""
         return self._configuration or _path(self._own("flinkish.yaml"))
 
     @property
     def own_spark_settings(self) -> Path | None:
-        """``conf/spark-defaults.conf``, if there is one."""
+        """The path of the installation's ``conf/spark-defaults.conf``; None if there is none."""
         return self._own(_DEFAULTS)
 
     @property
     def logging_file(self) -> str | None:
-        """What Spark's JVM may say on the console. None if the package lies in an archive, which log4j cannot read."""
+        """The path of the log4j2 configuration of Spark's JVM: the installation's, else the package's. None if the
+        package is imported from an archive, which log4j cannot read."""
         return _path(self._own(_LOGGING) or _existing(Path(__file__).with_name(_LOGGING)))
 
     @property
     def spark_log(self) -> Path:
-        """Where Spark's warnings and errors go."""
+        """The path of the file to which Spark's warnings and errors are written."""
         return self.cache / "spark.log"
 
     def _own(self, name: str) -> Path | None:
@@ -54,7 +60,7 @@ class Home:
 
 
 def default_spark_settings() -> dict[str, str]:
-    """The settings that the package carries."""
+    """The settings of the ``spark-defaults.conf`` in this package."""
     data = pkgutil.get_data(__package__ or "", _DEFAULTS)
     return read_properties((data or b"").decode())
 

@@ -1,7 +1,8 @@
-"""The command line ``JOB.py [job options] [-- spark options]``, taken apart and put together.
+"""Parses the command line ``JOB.py [job options] [-- spark options]``, and builds Spark's part of it again.
 
-Rule: pure, and whatever the user wrote after ``--`` reaches Spark unchanged, after flinkish's own options (Spark takes
-the last one); only comma-separated lists, of which Spark would take the last alone, are merged.
+Rule: the functions are pure. Everything that the user wrote after ``--`` reaches Spark unchanged, after flinkish's own
+options, so that it wins (Spark takes the last one). Only comma-separated lists are merged, because Spark would take the
+last list alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ _FLAGS = frozenset({"--help", "-h", "--verbose", "-v", "--version", "--supervise
 
 @dataclass(frozen=True)
 class CommandLine:
-    """``job`` and its options as the program sees them in ``sys.argv``; ``spark`` as written after the first ``--``."""
+    """A parsed command line: ``job`` and ``job_options`` as the program sees them in ``sys.argv``, and ``spark``, the
+    options after the first ``--``."""
 
     job: str
     job_options: tuple[str, ...]
@@ -24,7 +26,8 @@ class CommandLine:
 
     @classmethod
     def parse(cls, argv: Sequence[str]) -> CommandLine:
-        """
+        """Parse a command line of at least the job's path.
+
         >>> CommandLine.parse(["a.py", "--x", "1", "--", "--master", "local[2]"]).job_options
         ('--x', '1')
         """
@@ -35,13 +38,14 @@ class CommandLine:
 
 @dataclass(frozen=True)
 class SparkOptions:
-    """Options of spark-submit, in order: ``(name, value)``, or ``(name, None)`` for a flag."""
+    """The options of a call of spark-submit, in their order: ``(name, value)``, or ``(name, None)`` for a flag."""
 
     items: tuple[tuple[str, str | None], ...]
 
     @classmethod
     def parse(cls, tokens: Sequence[str]) -> SparkOptions:
-        """
+        """Parse options as spark-submit does; ``-c`` is written as ``--conf``.
+
         >>> SparkOptions.parse(["--master", "local[2]", "--conf=a=b", "--verbose"]).items
         (('--master', 'local[2]'), ('--conf', 'a=b'), ('--verbose', None))
         """
@@ -58,23 +62,23 @@ class SparkOptions:
         return cls(tuple(items))
 
     def value(self, name: str) -> str | None:
-        """The value of the last option of that name: the one that Spark takes."""
+        """The value of the last option with this name, which is the one that Spark takes; None if there is none."""
         values = [value for option, value in self.items if option == name]
         return values[-1] if values else None
 
     def conf(self, key: str) -> str | None:
-        """The value of the last ``--conf key=value``."""
+        """The value of the last ``--conf key=value`` with this key; None if there is none."""
         settings = (value.partition("=") for option, value in self.items if option == "--conf" and value)
         values = [value for name, _, value in settings if name.strip() == key]
         return values[-1] if values else None
 
     def either(self, name: str, key: str) -> str | None:
-        """What Spark takes for an option that is a configuration key as well: the option wins."""
+        """The value that Spark takes for an option that is also a configuration key: the option wins over the key."""
         value = self.value(name)
         return self.conf(key) if value is None else value
 
     def without(self, *names: str) -> SparkOptions:
-        """All but the options of these names."""
+        """The options without those of these names."""
         return SparkOptions(tuple(item for item in self.items if item[0] not in names))
 
     def only(self, *names: str) -> SparkOptions:
@@ -82,12 +86,12 @@ class SparkOptions:
         return SparkOptions(tuple(item for item in self.items if item[0] in names))
 
     def tokens(self) -> list[str]:
-        """As a command line."""
+        """The options as the arguments of a command line."""
         return [token for item in self.items for token in item if token is not None]
 
 
 def comma_list(*parts: str | Iterable[str] | None) -> str:
-    """Joins comma-separated strings and iterables of strings, each entry once, in order.
+    """Join comma-separated strings and iterables of strings to one comma-separated string, each entry once, in order.
 
     >>> comma_list("a,b", None, ["b", "c"])
     'a,b,c'
@@ -101,7 +105,8 @@ def comma_list(*parts: str | Iterable[str] | None) -> str:
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """The settings of a ``spark-defaults.conf``: ``key value`` or ``key=value`` a line, ``#`` before comments.
+    """The settings in the text of a ``spark-defaults.conf``: one ``key value`` or ``key=value`` per line; lines that
+    begin with ``#`` are comments.
 
     >>> read_properties("# a comment\\nspark.master   local[*]\\n")
     {'spark.master': 'local[*]'}

@@ -1,8 +1,9 @@
-"""Maven packages to jar files, by Spark's own package resolution, once for the same packages.
+"""Resolves Maven packages to jar files with Spark's own package resolution, once for the same packages.
 
-Rule: quiet unless it fails. Spark prints its report of the resolution at every start with ``--packages``; so the
-resolution runs in a session of its own, its output goes to a file, and the job gets the jar files that were found.
-What Spark has among its own jars is left out: its class loaders look there first in any case.
+Rule: the resolution prints nothing unless it fails. Spark prints a report of the resolution at every start with
+``--packages``. So the resolution runs in a session of its own, its output goes to a file, and the job gets the jar
+files that were found. Libraries that are among Spark's own jars are left out, since Spark's class loaders look there
+first in any case.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from flinkish.errors import ConnectionFailedError
 from flinkish.launch.options import SparkOptions, comma_list
 from flinkish.launch.spark_home import spark_home
 
-#: The setting that names packages.
+#: The key of Spark's setting that lists Maven packages.
 PACKAGES = "spark.jars.packages"
 
-# what of the user's options takes part in a resolution
+# the user's options and settings that influence a resolution
 _RESOLUTION_OPTIONS = ("--repositories", "--properties-file")
 _EXCLUDES = "spark.jars.excludes"
 _RESOLUTION_SETTINGS = (
@@ -35,7 +36,7 @@ _RESOLUTION_SETTINGS = (
     "spark.driver.extraJavaOptions",
 )
 
-# where these are set, a library of the user's wins over Spark's
+# if one of these is true, a library of the user wins over Spark's own
 _USERS_FIRST = ("spark.driver.userClassPathFirst", "spark.executor.userClassPathFirst")
 _JAR = re.compile(r"(.+?)-\d.*\.jar")
 
@@ -50,9 +51,15 @@ open(sys.argv[1], "w").write(jars)
 
 
 def resolve(packages: str, options: SparkOptions, cache: Path) -> list[str]:
-    """The jars of comma-separated Maven coordinates and all they depend on, as URIs or paths.
+    """The jars of Maven packages and of everything that they depend on, as URIs or paths.
 
-    Raises ConnectionFailedError, with the end of Spark's report, if one of them cannot be found or downloaded.
+    Args:
+        packages: comma-separated Maven coordinates.
+        options: the user's options; those about repositories, exclusions and the JVM are used.
+        cache: the directory in which the result is remembered, and the log of the resolution written.
+
+    Raises:
+        ConnectionFailedError: a package cannot be found or downloaded; the message quotes Spark's report.
     """
     arguments = [*options.only(*_RESOLUTION_OPTIONS).tokens(), "--master", "local[1]"]
     settings = {key: options.conf(key) for key in _RESOLUTION_SETTINGS}
@@ -62,7 +69,7 @@ def resolve(packages: str, options: SparkOptions, cache: Path) -> list[str]:
         arguments += ["--exclude-packages", excluded]
     arguments += ["--conf", "spark.ui.enabled=false", "--packages", packages]
     command = shlex.join([*arguments, "pyspark-shell"])
-    home = os.path.expanduser("~")  # the jars lie below it
+    home = os.path.expanduser("~")  # Spark puts the jars below it
     key = hashlib.sha256(f"{home}\0{sys.prefix}\0{command}".encode()).hexdigest()[:16]
     known = cache / f"packages-{key}.json"
     jars = _remembered(known)
@@ -73,7 +80,7 @@ def resolve(packages: str, options: SparkOptions, cache: Path) -> list[str]:
 
 
 def _sparks_own(options: SparkOptions) -> list[str]:
-    """Patterns of the libraries in Spark's own folder of jars."""
+    """Patterns that exclude the libraries in Spark's own folder of jars; none if the user's libraries come first."""
     if "true" in map(options.conf, _USERS_FIRST):
         return []
     names = map(_JAR.fullmatch, (jar.name for jar in Path(spark_home(os.environ), "jars").glob("*.jar")))
@@ -81,7 +88,7 @@ def _sparks_own(options: SparkOptions) -> list[str]:
 
 
 def _remembered(known: Path) -> list[str] | None:
-    """The jars found last time, if all of them are still there."""
+    """The jars that an earlier resolution found; None if there was none, or a jar does not exist any more."""
     if not known.exists():
         return None
     jars: list[str] = json.loads(known.read_text())
@@ -93,9 +100,9 @@ def _run(packages: str, command: str, cache: Path, key: str) -> list[str]:
     print(f"flinkish: resolving {packages} (the first time only)", file=sys.stderr, flush=True)
     cache.mkdir(parents=True, exist_ok=True)
     log, found = cache / f"packages-{key}.log", cache / f"packages-{key}.{os.getpid()}.tmp"
-    # no extensions yet: a session that names Delta's classes can only start when Delta is there
+    # without extensions: a session that names Delta's classes can start only when Delta has been resolved
     environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": command}
-    # a JVM of its own, also below spark-submit and Spark Connect
+    # the resolution must start a JVM of its own, even under spark-submit and Spark Connect
     for name in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
         environment.pop(name, None)
     try:

@@ -1,5 +1,5 @@
-"""What ``flinkish replay`` asks of the program that it starts: it travels in the environment of the program's process,
-so that the program is the same to the last setting as when it ran."""
+"""The request that ``flinkish replay`` passes to the program that it starts. It travels in an environment variable, so
+that the program has exactly the settings with which it ran before."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-#: Environment variable with the request, as JSON.
+#: The environment variable that holds the request as JSON.
 VARIABLE = "FLINKISH_REPLAY"
 
-#: So many records of each input and output of a subtask are shown.
+#: The number of records that are shown of each input and output of a subtask, unless the request says otherwise.
 DEFAULT_LIMIT = 20
 
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """One call of the command.
+    """The parameters of one call of ``flinkish replay``.
 
     Args:
         directory: the job directory.
-        epoch: the epoch.
-        subtask: ``uid/index`` of the only subtask that is shown, and in which breakpoints hold; "": all.
-        pdb: after a failure the debugger shows where it happened.
-        limit: how many records of each input and output are shown.
-        json: the report is JSON.
+        epoch: the epoch to replay.
+        subtask: ``uid/index`` of the only subtask that is shown, and in which breakpoints take effect; "": all.
+        pdb: whether the debugger opens where the epoch fails.
+        limit: the number of records that are shown of each input and output.
+        json: whether the report is printed as JSON.
     """
 
     directory: str
@@ -36,11 +36,11 @@ class ReplayRequest:
     json: bool = False
 
     def variables(self) -> dict[str, str]:
-        """The environment of a process that is to carry it out."""
+        """The environment variables for the process that is to carry out the request."""
         return {VARIABLE: json.dumps(asdict(self))}
 
 
 def requested_replay(environment: Mapping[str, str] | None = None) -> ReplayRequest | None:
-    """The request that this process was started with."""
+    """The request in ``environment`` (default: that of this process); None if the process is not a replay."""
     text = (os.environ if environment is None else environment).get(VARIABLE)
     return ReplayRequest(**json.loads(text)) if text else None

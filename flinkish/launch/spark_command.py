@@ -1,7 +1,7 @@
-"""What the JVM of a driver is started with: options of ``spark-submit`` and environment variables.
+"""The options of ``spark-submit`` and the environment variables with which the JVM of a driver is started.
 
-Rule: one place says it for the launcher and for programs that make their session themselves (plain ``python``, a
-notebook), so that a program finds the same Spark however it is started.
+Rule: the launcher and programs that create their session themselves (plain ``python``, a notebook) both take them from
+here, so that a program finds the same Spark however it is started.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ from flinkish.launch.packages import PACKAGES, resolve
 from flinkish.launch.spark_home import home_without_zip
 
 _MERGED = ("--jars", "--packages", "--py-files", "--remote")
-#: The settings that are lists, of which Spark would take the last alone.
+#: The settings that are lists. flinkish merges them, because Spark would take the last one alone.
 MERGED_SETTINGS = ("spark.jars", PACKAGES, "spark.submit.pyFiles")
 _PACKAGE = Path(__file__).resolve().parents[1]
-#: The folder that flinkish is imported from.
+#: The folder from which flinkish is imported.
 ROOT = str(_PACKAGE.parent)
 
-#: PySpark starts the JVM with these options. The last word stands in place of a program.
+#: The environment variable with the options with which PySpark starts the JVM. Its last word, `_SHELL`, takes the place
+#: of a program.
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _SHELL = "pyspark-shell"
-#: Says that the options of that variable are complete.
+#: The option by which `is_complete` recognizes options that a SparkCommand has made.
 _COMPLETE = ("--conf", "spark.flinkish.launched=true")
 
 
 class SparkCommand:
-    """One start.
+    """The command that starts the JVM of one driver.
 
     Args:
-        environment: of the process that starts the driver.
-        spark: the user's options.
+        environment: the environment variables of the process that starts the driver.
+        spark: the user's options for Spark.
     """
 
     def __init__(self, environment: Mapping[str, str], spark: SparkOptions) -> None:
@@ -53,32 +54,32 @@ class SparkCommand:
         self._settings = {**default_spark_settings(), **self._own_settings}
 
     def master(self) -> str:
-        """Spark's master."""
+        """The URL of Spark's master, such as ``local[*]``."""
         return self._spark.either("--master", "spark.master") or self._settings.get("spark.master", "local[*]")
 
     def is_local(self) -> bool:
-        """Whether driver and workers share the machine."""
+        """Whether the workers run on the driver's machine."""
         return self.master().startswith("local")
 
     def _runs_in_one_jvm(self) -> bool:
-        """Whether the driver is the only executor."""
+        """Whether the driver's JVM is the only executor."""
         local = re.fullmatch(r"local(\[[^\]]*\])?", self.master()) is not None
         return local and self.remote() is None and not self.in_cluster_mode()
 
     def in_cluster_mode(self) -> bool:
-        """Whether the driver runs elsewhere."""
+        """Whether the driver runs in the cluster (deploy mode ``cluster``) and not in this process."""
         return self._spark.either("--deploy-mode", "spark.submit.deployMode") == "cluster"
 
     def remote(self) -> str | None:
-        """The Spark Connect server, if one is named."""
+        """The address of the Spark Connect server; None if there is none."""
         return self._spark.value("--remote") or self._environment.get("SPARK_REMOTE")
 
     def packages(self) -> str:
-        """Delta's, and the user's."""
+        """The Maven packages of the settings (Delta Lake) and of the user, separated by commas."""
         return comma_list(self._settings.get(PACKAGES), self._spark.either("--packages", PACKAGES))
 
     def jars(self) -> list[str]:
-        """The jar files of the packages; found by Spark's own resolution, once for the same packages."""
+        """The jar files of the packages. Spark's own resolution finds them, once for the same packages."""
         packages, options = self.packages(), self._spark
         if options.value("--properties-file") is None:
             options = SparkOptions.parse([*self._own_file(), *options.tokens()])
@@ -87,7 +88,7 @@ class SparkCommand:
     def arguments(self) -> list[str]:
         """The options for Spark's ``bin/spark-submit``, without the program."""
         user = self._spark
-        # what a cluster's own spark-defaults.conf says, and ours does not
+        # for settings that only the cluster's own spark-defaults.conf has
         result = ["--load-spark-defaults"]
         if user.value("--properties-file") is None:
             result += self._own_file()
@@ -98,10 +99,10 @@ class SparkCommand:
         elif packages and not (self.remote() or "").startswith("sc:"):  # a server elsewhere has its own jars
             jars = self.jars()
         if not self.in_cluster_mode():
-            # resolved above: keep Spark from doing it again, aloud
+            # resolved above: keeps Spark from resolving them again and printing its report
             user = SparkOptions((*user.items, ("--conf", f"{PACKAGES}=")))
         if self._runs_in_one_jvm():
-            # nothing is copied, and the archive of classes has Delta's as well
+            # the jars need not be copied then, and the archive of classes covers Delta's classes as well
             class_path = user.either("--driver-class-path", "spark.driver.extraClassPath")
             places = [*(urlparse(jar).path for jar in jars), *([class_path] if class_path else [])]
             user, jars = user.without("--driver-class-path"), []
@@ -119,14 +120,16 @@ class SparkCommand:
         return ["--properties-file", str(self.home.own_spark_settings)] if self._own_settings else []
 
     def _settings_below_files(self) -> list[str]:
-        """The package's defaults that no file of properties replaces: an option would win over the file."""
+        """Options for the package's default settings, without those that a properties file sets, because an option
+        would win over the file."""
         named = self._spark.value("--properties-file")
         above = self._own_settings if named is None else _settings_of(Path(named))
         defaults = default_spark_settings()
         return _as_options({key: value for key, value in defaults.items() if key not in above and key != PACKAGES})
 
     def jvm_environment(self, arguments: list[str]) -> dict[str, str]:
-        """Variables for the process that starts the JVM with these arguments; what is set already stays."""
+        """Environment variables for the process that starts the JVM with these arguments. Log settings that the
+        environment already has are kept."""
         result = {SUBMIT_ARGUMENTS: shlex.join([*arguments, *_COMPLETE, _SHELL])}
         for name, value in (
             ("LOG4J_CONFIGURATION_FILE", self.home.logging_file),
@@ -143,27 +146,28 @@ class SparkCommand:
 
 
 def submitted_options(environment: Mapping[str, str]) -> SparkOptions:
-    """The options that PySpark would start a JVM with."""
+    """The options with which PySpark would start a JVM in this environment."""
     tokens = shlex.split(environment.get(SUBMIT_ARGUMENTS, ""))
     return SparkOptions.parse(tokens[:-1] if tokens[-1:] == [_SHELL] else tokens)
 
 
 def is_complete(options: SparkOptions) -> bool:
-    """Whether a SparkCommand has made them."""
+    """Whether these options were made by a SparkCommand, so that nothing needs to be added."""
     return _COMPLETE in options.items
 
 
 def local_settings() -> dict[str, str]:
-    """Settings for masters whose workers run on the driver's machine, with the driver's Python."""
+    """Spark settings for local masters, whose workers run on the driver's machine with the driver's Python."""
     settings = {"spark.python.daemon.module": "flinkish.launch.daemon"}
     if ROOT not in (*site.getsitepackages(), site.getusersitepackages()):
-        # the daemon finds its module although only this process's path may name its folder
+        # lets the daemon import its module even if only the path of this process contains the folder
         settings["spark.executorEnv.PYTHONPATH"] = ROOT
     return settings
 
 
 def own_python() -> dict[str, str]:
-    """Variables for local masters: any other Python than this one can only lack something."""
+    """Environment variables that make the workers of local masters run this Python; another one could only lack
+    packages."""
     return dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
 
 

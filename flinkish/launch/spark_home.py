@@ -1,10 +1,10 @@
-"""The folder of the Spark that a driver starts.
+"""Finds the folder of the Spark that a driver starts.
 
-PySpark installed by pip has itself once more in ``python/lib/pyspark.zip``, and Spark puts that before everything else
-on the path of each Python process that it starts, half a dozen of them until the first records are read. Python
-compiles what it imports from a zip anew in each process, which takes 0.35 s each time. So a driver whose Python
-processes all run in its own environment is given a folder with links to the same Spark, without that zip: they import
-the installed PySpark.
+PySpark as installed by pip contains itself a second time in ``python/lib/pyspark.zip``. Spark puts that zip first on
+the path of each Python process that it starts, half a dozen of them until the first records are read. Python compiles
+what it imports from a zip again in each process, which takes 0.35 s each time. So a driver whose Python processes all
+run in its own environment gets a folder with links to the same Spark, without that zip: its processes import the
+installed PySpark.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-#: What Spark's scripts and its JVM look for there.
+#: The folders of a SPARK_HOME in which Spark's scripts and its JVM look for files.
 _PARTS = ("bin", "conf", "data", "jars", "sbin")
 
 
 def spark_home(environment: Mapping[str, str]) -> str:
-    """The folder that the environment names, or that of the installed PySpark; "" without either."""
+    """The folder that SPARK_HOME names, else that of the installed PySpark; empty if there is neither."""
     return environment.get("SPARK_HOME") or _installed()
 
 
 def home_without_zip(cache: Path, environment: Mapping[str, str]) -> str:
-    """A folder with links to the installed PySpark, made in ``cache`` if it is not there; where the environment names
-    another Spark, or no links can be made, that of `spark_home`."""
+    """A folder below ``cache`` with links to the installed PySpark, without its zip; it is made if it does not exist.
+    If the environment sets SPARK_HOME, PySpark is not installed, or the links cannot be made, the folder of
+    `spark_home`."""
     home = _installed()
     if environment.get("SPARK_HOME") or not home:
         return spark_home(environment)

@@ -1,4 +1,4 @@
-"""flinkish.metrics: PyFlink's ``pyflink.metrics``."""
+"""flinkish.metrics: the metrics of PyFlink's ``pyflink.metrics``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics that functions register, at PyFlink's module path."""
+"""The metrics that user functions register, at PyFlink's module path ``pyflink.metrics.metricbase``."""
 
 from __future__ import annotations
 

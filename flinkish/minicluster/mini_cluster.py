@@ -1,7 +1,7 @@
-"""Runs a job graph epoch by epoch in memory, with the same runtime as under Spark and a clock of your choice.
+"""Runs a job graph epoch by epoch in memory, with the same runtime as under Spark and with any clock.
 
-What Spark does is done here with dictionaries: rows between levels are lists, the state store is a dict that takes an
-epoch's changes only when the whole epoch has succeeded. An epoch is prepared before it is committed, as under Spark.
+In the place of Spark's shuffles and state stores there are lists of rows and a dict of tasks, which takes an epoch's
+changes only when the whole epoch has succeeded. An epoch is prepared before it is committed, as under Spark.
 """
 
 from __future__ import annotations
@@ -46,36 +46,37 @@ StoredTasks = dict[_TaskId, tuple[bytes, bytes | None]]
 
 @dataclass
 class StateStore:
-    """Header and body of each task, where the sources stand, and the next epoch. Outlives a MiniCluster, as a job
-    directory does."""
+    """The stored state of a job: header and body of each task, the positions of the sources, and the next epoch. It
+    outlives a MiniCluster, as a job directory outlives a driver."""
 
     tasks: StoredTasks = field(default_factory=dict)
     next_epoch: int = 0
-    #: where the sources stand
+    #: the positions of the sources after the last committed epoch
     offset: dict[str, Any] = field(default_factory=lambda: NOTHING_READ)
-    #: where they stand after the next epoch, once it was planned: it is the same when it is tried again
+    #: the positions of the sources after the next epoch, once that is planned; a retry of the epoch has the same ones
     planned: dict[str, Any] | None = None
     #: the watermarks that aligned sources have reached in the last epoch
     reached: dict[str, dict[str, int]] = field(default_factory=dict)
-    #: long lists of splits
+    #: storage of long lists of splits
     segments: SegmentStore = field(default_factory=SegmentsInMemory)
     #: the next epoch, once all of its tasks have ended, and the state that they have written
     prepared: tuple[PreparedEpoch, StoredTasks] | None = None
+    #: whether all input has ended and is committed
     finished: bool = False
-    #: totals of the job's accumulators
+    #: encoded totals of the job's accumulators
     accumulators: bytes = b""
-    #: directory of the files of keyed state; "": all of it is in ``tasks``
+    #: directory of the files of keyed state; "": all keyed state is in ``tasks``
     keyed_state: str = ""
-    #: these files belong to a job that runs elsewhere: they are only read
+    #: whether these files belong to a job that runs elsewhere, so that they are only read
     read_only: bool = False
     #: rows of the savepoint that the job begins with, for the first epoch
     restored: list[Row] = field(default_factory=list)
-    #: uid of a source -> where it stood in that savepoint
+    #: uid of a source -> its position in that savepoint
     positions: dict[str, SourceProgress] = field(default_factory=dict)
     _sources: str = ""
 
     def source_directories(self) -> str:
-        """Where sources keep files of their own, in a temporary directory that goes with this object."""
+        """Path below which sources keep files of their own: a temporary directory that is deleted with this object."""
         if not self._sources:
             self._sources = os.path.join(tempfile.gettempdir(), f"flinkish-sources-{uuid.uuid4().hex}")
             weakref.finalize(self, shutil.rmtree, self._sources, ignore_errors=True)
@@ -83,14 +84,17 @@ class StateStore:
 
 
 class MiniCluster:
-    """One job.
+    """Runs one job in this process, epoch by epoch.
 
     Args:
         job: the job graph.
-        clock: gives each epoch its processing time.
-        store: state of an earlier run to go on from.
-        max_records_per_epoch: most records that each source gives in one epoch.
-        listener: hears what each operator receives and emits.
+        clock: gives each epoch its processing time; None: the clock of the system.
+        store: the stored state to go on from; None: an empty one.
+        max_records_per_epoch: the most records that each source reads in one epoch; None: as the job's settings say.
+        listener: is notified of what each operator receives and emits.
+
+    Raises:
+        ProgramError: Spark reads a source of the job, or a sink takes Spark DataFrames.
     """
 
     def __init__(
@@ -141,7 +145,10 @@ class MiniCluster:
     def run(
         self, max_epochs: int | None = None, on_epoch: Callable[[EpochReport], None] | None = None
     ) -> list[EpochReport]:
-        """Run until the end of the input, or for that many epochs."""
+        """Run until the end of the input, or for at most ``max_epochs`` epochs; returns the reports of the epochs.
+
+        ``on_epoch`` is called with the report of each epoch when the epoch is committed.
+        """
         reports: list[EpochReport] = []
         while not self.store.finished and (max_epochs is None or len(reports) < max_epochs):
             reports.append(self.run_epoch())
@@ -150,8 +157,8 @@ class MiniCluster:
         return reports
 
     def run_epoch(self) -> EpochReport:
-        """One epoch, all or nothing. After a failure, the next call tries the same epoch again with functions that have
-        not run; so does another MiniCluster on the same store."""
+        """Run one epoch, all or nothing. After a failure, the next call runs the same epoch again with new instances of
+        all functions; so does another MiniCluster on the same store."""
         try:
             report = self._run_epoch(self.plan())
         except BaseException:
@@ -162,12 +169,12 @@ class MiniCluster:
         return report
 
     def dispose(self) -> None:
-        """Close all functions that are still open: the job has ended, or will not go on here."""
+        """Close all functions that are still open, because the job has ended or will not go on here."""
         self._task_manager.dispose()
         self._enumerator.close()
 
     def plan(self) -> dict[str, Any]:
-        """Where the sources stand after the next epoch; the same at each call until it is committed."""
+        """The positions of the sources after the next epoch; the same at each call until that epoch is committed."""
         if self.store.planned is None:
             self.store.planned = self._enumerator.next_offset(
                 self.store.offset, forced=True, reached=self.store.reached
@@ -201,12 +208,19 @@ class MiniCluster:
     def prepare(
         self, planned: dict[str, Any], stamp: EpochStamp, heartbeat: bool = True
     ) -> tuple[PreparedEpoch, StoredTasks]:
-        """Run all levels, up to ``planned``: what is to be committed, and the state behind the epoch. No committer
-        hears of it, and the store stays as it is. ``heartbeat``: tasks that work by the clock are called, data or not.
+        """Run the tasks of an epoch without committing it: no committer runs, and the store does not change.
+
+        Args:
+            planned: the positions of the sources at the end of the epoch.
+            stamp: number and processing time of the epoch.
+            heartbeat: whether tasks that depend on processing time are also called if they have no data.
+
+        Returns:
+            The prepared epoch, which holds what is to be committed, and the state after the epoch.
         """
         rows: list[Row] = []
         written: StoredTasks = {}
-        # on Spark the sources are planned a moment before the epoch has its time
+        # as on Spark, where the sources are planned a moment before the epoch gets its processing time
         of_sources = replace(stamp, time_ms=planned["time_ms"])
         for level in range(self.job.levels + 1):
             vertices = [vertex for vertex in self.job.vertices if vertex.level == level]
@@ -219,7 +233,7 @@ class MiniCluster:
         reports = tuple(data for vertex, _, data in rows if vertex == REPORT_VERTEX)
         committables = tuple(data for vertex, _, data in rows if is_sink_vertex(vertex))
         tasks = list(map(TaskReport.decode, reports))
-        # what cannot be merged fails the epoch before it is prepared
+        # accumulators that cannot be merged must fail the epoch before it is prepared
         merged(self.store.accumulators, (task.accumulators for task in tasks), self.job.classes)
         end_of_input = sum_up(self.job, stamp.epoch, stamp.time_ms, tasks, ()).end_of_input
         return PreparedEpoch(stamp.epoch, stamp.time_ms, end_of_input, reports, committables), written

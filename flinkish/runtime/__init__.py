@@ -1,1 +1,2 @@
-"""What happens inside a task. Pure: no pyspark, no pandas; Spark and the minicluster drive the same code."""
+"""The code that runs inside a task. It imports neither pyspark nor pandas: Spark and the minicluster drive the same
+code."""

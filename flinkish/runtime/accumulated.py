@@ -1,14 +1,15 @@
-"""Accumulators on their way from user functions to the job's totals.
+"""Accumulators, from the user functions that add to them to the totals of the job.
 
-A task tells with each epoch what was added in that epoch alone (`TaskAccumulators.take`), so a task needs to remember
-nothing. The driver merges that into the totals when the epoch is committed, and writes them:
+With each epoch a task reports only what was added in that epoch (`TaskAccumulators.take`), so it need not remember
+anything from epoch to epoch. The driver merges these additions into the totals when it commits the epoch, and writes
+the totals to files:
 
     <job dir>/accumulators/<epoch>.json          the totals as of the end of that epoch
-    <job dir>/accumulators/before-<epoch>.json   what a query begins with that takes the place of a damaged one, and
-                                                 whose first epoch that is: the totals of its checkpoint
+    <job dir>/accumulators/before-<epoch>.json   the totals that a query starts with if it replaces a damaged query and
+                                                 its first epoch is that one: those of the checkpoint it starts from
 
 Rule: an epoch that has added anything is prepared (``prepared_epoch.py``), so its additions are the same however often
-it is delivered, and the totals of an epoch follow from those of an earlier one and from what was prepared alone.
+it is delivered. So the totals of an epoch follow from those of an earlier epoch and the prepared additions alone.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from flinkish.errors import CorruptStateError, ProgramError
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored_pickle import dumps, loads
 
-#: Version of the encoded form.
+#: Version of the encoded form of accumulators.
 FORMAT_VERSION = 1
 
-#: Version of the files.
+#: Version of the format of the files.
 _FILE_VERSION = 2
 
-#: The scope of accumulators of user functions; what the engine counts has the operator's uid.
+#: The scope of the accumulators of user functions; the scope of the engine's own counts is the uid of the operator.
 OF_THE_JOB = ""
 
-#: Totals of so many epochs are kept: the last epoch may be delivered again.
+#: Number of epochs whose totals are kept: the last epoch may be delivered again.
 _KEPT = 3
 
 _SUFFIX = ".json"
@@ -49,17 +50,18 @@ Accumulators = dict[tuple[str, str], Accumulator[Any, Any]]
 
 
 class OperatorAccumulators:
-    """The accumulators of one operator's subtask, and what the engine counts there."""
+    """The accumulators that the user function of one operator has registered in one subtask, with the engine's own
+    counts of that operator."""
 
     def __init__(self, uid: str) -> None:
         self._uid = uid
         self.registered: Accumulators = {}
 
     def add(self, name: str, accumulator: Accumulator[Any, Any], scope: str = OF_THE_JOB) -> None:
-        """Register an accumulator, which begins with nothing.
+        """Register an accumulator and reset its local value.
 
         Raises:
-            ProgramError: the operator has one of that name, or it is none.
+            ProgramError: the operator already has an accumulator of that name, or the object is not an `Accumulator`.
         """
         where = f"operator uid {self._uid}"
         if not isinstance(accumulator, Accumulator):
@@ -77,13 +79,14 @@ class OperatorAccumulators:
         self.registered[scope, name] = accumulator
 
     def get(self, name: str) -> Accumulator[Any, Any] | None:
-        """The accumulator that the function has registered by that name."""
+        """The accumulator that the user function has registered under that name, or None."""
         return self.registered.get((OF_THE_JOB, name))
 
 
 class ExactCounter(Counter):
-    """A metric of an operator that is also counted exactly, over failures and restarts, and told in ``counts`` of the
-    operator. One that has never counted anything costs nothing."""
+    """A counter metric of an operator that is also kept as an accumulator, so that the job's total stays exact across
+    failures and restarts; the total is reported in ``counts`` of the operator. A counter that has never counted
+    anything costs nothing."""
 
     def __init__(self, metric: Counter, name: str, accumulators: OperatorAccumulators, uid: str) -> None:
         self._metric = metric
@@ -93,7 +96,7 @@ class ExactCounter(Counter):
         self._total: LongCounter | None = None
 
     def inc(self, n: int = 1) -> None:
-        """Add ``n``."""
+        """Add ``n`` to the counter."""
         if self._total is None:
             self._total = LongCounter()
             self._accumulators.add(self._name, self._total, self._uid)
@@ -101,7 +104,7 @@ class ExactCounter(Counter):
         self._metric.inc(n)
 
     def dec(self, n: int = 1) -> None:
-        """Subtract ``n``."""
+        """Subtract ``n`` from the counter."""
         self.inc(-n)
 
     def get_count(self) -> int:
@@ -114,11 +117,12 @@ class TaskAccumulators:
 
     def __init__(self, uids: Iterable[str]) -> None:
         self.operators = {uid: OperatorAccumulators(uid) for uid in uids}
-        #: those that were told, as the encoded form of nothing
+        #: (operator uid, scope, name) -> encoded form of the reset accumulator, of those that were reported before
         self._told: dict[tuple[str, str, str], bytes] = {}
 
     def take(self, classes: ProgramClasses = NO_CLASSES) -> bytes:
-        """What was added since the last call, encoded; b"": nothing, by accumulators that were told before."""
+        """Return, encoded, what was added since the last call, and reset the accumulators; b"" if nothing was added and
+        no accumulator is new."""
         found: Accumulators = {}
         for uid, operator in self.operators.items():
             for (scope, name), accumulator in operator.registered.items():
@@ -131,7 +135,7 @@ class TaskAccumulators:
         return encode_accumulators(found, classes) if found else b""
 
     def forget(self) -> None:
-        """The epoch has failed: nothing of it counts."""
+        """Drop what was added since the last `take`, because the epoch has failed."""
         for operator in self.operators.values():
             for accumulator in operator.registered.values():
                 accumulator.reset_local()
@@ -142,12 +146,12 @@ def _decoded(data: bytes, classes: ProgramClasses) -> Any:
 
 
 def encode_accumulators(accumulators: Accumulators, classes: ProgramClasses = NO_CLASSES) -> bytes:
-    """The form in which they travel and are stored."""
+    """Encode accumulators, for the way to the driver and for storage."""
     return dumps(accumulators, FORMAT_VERSION, classes)
 
 
 def decode_accumulators(data: bytes, classes: ProgramClasses = NO_CLASSES) -> Accumulators:
-    """The inverse of `encode_accumulators`; b"": there are none."""
+    """The inverse of `encode_accumulators`; b"" means that there are none."""
     return dict(loads(data, FORMAT_VERSION, "accumulators", "", classes)) if data else {}
 
 
@@ -167,7 +171,7 @@ def _merge(into: Accumulators, place_: tuple[str, str], accumulator: Accumulator
 
 
 def merged(totals: bytes, added: Iterable[bytes], classes: ProgramClasses = NO_CLASSES) -> bytes:
-    """Totals with what the tasks of an epoch have added.
+    """Merge the additions of the tasks of an epoch into the totals, and return the new totals.
 
     Raises:
         ProgramError: two accumulators of one name are of different classes.
@@ -180,13 +184,13 @@ def merged(totals: bytes, added: Iterable[bytes], classes: ProgramClasses = NO_C
 
 
 def results_of(totals: bytes, classes: ProgramClasses = NO_CLASSES) -> dict[str, Any]:
-    """Name -> value of the accumulators of user functions."""
+    """The results of the accumulators of user functions, as name -> value."""
     accumulators = decode_accumulators(totals, classes).items()
     return {name: accumulator.get_local_value() for (scope, name), accumulator in accumulators if scope == OF_THE_JOB}
 
 
 def counts_of(totals: bytes, classes: ProgramClasses = NO_CLASSES) -> dict[str, dict[str, int]]:
-    """Operator uid -> name -> value of what the engine counts."""
+    """The engine's own counts, as operator uid -> name -> value."""
     found: dict[str, dict[str, int]] = {}
     for (scope, name), accumulator in decode_accumulators(totals, classes).items():
         if scope != OF_THE_JOB:
@@ -195,7 +199,7 @@ def counts_of(totals: bytes, classes: ProgramClasses = NO_CLASSES) -> dict[str, 
 
 
 def accumulators_directory(job_dir: str) -> str:
-    """Where the totals of a job lie."""
+    """The directory of the totals of a job."""
     return posixpath.join(job_dir, "accumulators")
 
 
@@ -205,18 +209,19 @@ def _content(epoch: int, totals: bytes) -> bytes:
 
 
 class AccumulatorFiles:
-    """The totals of a job, in its directory. ``first_epoch``: of the job's query. If that query repeats epochs of an
-    earlier one, what the earlier one has added in them does not count."""
+    """Reads and writes the totals of a job in its directory. ``first_epoch`` is the first epoch of the job's query: if
+    the query repeats epochs of an earlier query, what that one has added in them does not count."""
 
     def __init__(self, path: str, first_epoch: int = 0) -> None:
         self._path = path
         self._first_epoch = first_epoch
 
     def before(self, epoch: int | None) -> bytes:
-        """The totals as of the end of the last epoch before this one (None: of the last one); b"": there are none.
+        """The totals as of the end of the last epoch before ``epoch``, or of the last epoch at all if that is None; b""
+        if there are none.
 
         Raises:
-            CorruptStateError: the file is damaged; names it.
+            CorruptStateError: the file is damaged; the error names it.
         """
         last = max((there for there in self._epochs() if epoch is None or there < epoch), default=-1)
         if last < self._first_epoch and exists(self._beginning(self._first_epoch)):
@@ -224,7 +229,7 @@ class AccumulatorFiles:
         return b"" if last < 0 else self._read(self._file(last))
 
     def begin(self, first_epoch: int, totals: bytes) -> None:
-        """Say what the query begins with whose first epoch that is."""
+        """Write the totals with which the query starts whose first epoch is ``first_epoch``."""
         path = self._beginning(first_epoch)
         with storage_errors("write", path):
             if exists(path):
@@ -246,11 +251,12 @@ class AccumulatorFiles:
             ) from error
 
     def after(self, epoch: int, added: Iterable[bytes], classes: ProgramClasses) -> bytes:
-        """The totals as of the end of an epoch, in which tasks have added this."""
+        """The totals as of the end of an epoch, given the encoded additions of its tasks."""
         return merged(self.before(epoch), added, classes)
 
     def write(self, epoch: int, totals: bytes, fence: Fence) -> None:
-        """Keep the totals as of the end of an epoch. They are always the same for one epoch."""
+        """Write the totals as of the end of an epoch, and delete old ones. An existing file of the epoch is kept, since
+        its totals are always the same."""
         fence.check()
         path = self._file(epoch)
         with storage_errors("write", path), suppress(FileExistsError):

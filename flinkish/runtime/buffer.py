@@ -1,10 +1,10 @@
 """A buffer: many stream elements for one subtask, as one binary value (Flink's network buffer).
 
-The header can be read without decoding the payload. Its encoded form begins with the buffer's place in the order in
-which a receiver takes its buffers in (`place`): whoever sorts encoded buffers as bytes, as Spark does between two
-levels, brings them into that order.
+The header can be read without decoding the payload. The encoded form begins with the buffer's place in the order in
+which its receiver consumes buffers (`place`), so sorting encoded buffers as bytes, as Spark does between two levels,
+brings them into that order.
 
-The payload is pickle protocol 5 of parallel lists: measured at 0.05 to 0.1 µs a record each way, against
+The payload is pickle protocol 5 of parallel lists: measured at 0.05 to 0.1 microseconds a record each way, against
 several times that for one object per record.
 """
 
@@ -24,20 +24,20 @@ WIRE_VERSION = 3
 
 
 class BufferKind(IntEnum):
-    """What a buffer holds. A receiver takes lower numbers in first."""
+    """The kind of content that a buffer holds. A receiver consumes the kinds in the order of their numbers."""
 
-    #: a subtask's header and body, as another query of the job has stored them
+    #: the header and body of a subtask's state, as another query of the job has stored them
     TASK = 0
-    #: rows of a savepoint for the receiving subtask, taken in before any data
+    #: rows of a savepoint for the receiving subtask, restored before any data is processed
     STATE = 1
-    #: nothing but a call: an epoch without data
+    #: no content: calls the subtask in an epoch without data
     HEARTBEAT = 2
     DATA = 3
     #: committables for a sink
     COMMITTABLES = 4
     #: a reference to committables that lie in a file
     COMMITTABLES_IN_FILE = 5
-    #: what a task reports of an epoch
+    #: the report of a task on an epoch
     REPORT = 6
 
 
@@ -45,12 +45,13 @@ _KINDS = tuple(BufferKind)
 
 
 class BufferHeader(NamedTuple):
-    """Where a buffer comes from and where it goes. ``origin`` is a source split or ``vertex/subtask``; ``part`` tells
-    apart several readers of one origin within an epoch; ``sequence`` counts the buffers of (origin, part).
+    """The sender, the receiver and the position of a buffer. ``origin`` is a source split or ``vertex/subtask``;
+    ``part`` tells apart several readers of one origin within an epoch; ``sequence`` counts the buffers of
+    (origin, part).
 
-    ``begins_ms`` is the highest watermark that the receiver has been sent by (origin, part) in the epoch before this
-    buffer. The first buffer of (origin, part) has the lowest number, `MIN_TIMESTAMP_MS`, and no other one has.
-    ``last``: (origin, part) sends the receiver nothing more in the epoch; False says nothing."""
+    ``begins_ms`` is the highest watermark that (origin, part) has sent to the receiver in this epoch before this
+    buffer. It is `MIN_TIMESTAMP_MS` in the first buffer of (origin, part), and in no other one. If ``last`` is True,
+    (origin, part) sends the receiver nothing more in this epoch; False leaves that open."""
 
     kind: BufferKind
     vertex: int
@@ -65,8 +66,9 @@ class BufferHeader(NamedTuple):
 
 
 class Elements(NamedTuple):
-    """The decoded payload: records, and events between them. An event is a watermark in milliseconds, or a bool that
-    says whether the stream is idle from there on. It comes before the record at its position."""
+    """The decoded payload of a DATA buffer: records, and the events between them. An event is either a watermark in
+    milliseconds or a bool that says whether the stream is idle from there on; it comes before the record at its
+    position."""
 
     values: list[Any]
     timestamps: list[int] | None
@@ -75,30 +77,30 @@ class Elements(NamedTuple):
 
 
 class Buffer(NamedTuple):
-    """A header and its still encoded payload."""
+    """A decoded header with the payload, which is still encoded."""
 
     header: BufferHeader
     payload: bytes
 
 
-#: Where a buffer stands in the order of a receiver: kind, begins_ms, origin, part, sequence.
+#: The place of a buffer in the order in which its receiver consumes buffers: kind, begins_ms, origin, part, sequence.
 Place = tuple[int, int, str, int, int]
 
 
 def place(header: BufferHeader) -> Place:
-    """Where a buffer stands in the order in which its receiver takes buffers in: that of their encoded form."""
+    """The place of a buffer in the order in which its receiver consumes buffers, which is that of the encoded forms."""
     return (header.kind, header.begins_ms, header.origin, header.part, header.sequence)
 
 
-# numbers that are compared as bytes: big-endian and unsigned
+# big-endian and unsigned, because these numbers are compared as bytes
 _BEFORE_ORIGIN = struct.Struct(">BBQ")
 _BEHIND_ORIGIN = struct.Struct(">IIIiiH?")
-#: Ends the name of an origin. A zero inside of it is escaped, so that names are compared as a whole.
+#: The terminator of an origin's name, and a zero byte inside it, plain and escaped: names then sort as whole strings.
 _END, _ZERO, _ESCAPED_ZERO = b"\0\0", b"\0", b"\0\xff"
 
 
 def encode(header: BufferHeader, payload: bytes) -> bytes:
-    """The binary form of a buffer."""
+    """Encode a buffer as bytes."""
     return b"".join(
         (
             _BEFORE_ORIGIN.pack(WIRE_VERSION, header.kind, header.begins_ms - MIN_TIMESTAMP_MS),
@@ -141,7 +143,7 @@ def decode(data: bytes) -> Buffer:
 def encode_elements(
     values: list[Any], timestamps: list[int] | None, positions: list[int], events: list[int | bool]
 ) -> bytes:
-    """The payload of a DATA buffer: `Elements`."""
+    """Encode the payload of a DATA buffer (see `Elements`)."""
     return dumps((values, timestamps, positions, events))
 
 

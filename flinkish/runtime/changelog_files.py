@@ -1,11 +1,11 @@
-"""The files of the changelog: what each epoch has changed in the state of a job, read by checkpoints.
+"""The files of the changelog, which records what each epoch has changed in the state of a job; checkpoints read it.
 
     <job dir>/changelog/epoch=17/part-<token>.parquet    column ``changes``: one value per subtask
-    <job dir>/changelog/epoch=17/_parts.json             the names of the parts that count
+    <job dir>/changelog/epoch=17/_parts.json             the names of the valid parts
 
-Rule: the list of an epoch's parts is written when all of its tasks have ended, and before the epoch is prepared. A run
-of the epoch that comes later writes another list in its place. So the changelog of a committed epoch is whole, and what
-runs that have failed leave behind is in no list.
+Rule: the list of an epoch's parts is written after all tasks of the epoch have ended and before the epoch is prepared.
+A later run of the same epoch replaces the list. So the changelog of a committed epoch is complete, and files that
+failed runs have left behind are in no list.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _LIST = "_parts.json"
 
 
 def changelog_directory(job_dir: str) -> str:
-    """Directory of a job's changelog."""
+    """The directory of a job's changelog."""
     return posixpath.join(job_dir, "changelog")
 
 
 def epoch_directory(changelog: str, epoch: int) -> str:
-    """Directory of the files of one epoch."""
+    """The directory of the changelog files of one epoch."""
     return posixpath.join(changelog, f"epoch={epoch}")
 
 
 def write_changes(changelog: str, epoch: int, changes: list[bytes]) -> str:
-    """Write changes to a part of their own; returns its name."""
+    """Write changes to a new part, and return the name of the part."""
     import pyarrow.parquet as pq
 
     directory = epoch_directory(changelog, epoch)
@@ -45,13 +45,13 @@ def write_changes(changelog: str, epoch: int, changes: list[bytes]) -> str:
     with storage_errors("write", posixpath.join(directory, name)):
         filesystem.create_dir(posixpath.dirname(root), recursive=True)
         with filesystem.open_output_stream(root) as stream:
-            # pickles do not repeat each other, and dictionaries of them would only cost
+            # pickles are hardly ever equal, so dictionary encoding would only cost time
             pq.write_table(table, stream, use_dictionary=False, write_statistics=False)
     return name
 
 
 def write_parts(changelog: str, epoch: int, names: list[str]) -> None:
-    """From now on these parts, and no others, are what the epoch has changed."""
+    """Write the list of an epoch's valid parts, in place of any list that an earlier run has written."""
     directory = epoch_directory(changelog, epoch)
     filesystem, root = place(directory)
     temporary = posixpath.join(root, f"_{uuid.uuid4().hex}")
@@ -63,10 +63,10 @@ def write_parts(changelog: str, epoch: int, names: list[str]) -> None:
 
 
 def read_parts(changelog: str, epoch: int) -> list[str]:
-    """The paths of the parts that count; none when the epoch has changed nothing.
+    """The paths of the valid parts of an epoch; an empty list if the epoch has changed nothing.
 
     Raises:
-        OperationError: the list is damaged.
+        OperationError: the list of parts is damaged.
     """
     directory = epoch_directory(changelog, epoch)
     filesystem, root = place(directory)

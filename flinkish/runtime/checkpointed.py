@@ -1,4 +1,4 @@
-"""What `CheckpointedFunction`s get: their contexts, and handles over the operator state of the subtask."""
+"""The contexts that a `CheckpointedFunction` is given, and its handles to the operator state of its subtask."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, LIST_STATE_K
 
 
 class OperatorListHandle(ListState[Any]):
-    """A list of operator state. Its elements are handed over as copies, as those of keyed state are."""
+    """The handle of a list state in operator state. Elements are copied on the way in and out, as in keyed state."""
 
     def __init__(self, state: OperatorState, kind: str, name: str) -> None:
         self._state = state
@@ -46,7 +46,8 @@ class OperatorListHandle(ListState[Any]):
 
 
 class RuntimeOperatorStateStore(OperatorStateStore):
-    """Over the operator state of one operator's subtask. ``where`` names the operator in errors."""
+    """Gives a function access to the operator state of one operator in one subtask. ``where`` names the operator in
+    errors."""
 
     def __init__(self, state: OperatorState, where: str) -> None:
         self._state = state
@@ -89,7 +90,7 @@ class RuntimeOperatorStateStore(OperatorStateStore):
 
 
 class InitializationContext(FunctionInitializationContext):
-    """Of one operator's subtask."""
+    """The context of ``initialize_state`` of one operator in one subtask."""
 
     def __init__(self, context: OperatorContext, where: str) -> None:
         self._context = context
@@ -109,7 +110,8 @@ class InitializationContext(FunctionInitializationContext):
 
 
 class SnapshotContext(FunctionSnapshotContext):
-    """Of the epoch that ends."""
+    """The context of ``snapshot_state`` at the barrier of an epoch: the epoch is the checkpoint id, and its processing
+    time the timestamp."""
 
     def __init__(self, context: OperatorContext) -> None:
         self._epoch = context.epoch

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Milliseconds since the epoch."""
+    """A source of the current time, in milliseconds since 1970-01-01T00:00:00Z."""
 
     def now_ms(self) -> int:
         """The current time."""
@@ -36,9 +36,9 @@ class ManualClock:
         return self._now_ms
 
     def advance(self, by_ms: int) -> None:
-        """Let time pass."""
+        """Move the clock forward."""
         self._now_ms += by_ms
 
     def set(self, now_ms: int) -> None:
-        """Jump."""
+        """Set the clock to this time."""
         self._now_ms = now_ms

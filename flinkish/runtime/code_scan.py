@@ -1,7 +1,7 @@
-"""Which names the code of a user function mentions, its helpers included.
+"""Finds the names that the code of a user function mentions, including the code of its helpers.
 
-Used to find out whether a function registers processing-time timers: then epochs must go on without data. What cannot
-be found out is answered in the safe direction by the caller.
+This tells whether a function registers processing-time timers, in which case epochs must run even without data. Where
+the scan cannot tell, the caller assumes the safe answer.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-#: Functions looked into at the most.
+#: The scan visits at most this many functions and classes.
 MAX_FUNCTIONS = 500
 
 _OWN = "flinkish"
@@ -42,9 +42,9 @@ def mentioned_names(user_object: Any) -> set[str]:
 
 
 def _referenced(function: types.FunctionType, names: set[str]) -> list[Any]:
-    """Collect the names of a function's code; returns the functions and classes that it refers to."""
+    """Add the names in a function's code to ``names``, and return the functions and classes that it refers to."""
     codes = [function.__code__]
-    for code in codes:  # grows while it is walked
+    for code in codes:  # the list grows during the iteration
         names.update(code.co_names)
         codes.extend(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
     globals_ = function.__globals__

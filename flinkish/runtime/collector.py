@@ -1,9 +1,9 @@
-"""Garbage collection in a Python worker: state that lives for many epochs is not looked at after each of them, and
-objects that a task makes are looked at seldom as long as they are no garbage.
+"""Garbage collection in a Python worker: state that lives for many epochs is not traversed after each of them, and the
+objects that a task creates are traversed seldom as long as collections find no garbage.
 
-PySpark collects all garbage after every task. That passes through each object of the state which the worker keeps from
-epoch to epoch: with 500,000 keys a third of a worker's time. Within a task it is timers and values that the collector
-looks at, in vain: with a timer for each record up to a fifth of the time.
+PySpark runs a full collection after every task. It traverses every object of the state that the worker keeps from
+epoch to epoch, which takes a third of a worker's time with 500,000 keys. Within a task, the collector traverses timers
+and values in vain, which takes up to a fifth of the time with a timer for each record.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import gc
 from collections.abc import Mapping
 from typing import Any
 
-#: New container objects between two collections of the youngest ones. Batches of tuples look like garbage to CPython's
-#: default of 700: up to a fifth of the time.
+#: Number of new container objects between two collections of the youngest generation. With CPython's default of 700,
+#: batches of tuples look like garbage, which costs up to a fifth of the time.
 THRESHOLD = 100_000
-#: The same for a worker in which collections find next to nothing: each of them makes the next one come half as often,
-#: down to this. A worker in which one finds garbage goes back to `THRESHOLD` for good.
+#: Upper bound of that number in a worker whose collections find next to nothing: each such collection doubles the
+#: threshold, up to this. A worker in which a collection finds garbage goes back to `THRESHOLD` for good.
 MOST = 16 * THRESHOLD
-#: So many objects in cycles are none that user code makes for each record.
+#: A collection that frees at most this many objects is not taken as a sign that user code creates cycles per record.
 _FEW = 1_000
-#: Tasks between two collections that pass through everything. Only cycles wait for one; what is not part of a cycle
-#: goes as soon as it is unused, as ever. With 50 instead, workers were a third larger and hardly faster.
+#: Number of tasks between two collections that traverse all objects. Only cycles wait for one; other objects are freed
+#: as soon as they are unused, as always in CPython. With 50, workers were a third larger and hardly faster.
 TASKS_PER_FULL_COLLECTION = 10
 
 
 class WorkerCollector:
-    """Of one worker process."""
+    """Tunes the garbage collector of one worker process as its tasks come and go."""
 
     def __init__(self) -> None:
         self._tasks = 0
@@ -35,7 +35,8 @@ class WorkerCollector:
         self._finds = False
 
     def task_begins(self) -> None:
-        """What lives now has outlived the collection behind the task before: it is taken out of the next ones."""
+        """Freeze the objects that have survived the full collection after the previous task, so that the next
+        collections skip them; unfreeze them every `TASKS_PER_FULL_COLLECTION` tasks."""
         if self._tasks == 0:
             gc.callbacks.append(self._collected)
             gc.set_threshold(self._threshold, 20, 20)
@@ -46,7 +47,7 @@ class WorkerCollector:
             gc.freeze()
 
     def _collected(self, phase: str, info: Mapping[str, Any]) -> None:
-        """Called by the garbage collector, before and behind each collection."""
+        """Adapt the threshold; the garbage collector calls this before and after each collection."""
         if phase == "start" or self._finds:
             return
         if info["collected"] > _FEW:

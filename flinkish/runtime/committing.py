@@ -1,7 +1,7 @@
-"""The committing half of sinks: committables of one (sink, subtask, epoch), in a fixed order, into one commit.
+"""The committing half of sinks: makes one commit of the committables of a (sink, subtask, epoch), in a fixed order.
 
-Rule: nothing is committed before its epoch is prepared (``runtime/prepared_epoch.py``). A commit that fails, or of
-which nobody knows whether it happened, is made again with the same content.
+Rule: nothing is committed before its epoch is prepared (``runtime/prepared_epoch.py``). A commit that has failed, or
+whose outcome is unknown, is repeated with the same content.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 
 @dataclass(frozen=True)
 class CommitReport:
-    """One commit. ``records`` is 0 when the epoch had been committed before."""
+    """The result of one commit. ``records`` is 0 if the epoch had been committed before."""
 
     sink: int
     subtask: int
@@ -33,18 +33,23 @@ class CommitReport:
 
 @dataclass(frozen=True)
 class EpochCommit:
-    """What all commits of an epoch have in common."""
+    """Makes the commits of an epoch, and holds what they have in common."""
 
     job: JobDescriptor
     epoch: int
     time_ms: int
     end_of_input: bool
     fence: Fence = NO_FENCE
-    #: None: all committables are in the buffers
+    #: where committables lie that are not in the buffers themselves; None if all of them are
     files: EpochFiles | None = None
 
     def commit(self, sink_id: int, subtask: int, buffers: Iterable[bytes]) -> CommitReport:
-        """Commit what a subtask of a writer sink has, if this driver still owns the job."""
+        """Commit the committables of one subtask of a writer sink.
+
+        Raises:
+            FencedError: this driver does not own the job any more.
+            FlinkishError: the sink has raised an error (`commit_failure`).
+        """
         sink = self.job.sink(sink_id)
         assert isinstance(sink.sink, WriterSink)
         context = self.context(sink, subtask)
@@ -60,14 +65,14 @@ class EpochCommit:
         return CommitReport(sink.id, subtask, records)
 
     def with_payload(self, data: bytes) -> bytes:
-        """A buffer that holds its committables itself, wherever they lie now."""
+        """The same buffer with its committables as payload, read from their file if they lie in one."""
         buffer = decode(data)
         if self.files is None or buffer.header.kind is not BufferKind.COMMITTABLES_IN_FILE:
             return data
         return encode(buffer.header._replace(kind=BufferKind.COMMITTABLES), self.files.payload(buffer))
 
     def context(self, sink: SinkDescriptor, subtask: int) -> CommitContext:
-        """What a sink is told about its part of the output."""
+        """The context that the committer of a sink's subtask is given."""
         return CommitContext(
             job_id=self.job.job_id,
             job_name=self.job.name,
@@ -90,20 +95,21 @@ def commit_of(
 
 
 def commit_failure(error: BaseException, where: str, epoch: int) -> Exception:
-    """The typed error for whatever a sink raised while it committed."""
+    """The typed error for an error that a sink has raised in its commit."""
     hint = "the epoch is prepared: the job, started again, commits what is left of it without running it again"
     return describe_failure(error, where, epoch, hint)
 
 
 def commits_on_driver(sink: SinkDescriptor) -> bool:
-    """Whether the committables of a sink are brought to the driver."""
+    """Whether the committer of a sink runs in the driver, so that its committables must be brought there."""
     return isinstance(sink.sink, WriterSink) and sink.sink.create_committer().on_driver
 
 
 def batches_in_order(
     data: Iterable[bytes], files: EpochFiles | None = None, classes: ProgramClasses = NO_CLASSES
 ) -> Iterator[list[Any]]:
-    """The committables of one (sink, subtask), by origin, part and sequence: the same order at each delivery."""
+    """The committables of one (sink, subtask), ordered by origin, part and sequence, which is the same order at each
+    delivery."""
     buffers: list[Buffer] = [decode(buffer) for buffer in data]
     for buffer in sorted(buffers, key=lambda b: (b.header.origin, b.header.part, b.header.sequence)):
         yield decode_committables(buffer.payload if files is None else files.payload(buffer), classes)[1]

@@ -1,6 +1,6 @@
-"""What a task needs to know to run: frozen descriptions that travel from the driver to the workers.
+"""Descriptions of all that a task needs to run; they are frozen and travel from the driver to the workers.
 
-``graph`` makes them (Flink's TaskDeploymentDescriptor); ``runtime`` reads them.
+``graph`` creates them (Flink's TaskDeploymentDescriptor), and ``runtime`` reads them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.shipped_files import NO_FILES, ShippedFiles
 from flinkish.runtime.state.managed_memory import DEFAULT_BYTES
 
-#: Vertex number of rows that carry a task's report.
+#: The vertex number of the rows that carry a task's report.
 REPORT_VERTEX = -1
 
-#: Vertex number of rows that carry what an epoch has changed in a subtask's state (below those of all sinks).
+#: The vertex number of the rows that carry the changelog of a subtask's state (below the numbers of all sinks).
 CHANGELOG_VERTEX = -(2**30)
 
 
 def sink_vertex(sink_id: int) -> int:
-    """The vertex number under which rows for a sink travel."""
+    """The vertex number of the rows for a sink."""
     return -2 - sink_id
 
 
 def sink_of(vertex: int) -> int:
-    """The sink that rows with this vertex number belong to."""
+    """The number of the sink that rows with this vertex number belong to."""
     return -2 - vertex
 
 
@@ -42,22 +42,23 @@ def is_sink_vertex(vertex: int) -> bool:
 
 @dataclass(frozen=True)
 class EdgeDescriptor:
-    """An out-edge of an operator, to another vertex."""
+    """An out-edge of an operator, which leads to another vertex."""
 
     target: int
     input_index: int
     partitioner: Partitioner
     target_parallelism: int
     tag: str | None = None
-    #: send every subtask something in every epoch, even when no watermark was ever seen (processing-time timers)
+    #: send a buffer to every subtask in every epoch, even if there never was a watermark (processing-time timers)
     always_call: bool = False
-    #: tells apart several edges between the same two vertices
+    #: number of the edge, which tells apart several edges between the same two vertices
     edge: int = 0
 
 
 @dataclass(frozen=True)
 class OperatorDescriptor:
-    """One operator of a chain. ``parent`` is the index in the chain of the operator that feeds it (-1: the input)."""
+    """One operator of a chain. ``parent`` is the index of the operator in the chain that feeds it, or -1 if it
+    receives the input of the chain."""
 
     uid: str
     name: str
@@ -73,25 +74,25 @@ class OperatorDescriptor:
 
 @dataclass(frozen=True)
 class InputDescriptor:
-    """An upstream vertex of a vertex."""
+    """An in-edge of a vertex, with the upstream vertex that it comes from."""
 
     vertex: int
     input_index: int
-    #: of the sources' watermark strategy; None when there is no idleness detection
+    #: idle timeout of the sources' watermark strategy; None if there is no idleness detection
     idle_timeout_ms: int | None = None
-    #: origins known before the first record; () when unknown
+    #: origins known before the first record; () if unknown
     declared_origins: tuple[str, ...] = ()
-    #: the same per subtask of the receiver, where not all hear of all
+    #: the same for each subtask of the receiver, if not every origin reaches every subtask
     declared_by_subtask: tuple[tuple[str, ...], ...] = ()
-    #: tells apart several edges between the same two vertices
+    #: number of the edge, which tells apart several edges between the same two vertices
     edge: int = 0
-    #: the upstream vertex is a source, its origins are splits
+    #: the upstream vertex is a source, whose origins are splits
     from_source: bool = True
-    #: in each epoch its records come behind those of the other inputs, as long as no watermarks say otherwise
+    #: in each epoch its records come after those of the other inputs, unless watermarks say otherwise
     comes_last: bool = False
 
     def expected_origins(self, subtask: int) -> tuple[str, ...]:
-        """The origins that a subtask will hear of, as far as they are known."""
+        """The origins that will send to this subtask, as far as they are known."""
         return self.declared_by_subtask[subtask] if self.declared_by_subtask else self.declared_origins
 
 
@@ -106,17 +107,18 @@ class VertexDescriptor:
     parallelism: int
     max_parallelism: int
     inputs: tuple[InputDescriptor, ...] = ()
-    #: one per input of a keyed vertex
+    #: one key selector for each input of a keyed vertex
     key_selectors: tuple[Callable[[Any], Any], ...] = ()
-    #: what the key was declared to be
+    #: the declared type of the key
     key_type: TypeInformation | None = None
     keyed: bool = False
-    #: of a source vertex: what makes its records in the worker
+    #: in a source vertex: the source, or the decoder that makes its records in the worker
     source: Source | RecordDecoder | None = None
     bounded: bool = False
-    #: must be called in every epoch, even without data: processing-time timers or idleness here or behind it
+    #: must be called in every epoch, even without data: this vertex or one downstream of it has processing-time timers
+    #: or idleness detection
     clocked: bool = False
-    #: of a source vertex: the sources that must have ended before it is read
+    #: in a source vertex: the numbers of the sources that must have ended before this one is read
     waits_for: tuple[int, ...] = ()
 
     @property
@@ -126,17 +128,17 @@ class VertexDescriptor:
 
     @property
     def stateful(self) -> bool:
-        """Whether its tasks keep keyed state, or state of operators."""
+        """Whether its tasks keep keyed state or operator state."""
         return self.keyed or any(operator.factory.has_operator_state for operator in self.operators)
 
     def task_name(self, subtask: int) -> str:
-        """As Flink shows it: ``Map -> Sink (1/2)``."""
+        """The name of one subtask as Flink shows it, such as ``Map -> Sink (1/2)``."""
         return f"{self.name} ({subtask + 1}/{self.parallelism})"
 
 
 @dataclass(frozen=True)
 class SinkDescriptor:
-    """The end of a way: where committables or records leave the dataflow."""
+    """A sink: the place where committables or records leave the dataflow."""
 
     id: int
     uid: str
@@ -149,7 +151,7 @@ class SinkDescriptor:
 
 @dataclass(frozen=True)
 class JobSettings:
-    """What every task needs of the configuration."""
+    """The part of the configuration that every task needs."""
 
     source_batch_size: int = 1_000
     buffer_max_records: int = 20_000
@@ -158,21 +160,21 @@ class JobSettings:
     max_bytes_per_epoch: int = 256 * 1024 * 1024
     auto_watermark_interval_ms: int = 200
     managed_memory_bytes: int = DEFAULT_BYTES
-    #: keyed state of a subtask of about so many bytes lies with the task, more of it in files
+    #: keyed state of a subtask up to about this size is stored with the task, larger state in files
     inline_state_bytes: int = 256 * 1024
-    #: a folder on the executors' disks for copies of files of state; "": one that Spark gives them, where it is needed
+    #: folder on the executors' disks for copies of state files; "" means one that Spark provides, where it is needed
     local_state_root: str = ""
-    #: files of state are copied to the executors' disks although the job directory is local
+    #: state files are copied to the executors' disks even if the job directory is local
     recover_from_local: bool = False
-    #: so many other executors have copies of each subtask's files
+    #: number of other executors that keep copies of each subtask's state files
     standby_replicas: int = 0
     job_parameters: dict[str, str] = field(default_factory=dict)
-    #: name of each cached file -> where it lies on the node of the task
+    #: name of each cached file -> its path on the node of the task
     cached_files: dict[str, str] = field(default_factory=dict)
-    #: what the driver has shipped beside the program
+    #: files that the driver has shipped in addition to the program
     shipped: ShippedFiles = NO_FILES
     configuration: dict[str, str] = field(default_factory=dict)
-    #: tasks say what each epoch changes in their state, for incremental checkpoints
+    #: tasks report what each epoch changes in their state, for incremental checkpoints
     changelog: bool = False
     #: installed packages whose classes stored values may be instances of
     state_packages: tuple[str, ...] = ()
@@ -180,7 +182,7 @@ class JobSettings:
 
 @dataclass(frozen=True)
 class JobDescriptor:
-    """A whole job graph."""
+    """The job graph, with all settings that its tasks need."""
 
     job_id: str
     name: str
@@ -188,20 +190,20 @@ class JobDescriptor:
     sinks: tuple[SinkDescriptor, ...]
     settings: JobSettings = JobSettings()
     attempt: int = 0
-    #: vertex -> watermark of its subtasks when the savepoint was taken that the job began with
+    #: vertex -> watermark of its subtasks in the savepoint that the job was started from
     restored_watermarks: dict[int, int] = field(default_factory=dict)
-    #: the job directory began with a savepoint
+    #: the job was started from a savepoint
     restored: bool = False
-    #: what stored values may be instances of
+    #: the classes of the program, whose instances stored values may hold
     classes: ProgramClasses = field(default=NO_CLASSES, repr=False, compare=False)
 
     def vertex(self, vertex_id: int) -> VertexDescriptor:
-        """The vertex of that number (its place in ``vertices``)."""
+        """The vertex of that number, which is its index in ``vertices``."""
         return self.vertices[vertex_id]
 
     @property
     def levels(self) -> int:
-        """Number of levels without the sources' one."""
+        """The number of levels, not counting that of the sources."""
         return max((vertex.level for vertex in self.vertices), default=0)
 
     def sink(self, sink_id: int) -> SinkDescriptor:

@@ -1,14 +1,14 @@
-"""The files in which tasks leave what an epoch gives to sinks, and what it has changed in the state.
+"""The files to which tasks write the committables of an epoch and the changelog of their state.
 
     <query>/prepared/17.json              the epoch is prepared: all that its commit needs (runtime/prepared_epoch.py)
-    <query>/prepared/17/<token>           committables of one run of one task, one behind the other
+    <query>/prepared/17/<token>           committables of one run of one task, concatenated
     <job dir>/changelog/epoch=17/...      changes of state, for incremental checkpoints (runtime/changelog_files.py)
 
-The committables lie inside of the query's own directory: a driver that takes the job over moves that away
+The committables lie inside the query's own directory. A driver that takes the job over moves that directory away
 (``jobmanager/directory/query_move.py``), so a paused driver that wakes up can neither prepare an epoch nor change one.
 
-Rule: a file is named by a token that is used once and is never changed, so a task that is tried again, or that goes on
-although its epoch has failed, never touches what another one has written. A file counts only if it is referenced.
+Rule: the name of a file is a token that is used only once, and a file never changes. So a task that is tried again, or
+that keeps running although its epoch has failed, never touches a file of another run. Only referenced files count.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from flinkish.runtime.deployment import CHANGELOG_VERTEX, JobDescriptor, is_sink
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.task import Row
 
-#: So many bytes of an epoch may travel to the driver inside of the rows, shared out among its tasks.
+#: Number of bytes of an epoch that may travel to the driver inside the rows, divided among its tasks.
 INLINE_BYTES_PER_EPOCH = 1024 * 1024
 
-#: What a task may send inline, at least and at most.
+#: Lower and upper bound of the number of bytes that a single task may send inline.
 INLINE_BYTES_MIN, INLINE_BYTES_MAX = 4 * 1024, 64 * 1024
 
 #: First byte of a row of the changelog: the changes themselves follow, or the name of the file that holds them.
@@ -43,7 +43,7 @@ CHANGES_INLINE, CHANGES_IN_FILE = b"\0", b"\1"
 
 @dataclass(frozen=True)
 class Slice:
-    """A part of a file. ``file``: relative to the directory of the prepared epochs."""
+    """A reference to a part of a file, and its digest. ``file`` is relative to the directory of the prepared epochs."""
 
     file: str
     offset: int
@@ -51,7 +51,7 @@ class Slice:
     sha256: str
 
     def encode(self) -> bytes:
-        """The payload of a buffer that refers to a file."""
+        """Encode the reference as the payload of a buffer."""
         return json.dumps(asdict(self)).encode()
 
     @staticmethod
@@ -62,30 +62,30 @@ class Slice:
 
 @dataclass(frozen=True)
 class EpochFiles:
-    """Where the files of a query's epochs lie. Picklable: it travels to the tasks."""
+    """The directories of the files of a query's epochs. Picklable, since it travels to the tasks."""
 
-    #: directory of the prepared epochs, inside of the query's own directory
+    #: directory of the prepared epochs, inside the query's own directory
     prepared: str
-    #: directory of the changelog, inside of the job directory
+    #: directory of the changelog, inside the job directory
     changelog: str
-    #: directory of the files of keyed state, inside of the job directory; "": state stays with the tasks
+    #: directory of the files of keyed state, inside the job directory; "" if all state is stored with the tasks
     state: str = ""
 
     @property
     def query(self) -> str:
-        """Directory of the query."""
+        """The directory of the query."""
         return posixpath.dirname(self.prepared)
 
     @property
     def accumulators(self) -> str:
-        """Directory of the totals of the job's accumulators, inside of the job directory."""
+        """The directory of the totals of the job's accumulators, inside the job directory."""
         return accumulators_directory(posixpath.dirname(self.changelog))
 
     def payload(self, buffer: Buffer) -> bytes:
         """The committables of a buffer, read from their file if they lie in one.
 
         Raises:
-            CorruptStateError: the file is missing, or not what was written; names it.
+            CorruptStateError: the file is missing, or its content is not what was written; the error names it.
         """
         if buffer.header.kind is not BufferKind.COMMITTABLES_IN_FILE:
             return buffer.payload
@@ -103,12 +103,12 @@ class EpochFiles:
 
 
 def state_directory(state: str, vertex: int, subtask: int) -> str:
-    """Where the files of one subtask's state lie."""
+    """The directory of the files of one subtask's state."""
     return posixpath.join(state, str(vertex), str(subtask))
 
 
 def damaged_output(path: str, how: str) -> CorruptStateError:
-    """The error for a file that holds what an epoch gives to sinks."""
+    """The error for a damaged or missing file of a prepared epoch, without which its output cannot be committed."""
     error = CorruptStateError(
         f"the output of an epoch cannot be committed: {path} is {how}",
         where=path,
@@ -119,9 +119,9 @@ def damaged_output(path: str, how: str) -> CorruptStateError:
 
 
 class TaskOutput:
-    """Turns what the tasks of a worker hand over into references.
+    """Writes large committables and changes of the tasks of a worker to files, and puts references into the rows.
 
-    Without ``files`` (the minicluster) everything stays in the rows.
+    Without ``files`` (in the minicluster) everything stays in the rows.
     """
 
     def __init__(self, job: JobDescriptor, files: EpochFiles | None) -> None:
@@ -131,8 +131,8 @@ class TaskOutput:
 
     @contextmanager
     def of_run(self, epoch: int) -> Iterator[RunOutput]:
-        """For one run of a task in an epoch. When the block is left, what was handed over is durable; when it is left
-        by an error, its file is gone."""
+        """The output of one run of a task in an epoch. When the block ends, all that was handed over is durable; if an
+        error ends it, the file of the run is deleted."""
         output = RunOutput(self._files, self._inline_bytes, epoch)
         try:
             yield output
@@ -143,7 +143,7 @@ class TaskOutput:
 
 
 class RunOutput:
-    """What one run of a task hands over: a file at most, opened when it is needed."""
+    """The output of one run of a task. Its committables take at most one file, which is opened when it is needed."""
 
     def __init__(self, files: EpochFiles | None, inline_bytes: int, epoch: int) -> None:
         self._files = files
@@ -155,7 +155,7 @@ class RunOutput:
         self._offset = 0
 
     def referenced(self, rows: list[Row]) -> list[Row]:
-        """The rows, with references in place of what was written to the file."""
+        """The rows, with references in place of the committables and changes that were written to files."""
         return [self._referenced(row) if row[0] < 0 else row for row in rows]
 
     def _referenced(self, row: Row) -> Row:
@@ -171,7 +171,7 @@ class RunOutput:
         return row
 
     def _fits(self, data: bytes) -> bool:
-        """Whether it may travel inside of the row."""
+        """Whether this data may travel inside its row; if so, it is counted."""
         if len(data) > self._inline_left:
             return False
         self._inline_left -= len(data)
@@ -192,7 +192,7 @@ class RunOutput:
         return encode(buffer.header._replace(kind=BufferKind.COMMITTABLES_IN_FILE), part.encode())
 
     def close(self) -> None:
-        """All of the run has been handed over."""
+        """Make the file of the run durable, after all of its rows were handed over."""
         if self._file is not None:
             with storage_errors("write", self._path()):
                 self._file.close()
@@ -200,7 +200,7 @@ class RunOutput:
             passed(Phase.COMMITTABLES_WRITTEN, epoch=self._epoch)
 
     def discard(self) -> None:
-        """The run has failed: nobody will refer to its file."""
+        """Delete the file of the run, because the run has failed and nothing will refer to the file."""
         if self._file is not None:
             with suppress(OSError):
                 self._file.close()

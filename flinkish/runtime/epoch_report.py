@@ -1,4 +1,4 @@
-"""What happened in an epoch, summed up from the reports of its tasks and commits."""
+"""The report of an epoch, summed up from the reports of its tasks and commits."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from flinkish.runtime.report import TaskReport
 
 @dataclass(frozen=True)
 class EpochReport:
-    """One epoch of a job."""
+    """The figures of one epoch of a job."""
 
     epoch: int
     time_ms: int
     records_in: int
     records_out: int
-    #: lowest watermark of all tasks; None when there is none
+    #: lowest watermark of all tasks that have one between its minimum and its maximum; None if there is none
     watermark_ms: int | None
     #: every source has ended
     end_of_input: bool
-    #: operator uid or sink uid -> records
+    #: sink uid -> number of committed records
     sink_records: dict[str, int] = field(default_factory=dict)
     tasks: tuple[TaskReport, ...] = ()
-    #: the job's accumulators as of the end of the epoch (runtime/accumulated.py); b"": as they were
+    #: the job's accumulators as of the end of the epoch (runtime/accumulated.py); b"" if they are unchanged
     accumulators: bytes = b""
 
     def to_json(self) -> dict[str, Any]:
-        """As a dict of plain values."""
+        """The report as a dict of plain values."""
         content = {field.name: getattr(self, field.name) for field in fields(self)}
         tasks = [base64.b64encode(task.encode()).decode() for task in self.tasks]
         return {**content, "tasks": tasks, "accumulators": base64.b64encode(self.accumulators).decode()}
@@ -50,7 +50,7 @@ class EpochReport:
 def sum_up(
     job: JobDescriptor, epoch: int, time_ms: int, tasks: Iterable[TaskReport], commits: Iterable[CommitReport]
 ) -> EpochReport:
-    """The report of an epoch."""
+    """Sum up the reports of an epoch's tasks and commits."""
     all_tasks = tuple(tasks)
     sink_records: dict[str, int] = {sink.uid: 0 for sink in job.sinks}
     for commit in commits:
@@ -74,7 +74,7 @@ def sum_up(
 
 
 def _ended(job: JobDescriptor, vertex: int, tasks: tuple[TaskReport, ...]) -> bool:
-    """Whether all subtasks of a source say that they have nothing more to read, or one says it of the whole source."""
+    """Whether all subtasks of a source report that they have ended, or one reports the end of the whole source."""
     over = [task for task in tasks if task.vertex == vertex and task.finished]
     whole = any(WHOLE_SOURCE in task.ended_splits for task in over)
     return whole or len({task.subtask for task in over}) == job.vertex(vertex).parallelism

@@ -1,8 +1,8 @@
-"""User code asks that the next epoch be planned at once (``request_commit``): on its way to who plans epochs.
+"""Carries the request of user code that the next epoch be planned at once (``request_commit``) to the planner.
 
-    <query>/epoch-requested      the number of the last epoch in which that was asked for
+    <query>/epoch-requested      the number of the last epoch in which user code has asked for that
 
-Epochs are planned in a process beside the driver, maybe on another machine: it looks at this file while it waits.
+Epochs are planned in a process beside the driver, possibly on another machine, which polls this file while it waits.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from flinkish.common.storage_errors import storage_errors
 
 
 class EpochRequest:
-    """The file, of one query."""
+    """The file through which one query requests that its next epoch be planned at once."""
 
     def __init__(self, query: str) -> None:
         self._path = posixpath.join(query, "epoch-requested")
 
     def ask(self, epoch: int) -> None:
-        """It was asked for in this epoch."""
+        """Record that user code has asked for it in this epoch."""
         filesystem, root = place(self._path)
         with storage_errors("write", self._path), filesystem.open_output_stream(root) as stream:
             stream.write(str(epoch).encode())
 
     def newest(self) -> int:
-        """The last epoch in which it was asked for; -1: there is none, or it is just being written."""
+        """The last epoch in which user code has asked for it; -1 if there is none or the file is just being written."""
         filesystem, root = place(self._path)
         with storage_errors("read", self._path):
             try:

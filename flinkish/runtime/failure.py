@@ -1,4 +1,4 @@
-"""Errors of user code: the user's own traceback first, then where in the job it happened."""
+"""Describes errors of user code: the user's own traceback first, then the place in the job where it happened."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from flinkish.runtime.operator import StreamOperator
 from flinkish.runtime.stored_pickle import dumps, loads
 from flinkish.runtime.task_log import take_current
 
-#: Version of the form in which errors travel.
+#: Version of the encoded form of errors.
 ERROR_FORMAT_VERSION = 2
 
 _OWN_ROOT = str(Path(__file__).resolve().parent.parent) + os.sep
 _KEY_LENGTH = 200
 
 
-#: True of all that a task raises: sinks hear of an epoch only when all of its tasks have ended.
+#: The hint for errors of tasks. It holds for all of them: an epoch is committed only after all of its tasks have ended.
 NOTHING_COMMITTED = "nothing of this epoch was committed; mend the program and start the job again"
 
 
 def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NOTHING_COMMITTED) -> FlinkishError:
-    """The typed error for whatever a task raised. ``hint``: what to do about user code that is wrong."""
+    """The typed error for an error that a task has raised. ``hint`` says what to do if user code is at fault."""
     frames = _frames(error.__traceback__)
     where = _where(frames, task, epoch)
-    # a call of the API by user code: its author looks for the line
+    # argument errors come from a call of the API by user code, whose author needs the traceback to find the line
     if isinstance(error, FlinkishError) and not isinstance(error, (ArgumentTypeError, ArgumentValueError)):
         error.task, error.epoch, error.log = task, epoch, take_current()
         error.where = "; ".join(part for part in (error.where, where) if part)
@@ -65,7 +65,7 @@ def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NO
 
 
 def _expected(error: BaseException) -> str:
-    """What user code should have given, where its value went wrong in the engine's hands."""
+    """What user code should have returned, if the engine has failed to iterate over its result; else ""."""
     not_iterable = isinstance(error, TypeError) and str(error).endswith("object is not iterable")
     innermost = traceback.extract_tb(error.__traceback__)[-1:]
     if not_iterable and innermost and innermost[0].filename.startswith(_OWN_ROOT):
@@ -82,7 +82,7 @@ def _frames(tb: TracebackType | None) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _where(frames: list[tuple[str, dict[str, Any]]], task: str, epoch: int) -> str:
-    """The innermost operator on the stack is the one whose user code failed."""
+    """Task and epoch, with the innermost operator on the stack, which is the one whose user code failed."""
     for _, variables in reversed(frames):
         operator = variables.get("self")
         context = getattr(operator, "context", None)
@@ -93,7 +93,8 @@ def _where(frames: list[tuple[str, dict[str, Any]]], task: str, epoch: int) -> s
 
 
 def _input(operator: StreamOperator, variables: dict[str, Any]) -> str:
-    """Which of several inputs the operator was working on, counted from 1 as in the names of its function's methods."""
+    """The input that an operator with several inputs was processing, counted from 1 as in the names of its function's
+    methods; else ""."""
     input_index = variables.get("input_index")
     return f", input {input_index + 1}" if operator.inputs > 1 and isinstance(input_index, int) else ""
 
@@ -110,7 +111,8 @@ def _key(operator: StreamOperator) -> str:
 
 
 def user_traceback(error: BaseException) -> str:
-    """The traceback from the first frame on that is not ours; ours behind it are what user code called."""
+    """The traceback from the first frame on that is not in flinkish; later frames of flinkish were called by user
+    code."""
     entries = traceback.extract_tb(error.__traceback__)
     foreign = (index for index, entry in enumerate(entries) if not entry.filename.startswith(_OWN_ROOT))
     start = next(foreign, 0)
@@ -127,8 +129,9 @@ def _picklable(error: BaseException) -> bool:
 
 
 def encode_error(error: FlinkishError) -> bytes:
-    """The form in which an error travels to the driver: as data, since the texts of errors may hold what somebody has
-    written into a record. An error of a class of the program's own travels as the nearest one that flinkish knows."""
+    """Encode an error for the way to the driver, as data and not as a plain pickle, since the texts of errors may quote
+    records that anybody may have written. An error whose class the program defines becomes one of its nearest base
+    class in flinkish."""
     try:
         return dumps(error, ERROR_FORMAT_VERSION)
     except StoredClassError:

@@ -1,4 +1,5 @@
-"""Calls to the subtasks that must be called in each epoch, also without data: processing-time timers, idle sources."""
+"""Calls to the subtasks that must run in each epoch even without data, because of processing-time timers or idle
+sources."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from flinkish.runtime.task import Row
 
 
 def heartbeats(job: JobDescriptor) -> Iterator[Row]:
-    """A call for each such subtask of the first level; those call the ones behind them."""
+    """One HEARTBEAT buffer for each clocked subtask of the first level; these call the subtasks downstream of them."""
     for vertex in job.vertices:
         if vertex.level == 1 and vertex.clocked:
             for subtask in range(vertex.parallelism):

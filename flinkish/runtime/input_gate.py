@@ -1,20 +1,20 @@
-"""The order in which a task consumes the buffers of one subtask and epoch.
+"""The input gate of a subtask: it decides the order in which the task consumes the buffers of an epoch.
 
-Deterministic and aligned in time: always from the input with the lowest watermark, ties by (origin, part), within an
-input by sequence. So a backfill of a year in one epoch interleaves its inputs as the live stream did, and a replay
-gives the same results.
+The order is deterministic and aligned in time: the gate always consumes from the input with the lowest watermark, with
+ties broken by (origin, part), and within an input by sequence. So a backfill of a year in one epoch interleaves its
+inputs as the live stream did, and a replay gives the same results.
 
-Buffers arrive in the order of `flinkish.runtime.buffer.place`, which is nearly that in which they are consumed, so the
-gate reads them as it goes and holds few: the first one of every input, since it must know which inputs there are, and
-then those that begin at or before the watermark of the input that it works on.
+Buffers arrive in the order of `flinkish.runtime.buffer.place`, which is nearly that in which they are consumed. So the
+gate reads them as it proceeds and holds few of them: the first one of every input, because it must know which inputs
+there are, and then those that begin at or before the watermark of the input that it consumes from.
 
 An input is (origin, part). Watermarks are remembered per origin from epoch to epoch: an origin that is silent in this
 epoch still holds the combined watermark back, unless it is idle. Origins that are expected but have never sent anything
 hold it back too, from the subtask's first epoch on: their idleness is measured from then. ``?`` as the last part of an
-origin stands for a vertex whose origins are not known before they send, ``*`` for the whole source: its end of input.
+origin stands for a vertex whose origins are unknown before they send, and ``*`` for a whole source at its end of input.
 
-An upstream vertex may have several edges to this one (a stream united with a filtered form of itself): each has origins
-of its own (``0~2/1``: by edge 2), since its buffers and watermarks take their own way.
+An upstream vertex may have several edges to this one (a stream united with a filtered form of itself). Each edge has
+its own origins (``0~2/1`` is that of edge 2), since buffers and watermarks of different edges are independent.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _UNKNOWN = "?"
 _EDGE = "~"
 #: (origin, part)
 _Name = tuple[str, int]
-#: A kind, records, their timestamps, and the event behind them: a watermark, or `_IDLE` or `_ACTIVE`.
+#: A kind, records, their timestamps, and the event after them: a watermark, `_IDLE`, `_ACTIVE`, or None.
 _Element = tuple[int, list[Any], list[int] | None, int | None]
 _NOTHING: list[Any] = []
-#: Events that are no watermarks.
+#: Events that are not watermarks; they are higher than any watermark.
 _IDLE, _ACTIVE = MAX_WATERMARK_MS + 1, MAX_WATERMARK_MS + 2
 
 
 def origin_name(vertex: int, unit: str | int) -> str:
-    """The name of an origin: a split of a source, or a subtask of an upstream vertex."""
+    """The name of an origin, whose ``unit`` is a split of a source or a subtask of an upstream vertex."""
     return f"{vertex}/{unit}"
 
 
@@ -63,8 +63,8 @@ def vertex_of(origin: str) -> int:
 
 
 def by_edge(origin: str, edge: int) -> str:
-    """The name of an origin on the edge of that number between two vertices. The first edge, 0, is not named; the end
-    of a whole source goes for all edges."""
+    """The name of an origin as seen through one of several edges between two vertices. The number of the first edge, 0,
+    is left out; the end of a whole source applies to all edges and keeps its name."""
     if not edge or is_whole_source(origin):
         return origin
     vertex, _, unit = origin.partition("/")
@@ -77,27 +77,27 @@ def is_whole_source(origin: str) -> bool:
 
 
 def _edge_of(origin: str) -> str:
-    """Vertex and edge."""
+    """The part of an origin's name that says the vertex and the edge."""
     return origin.partition("/")[0]
 
 
 class SortedBuffers:
-    """Buffers that arrive in the order of their places, read one ahead.
+    """An iterator over buffers that arrive in the order of their places; it reads one buffer ahead.
 
     Raises:
-        InternalError: one comes too late for its place. What came before it may have been worked on, so nothing but
-            another run of the epoch, over buffers that are sorted, can put it right.
+        InternalError: a buffer arrives after one that its place precedes. Later buffers may have been processed by
+            then, so only another run of the epoch, over sorted buffers, can give the right result.
     """
 
     def __init__(self, buffers: Iterable[Buffer]) -> None:
         self._buffers = iter(buffers)
         self._place: Place = (-1, 0, "", 0, 0)
-        #: the buffer that comes next; None: there are no more
+        #: the next buffer; None if there are no more
         self.ahead: Buffer | None = None
         self._read()
 
     def take(self, until: Place | None = None) -> Iterator[Buffer]:
-        """All that are left, or those up to a place."""
+        """The remaining buffers up to and including this place; all of them if ``until`` is None."""
         while self.ahead is not None and (until is None or self._place <= until):
             buffer = self.ahead
             self._read()
@@ -122,7 +122,7 @@ def _described(place: Place) -> str:
     return f"buffer {sequence} of origin '{origin}', part {part},"
 
 
-#: Behind every number of a part or a buffer.
+#: Greater than the sequence number of any buffer.
 _NO_MORE = 2**32
 
 
@@ -131,15 +131,16 @@ class _Input:
     name: _Name
     input_index: int
     watermark_ms: int
-    #: what the sender has told in this epoch
+    #: the highest watermark that the sender has sent in this epoch
     sent_ms: int = MIN_TIMESTAMP_MS + 1
     buffers: deque[Buffer] = field(default_factory=deque)
     was_active: bool = False
 
 
 class InputGate:
-    """The inputs of one subtask in one epoch. Use once: give it the buffers, iterate over `steps`, then ask for
-    `progress`. ``subtask``: its number; it decides which origins can reach it. ``joined``: which batches become one."""
+    """Consumes the inputs of one subtask in one epoch. An instance is used once: call `receive` with the buffers,
+    iterate over `steps`, then read `progress`. ``subtask`` is the number of the subtask, which decides which origins
+    can reach it; ``joined`` says which small batches are joined."""
 
     def __init__(
         self,
@@ -163,11 +164,11 @@ class InputGate:
         self.valve = WatermarkValve(watermark_ms)
 
     def receive(self, arrivals: SortedBuffers) -> None:
-        """Where the data of this epoch arrive. They are read while `steps` are taken."""
+        """Set the buffers of this epoch. They are read while `steps` is iterated over."""
         self._arrivals = arrivals
 
     def _read(self, until: Place | None = None) -> None:
-        """Hold what arrives up to a place; without one, all."""
+        """Read and hold the buffers up to this place; all of them if ``until`` is None."""
         for buffer in self._arrivals.take(until):
             self._hold(buffer)
 
@@ -185,12 +186,12 @@ class InputGate:
         entry.buffers.append(buffer)
 
     def steps(self) -> Iterator[Step]:
-        """Everything that the task must do, in order."""
-        # the first buffers of all inputs, and no others, begin at the lowest time
+        """All steps that the task must take in this epoch, in order."""
+        # only the first buffer of each input begins at the lowest timestamp
         self._read((BufferKind.DATA, MIN_TIMESTAMP_MS + 1, "", 0, 0))
         self._open_valve()
         yield from self._changes(self.valve.refresh())
-        # one that is idle when the epoch begins sends nothing but that
+        # an input that is idle at the begin of the epoch sends nothing but its status
         yield from self._consume([self._inputs[name] for name in sorted(self._inputs) if not self.valve.idle_of(name)])
         self._read()
         for end in sorted(self._ends, key=lambda buffer: buffer.header):
@@ -201,19 +202,19 @@ class InputGate:
         return descriptor is not None and descriptor.comes_last
 
     def _consume(self, inputs: list[_Input]) -> Iterator[Step]:
-        """What the inputs send, in order, which is that of their names where they have the same watermark.
+        """The steps of these inputs, in order of their watermarks; inputs with the same watermark are ordered by name.
 
-        As long as all of them hold the combined watermark back, the order itself tells what it is: the watermark of the
-        input that is next. Only when one of them becomes idle or ends is the valve told how far each has come, and from
-        then on each watermark: with hundreds of inputs nearly none of their watermarks raises the combined one.
+        As long as all of them hold the combined watermark back, it follows from the order: it is the watermark of the
+        next input. Only when an input becomes idle or ends does the valve learn the watermarks of all inputs, and from
+        then on every new one: with hundreds of inputs hardly any of their watermarks raises the combined one.
         """
         valve, joining = self.valve, JoinedBatches(self._joined.most_records)
         last = [self._comes_last(entry) for entry in inputs]
         in_order = all(valve.holds_back(entry.name) for entry in inputs) and not any(last)
-        #: the lowest watermark of the inputs from which nothing comes, or nothing more
+        #: the lowest watermark of the inputs that send nothing, or nothing more, in this epoch
         ended_at_ms = valve.lowest_ms(except_for=self._inputs)
         elements = [self._elements(entry) for entry in inputs]
-        #: watermark -> numbers of the inputs that have come so far
+        #: watermark -> numbers of the inputs that have reached it
         waiting: dict[int, list[int]] = {}
         for number, entry in enumerate(inputs):
             waiting.setdefault(entry.watermark_ms + last[number], []).append(number)
@@ -221,7 +222,7 @@ class InputGate:
         while lowest_first:
             watermark_ms = heapq.heappop(lowest_first)
             for number in sorted(waiting.pop(watermark_ms)):
-                # one input until its watermark rises
+                # consume this input until its watermark rises
                 for kind, values, timestamps, event in elements[number]:
                     if values:
                         if kind == joining.kind and len(values) <= joining.room:
@@ -256,7 +257,7 @@ class InputGate:
             valve.advance_all({one.name: one.watermark_ms for one in inputs})
 
     def _take_in(self, name: _Name, event: int) -> list[Step]:
-        """An event of an input."""
+        """Apply an event of an input to the valve; returns the resulting steps."""
         if event > MAX_WATERMARK_MS:
             return self._changes(self.valve.set_idle(name, event == _IDLE))
         return self._changes(self.valve.advance(name, event))
@@ -276,7 +277,8 @@ class InputGate:
                 self._add_to_valve((origin, 0), descriptor, progress.watermark_ms, idle)
 
     def _with_expected(self, present: set[str]) -> dict[str, OriginProgress]:
-        """What is known, and what should have been heard of by now: the idleness of that is measured from now on."""
+        """The progress of the known origins and of those that are expected but have never sent anything; the idleness
+        of the latter is measured from now on."""
         unknown = [origin for origin in self._known if origin.endswith(f"/{_UNKNOWN}")]
         seen = {_edge_of(origin) for origin in present.union(self._known).difference(unknown)}
         ended = {vertex_of(origin) for origin in self._known if is_whole_source(origin)}
@@ -303,7 +305,7 @@ class InputGate:
         self.valve.add(name, watermark_ms, idle, aligned=aligned, always_aligned=always_aligned)
 
     def _is_silent(self, entry: _Input) -> bool:
-        """Whether nothing in the buffers of an input says that it is active, those included that have not arrived."""
+        """Whether nothing in the buffers of an input, including those not read yet, shows that it is active."""
         if all(map(_says_nothing, entry.buffers)) and not entry.buffers[-1].header.last:
             self._read()
         return all(map(_says_nothing, entry.buffers))
@@ -315,7 +317,7 @@ class InputGate:
         return progress.idle or self._now_ms - progress.last_active_ms >= timeout
 
     def _buffers(self, entry: _Input) -> Iterator[Buffer]:
-        """The buffers of one input, one after the other."""
+        """The buffers of one input in order, read from the arrivals when needed."""
         while True:
             arriving = self._arrivals.take((BufferKind.DATA, entry.sent_ms, *entry.name, _NO_MORE))
             while not entry.buffers and (buffer := next(arriving, None)) is not None:
@@ -325,12 +327,13 @@ class InputGate:
             yield entry.buffers.popleft()
 
     def _elements(self, entry: _Input) -> Iterator[_Element]:
-        """Single elements of one input: records, and the event behind them, if there is one. Events are watermarks that
-        rise, and changes of its status; records of an idle input are such a change. Decodes one buffer at a time."""
+        """The elements of one input: batches of records, each with the event after it, if there is one. Events are
+        rising watermarks and changes of the input's status; records of an idle input make it active. One buffer is
+        decoded at a time."""
         watermark_ms, sent_ms, idle = entry.watermark_ms, entry.sent_ms, False
         for buffer in self._buffers(entry):
             values, timestamps, positions, events = decode_elements(buffer.payload)
-            # of each element: only records of one kind are in one batch
+            # a batch holds only records of the same kind
             kind = 2 * entry.input_index + (timestamps is not None)
             if len(buffer.payload) > self._joined.most_buffer_bytes:
                 kind = ALONE
@@ -381,7 +384,8 @@ class InputGate:
         yield from self._changes(rose)
 
     def _changes(self, rose: bool) -> list[Step]:
-        """Flink's order: who was idle is active before its watermark rises, and flushes before it becomes idle."""
+        """The steps for a changed status or watermark, in Flink's order: an idle operator becomes active before its
+        watermark rises, and its watermark rises before it becomes idle."""
         was_idle, self._idle = self._idle, self.valve.idle
         changes: list[Step] = []
         if was_idle and not self._idle:
@@ -394,11 +398,12 @@ class InputGate:
 
     @property
     def idle(self) -> bool:
-        """Whether the subtask ended the epoch idle."""
+        """Whether the subtask is idle at the end of the epoch."""
         return self._idle
 
     def progress(self) -> dict[str, OriginProgress]:
-        """What to remember of each origin: the lowest watermark over its parts, never less than before."""
+        """The progress of each origin, to be remembered in the task's header: its watermark is the lowest one of its
+        parts, and never less than before."""
         result = dict(self._known)
         for origin, progress in self._known.items():
             if (origin, 0) not in self._inputs and (origin, 0) in self.valve:
@@ -431,5 +436,6 @@ class InputGate:
 
 
 def _says_nothing(buffer: Buffer) -> bool:
-    """Whether nothing in a buffer says that its origin is active. Buffers without records are small."""
+    """Whether nothing in a buffer shows that its origin is active. Only buffers without records are decoded, which are
+    small."""
     return not buffer.header.records and all(event is True for event in decode_elements(buffer.payload).events)

@@ -1,8 +1,8 @@
-"""Small batches of records that follow each other, with no other step in between, become one batch, whichever inputs
-they come from. Results do not depend on it.
+"""Joins small batches of records that follow each other with no other step in between, even if they come from different
+senders. Results do not depend on it.
 
-With hundreds of inputs there are two or three records between two watermarks of one of them: operators that are given
-so few at a time take several times as long.
+With hundreds of senders there are only two or three records between two watermarks of one of them, and operators that
+process so few records at a time take several times as long.
 """
 
 from __future__ import annotations
@@ -11,26 +11,27 @@ from typing import Any, NamedTuple
 
 from flinkish.runtime.steps import Records, Step
 
-#: The kind of records that are not joined with others, and what none is of.
+#: The kind of records that are never joined with others, and a kind that no records have.
 ALONE, _NONE = -1, -2
 
 
 class Joined(NamedTuple):
-    """Which batches of records become one batch: up to how many records it has, and only what comes from buffers of at
-    most so many encoded bytes, so that large records do not pile up."""
+    """The limits of joining: a joined batch has at most ``most_records`` records, and only records from buffers of at
+    most ``most_buffer_bytes`` encoded bytes are joined, so that large records do not pile up."""
 
     most_records: int
     most_buffer_bytes: int
 
 
-#: What is worked on again and again should fit into the cache of a core, as in a buffer.
+#: Limits for state in memory: a batch is processed again and again, so it should fit into the cache of a core, as a
+#: buffer should.
 CACHED = Joined(1_250, 16 * 1024)
-#: Where state is looked up in files, batch by batch, a look-up takes a third less time a key in batches of this size.
+#: Limits for state in files, which is looked up batch by batch: batches of this size take a third less time per key.
 LOOKED_UP = Joined(5_000, 128 * 1024)
 
 
 class JoinedBatches:
-    """The batch that is joined now: records of `kind`, at most `room` of them, may be added to its lists."""
+    """The batch that is being joined: up to `room` more records of `kind` may be appended to its lists."""
 
     values: list[Any]
     timestamps: list[int]
@@ -41,7 +42,7 @@ class JoinedBatches:
         self.end()
 
     def begin(self, kind: int, records: Records) -> list[Step]:
-        """Another batch; returns what is complete now."""
+        """Begin another batch with these records; returns the steps that are complete now."""
         complete = self.end()
         if kind == ALONE:
             return [*complete, records]
@@ -51,11 +52,11 @@ class JoinedBatches:
         return complete
 
     def tell(self, steps: list[Step]) -> list[Step]:
-        """Other steps, if there are any; returns what is complete now."""
+        """Let other steps follow; returns the steps that are complete now. Without steps the batch stays open."""
         return [*self.end(), *steps] if steps else []
 
     def end(self) -> list[Step]:
-        """The batch is complete."""
+        """Complete the batch and return it, if there is one."""
         complete, self._batch = self._batch, []
         self.kind, self.room = _NONE, 0
         self.values, self.timestamps = [], []

@@ -8,7 +8,7 @@ from typing import Any
 from flinkish.errors import InvalidKeyError
 from flinkish.runtime.stable_hash import stable_hash
 
-#: How many distinct keys a task remembers the key group of. Hashing a key costs ten times a look-up.
+#: Number of distinct keys whose place a cache holds. Hashing a key costs ten times as much as a look-up.
 KEY_CACHE_SIZE = 200_000
 
 
@@ -42,7 +42,7 @@ def key_groups_of(subtask: int, parallelism: int, max_parallelism: int) -> range
     return range(first, end)
 
 
-#: Bounds of the default, as in Flink's KeyGroupRangeAssignment.
+#: Bounds of the default maximum parallelism, as in Flink's KeyGroupRangeAssignment.
 _LOWER_BOUND_MAX_PARALLELISM = 1 << 7
 _UPPER_BOUND_MAX_PARALLELISM = 1 << 15
 
@@ -59,8 +59,9 @@ def default_max_parallelism(parallelism: int) -> int:
 
 
 class KeyCache(dict[Any, Any]):
-    """key -> ``place(subtask)``, bounded. ``cache[key]`` computes what is missing, so a whole batch is placed by
-    ``map(cache.__getitem__, keys)`` without a Python call per known key."""
+    """A cache of key -> ``place(subtask that owns the key)``, which is emptied when it holds ``limit`` keys.
+    ``cache[key]`` computes missing values, so ``map(cache.__getitem__, keys)`` places a whole batch without a Python
+    call per known key."""
 
     def __init__(
         self, parallelism: int, max_parallelism: int, place: Callable[[int], Any], limit: int = KEY_CACHE_SIZE
@@ -80,7 +81,7 @@ class KeyCache(dict[Any, Any]):
 
 
 def unhashable_key(key_type: str, where: str) -> InvalidKeyError:
-    """The error for a key such as a set or a dict."""
+    """The error for a key that has no hash, such as a set or a dict."""
     return InvalidKeyError(
         f"a key of type {key_type} cannot be hashed",
         where=where,

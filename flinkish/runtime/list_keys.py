@@ -1,8 +1,8 @@
-"""Keys that are lists, or tuples with lists in them, in the form in which state is looked up.
+"""A hashable form of keys that are lists, or tuples with lists in them, by which state is looked up.
 
-A list has no hash, so inside of the engine a key that holds one is a `ListKey` or a `TupleKey`: equal to what the key
-selector returned, with the hash of the tuple of its elements. User code is shown what the selector returned
-(`thawed`): a list of its own, which it may change. Keys that can be hashed as they are stay as they are.
+A list has no hash, so inside the engine a key that holds one is a `ListKey` or a `TupleKey`: equal to what the key
+selector returned, with the hash of the tuple of its elements. User code gets what the selector returned (`thawed`), as
+a list of its own, which it may change. Keys that are hashable themselves stay as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from flinkish.runtime.typed_keys import selected
 
 
 class ListKey(list[Any]):
-    """A list that is a key: nobody changes it."""
+    """A list as a key; it must never be changed."""
 
     __slots__ = ()
 
@@ -24,19 +24,19 @@ class ListKey(list[Any]):
 
 
 class TupleKey(tuple[Any, ...]):
-    """A tuple that is a key and holds a ListKey, at whatever depth."""
+    """A tuple as a key that holds a ListKey at any depth."""
 
     __slots__ = ()
 
 
-#: The types whose values may have to be frozen, and those of frozen values. Exactly these: what a subclass of list or
-#: tuple adds would be lost, so with a list in it it is refused like any other key without a hash.
+#: The types whose values may have to be frozen, and the types of frozen values. Subclasses are not among them, because
+#: what a subclass of list or tuple adds would be lost: one that holds a list is refused like any other unhashable key.
 SEQUENCES = frozenset({list, tuple})
 FROZEN = frozenset({ListKey, TupleKey})
 
 
 def frozen(key: Any) -> Any:
-    """The key in a form that has a hash, if it has one.
+    """The key with its lists, and the tuples that hold lists, in hashable form; any other key as it is.
 
     >>> frozen([1, ["a"]]), hash(frozen([1, ["a"]])) == hash((1, ("a",))), frozen("a")
     ([1, ['a']], True, 'a')
@@ -50,7 +50,7 @@ def frozen(key: Any) -> Any:
 
 
 def thawed(key: Any) -> Any:
-    """What the key selector has returned for a key; a list that nobody else holds.
+    """The inverse of `frozen`: the key as the key selector has returned it, in lists that nothing else refers to.
 
     >>> type(thawed(frozen([1]))), thawed(frozen(("a", [1])))
     (<class 'list'>, ('a', [1]))
@@ -65,7 +65,7 @@ def keys_of(selector: Callable[[Any], Any], values: list[Any]) -> list[Any]:
     keys = selected(selector, values)
     if not SEQUENCES.isdisjoint(map(type, keys)):
         try:
-            # hashing tells what must be frozen, and costs less than to look into each tuple
+            # hashing all keys shows whether any must be frozen, which costs less than looking into each tuple
             deque(map(hash, keys), maxlen=0)
         except TypeError:
             return list(map(frozen, keys))

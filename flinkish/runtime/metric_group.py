@@ -1,4 +1,4 @@
-"""The metrics of one operator, collected by scoped name; nothing is sent anywhere from here."""
+"""The metrics of one operator, collected by scoped name. This module only collects them; tasks report the values."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ class TaskMetricGroup(MetricGroup):
         return self._metric(name, Distribution())
 
     def snapshot(self) -> dict[str, float]:
-        """Scoped name (``group.name``) -> value. A distribution gives ``name.count``, ``.sum``, and with values
-        ``.min`` and ``.max``. Gauges are called; what they raise propagates."""
+        """The current values, as scoped name (``group.name``) -> value. A distribution gives ``name.count`` and
+        ``name.sum``, and if it has values also ``name.min`` and ``name.max``. Gauges are called, and their errors
+        propagate."""
         values: dict[str, float] = {}
         for name, metric in self._metrics.items():
             if isinstance(metric, (Counter, Meter)):

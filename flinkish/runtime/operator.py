@@ -1,16 +1,16 @@
-"""The contract of an operator: it works on whole batches (parallel lists), never on single records.
+"""The contract of an operator: it processes whole batches (parallel lists), never single records.
 
-``values`` is a list, ``timestamps`` a parallel list of milliseconds or None when no record of the batch has one.
-A batch stands between two watermarks: no watermark rises inside it. An operator owns the lists it is given and may
-keep or change them; it hands on new ones (or the same) and never touches a list after handing it on.
+``values`` is a list, ``timestamps`` a parallel list of milliseconds, or None if no record of the batch has a timestamp.
+A batch lies between two watermarks: no watermark rises inside it. An operator owns the lists it is given and may keep
+or change them; it emits new lists (or the same ones) and never touches a list after emitting it.
 
-Lifecycle, as in Flink: ``setup`` and ``initialize_state`` from the last operator of the chain to the first, ``open``
-from the last to the first, then batches, watermarks and timers; ``snapshot_state`` at each barrier, from the first to
-the last; at the end of the input ``finish`` and ``close`` from the first to the last. ``dispose`` comes always, and
-alone when the task failed or was cancelled.
+The lifecycle is that of Flink: ``setup``, ``initialize_state`` and ``open`` are called from the last operator of the
+chain to the first. Batches, watermarks and timers follow, with ``snapshot_state`` at each barrier from the first
+operator to the last; at the end of the input ``finish`` and ``close`` are called from the first to the last.
+``dispose`` is always called, and without ``close`` if the task has failed or was cancelled.
 
-What must outlive an epoch is in ``context.keyed_state`` or ``context.operator_state``, or is what ``save`` gives: the
-next epoch may run in another process.
+What must outlive an epoch belongs into ``context.keyed_state``, ``context.operator_state`` or the value that ``save``
+returns, because the next epoch may run in another process.
 """
 
 from __future__ import annotations
@@ -31,31 +31,32 @@ if TYPE_CHECKING:
 
 
 class Output(Protocol):
-    """Where an operator sends its results: the next operators of the chain, the vertex' out-edges, or both."""
+    """The output of an operator, to the next operators of the chain, to the out-edges of the vertex, or to both."""
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """Hand on a batch. An empty batch may be skipped by the caller."""
+        """Emit a batch. The caller may skip an empty batch."""
 
     def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:
-        """Hand on a batch to a side output; dropped when nobody listens to that tag."""
+        """Emit a batch to a side output; it is dropped if nothing consumes that tag."""
 
     @property
     def has_sides(self) -> bool:
-        """Whether anybody listens to any side output."""
+        """Whether anything consumes a side output."""
 
     def has_side(self, tag_id: str) -> bool:
-        """Whether anybody listens to that tag."""
+        """Whether anything consumes the side output of that tag."""
 
     def emit_watermark(self, watermark_ms: int) -> None:
-        """Hand on a watermark."""
+        """Emit a watermark."""
 
     def emit_status(self, idle: bool) -> None:
-        """Hand on that this stream became idle (or active again)."""
+        """Emit that this stream has become idle, or active again."""
 
 
 @dataclass
 class EpochInfo:
-    """What every operator may know of the running epoch. One object per task, updated at each epoch."""
+    """What an operator can know about the running epoch. Each operator has one such object, which is updated at each
+    epoch."""
 
     epoch: int = 0
     #: processing time of the whole epoch, in ms (docs/semantics.md)
@@ -63,9 +64,9 @@ class EpochInfo:
     #: combined watermark of the operator's inputs
     watermark_ms: int = MIN_TIMESTAMP_MS
     end_of_input: bool = False
-    #: the task goes on with stored state, or the job began with a savepoint
+    #: the task continues from stored state, or the job was started from a savepoint
     restored: bool = False
-    #: the epoch that this state is of; None: there is none, or it comes from a savepoint
+    #: the epoch that the stored state is from; None if there is no stored state or it comes from a savepoint
     restored_epoch: int | None = None
     #: user code has asked that the next epoch be planned at once
     commit_requested: bool = False
@@ -73,7 +74,7 @@ class EpochInfo:
 
 @dataclass
 class OperatorContext:
-    """Everything an operator gets from its task, at ``setup``."""
+    """Everything that an operator gets from its task in ``setup``."""
 
     uid: str
     name: str
@@ -84,121 +85,123 @@ class OperatorContext:
     attempt: int
     epoch: EpochInfo
     metrics: MetricGroup
-    #: Some only in the head operator of a keyed vertex
+    #: keyed state of the head operator of a keyed vertex; None in any other operator
     keyed_state: KeyedStateBackend | None
     operator_state: OperatorState
-    #: one key selector per input of a keyed vertex, else ()
+    #: one key selector for each input if this is the head operator of a keyed vertex, else ()
     key_selectors: tuple[Callable[[Any], Any], ...] = ()
     job_parameters: dict[str, str] = field(default_factory=dict)
-    #: name of each cached file -> where it lies on this node
+    #: name of each cached file -> its path on this node
     cached_files: dict[str, str] = field(default_factory=dict)
-    #: what user code adds up over the whole job
+    #: the accumulators of the operator, which are totalled over the whole job
     accumulators: OperatorAccumulators = field(default_factory=lambda: OperatorAccumulators(""))
     #: the JSON-able configuration of the job
     configuration: dict[str, str] = field(default_factory=dict)
 
     def exact_counter(self, name: str) -> ExactCounter:
-        """A metric of the operator that is counted exactly, over failures and restarts."""
+        """A counter metric of the operator whose total stays exact across failures and restarts."""
         return ExactCounter(self.metrics.counter(name), name, self.accumulators, self.uid)
 
 
 class StreamOperator(ABC):
-    """Base of all operators. Subclasses implement ``process_batch`` and override what they need."""
+    """The base class of all operators. Subclasses implement ``process_batch`` and override what else they need."""
 
     context: OperatorContext
     output: Output
-    #: the number of its inputs; errors of an operator with several name the one that the record came from
+    #: the number of inputs; if there are several, errors name the one that the record came from
     inputs: int = 1
 
     def setup(self, context: OperatorContext, output: Output) -> None:
-        """First call: learn the surroundings. No user code yet."""
+        """Receive the context and the output. This is the first call, and no user code runs yet."""
         self.context = context
         self.output = output
 
     def initialize_state(self) -> None:  # noqa: B027 - an optional step of the lifecycle
-        """Register states. Keyed state of single keys is not accessible yet."""
+        """Register states. The values of single keys are not accessible yet."""
 
     def open(self) -> None:  # noqa: B027
         """Open user functions."""
 
     def begin_epoch(self) -> None:  # noqa: B027
-        """The next batches belong to ``context.epoch.epoch``."""
+        """Begin the epoch ``context.epoch.epoch``, to which the next batches belong."""
 
     def save(self) -> Any:
-        """A small value that must outlive the epoch (a watermark generator's); kept in the task's header."""
+        """A small value that must outlive the epoch, such as that of a watermark generator, or None; it is stored in
+        the task's header."""
         return None
 
     def restore(self, saved: Any) -> None:  # noqa: B027
-        """What `save` gave in the last epoch, or None."""
+        """Restore the value that `save` has returned in the last epoch, or None."""
 
     def end_split(self) -> None:  # noqa: B027
-        """Source tasks only: what comes next was read from another split. Hand on what is held back."""
+        """In source tasks only: the next batches come from another split, so emit what is held back."""
 
     def begin_split(self, split: str) -> None:  # noqa: B027
-        """Source tasks only: the next batches come from this split."""
+        """In source tasks only: the next batches come from this split."""
 
     @abstractmethod
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        """Process records between two watermarks."""
+        """Process a batch of records, which lies between two watermarks."""
 
     def process_watermark(self, watermark_ms: int) -> None:
-        """The watermark rose: fire what is due, then hand it on."""
+        """Fire the timers that are due at the risen watermark, then emit the watermark."""
         self.output.emit_watermark(watermark_ms)
 
     def process_status(self, idle: bool) -> None:
-        """All inputs are idle, or one is active again."""
+        """Handle that all inputs have become idle, or that one is active again; the status is emitted."""
         self.output.emit_status(idle)
 
     def advance_processing_time(self, time_ms: int) -> None:  # noqa: B027
         """Fire the processing-time timers that are due at ``time_ms``."""
 
     def snapshot_state(self) -> None:  # noqa: B027
-        """The barrier: no more records in this epoch. May emit (sink writers hand over here)."""
+        """Handle the barrier: no more records follow in this epoch. May emit, as sink writers do with committables."""
 
     def finish(self) -> None:  # noqa: B027
-        """End of the input, after the MAX watermark: flush what is buffered."""
+        """Flush what is buffered at the end of the input, after the MAX watermark."""
 
     def close(self) -> None:  # noqa: B027
-        """Normal end of the task: close user functions."""
+        """Close the user functions at the normal end of the task."""
 
     def dispose(self) -> None:  # noqa: B027
-        """Release everything; called once in any case. Closes user functions that ``close`` did not reach."""
+        """Release all resources, and close user functions that ``close`` did not reach. Always called once."""
 
 
 class OperatorFactory(Protocol):
-    """Makes one operator instance per subtask, in the worker. Picklable by cloudpickle; small."""
+    """Creates one operator instance per subtask, in the worker. It is small, and cloudpickle can pickle it."""
 
     @property
     def keyed(self) -> bool:
-        """True when the operator needs `context.keyed_state`."""
+        """Whether the operator needs `context.keyed_state`."""
 
     @property
     def has_operator_state(self) -> bool:
-        """True when the operator keeps what belongs to no key in `context.operator_state`."""
+        """Whether the operator keeps operator state in `context.operator_state`."""
 
     @property
     def guarded(self) -> bool:
-        """True when what a call of user code does to state and timers must be kept so that it can be undone."""
+        """Whether the effects of calls of user code on state and timers must be recorded so that they can be undone."""
 
     @property
     def watermark_sensitive(self) -> bool:
-        """True when user code can see single watermarks or register event-time timers: sources then stamp finely."""
+        """Whether user code can see single watermarks or register event-time timers; sources then emit watermarks at
+        short intervals."""
 
     @property
     def merges_windows(self) -> bool:
-        """True when a record right ahead of the watermark is treated otherwise once the watermark has come: a window
-        that touches another one merges with it as long as that one is open. Sources then stamp before such records."""
+        """Whether the watermark before a record can change how the record is processed: a window that touches another
+        one merges with it only as long as that one is open. Sources then emit a watermark before such records."""
 
     @property
     def uses_processing_time(self) -> bool:
-        """True when processing time must go on without data (processing-time timers)."""
+        """Whether processing time must advance even without data, because of processing-time timers."""
 
     def create(self) -> StreamOperator:
-        """A fresh operator."""
+        """Create an operator."""
 
 
 class OperatorFactoryBase:
-    """Defaults for factories."""
+    """The defaults of operator factories."""
 
     keyed: bool = False
     guarded: bool = False
@@ -208,5 +211,5 @@ class OperatorFactoryBase:
 
     @property
     def has_operator_state(self) -> bool:
-        """A function that takes part in checkpoints has state of its own."""
+        """Whether the operator's function is a `CheckpointedFunction`, which has operator state."""
         return isinstance(getattr(self, "function", None), CheckpointedFunction)

@@ -1,6 +1,6 @@
-"""The operators of one task, joined: what one emits, the next processes in the same call (Flink's OperatorChain).
+"""The operators of one task, chained: what one emits, the next processes in the same call (Flink's OperatorChain).
 
-The joints are made once per task. An operator that feeds exactly one other calls it directly.
+The chain is wired once per task.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Collect = Callable[[list[Any], list[int] | None], None]
 
 
 class ProcessBatch(Protocol):
-    """As `StreamOperator.process_batch`."""
+    """The signature of `StreamOperator.process_batch`."""
 
     def __call__(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None: ...
 
 
 class ChainOutput:
-    """The output of one operator of a chain. Counts what passes."""
+    """The output of one operator of a chain. It counts the records of the main output."""
 
     def __init__(self) -> None:
         self._children: list[StreamOperator] = []
@@ -43,38 +43,39 @@ class ChainOutput:
         self.watermark_ms = MIN_TIMESTAMP_MS
 
     def add_child(self, child: StreamOperator, tag: str | None, target: Collect) -> None:
-        """The next operator listens to the main output, or to a side output. ``target`` takes its records in."""
+        """Connect an operator of the chain to the main output, or to the side output of ``tag``. ``target`` receives
+        its records."""
         self._children.append(child)
         (self._main if tag is None else self._sides.setdefault(tag, [])).append(target)
 
     def add_writer(self, writer: RecordWriter, tag: str | None) -> None:
-        """An edge to another vertex listens."""
+        """Connect an edge to another vertex to the main output, or to the side output of ``tag``."""
         self._writers.append(writer)
         (self._main if tag is None else self._sides.setdefault(tag, [])).append(writer.collect)
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """Hand on a batch."""
+        """Emit a batch to the main output."""
         if values:
             self.records += len(values)
             _deliver(self._main, values, timestamps)
 
     def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:
-        """Hand on a batch to a side output."""
+        """Emit a batch to a side output; it is dropped if nothing consumes that tag."""
         targets = self._sides.get(tag_id)
         if targets and values:
             _deliver(targets, values, timestamps)
 
     @property
     def has_sides(self) -> bool:
-        """Whether anybody listens to any side output."""
+        """Whether anything consumes a side output."""
         return bool(self._sides)
 
     def has_side(self, tag_id: str) -> bool:
-        """Whether anybody listens to that tag."""
+        """Whether anything consumes the side output of that tag."""
         return tag_id in self._sides
 
     def emit_watermark(self, watermark_ms: int) -> None:
-        """Hand on a watermark to everybody, side outputs included."""
+        """Emit a watermark to all consumers, including those of side outputs."""
         self.watermark_ms = watermark_ms
         for child in self._children:
             child.context.epoch.watermark_ms = watermark_ms
@@ -83,7 +84,7 @@ class ChainOutput:
             writer.emit_watermark(watermark_ms)
 
     def emit_status(self, idle: bool) -> None:
-        """Hand on the status."""
+        """Emit to all consumers that the stream has become idle, or active again."""
         for child in self._children:
             child.process_status(idle)
         for writer in self._writers:
@@ -91,7 +92,7 @@ class ChainOutput:
 
 
 class _HeardOutput(ChainOutput):
-    """An output of which somebody hears what passes. He is given lists of his own, which nobody changes."""
+    """An output that reports all that is emitted to a listener. The listener gets its own copies of the lists."""
 
     def __init__(self, listener: OperatorListener, uid: str, subtask: int) -> None:
         super().__init__()
@@ -115,8 +116,8 @@ class _HeardOutput(ChainOutput):
 
 
 def _own_copy(descriptor: OperatorDescriptor) -> OperatorFactory:
-    """A factory whose functions belong to this task alone: one worker runs several subtasks, and a task that failed is
-    made anew from functions that have not run."""
+    """A copy of an operator's factory, so that its functions belong to this task alone: one worker runs several
+    subtasks, and a failed task is recreated from functions that have not run."""
     try:
         return copy.deepcopy(descriptor.factory)
     except Exception as error:
@@ -129,8 +130,8 @@ def _own_copy(descriptor: OperatorDescriptor) -> OperatorFactory:
 
 
 def _deliver(targets: list[Collect], values: list[Any], timestamps: list[int] | None) -> None:
-    """In their order. All but the last get copies: an operator owns the lists it is given, and a function that changes
-    its argument must not change what others get (in Flink, a serializer stands between them)."""
+    """Pass a batch to all targets in order. All but the last get copies: an operator owns the lists it is given, and a
+    function that changes its argument must not affect other operators (in Flink, a serializer copies records)."""
     for target in targets[:-1]:
         target(_copies(values), _copied(timestamps))
     if targets:
@@ -148,7 +149,7 @@ def _copies(values: list[Any]) -> list[Any]:
 
 
 class OperatorChain:
-    """The operators of one subtask, and their lifecycle."""
+    """Creates the operators of one subtask, connects them, and drives them through their lifecycle."""
 
     def __init__(
         self,
@@ -178,7 +179,7 @@ class OperatorChain:
         self._disposed = False
         self._split = ""
         self._split_watermarks: dict[str, list[int]] = {}
-        #: takes in what the head receives
+        #: processes the records that the head receives
         self.process_batch = self._input_of(0)
         self._wire(subtask, settings, emit)
         self._setup(subtask, attempt, settings, keyed_state)
@@ -204,7 +205,7 @@ class OperatorChain:
                 self.writers.append(writer)
 
     def _input_of(self, index: int) -> ProcessBatch:
-        """What takes in the records of an operator."""
+        """The callable that processes an operator's records; with a listener, it reports them first."""
         process, listener, subtask = self.operators[index].process_batch, self._listener, self._subtask
         uid = self.vertex.operators[index].uid
         if listener is None:
@@ -217,7 +218,7 @@ class OperatorChain:
         return heard
 
     def _setup(self, subtask: int, attempt: int, settings: JobSettings, keyed: KeyedStateBackend | None) -> None:
-        """From the last operator to the first, as Flink does, so that a first can rely on all behind it."""
+        """Set up the operators from the last to the first, as Flink does, so that each can rely on those downstream."""
         for index in reversed(range(len(self.operators))):
             descriptor = self.vertex.operators[index]
             context = self._context(index, descriptor, subtask, attempt, settings, keyed)
@@ -252,11 +253,11 @@ class OperatorChain:
         )
 
     def open(self, restored_epoch: int | None = None, restored: bool = False) -> None:
-        """Initialize and open, from the last operator to the first.
+        """Initialize the state of each operator and open it, from the last operator to the first.
 
         Args:
-            restored_epoch: whose state the task goes on with; None: it begins.
-            restored: the job began with a savepoint.
+            restored_epoch: the epoch from whose state the task continues; None if it has no stored state.
+            restored: whether the job was started from a savepoint.
         """
         for operator in reversed(self.operators):
             info = operator.context.epoch
@@ -265,7 +266,7 @@ class OperatorChain:
             operator.open()
 
     def begin(self, epoch: int, now_ms: int, watermark_ms: int, saved: dict[str, Any]) -> None:
-        """An epoch begins."""
+        """Begin an epoch: set the time and the watermarks of all operators, and restore what `end` has returned."""
         self._split, self._split_watermarks = "", {}
         for writer in self.writers:
             writer.begin_epoch(epoch)
@@ -275,7 +276,7 @@ class OperatorChain:
             info.end_of_input = info.commit_requested = False
             if descriptor.parent < 0:
                 info.watermark_ms = watermark_ms
-            # an operator comes after the one that feeds it, which has announced its own watermark by now
+            # an operator comes after the one that feeds it, whose output watermark is announced by now
             value, output_watermark_ms = saved.get(descriptor.uid, (None, info.watermark_ms))
             operator.restore(value)
             self._announce(operator, output_watermark_ms)
@@ -283,7 +284,7 @@ class OperatorChain:
             operator.begin_epoch()
 
     def _announce(self, operator: StreamOperator, watermark_ms: int) -> None:
-        """Tell the operators behind this one, without firing anything, which watermark it has sent them before."""
+        """Restore the watermark that this operator has sent to the operators that it feeds, without firing timers."""
         index = self.operators.index(operator)
         self.outputs[index].watermark_ms = watermark_ms
         for child, descriptor in zip(self.operators, self.vertex.operators):
@@ -291,7 +292,8 @@ class OperatorChain:
                 child.context.epoch.watermark_ms = watermark_ms
 
     def end(self) -> dict[str, Any]:
-        """The barrier: snapshot from the first operator to the last, and send what is left."""
+        """Handle the barrier: snapshot from the first operator to the last, and send all buffers. Returns the saved
+        values and output watermarks by operator uid, for the next `begin`."""
         for operator in self.operators:
             operator.snapshot_state()
         for writer in self.writers:
@@ -304,12 +306,12 @@ class OperatorChain:
         return saved
 
     def begin_origin(self, origin: str, part: int = 0) -> None:
-        """What is sent from now on belongs to this origin."""
+        """Attribute all that is sent from now on to this origin."""
         for writer in self.writers:
             writer.begin_origin(origin, part)
 
     def begin_split(self, split: str) -> None:
-        """Source tasks: what comes next was read from this split, which has its own watermarks."""
+        """In source tasks: begin the records of this split, which has its own watermarks."""
         for operator in self.operators:
             operator.end_split()
         self._split_watermarks[self._split] = [output.watermark_ms for output in self.outputs]
@@ -320,23 +322,24 @@ class OperatorChain:
             self._announce(operator, before[index] if before else MIN_TIMESTAMP_MS)
 
     def mark_active(self) -> None:
-        """The current origin has records, whatever the chain makes of them."""
+        """Mark the current origin as active: it has records, even if the chain emits none for them."""
         for writer in self.writers:
             writer.mark_active()
 
     def process_watermark(self, watermark_ms: int) -> None:
-        """The combined watermark of the inputs rose."""
+        """Pass the risen combined watermark of the inputs to the head operator."""
         self.head.context.epoch.watermark_ms = watermark_ms
         self.head.process_watermark(watermark_ms)
 
     def finish(self) -> None:
-        """End of the input, from the first operator to the last."""
+        """Finish the operators at the end of the input, from the first to the last."""
         for operator in self.operators:
             operator.context.epoch.end_of_input = True
             operator.finish()
 
     def close(self) -> None:
-        """Normal end, from the first operator to the last; once, and not after `dispose`."""
+        """Close the operators at the normal end, from the first to the last. Later calls, and calls after `dispose`, do
+        nothing."""
         if self._closed or self._disposed:
             return
         self._closed = True
@@ -344,7 +347,8 @@ class OperatorChain:
             operator.close()
 
     def dispose(self) -> None:
-        """In any case, once; an error of one operator does not keep the others from being disposed of."""
+        """Dispose of all operators, once. An error of one operator does not prevent the others from being disposed of;
+        the first error is raised at the end."""
         if self._disposed:
             return
         self._disposed = True
@@ -358,7 +362,7 @@ class OperatorChain:
             raise errors[0]
 
     def records_out(self) -> int:
-        """Records that left the chain since the last call: to other vertices, or into a sink."""
+        """The number of records that have left the chain since the last call, to other vertices or into a sink."""
         total = sum(writer.take_count() for writer in self.writers)
         for output, operator, descriptor in zip(self.outputs, self.operators, self.vertex.operators):
             output.records = 0
@@ -367,12 +371,12 @@ class OperatorChain:
         return total
 
     def metric_values(self) -> dict[str, float]:
-        """The values of all metrics, by operator uid and name."""
+        """The values of all metrics, as ``<operator uid>.<name>`` -> value."""
         groups = self.metrics.items()
         return {f"{uid}.{name}": value for uid, group in groups for name, value in group.snapshot().items()}
 
     def discard(self) -> None:
-        """The attempt failed: nothing of it may be sent."""
+        """Drop all accumulated values and unsent records, because the attempt has failed."""
         self.accumulators.forget()
         for writer in self.writers:
             writer.discard()

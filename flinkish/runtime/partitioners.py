@@ -1,7 +1,7 @@
-"""How a stream is spread over the subtasks of its receiver (Flink's StreamPartitioners).
+"""Partitioners (Flink's StreamPartitioner) decide to which subtasks of the receiver each record of a stream goes.
 
-A partitioner is a small frozen value that travels with the plan; ``bind`` makes the working form for one sender. The
-working form puts the records of a batch into one list per subtask: ``spread(values, timestamps, buckets)``.
+A partitioner is a small frozen value that travels with the job graph. ``bind`` makes its working form for one sender,
+``spread(values, timestamps, buckets)``, which puts the records of a batch into one bucket per subtask.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flinkish.runtime.typed_keys import selected
 
 
 class Bucket:
-    """Records on their way to one subtask, with the events between them and their positions (`Elements`)."""
+    """Collects the records for one subtask, and the events between them with their positions (see `Elements`)."""
 
     __slots__ = ("append", "append_timestamp", "events", "positions", "timestamps", "values")
 
@@ -32,18 +32,18 @@ class Bucket:
         self.append_timestamp = self.timestamps.append
 
     def extend(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """Take in a whole batch."""
+        """Append a whole batch."""
         self.values.extend(values)
         if timestamps is not None:
             self.timestamps.extend(timestamps)
 
     def add_status(self, idle: bool) -> None:
-        """The stream is idle, or active, behind what the bucket holds."""
+        """Append an event that says that the stream is idle, or active, from here on."""
         self.positions.append(len(self.values))
         self.events.append(idle)
 
     def clear(self) -> None:
-        """Empty it, keeping the lists themselves: key caches hold their bound ``append``."""
+        """Empty the lists but keep them, since key caches hold their bound ``append`` methods."""
         self.values.clear()
         self.timestamps.clear()
         self.positions.clear()
@@ -59,9 +59,10 @@ class Spread(Protocol):
 
 @dataclass(frozen=True)
 class Sender:
-    """Who sends: its subtask and parallelism, and the parallelism of the receiver.
+    """The sending subtask of an edge, its parallelism, and that of the receiver; ``where`` names the operator in
+    errors.
 
-    ``turn`` differs from epoch to epoch and origin to origin, and is the same when an epoch is run again.
+    ``turn`` differs between epochs and between origins, and is the same if an epoch is run again.
     """
 
     subtask: int
@@ -72,27 +73,27 @@ class Sender:
 
 
 class Partitioner(ABC):
-    """Base of all partitioners."""
+    """The base class of all partitioners."""
 
-    #: name in plans, as in Flink's (FORWARD, HASH, REBALANCE, ...)
+    #: name in execution plans, as in Flink (FORWARD, HASH, REBALANCE, ...)
     ship_strategy: str
 
-    #: whether the working form goes on from where it was; then one is bound for each epoch and origin: an epoch that is
-    #: run again, perhaps elsewhere, must send each record to the same place
+    #: whether the working form keeps a position from batch to batch; one is then bound for each epoch and origin, since
+    #: an epoch that is run again, perhaps elsewhere, must send each record to the same subtask
     stateful: ClassVar[bool] = False
 
     @property
     def pointwise(self) -> bool:
-        """Whether a sender reaches only some subtasks of the receiver."""
+        """Whether a sender sends only to some subtasks of the receiver."""
         return False
 
     @abstractmethod
     def bind(self, sender: Sender) -> Spread:
-        """The working form for one sender."""
+        """Make the working form for one sender."""
 
 
 def reachable(partitioner: Partitioner, sender: Sender) -> Sequence[int]:
-    """The subtasks that a sender talks to; pointwise edges reach only some."""
+    """The subtasks of the receiver that a sender sends to; with a pointwise partitioner these are only some."""
     if not partitioner.pointwise:
         return range(sender.target_parallelism)
     probe = [Bucket() for _ in range(sender.target_parallelism)]
@@ -102,7 +103,7 @@ def reachable(partitioner: Partitioner, sender: Sender) -> Sequence[int]:
 
 @dataclass(frozen=True)
 class ForwardPartitioner(Partitioner):
-    """To the subtask of the same index."""
+    """Sends to the subtask with the index of the sender, modulo the receiver's parallelism."""
 
     ship_strategy = "FORWARD"
 
@@ -121,7 +122,7 @@ class ForwardPartitioner(Partitioner):
 
 @dataclass(frozen=True)
 class GlobalPartitioner(Partitioner):
-    """To the first subtask."""
+    """Sends everything to the first subtask."""
 
     ship_strategy = "GLOBAL"
 
@@ -134,7 +135,7 @@ class GlobalPartitioner(Partitioner):
 
 @dataclass(frozen=True)
 class BroadcastPartitioner(Partitioner):
-    """To every subtask."""
+    """Sends every record to every subtask."""
 
     ship_strategy = "BROADCAST"
 
@@ -147,7 +148,7 @@ class BroadcastPartitioner(Partitioner):
 
 
 def _round_robin(targets: range, first: int) -> Spread:
-    """Record by record over ``targets``; the position goes on from batch to batch."""
+    """Distribute record by record over ``targets``; the position is kept from batch to batch."""
     position = first % len(targets)
 
     def spread(values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
@@ -163,7 +164,8 @@ def _round_robin(targets: range, first: int) -> Spread:
 
 @dataclass(frozen=True)
 class RebalancePartitioner(Partitioner):
-    """Round-robin over all subtasks, from the sender's own index on, so that a replay does the same (Flink: random)."""
+    """Sends round-robin to all subtasks, starting at one that follows from the sender's index and ``turn``, so that a
+    replay does the same; in Flink the start is random."""
 
     ship_strategy = "REBALANCE"
     stateful = True
@@ -174,7 +176,7 @@ class RebalancePartitioner(Partitioner):
 
 @dataclass(frozen=True)
 class RescalePartitioner(Partitioner):
-    """Round-robin over the subtasks near the sender."""
+    """Sends round-robin to the share of subtasks that belongs to the sender."""
 
     ship_strategy = "RESCALE"
     stateful = True
@@ -194,7 +196,7 @@ class RescalePartitioner(Partitioner):
 
 @dataclass(frozen=True)
 class ShufflePartitioner(Partitioner):
-    """Uniformly at random, from a fixed seed: a replayed epoch places records as before."""
+    """Sends to subtasks chosen uniformly at random, with a fixed seed, so that a replayed epoch does the same."""
 
     ship_strategy = "SHUFFLE"
     stateful = True
@@ -213,7 +215,7 @@ class ShufflePartitioner(Partitioner):
 
 @dataclass(frozen=True)
 class KeyGroupPartitioner(Partitioner):
-    """To the subtask that owns the key group of the record's key."""
+    """Sends to the subtask that owns the key group of the record's key."""
 
     key_selector: Callable[[Any], Any]
     max_parallelism: int
@@ -224,7 +226,8 @@ class KeyGroupPartitioner(Partitioner):
 
 
 class _KeyGroupSpread:
-    """The hottest loop of a sender: one dictionary look-up and one ``append`` a record."""
+    """The working form of `KeyGroupPartitioner`, which is the hottest loop of a sender: it takes one dictionary look-up
+    and one ``append`` per record."""
 
     def __init__(self, key_selector: Callable[[Any], Any], parallelism: int, max_parallelism: int, where: str) -> None:
         self._selector = key_selector
@@ -235,7 +238,7 @@ class _KeyGroupSpread:
         self._bind([])
 
     def _bind(self, buckets: list[Bucket]) -> None:
-        """The caches hold what to call, not where to look: they belong to one list of buckets."""
+        """Make the caches for one list of buckets: they hold the buckets or their ``append`` methods, not indices."""
         self._bound_to = buckets
         self._appends = KeyCache(self._parallelism, self._max_parallelism, lambda subtask: buckets[subtask].append)
         self._buckets = KeyCache(self._parallelism, self._max_parallelism, lambda subtask: buckets[subtask])
@@ -254,9 +257,9 @@ class _KeyGroupSpread:
         try:
             targets = list(map(places.__getitem__, keys))
         except TypeError:
-            # there is a list among them, or a tuple with a list in it
+            # some keys are lists, or tuples with a list in them
             targets = [places[frozen(key)] for key in keys]
-        # strict: a selector that raises StopIteration has ended the batch, and what is behind it would be lost
+        # strict, because a selector that raises StopIteration ends the batch early: the records after it would be lost
         if timestamps is None:
             for value, append in zip(values, targets, strict=True):
                 append(value)
@@ -267,8 +270,8 @@ class _KeyGroupSpread:
 
 
 def explained(error: Exception, selector: Callable[[Any], Any], values: list[Any], where: str) -> Exception:
-    """What to raise for an error on the way to a record's key group: the selector's own error as it is; typed errors
-    for keys that cannot be keys."""
+    """The error to raise for one that has occurred while key groups were computed: the selector's own error as it is,
+    or a typed error for a value that cannot be a key."""
     if isinstance(error, InvalidKeyError):
         return InvalidKeyError(error.what, where=where, expected=error.expected, hint=error.hint)
     if not isinstance(error, (TypeError, ValueError)):
@@ -294,7 +297,7 @@ def explained(error: Exception, selector: Callable[[Any], Any], values: list[Any
 
 @dataclass(frozen=True)
 class CustomPartitioner(Partitioner):
-    """``partition(key, number of subtasks)`` of the user."""
+    """Sends to the subtask that the user's function ``partition(key, number of subtasks)`` returns."""
 
     partition: Callable[[Any, int], int]
     key_selector: Callable[[Any], Any]

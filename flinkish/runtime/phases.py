@@ -1,7 +1,9 @@
-"""The named steps of an epoch, a savepoint, a restore, a drain and a fallback, and the one hook they all pass through.
+"""The named phases of an epoch, a checkpoint, a savepoint, a restore, a drain and a fallback, and a hook that is called
+at each of them.
 
-Tests fail, kill or pause the process at any phase: ``FLINKISH_FAULT`` holds an import path ``module:function`` that is
-called with (phase, details) in every process of the job. A test fails if a phase has no such case.
+Tests use it to fail, kill or pause the process at any phase: ``FLINKISH_FAULT`` holds an import path
+``module:function``, and the function is called with (phase, details) in every process of the job. A test fails if there
+is a phase without such a case.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
-#: Environment variable with the import path of a hook; for processes that a test cannot reach otherwise.
+#: Environment variable with the import path of a hook, for processes that a test cannot reach otherwise.
 FAULT_VARIABLE = "FLINKISH_FAULT"
 
 
 class Phase(Enum):
-    """Where a job can be in its work. In the order in which an epoch passes through them."""
+    """A point in the work of a job. Those of an epoch come first, in the order in which an epoch passes them."""
 
     PLANNED = "planned"
     SOURCES_READ = "sources read"
@@ -79,7 +81,7 @@ def set_hook(hook: Hook | None) -> None:
 
 @contextmanager
 def hooked(hook: Hook) -> Iterator[None]:
-    """Call this hook, too, while the block runs; it goes before the one that is in force."""
+    """While the block runs, call this hook before the one that is in force."""
     before, current = _hooks.hook, _hooks.current()
 
     def both(phase: Phase, details: dict[str, Any]) -> None:
@@ -95,7 +97,7 @@ def hooked(hook: Hook) -> Iterator[None]:
 
 
 def passed(phase: Phase, **details: Any) -> None:
-    """The one call by which every phase is passed."""
+    """Call the hook, if there is one, for a phase that has been passed."""
     hook = _hooks.current()
     if hook is not None:
         hook(phase, details)

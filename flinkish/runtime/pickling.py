@@ -1,9 +1,10 @@
-"""How values are written that only travel between the processes of a running job: plain pickle, protocol 5, which is by
-far the fastest. What is stored is written by `flinkish.runtime.stored_pickle`.
+"""Pickles values that only travel between the processes of a running job: plain pickle, protocol 5, which is by far the
+fastest. Stored values are written by `flinkish.runtime.stored_pickle` instead.
 
-Instances of classes that the user's program defines in ``__main__`` cannot be written that way in a worker, where
-``__main__`` is another module. The shell around the runtime may install a pickler that can (``use_fallback``); it is
-asked only for what plain pickle refuses. Everything written this way is read with ``pickle.loads``.
+In a worker, plain pickle cannot write instances of classes that the user's program defines in ``__main__``, because
+``__main__`` is another module there. The code that embeds the runtime may install a pickler that can
+(``use_fallback``); it is used only for values that plain pickle refuses. Everything written this way is read with
+``pickle.loads``.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ _fallback: Callable[[Any], bytes] | None = None
 
 
 def use_fallback(dumps: Callable[[Any], bytes] | None) -> None:
-    """Install a pickler for what plain pickle cannot write."""
+    """Install a pickler for values that plain pickle cannot write, or remove it with None."""
     global _fallback
     _fallback = dumps
 
 
 def dumps(value: Any) -> bytes:
-    """The bytes of a value. Raises what pickle raises when nobody can write it."""
+    """Pickle a value. If neither pickler can write it, the error of the last one tried propagates."""
     try:
         return pickle.dumps(value, protocol=5)
     except Exception:

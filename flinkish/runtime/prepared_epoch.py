@@ -1,10 +1,10 @@
-"""The barrier of an epoch: one file that holds, or refers to, all that its commit needs.
+"""Prepared epochs: one file per epoch that holds, or refers to, all that the commit of the epoch needs.
 
-Rule: before the file is there, no sink has heard of the epoch, and the epoch is run again as a whole. From then on the
-epoch is never run again: whoever goes on with the job commits what the file says. So state and output of an epoch
-always come from the same run, whatever its functions do, and no sink is told two contents for one epoch.
+Rule: before the file exists, nothing of the epoch was committed to any sink, and the epoch is run again as a whole.
+From then on the epoch is never run again: whichever driver continues the job commits what the file says. So state and
+output of an epoch always come from the same run, whatever its functions do, and no sink gets two contents for an epoch.
 
-An epoch that gives nothing to any sink needs no barrier and has no file.
+An epoch that has neither output for a sink nor additions to accumulators need not be prepared and has no file.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from flinkish.runtime.epoch_files import damaged_output
 
 _SUFFIX = ".json"
 
-#: Version of the file.
+#: Version of the format of the file.
 FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
 class PreparedEpoch:
-    """An epoch of which every task has ended."""
+    """The reports and the committables of an epoch whose tasks have all ended."""
 
     epoch: int
     #: processing time of the epoch
     time_ms: int
-    #: it is the last one of the job
+    #: whether the epoch is the last one of the job
     end_of_input: bool
-    #: what the tasks say of it, as they have encoded it
+    #: the reports of the tasks, as the tasks have encoded them
     reports: tuple[bytes, ...]
-    #: what they give to sinks: buffers, as they have encoded them
+    #: buffers with committables for the sinks, as the tasks have encoded them
     committables: tuple[bytes, ...]
 
     def by_target(self) -> list[tuple[int, int, list[bytes]]]:
-        """(sink, subtask, its buffers): what is committed as one, in an order that is always the same."""
+        """The committables as (sink, subtask, its buffers), each of which makes one commit, in a fixed order."""
         found: dict[tuple[int, int], list[bytes]] = defaultdict(list)
         for data in self.committables:
             header = decode(data).header
@@ -54,20 +54,20 @@ class PreparedEpoch:
 
 
 class PreparedEpochs:
-    """The prepared epochs of one query, and the files that they refer to."""
+    """Reads, writes and deletes the prepared epochs of one query, with the files that they refer to."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def file(self, epoch: int) -> str:
-        """Path of the file of an epoch."""
+        """The path of the file of an epoch."""
         return posixpath.join(self.path, f"{epoch}{_SUFFIX}")
 
     def read(self, epoch: int) -> PreparedEpoch | None:
-        """A prepared epoch; None: it is not prepared.
+        """Read a prepared epoch; None if the epoch is not prepared.
 
         Raises:
-            CorruptStateError: its file is damaged; names it.
+            CorruptStateError: the file of the epoch is damaged; the error names it.
         """
         path = self.file(epoch)
         filesystem, root = place(path)
@@ -84,10 +84,10 @@ class PreparedEpochs:
             raise damaged_output(path, f"damaged ({error})") from error
 
     def write(self, prepared: PreparedEpoch, fence: Fence) -> None:
-        """Prepare an epoch.
+        """Prepare an epoch by writing its file.
 
         Raises:
-            FencedError: the job is no longer this driver's, or another process has prepared the epoch meanwhile.
+            FencedError: this driver does not own the job any more, or another process has prepared the epoch meanwhile.
         """
         path = self.file(prepared.epoch)
         sync_directory(posixpath.join(self.path, str(prepared.epoch)))
@@ -106,7 +106,7 @@ class PreparedEpochs:
         try:
             create_durably(path, data)
         except FileExistsError:
-            # with a newer driver: its file is where this query was
+            # if there is a newer driver, the file is that of its query, in the place of this one
             fence.check()
             raise FencedError(
                 f"epoch {prepared.epoch} has been prepared by another process meanwhile",
@@ -119,16 +119,16 @@ class PreparedEpochs:
             raise storage_error(error, "write", path) from error
 
     def epochs(self) -> list[int]:
-        """The prepared epochs that were not deleted since, in order, by the names of their files alone."""
+        """The prepared epochs that have not been deleted, in order. Only the names of files are read."""
         return sorted(int(name[: -len(_SUFFIX)]) for name in self._names() if name.endswith(_SUFFIX))
 
     def delete_up_to(self, epoch: int, fence: Fence) -> None:
-        """Delete all files of these epochs, which will never be delivered again."""
+        """Delete all files of the epochs up to this one, which will never be delivered again."""
         self._delete([name for name in self._names() if int(name.removesuffix(_SUFFIX)) <= epoch], fence)
 
     def delete_unreferenced(self, fence: Fence) -> None:
-        """Delete what runs that have failed have left behind of epochs that are not prepared. To be called while no
-        epoch runs: what a task has written becomes referenced when its epoch is prepared."""
+        """Delete the files that failed runs of epochs that are not prepared have left behind. To be called only while
+        no epoch runs, since the files of a running epoch are referenced only after it is prepared."""
         names = self._names()
         self._delete([name for name in names if name.isdigit() and f"{name}{_SUFFIX}" not in names], fence)
         self._delete([name for name in self._all_names() if name.startswith(".")], fence)
@@ -137,7 +137,7 @@ class PreparedEpochs:
         if not names:
             return
         fence.check()
-        # an epoch's own file goes first: without what it refers to it would be a damaged one
+        # the file of an epoch is deleted before the files that it refers to, without which it would be a damaged one
         for name in sorted(names, key=lambda name: not name.endswith(_SUFFIX)):
             path = posixpath.join(self.path, name)
             with storage_errors("delete", path):
@@ -161,7 +161,7 @@ class PreparedEpochs:
 
 
 def prepared_directory(query: str) -> str:
-    """Where a query keeps its prepared epochs."""
+    """The directory of the prepared epochs of a query."""
     return posixpath.join(query, "prepared")
 
 

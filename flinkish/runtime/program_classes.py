@@ -1,14 +1,15 @@
-"""The classes of a deployed program, found by name: what stored values may be instances of, besides plain data.
+"""The classes of a deployed program, found by name: stored values may hold their instances, besides plain data.
 
-The driver makes a `ProgramClasses` of its process when it deploys a job; it travels with the job graph. Nothing is ever
-looked up outside of it: not in what a worker happens to have imported, and not by importing what stored data names.
+The driver makes a `ProgramClasses` of its process when it deploys a job, and it travels with the job graph. No class is
+ever looked up elsewhere: not in modules that a worker happens to have imported, and not by importing modules that only
+stored data names.
 
-* Classes of the program's main module are held themselves, since that module is ``__main__`` in the driver alone. They
+* Classes of the program's main module are held themselves, since that module is ``__main__`` only in the driver. They
   are named ``__main__:QualifiedName``, however the program was started.
-* Classes of other modules are imported. Only modules that the driver had imported at deployment count, and of these
-  not the standard library's, flinkish's, or those of installed packages (unless `packages` names the package): a class
-  such as ``subprocess.Popen`` does something when it is called.
-* An alias leads from the name of a class that was renamed or moved to the class that it is now.
+* Classes of other modules are imported. Only modules that the driver had imported at deployment are allowed, except
+  those of the standard library, of flinkish and of installed packages (unless `packages` names the package): calling
+  a class such as ``subprocess.Popen`` has effects.
+* An alias leads from the former name of a class that was renamed or moved to the present class.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 from flinkish.errors import ArgumentTypeError, ProgramError, StoredClassError
 
-#: The program's main module, whatever it is called where the program runs.
+#: The name that the program's main module has in stored names, whatever it is called where the program runs.
 MAIN = "__main__"
 
 #: Top-level packages that are never part of a program, wherever they are installed.
@@ -31,8 +32,13 @@ _INFRASTRUCTURE = frozenset({"flinkish", "pyspark", "py4j", "delta", "pytest", "
 
 @dataclass(frozen=True)
 class ProgramClasses:
-    """``main``: classes at the top level of the main module, by name. ``modules``: names of the other modules of the
-    program. ``aliases``: dotted name of a class as it was stored -> class of the program."""
+    """Finds the classes of a program by their stored names.
+
+    Args:
+        main: the classes at the top level of the main module, by name.
+        modules: names of the other modules of the program.
+        aliases: dotted name of a class as it was stored -> class of the program.
+    """
 
     main: Mapping[str, type] = field(default_factory=dict)
     modules: frozenset[str] = frozenset()
@@ -40,7 +46,8 @@ class ProgramClasses:
 
     @staticmethod
     def of_this_process(aliases: Mapping[str, type] | None = None, packages: Collection[str] = ()) -> ProgramClasses:
-        """The classes of the program that runs in this process. ``packages``: installed ones that belong to it."""
+        """The classes of the program that runs in this process. ``packages`` are installed packages that belong to the
+        program."""
         main = sys.modules.get(MAIN)
         return ProgramClasses(
             {} if main is None else _classes_of(main),
@@ -49,14 +56,14 @@ class ProgramClasses:
         )
 
     def with_main(self, main: Mapping[str, type]) -> ProgramClasses:
-        """The same with other classes of the main module."""
+        """A copy with other classes of the main module."""
         return replace(self, main=dict(main))
 
     def name_of(self, cls: type) -> str:
-        """The name to store a class under.
+        """The name under which to store a class.
 
         Raises:
-            StoredClassError: it could not be found again under its name; says why, and what to do.
+            StoredClassError: the class could not be found again under its name; the error says why, and what to do.
         """
         name = stored_name(cls)
         if "<" in cls.__qualname__:
@@ -77,7 +84,7 @@ class ProgramClasses:
         """The class that was stored under a name.
 
         Raises:
-            StoredClassError: the program has none, or it is not one whose instances may be stored.
+            StoredClassError: the program has no class of that name, or its instances must not be stored.
         """
         found, (reason, _) = self._look_up(name)
         if found is None:
@@ -89,7 +96,7 @@ class ProgramClasses:
         return found
 
     def _look_up(self, name: str) -> tuple[type | None, tuple[str, str]]:
-        """The class, else why there is none and what to do."""
+        """The class of a stored name, or None with the reason and a hint on what to do."""
         alias = self.aliases.get(dotted(name))
         if alias is not None:
             return alias, ("", "")
@@ -109,7 +116,7 @@ class ProgramClasses:
                 )
         for part in nested:
             found = vars(found).get(part) if isinstance(found, type) else None
-        # the second test: what a module has imported is not the module's, be it a class or not
+        # the second test rules out classes that the module has only imported from elsewhere
         if not isinstance(found, type) or stored_name(found) != name:
             where = "the program's main file or notebook" if module_name == MAIN else f"module {module_name}"
             return None, (
@@ -120,7 +127,7 @@ class ProgramClasses:
 
 
 def qualify(main: Mapping[str, type]) -> None:
-    """Give classes of a main module their qualified names back: they travel to workers under their plain names."""
+    """Restore the qualified names of the classes of a main module, which travel to workers under their plain names."""
     nested = list(main.items())
     while nested:
         path, cls = nested.pop()
@@ -132,26 +139,27 @@ def qualify(main: Mapping[str, type]) -> None:
                 nested.append((f"{path}.{name}", value))
 
 
-#: For what holds no instances of a program's classes.
+#: For data that holds no instances of a program's classes.
 NO_CLASSES = ProgramClasses()
 
 
 def stored_name(cls: type) -> str:
-    """``module:Qualified.Name``."""
+    """The name under which a class is stored: ``module:Qualified.Name``."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def dotted(name: str) -> str:
-    """A stored name as people write it."""
+    """A stored name in its usual notation, ``module.Qualified.Name``."""
     return name.replace(":", ".", 1)
 
 
 def checked_alias(old: str | type, new: type) -> tuple[str, type]:
-    """(dotted name, class) of an alias that a program registers.
+    """Check an alias that a program registers, and return it as (dotted name, class).
 
     Raises:
-        TypeError: they are something else.
-        ProgramError: the class could not be found again itself.
+        ArgumentTypeError: the old name is not a dotted name or a class, or the new one is not a class. It is a
+            TypeError.
+        ProgramError: the new class is defined inside a function, so that it could not be found again.
     """
     text = dotted(stored_name(old)) if isinstance(old, type) else old
     if not isinstance(text, str) or "." not in text.strip(".") or ":" in text:
@@ -179,7 +187,7 @@ def checked_alias(old: str | type, new: type) -> tuple[str, type]:
 
 
 def _classes_of(module: ModuleType) -> dict[str, type]:
-    """The classes that a module has defined; those inside of them are found through them."""
+    """The classes that a module defines at its top level; classes nested in them are found through them."""
     return {
         name: value
         for name, value in list(vars(module).items())

@@ -1,4 +1,4 @@
-"""Finds out which states a program asks for: its keyed operators are opened once, on empty state, and closed again."""
+"""Finds out which states a program declares: its keyed operators are opened once on empty state and disposed of."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from flinkish.runtime.stateful_task import StatefulTask
 
 
 def states_of_program(job: JobDescriptor) -> ProgramStates:
-    """Open the keyed operators of a job in this process, and ask those with operator state."""
+    """Collect the states that the operators of a job declare, by running their initialization in this process. Where it
+    fails, the reason is recorded instead."""
     states: dict[str, dict[str, ProgramState]] = {}
     unknown: dict[str, str] = {}
     key_types = {vertex.head.uid: vertex.key_type for vertex in job.vertices if vertex.key_type is not None}
@@ -26,7 +27,8 @@ def states_of_program(job: JobDescriptor) -> ProgramStates:
 
 
 def _states_of(job: JobDescriptor, vertex: VertexDescriptor) -> dict[str, dict[str, ProgramState]]:
-    """Operator uid -> state name -> state. Functions are opened on keyed streams alone."""
+    """The states of a vertex, as operator uid -> state name -> state. Only the head operator of a keyed vertex is
+    opened."""
     task = StatefulTask(job, vertex, 0)
     try:
         found: dict[str, dict[str, ProgramState]] = {}

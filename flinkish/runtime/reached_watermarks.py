@@ -1,9 +1,9 @@
-"""The watermarks that aligned sources have reached, on their way from the tasks to who plans epochs.
+"""Carries the watermarks that aligned sources have reached from the tasks to the planner of epochs.
 
     <query>/reached-watermarks      {source uid: {stream: watermark in ms}} of the last epoch that has run
 
-Epochs are planned in a process beside the driver, maybe on another machine. The next epoch is planned when the one that
-wrote the file is committed, and what it is planned by then lies in its offset.
+Epochs are planned in a process beside the driver, possibly on another machine. The next epoch is planned after the one
+that wrote the file is committed, and the watermarks that the plan is based on are then part of its offset.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from flinkish.runtime.sources.alignment import Watermarks
 
 
 class ReachedWatermarks:
-    """The file, of one query."""
+    """The file with the watermarks that the aligned sources of one query have reached."""
 
     def __init__(self, query: str) -> None:
         self._path = posixpath.join(query, "reached-watermarks")
 
     def write(self, reached: Watermarks) -> None:
-        """Those of an epoch that has run. The epoch is not prepared before they are written."""
+        """Write the watermarks of an epoch that has run. The epoch is prepared only after this."""
         filesystem, root = place(self._path)
         with storage_errors("write", self._path), filesystem.open_output_stream(root) as stream:
             stream.write(json.dumps(reached).encode())
 
     def read(self) -> dict[str, dict[str, int]]:
-        """Those that were written last; {} if none were, or if the driver died while it wrote them: then that epoch
-        runs again and writes them anew."""
+        """The watermarks that were written last; {} if there are none, or if the driver has died while writing them, in
+        which case the epoch runs again and writes them anew."""
         filesystem, root = place(self._path)
         with storage_errors("read", self._path):
             try:

@@ -1,6 +1,6 @@
-"""The sending side of an edge: puts records into buckets per subtask and makes buffers of them.
+"""The sending side of an edge: puts records into one bucket per subtask and makes buffers of the buckets.
 
-Watermarks stand between the records of each bucket, so a receiver sees them in the order in which the sender did.
+Each bucket keeps the watermarks between its records, so a receiver sees them in the order in which the sender did.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from flinkish.runtime.input_gate import by_edge
 from flinkish.runtime.partitioners import Bucket, Sender, Spread, reachable
 from flinkish.runtime.pickling import dumps
 
-#: Receives (target vertex, target subtask, encoded buffer).
+#: A callable that is given (target vertex, target subtask, encoded buffer).
 Emit = Callable[[int, int, bytes], None]
 
-#: About so many records are in a buffer, if the receiver has few subtasks. A receiver works on a buffer at a time: what
-#: it passes over again and again, from one operator to the next, should fit into the cache of a core.
+#: Approximate number of records in a buffer, if the receiver has few subtasks. A receiver processes a buffer at a time
+#: and traverses it once per operator, so a buffer should fit into the cache of a core.
 _RECORDS_IN_BUFFER = 1_250
 
-#: How many records are looked at before the first buffer of an epoch, to find out how large they are.
+#: Number of records that are pickled before the first buffer of an epoch, to estimate the size of records.
 _SAMPLE = 8
 
 
-#: Watermarks that are noted before they are written into the buckets: what is noted takes memory, too.
+#: Number of watermarks that are noted before they are written into the buckets; noted watermarks take memory, too.
 _NOTED_WATERMARKS = 64
 
 
 class _OriginState:
-    """What a writer knows of one origin within the epoch."""
+    """The state of a writer for one origin within the epoch."""
 
     __slots__ = ("active", "begins_ms", "idle", "part", "sequence", "spread", "watermark_ms")
 
@@ -46,23 +46,24 @@ class _OriginState:
         self.part = part
         self.spread = spread
         self.sequence = 0
-        #: receiver -> ``begins_ms`` of its next buffer; none before its first one
+        #: receiver -> ``begins_ms`` of its next buffer; a receiver is missing before its first buffer
         self.begins_ms: dict[int, int] = {}
         self.watermark_ms = MIN_TIMESTAMP_MS
-        #: None: as in the epoch before, as far as this one knows
+        #: the status sent in this epoch; None if none was sent, so that the status of the epoch before still holds
         self.idle: bool | None = None
         self.active = False
 
 
 class RecordWriter:
-    """Writes one edge. One writer per (subtask, edge); the origin changes with the split.
+    """Sends the records, watermarks and statuses of one subtask along one edge; the origin changes with the split.
 
-    ``from_source``: the origins are splits, which any subtask of the source may read. Every subtask then hears of all
-    their watermarks, also where the records go to one subtask only: a receiver could not tell else whether a split that
-    it has never heard of will come, nor that the source has ended.
+    ``from_source`` says that the origins are splits, which any subtask of the source may read. All subtasks of the
+    receiver then get the watermarks of all splits, even if the records go to one subtask only: otherwise a receiver
+    could not tell whether a split that it has never heard of will come, nor that the source has ended.
 
-    ``max_records`` and ``max_bytes`` bound what the buffers of all subtasks hold together, encoded. How many records
-    fit is estimated anew in each epoch: an epoch that runs again is cut into the same buffers.
+    ``max_records`` and ``max_bytes`` bound the contents of the buffers of all subtasks together, in encoded form. The
+    number of records that fit is estimated anew in each epoch, so an epoch that runs again is cut into the same
+    buffers.
     """
 
     def __init__(
@@ -78,16 +79,16 @@ class RecordWriter:
         self._emit = emit
         self._max_records = min(max_records, _RECORDS_IN_BUFFER * edge.target_parallelism)
         self._max_bytes = max_bytes
-        #: most records until the next buffers are sent; None: not estimated yet
+        #: number of records after which buffers are sent; None if not estimated yet
         self._limit: int | None = None
         self._sender = sender
         self._spread = edge.partitioner.bind(sender)
         self._epoch = 0
         self._buckets = [Bucket() for _ in range(edge.target_parallelism)]
         self._reach = range(edge.target_parallelism) if from_source else reachable(edge.partitioner, sender)
-        #: what the buckets in reach hold
+        #: the lists of records of the buckets in reach
         self._values = [self._buckets[index].values for index in self._reach]
-        #: watermarks that are not written into the buckets yet, and how many records each bucket held at each of them
+        #: watermarks that are not in the buckets yet, and the number of records that each bucket held at each of them
         self._watermarks_ms: list[int] = []
         self._held: list[list[int]] = []
         self._pending = 0
@@ -98,16 +99,16 @@ class RecordWriter:
         self._records = 0
 
     def take_count(self) -> int:
-        """Records written since the last call (a broadcast record counts once)."""
+        """The number of records written since the last call; a broadcast record counts once."""
         count, self._records = self._records, 0
         return count
 
     def begin_epoch(self, epoch: int) -> None:
-        """What comes next belongs to this epoch."""
+        """Attribute all that is written from now on to this epoch."""
         self._epoch = epoch
 
     def begin_origin(self, origin: str, part: int = 0) -> None:
-        """What comes next belongs to this origin."""
+        """Attribute all that is written from now on to this origin; buffers of another origin are sent before."""
         origin = by_edge(origin, self._edge.edge)
         if origin == self._origin and origin in self._origins:
             return
@@ -126,11 +127,11 @@ class RecordWriter:
         return self._edge.partitioner.bind(replace(self._sender, turn=self._epoch + number + part))
 
     def mark_active(self) -> None:
-        """The origin has records, whether or not any of them comes this way."""
+        """Mark the origin as active: it has records, even if none of them is sent along this edge."""
         self._state.active = True
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """Send a batch."""
+        """Put a batch into the buckets, and send these as buffers whenever they are full."""
         if (timestamps is not None) is not self._timestamped:
             timestamps = self._align_timestamps(values, timestamps)
         self._state.active = True
@@ -157,11 +158,11 @@ class RecordWriter:
         return limit
 
     def _limit_of(self, size: int, records: int) -> int:
-        """How many records may wait, when so many have taken so many bytes."""
+        """The number of records that the buckets may hold, given that ``records`` of them took ``size`` bytes."""
         return max(1, min(self._max_records, self._max_bytes * records // max(1, size)))
 
     def _align_timestamps(self, values: list[Any], timestamps: list[int] | None) -> list[int] | None:
-        """All records of a buffer have timestamps, or none has."""
+        """Make sure that all records of a buffer have timestamps, or none of them has."""
         if self._timestamped is None:
             self._timestamped = timestamps is not None
             return timestamps
@@ -172,7 +173,7 @@ class RecordWriter:
         return timestamps
 
     def emit_watermark(self, watermark_ms: int) -> None:
-        """Stamp a watermark into every bucket."""
+        """Write a watermark into every bucket in reach, unless it does not advance the stream."""
         state = self._state
         if watermark_ms <= state.watermark_ms and not state.idle:
             return
@@ -181,9 +182,9 @@ class RecordWriter:
         self._note_watermark(state.watermark_ms)
 
     def _note_watermark(self, watermark_ms: int) -> None:
-        """A watermark stands in every bucket behind what it holds now. That is noted here for all of them at once, and
-        written into each when it is sent (`_stamp`): with hundreds of receivers most buckets get a record or none
-        between two watermarks, and a watermark that the next one follows at once is not told at all."""
+        """Note that a watermark follows the present content of every bucket. `_stamp` writes the noted watermarks into
+        the buckets before these are sent: with hundreds of receivers most buckets get one record or none between two
+        watermarks, and a watermark with no record before the next one need not be sent at all."""
         held = list(map(len, self._values))
         if self._held and held == self._held[-1]:
             self._watermarks_ms[-1] = watermark_ms
@@ -198,7 +199,7 @@ class RecordWriter:
         if not self._held:
             return
         for index, positions in zip(self._reach, zip(*self._held)):
-            # of those at one position the last one; events of before stand at lower positions, or are of another kind
+            # only the last one at each position; earlier events are at lower positions, or are of another kind
             stamps, bucket = dict(zip(positions, self._watermarks_ms)), self._buckets[index]
             bucket.positions.extend(stamps)
             bucket.events.extend(stamps.values())
@@ -206,7 +207,7 @@ class RecordWriter:
         self._watermarks_ms.clear()
 
     def emit_status(self, idle: bool) -> None:
-        """Say that this stream is idle, or active again."""
+        """Write into every bucket in reach that this stream is idle, or active again."""
         if idle == self._state.idle:
             return
         self._state.idle = idle
@@ -215,9 +216,9 @@ class RecordWriter:
             self._buckets[index].add_status(idle)
 
     def end_epoch(self) -> None:
-        """The barrier: send what is left, and each subtask the final watermark of each origin."""
+        """Handle the barrier: send all buckets, and to each subtask in reach the final watermark of each origin."""
         current = self._origins.pop(self._origin, None)
-        # the current origin first: what it has still to send and its last words go into one buffer
+        # the current origin comes first, so that its remaining records and final events share one buffer
         last = [] if current is None else [(self._origin, current)]
         for origin, state in [*last, *self._origins.items()]:
             self._origin, self._state = origin, state
@@ -236,7 +237,7 @@ class RecordWriter:
                 self._buckets[index].add_status(bool(state.idle))
 
     def discard(self) -> None:
-        """Forget everything: the attempt failed."""
+        """Drop everything that was not sent, because the attempt has failed."""
         for bucket in self._buckets:
             bucket.clear()
         self._held.clear()
@@ -245,7 +246,7 @@ class RecordWriter:
         self._forget()
 
     def _forget(self) -> None:
-        """The next epoch starts afresh: what it sends must not depend on what was sent before."""
+        """Reset the state of the epoch: what the next epoch sends must not depend on what was sent before."""
         self._origins = {}
         self._origin = ""
         self._timestamped = None
@@ -264,7 +265,7 @@ class RecordWriter:
         self._pending = 0
 
     def _send(self, index: int, bucket: Bucket, last: bool) -> int:
-        """Send a bucket as a buffer; returns the size of what it held."""
+        """Send the content of a bucket as a buffer; returns the size of the payload."""
         edge, state = self._edge, self._state
         timestamps = bucket.timestamps if self._timestamped else None
         payload = encode_elements(bucket.values, timestamps, bucket.positions, bucket.events)
@@ -281,7 +282,7 @@ class RecordWriter:
             last,
         )
         if not last:
-            # every watermark is stamped into all buckets, so the receiver knows the last one now
+            # every watermark is written into all buckets in reach, so the receiver knows the last one now
             state.begins_ms[index] = max(state.watermark_ms, MIN_TIMESTAMP_MS + 1)
         state.sequence += 1
         self._emit(edge.target, index, encode(header, payload))

@@ -1,4 +1,4 @@
-"""What a task says of its share of an epoch. Travels with the rows to the driver, under Spark Connect too."""
+"""The report of a task on an epoch. It travels to the driver with the rows, also under Spark Connect."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.stored_pickle import dumps, loads
 from flinkish.runtime.task_log import LogLine
 
-#: Version of the form in which reports travel.
+#: Version of the encoded form of reports.
 FORMAT_VERSION = 3
 
 
 @dataclass(frozen=True)
 class TaskPlace:
-    """Where a task ran, in Spark's terms."""
+    """The place where a task ran, in Spark's terms."""
 
     host: str
     #: Spark's id of the executor
     executor: str
     stage: int
     partition: int
-    #: how many times Spark had tried this task before
+    #: number of times that Spark had tried this task before
     attempt: int
-    #: Spark's id of this try, never used twice in an application
+    #: Spark's id of this try, which is unique within an application
     task: int
-    #: of the Python worker
+    #: process id of the Python worker
     pid: int
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class TaskReport:
     records_in: int = 0
     records_out: int = 0
     watermark_ms: int | None = None
-    #: every input has ended
+    #: whether every input of the task has ended
     finished: bool = False
     state_bytes: int = 0
     late_dropped: int = 0
@@ -52,29 +52,29 @@ class TaskReport:
     splits: tuple[str, ...] = ()
     ended_splits: tuple[str, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
-    #: what was added up in this epoch (runtime/accumulated.py)
+    #: additions to accumulators in this epoch, encoded (runtime/accumulated.py)
     accumulators: bytes = b""
-    #: where it ran: host and process id
+    #: host and process id of the process that it ran in
     worker: str = ""
-    #: None without Spark
+    #: where it ran; None without Spark
     place: TaskPlace | None = None
     processing_time_ms: int = 0
-    #: rows of state restored from a savepoint
+    #: number of rows of state that were restored from a savepoint
     restored_rows: int = 0
-    #: files of state that were fetched to the executor's disk, and their size
+    #: number of state files that were fetched to the executor's disk, and their size in bytes
     restored_files: int = 0
     restored_bytes: int = 0
     #: user code has asked that the next epoch be planned at once
     commit_requested: bool = False
-    #: of an aligned source: the watermark that each of its streams has reached (runtime/sources/alignment.py)
+    #: in an aligned source: the watermark that each of its streams has reached (runtime/sources/alignment.py)
     stream_watermarks: dict[str, int] = field(default_factory=dict)
-    #: what user functions have logged
+    #: lines that user functions have logged
     log: tuple[LogLine, ...] = ()
-    #: states that the task has not told of before
+    #: states that the task has not reported before
     declared: tuple[DeclaredState, ...] = ()
 
     def encode(self) -> bytes:
-        """The form in which it travels."""
+        """Encode the report for the way to the driver."""
         return dumps(self.__dict__, FORMAT_VERSION)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The RuntimeContext that user functions get in ``open``."""
+"""The RuntimeContext that user functions are given in ``open``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
 
 class StreamingRuntimeContext(RuntimeContext):
-    """What an operator's context offers to user code."""
+    """The `RuntimeContext` of one operator in one subtask, which gives user code access to the operator's context."""
 
     def __init__(self, context: OperatorContext) -> None:
         self._context = context

@@ -1,7 +1,7 @@
-"""Results of user functions on their way out: side outputs apart, then the main output, each as one batch.
+"""Emits the results of user functions: first those for side outputs, then those for the main output, each as one batch.
 
-A result that is a tuple with an OutputTag first goes to that side output. Without a listener it goes to the main
-output as it is, as in PyFlink.
+A result that is a tuple whose first item is an OutputTag goes to that side output. If nothing consumes that side
+output, the result goes to the main output as it is, as in PyFlink.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Converter = Callable[[list[Any]], list[Any]]
 
 
 def emit(results: list[Any], timestamps: list[int] | None, output: Output, converter: Converter | None = None) -> None:
-    """Hand on results that may be tagged, with their parallel timestamps. Nothing is handed on when there is none."""
+    """Emit results that may be tagged, with their parallel timestamps. An output without results gets no batch."""
     if output.has_sides:
         tagged = [i for i, result in enumerate(results) if type(result) is tuple and _is_tagged(result)]
         if tagged:
@@ -33,7 +33,7 @@ def _is_tagged(result: tuple[Any, ...]) -> bool:
 def _emit_sides(
     results: list[Any], timestamps: list[int] | None, tagged: list[int], output: Output
 ) -> tuple[list[Any], list[int] | None]:
-    """Emit the side outputs; gives what is left for the main output."""
+    """Emit the results for side outputs; returns the results and timestamps that are left for the main output."""
     sides: dict[str, list[int]] = {}
     for index in tagged:
         tag_id = results[index][0].tag_id

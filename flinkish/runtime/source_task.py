@@ -1,7 +1,7 @@
-"""A source and the operators chained behind it, reading one share of an epoch.
+"""The task of a source: it runs the source and the operators chained to it over its share of an epoch.
 
-A source task starts afresh in each epoch; only the function instances stay open. Everything that must be remembered of
-a split (its watermark) is remembered by the receivers.
+A source task keeps no state from epoch to epoch; only the function instances stay open. The receivers remember what
+must be remembered of a split, which is its watermark.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from flinkish.runtime.sources.progress import SourceShare
 from flinkish.runtime.task import EpochStamp, Row, Task
 from flinkish.runtime.task_log import enter
 
-#: The split of records whose source has no stable splits: all its readers together are one origin.
+#: The split of records whose source has no stable splits, so that all its readers together are one origin.
 UNSPLIT = "0"
 
-#: The split of a subtask that never had one, when it ends.
+#: The split under which a subtask sends what belongs to none of its splits, such as its end if it never had one.
 _NO_SPLIT = ""
 
-#: Splits that a report names, the last ones: an epoch may read thousands of small files.
+#: Number of splits that a report names, which are the last ones: an epoch may read thousands of small files.
 MAX_REPORTED_SPLITS = 32
 
 
 class SplitBatch(NamedTuple):
-    """Records read from one split, with its watermark behind them, if the source says one. ``ended``: there will never
-    be more from it."""
+    """Records read from one split, followed by a watermark of the split if the source provides one. ``ended`` says that
+    the split will never have more records."""
 
     split: str
     values: list[Any]
@@ -48,16 +48,16 @@ class SplitBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceInput:
-    """What a source task works through in one epoch.
+    """The input of a source task in one epoch.
 
     Args:
         batches: the records, with the ends of splits.
-        part: tells apart several tasks that read the same splits in one epoch (only where Spark reads).
-        ends: nothing will ever follow.
-        ended: it was so before this epoch: there is nothing to read, and everybody was told.
-        held: splits with records that are not read in this epoch: they are not idle.
-        together: the batches come from splits that are read side by side; None: as the source always does.
-        apart: the watermark of the subtask as a whole counts no more (`SourceShare`).
+        part: tells apart several tasks that read the same splits in one epoch (only if Spark reads the source).
+        ends: the subtask ends with this epoch; nothing will ever follow.
+        ended: the subtask had ended before this epoch: there is nothing to read, and its end was sent.
+        held: splits with records that are not read in this epoch; they are not idle.
+        together: whether the batches come from splits that are read side by side; None means as the source always does.
+        apart: the watermark of the subtask as a whole does not count any more (see `SourceShare`).
     """
 
     batches: Iterable[SplitBatch]
@@ -70,7 +70,8 @@ class SourceInput:
 
 
 class SourceTask(Task):
-    """Runs the chain of a source vertex over batches."""
+    """The task of one subtask of a source: reads its share of each epoch and runs the chain of the source vertex over
+    the records."""
 
     def __init__(
         self, job: JobDescriptor, vertex: VertexDescriptor, subtask: int, listener: OperatorListener | None = None
@@ -80,19 +81,19 @@ class SourceTask(Task):
         self.closed_in: int | None = None
         self._reader: SplitReader | None = None
         source = vertex.source
-        #: splits that are read one after the other are one stream of the subtask, with one watermark
+        #: whether the splits of the subtask are one stream with one watermark, since they are read one after the other
         self._one_stream = isinstance(source, SplitSource) and not source.side_by_side
-        #: a source of several stages: the subtask has a watermark also while its splits have their own
+        #: whether the source has several stages: the subtask then has a watermark even while its splits have their own
         self._staged = isinstance(source, SplitSource) and source.stages > 1
 
     def open(self) -> None:
-        """Open the chain, once."""
+        """Open the chain, unless it is open."""
         if not self._opened:
             self._opened = True
             self.chain.open()
 
     def read(self, share: SourceShare) -> SourceInput:
-        """The input of an epoch, as it was planned."""
+        """The input of an epoch, given its planned share."""
         source = self.vertex.source
         assert isinstance(source, SplitSource)
         batches: Iterable[SplitBatch] = ()
@@ -107,7 +108,7 @@ class SourceTask(Task):
         return SourceInput(batches, 0, share.ends, share.ended, share.held, share.together, share.apart)
 
     def run(self, given: SourceInput, stamp: EpochStamp) -> Iterator[list[Row]]:
-        """Work through the input; yields rows as they become full buffers, then the barrier's."""
+        """Process the input of an epoch; yields rows as buffers become full, and at last those of the barrier."""
         if given.ended:
             self._report(self._report_of(0, (), (), True, stamp))
             yield self.take_rows()
@@ -116,7 +117,7 @@ class SourceTask(Task):
         self.open()
         self.chain.begin(stamp.epoch, stamp.time_ms, MIN_TIMESTAMP_MS, {})
         self._sink_sequence, self._part, self._origin = 0, given.part, origin_name(self.vertex.id, str(self.subtask))
-        # who reads what is Spark's business where Spark reads: then one committer gets it all
+        # if Spark reads the source, it decides which subtask reads what, so a single committer gets all committables
         self._committer = self.subtask if isinstance(self.vertex.source, SplitSource) else 0
         self._time_ms = stamp.time_ms
         if given.together is not None:
@@ -159,7 +160,7 @@ class SourceTask(Task):
             self.close()
 
     def _stream_of(self, split: str) -> str:
-        """The stream, with a watermark of its own, to which the records of a split belong."""
+        """The name of the stream that the records of a split belong to; each stream has its own watermark."""
         return str(self.subtask) if self._one_stream and split != WHOLE_SOURCE else split
 
     def _begin_split(self, split: str, stream: str, part: int) -> None:
@@ -167,10 +168,10 @@ class SourceTask(Task):
         self.chain.begin_origin(origin_name(self.vertex.id, stream), part)
 
     def _end(self, current: str | None) -> None:
-        """Nothing will ever follow: event time goes to its end, and the functions flush what they hold back."""
+        """End the subtask: advance event time to its end, and let the functions flush what they hold back."""
         if current is None or self._staged and not self._one_stream:
-            # a subtask that had nothing to read in this epoch, or never, has an end, too; so has the stream that a
-            # subtask had in an earlier stage, when its splits had no watermarks of their own
+            # a subtask that has read nothing, in this epoch or ever, must send its end, too; so must the stream that
+            # the subtask had in an earlier stage, when its splits had no watermarks of their own
             self._begin_split(_NO_SPLIT, str(self.subtask), 0)
             current = None
         if self._one_stream and current != WHOLE_SOURCE or current is None:
@@ -178,12 +179,12 @@ class SourceTask(Task):
         self.chain.finish()
 
     def close(self) -> None:
-        """The functions are closed; the task stays, to report the end in later epochs."""
+        """Close the reader and the functions. The task itself remains, to report its end in later epochs."""
         self._close_reader()
         super().close()
 
     def dispose(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         self._close_reader()
         super().dispose()
 
@@ -205,7 +206,7 @@ class SourceTask(Task):
         )
 
     def _stream_watermarks(self) -> dict[str, int]:
-        """Of a source that is aligned with others: the watermark that each of its streams has reached."""
+        """The watermark that each stream has reached, if the source is aligned with others; else {}."""
         found: dict[str, int] = {}
         for operator, descriptor in zip(self.chain.operators, self.vertex.operators):
             factory = descriptor.factory
@@ -219,7 +220,7 @@ class SourceTask(Task):
 
 
 def one_after_the_other(reader: SplitReader, ranges: Iterable[SplitRange], batch_size: int) -> Iterator[SplitBatch]:
-    """Each range as a whole, in their order."""
+    """Read each range as a whole, in the order of the ranges."""
     for wanted in ranges:
         for records in reader.read(wanted, batch_size):
             yield _split_batch(wanted, records)
@@ -231,8 +232,8 @@ def _split_batch(wanted: SplitRange, records: SplitRecords) -> SplitBatch:
 
 
 def side_by_side(reader: SplitReader, ranges: Sequence[SplitRange], batch_size: int) -> Iterator[SplitBatch]:
-    """A batch of that range whose records are the oldest so far; where records have no time, of that which has given
-    the fewest."""
+    """Read the ranges in turns: the next batch comes from the range whose newest timestamp so far is the lowest, and
+    among equals, or if records have no timestamps, from the one that has given the fewest records."""
     readers = [reader.read(wanted, batch_size) for wanted in ranges]
     turns = [(MIN_TIMESTAMP_MS, 0, place) for place in range(len(ranges))]
     while turns:
@@ -248,5 +249,5 @@ def side_by_side(reader: SplitReader, ranges: Sequence[SplitRange], batch_size: 
 
 
 def end_of_source() -> SourceInput:
-    """The end of a source that does not end by itself, of all its splits and subtasks at once."""
+    """The input that ends a source that does not end by itself, for all its splits and subtasks at once."""
     return SourceInput((SplitBatch(WHOLE_SOURCE, [], None, True),), ends=True)

@@ -1,11 +1,11 @@
-"""A hash that is the same in every process and agrees with Python's equality.
+"""A hash of keys that is the same in every process and agrees with Python's equality.
 
-State is looked up with ``==`` in the process that owns the key group, so two equal keys must reach the same key
-group: ``1``, ``1.0``, ``True``, ``Decimal(1)`` and their numpy twins are one key. The name of a key's class is no part
-of its hash, so that keys stay in their groups when the class is renamed. Python's own hash of numbers has
-that property and is not randomised; that of strings and bytes is randomised per process, so those are hashed here.
-A key that is not equal to itself (NaN) can never be found again and is refused. A list has the hash of the tuple of its
-elements, though it is not equal to that.
+State is looked up with ``==`` in the process that owns the key group, so two equal keys must be in the same key group:
+``1``, ``1.0``, ``True``, ``Decimal(1)`` and their numpy counterparts are one key. Python's own hash of numbers agrees
+with equality and is not randomised; that of strings and bytes is randomised per process, so those are hashed here. The
+name of a key's class is not part of the hash, so that keys stay in their groups when the class is renamed. A key that
+is not equal to itself (NaN) could never be found again and is refused. A list has the hash of the tuple of its
+elements, though it is not equal to that tuple.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 def stable_hash(key: Any) -> int:
-    """A non-negative 31-bit hash.
+    """The hash of a key, a non-negative integer of 31 bits.
 
     >>> stable_hash(1) == stable_hash(1.0) == stable_hash(True)
     True
@@ -38,7 +38,7 @@ def stable_hash(key: Any) -> int:
 
 
 def raw_hash(key: Any) -> int:
-    """What the value contributes to a hash: any int, which is not spread evenly. Equal values have equal ones."""
+    """The raw hash of a value: any int, not spread evenly over a range. Equal values have equal raw hashes."""
     hasher = _HASHERS.get(type(key))
     if hasher is not None:
         return hasher(key)
@@ -46,8 +46,8 @@ def raw_hash(key: Any) -> int:
 
 
 def _raw_of_other(key: Any) -> int:
-    """Subclasses and rarer types, most specific first."""
-    # a member of an enum that is also a number, a string, ... equals that value: it goes on below
+    """The raw hash of a value whose type is a subclass or rare; the most specific kinds are tried first."""
+    # a member of an enum that is also a number, a string, ... equals that value, so it is handled below
     if isinstance(key, enum.Enum) and type(key).__hash__ is enum.Enum.__hash__:
         return _number(key.value) if isinstance(key, enum.Flag) else _text(key.name)
     if hasattr(key, "dtype") and hasattr(key, "item"):
@@ -85,18 +85,19 @@ def _unequal_to_itself() -> InvalidKeyError:
 
 
 def _numpy(key: Any) -> int:
-    """Scalars of numpy are equal to their Python twins."""
+    """The raw hash of a numpy scalar, which equals its Python counterpart."""
     if getattr(key, "ndim", None) != 0:
         raise _no_hash(key)
     if key.dtype.kind in "mM":
         return _numpy_time(key)
     value = key.item()
-    # long doubles have no Python twin: their item is of their own type
+    # long doubles have no Python counterpart: their item is of their own type
     return _number(value) if isinstance(value, numbers.Number) else raw_hash(value)
 
 
 def _numpy_time(key: Any) -> int:
-    """``datetime64`` and ``timedelta64`` are equal whatever their unit, and equal to Python's where these can be."""
+    """The raw hash of a ``datetime64`` or ``timedelta64``, which equals the same time in other units, and in Python's
+    types if these can represent it."""
     if key != key:
         raise _unequal_to_itself()
     micros = key.astype(f"{key.dtype.kind}8[us]")
@@ -128,7 +129,7 @@ def _sequence(key: Any) -> int:
 
 
 def _row(key: Row) -> int:
-    """Rows with field names are equal in any order of their fields."""
+    """The raw hash of a Row; Rows with field names are equal in any order of their fields."""
     names = getattr(key, "_fields", None)
     if not names:
         return _combine(*map(raw_hash, key))
@@ -143,7 +144,7 @@ def _datetime(key: dt.datetime) -> int:
     if key != key:
         # pandas' NaT
         raise _unequal_to_itself()
-    # as Python's own hash: equality within one zone does not look at the fold
+    # as in Python's own hash, because equality within one zone ignores the fold
     key = key.replace(fold=0)
     if key.utcoffset() is None:
         return _text(key.replace(tzinfo=None).isoformat())

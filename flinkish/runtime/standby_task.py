@@ -1,8 +1,9 @@
-"""Copies of the files of a subtask that runs elsewhere (Kafka Streams' StandbyTask): should it come to this executor,
-there is nothing to fetch.
+"""Standby tasks (Kafka Streams' StandbyTask): they copy the state files of a subtask that runs elsewhere, so that there
+is nothing to fetch if the subtask moves to this executor.
 
-What the subtask's state refers to is known to its own task alone, so a standby copies whatever lies in the directory of
-its files: the state, and what the epochs that can be gone back to need besides. Copies are checked when they are used.
+Only the subtask's own task knows which files its state refers to, so a standby task copies all files in the subtask's
+directory: those of the present state and those of earlier epochs that the job may go back to. Copies are checked when
+they are used.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class StandbyTask(TaskLife):
-    """See the module. ``name``: of the task."""
+    """Keeps copies of the state files of one subtask on this executor's disk. ``name`` is the name of the task."""
 
     def __init__(self, task_id: TaskId, name: str, directory: StateDirectory) -> None:
         self.task_id = task_id
@@ -26,8 +27,8 @@ class StandbyTask(TaskLife):
         self.directory = directory
 
     def update(self, max_bytes: int) -> int:
-        """Copy files that are not here yet, until there are about so many bytes, and delete copies of files that are
-        gone. Says how many bytes were copied; RUNNING when nothing is left to copy."""
+        """Copy about ``max_bytes`` of the files that are not here yet, and delete copies of files that are gone.
+        Returns the number of bytes copied. The task is RUNNING once nothing is left to copy."""
         if self.task_state is TaskState.CREATED:
             self._to(TaskState.RESTORING)
         names = {name for name in self.directory.names() if epoch_of(name) is not None}
@@ -42,18 +43,18 @@ class StandbyTask(TaskLife):
         return copied
 
     def close_clean(self) -> None:
-        """The copies are not needed any more."""
+        """Close the task and delete its copies, because they are not needed any more."""
         self.suspend()
         self._to(TaskState.CLOSED)
         self.directory.release(self.directory.copies())
 
     def close_dirty(self) -> None:
-        """Whatever the copies are: those that are needed will be checked."""
+        """Close the task and leave the copies as they are, since every copy is checked when it is used."""
         if self.task_state is not TaskState.CLOSED:
             self._to(TaskState.CLOSED)
 
     def recycle(self) -> StateDirectory:
-        """The subtask comes here: what was copied stays, for its task."""
+        """Close the task but keep its copies, for the active task of the subtask; returns their directory."""
         self.suspend()
         self._to(TaskState.CLOSED)
         return self.directory

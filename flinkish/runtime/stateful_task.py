@@ -1,8 +1,9 @@
-"""The subtask of a vertex behind a shuffle at work (Flink's StreamTask).
+"""The task of a vertex downstream of a shuffle (Flink's StreamTask).
 
-Within an epoch a task takes this way: rows of a savepoint first, if any; due processing-time timers; then the steps
-of its input gate, in which event-time timers fire as the watermark rises; processing-time timers that fell due in
-between; at the end of all input ``finish``; then the barrier.
+In an epoch a task goes through these steps: it restores the rows of a savepoint, if there are any; it fires the
+processing-time timers that are due; it takes the steps of its input gate, in which event-time timers fire as the
+watermark rises; it fires the processing-time timers that became due in between; it calls ``finish`` if all input has
+ended; and it handles the barrier.
 """
 
 from __future__ import annotations
@@ -51,22 +52,23 @@ _LOG = logging.getLogger("flinkish.Task")
 
 @dataclass
 class _Share:
-    """The running epoch of a task."""
+    """The epoch that a task is working on, with its input."""
 
     header: TaskHeader
     load_body: Callable[[], bytes | None]
     stamp: EpochStamp
     gate: InputGate
     steps: Iterator[Step] | None = None
-    #: rows of a savepoint
+    #: buffers with rows of a savepoint
     restored: list[Buffer] = field(default_factory=list)
     records: int = 0
-    #: all input of the epoch was consumed
+    #: whether all input of the epoch was consumed
     consumed: bool = False
 
 
 class StatefulTask(Task, TaskLife):
-    """A subtask of a vertex behind a shuffle. ``task_state`` says where it stands (``task_state.py``)."""
+    """The task of one subtask of a vertex downstream of a shuffle: it keeps state from epoch to epoch and processes the
+    input of each. ``task_state`` is its place in the lifecycle (``task_state.py``)."""
 
     def __init__(
         self,
@@ -82,26 +84,27 @@ class StatefulTask(Task, TaskLife):
         self.operator_states = StoredOperatorStates(
             self.chain.states, directory, job.settings.inline_state_bytes, f"task '{self.name}'", job.classes
         )
-        #: files that its state refers to and that are not known to be on the executor's disk, the next one last
+        #: files that the state refers to and that are not known to be on the executor's disk; the last one comes first
         self._to_restore: list[FileReference] = []
-        #: what was fetched when the last epoch was reported: files, bytes
+        #: number of files and of bytes that had been fetched when the last epoch was reported
         self._fetched_before = (0, 0) if directory is None else (directory.fetched_files, directory.fetched_bytes)
         self._opened = False
         self._share: _Share | None = None
-        #: the version of the stored state that this task holds in memory; None: none yet
+        #: the version of the stored state that this task holds in memory; None if it holds none yet
         self.token: bytes | None = None
-        #: of the running epoch, for the changelog
+        #: the state changes of the running epoch, for the changelog
         self._changes: list[Change] = []
         self._declarations = DeclarationsOfTask(vertex.head.uid, vertex.key_type, self.keyed_state, self.chain.states)
 
     @property
     def share(self) -> _Share:
-        """What the task is working on."""
+        """The epoch that the task is working on."""
         assert self._share is not None, "no epoch has been assigned"
         return self._share
 
     def assign(self, header: TaskHeader, load_body: Callable[[], bytes | None], stamp: EpochStamp) -> None:
-        """The next epoch. Nothing is decoded yet. The task's time stands still where the clock went back."""
+        """Assign the next epoch; the stored state is not decoded yet. If the clock has gone back, the task keeps the
+        processing time of its last epoch."""
         stamp = replace(stamp, time_ms=max(stamp.time_ms, header.processing_time_ms))
         joined = CACHED if self.keyed_state is None or self.keyed_state.in_memory else LOOKED_UP
         gate = InputGate(
@@ -110,8 +113,8 @@ class StatefulTask(Task, TaskLife):
         self._share = _Share(header, load_body, stamp, gate)
 
     def add_records(self, buffers: Iterable[Buffer]) -> None:
-        """Where the epoch's buffers arrive: an iterator over sorted ones, which is read as far as work goes, or a
-        collection in any order. The rows of a savepoint come first and are kept for `begin`."""
+        """Set the buffers of the epoch: an iterator over sorted buffers, which is read only as far as they are
+        processed, or a collection in any order. The rows of a savepoint come first and are kept for `begin`."""
         share = self.share
         if not isinstance(buffers, Iterator):
             buffers = sorted(buffers, key=lambda buffer: place(buffer.header))
@@ -125,16 +128,16 @@ class StatefulTask(Task, TaskLife):
 
     @property
     def task_id(self) -> TaskId:
-        """Its vertex and its number."""
+        """The vertex and the subtask index of the task."""
         return self.vertex.id, self.subtask
 
     @property
     def needs_restoration(self) -> bool:
-        """Whether it was given stored state that it has not taken in yet."""
+        """Whether the task has an epoch and its stored state is not restored yet."""
         return self._share is not None and self.task_state is not TaskState.RUNNING
 
     def initialize_if_needed(self) -> None:
-        """Take in the stored state, all but the files that it refers to."""
+        """Load the stored state, except for the files that it refers to, and change to RESTORING."""
         if self.task_state is TaskState.RESTORING:
             return
         self._to(TaskState.RESTORING)
@@ -147,13 +150,13 @@ class StatefulTask(Task, TaskLife):
             self.directory.release(stale)
 
     def restore(self, max_bytes: int) -> None:
-        """Bring files of the state to the executor's disk and check them, about so many bytes of them. RUNNING when all
-        of them are there."""
+        """Fetch about ``max_bytes`` of the state's files to the executor's disk and check them. The task is RUNNING
+        once all of them are there."""
         left = max_bytes
         while self._to_restore and left > 0:
             file = self._to_restore[-1]
             assert self.directory is not None
-            # fetches it, also if the copy that is there is damaged
+            # fetches the file if there is no copy, or if the copy is damaged
             self.directory.open(file)
             self._to_restore.pop()
             left -= file.size_bytes
@@ -164,7 +167,7 @@ class StatefulTask(Task, TaskLife):
                 _LOG.info("%s is restored: %d files fetched, %d bytes", self.name, *self._fetched())
 
     def close_clean(self) -> None:
-        """Normal end, with the functions closed."""
+        """Close the task at its normal end, with its functions."""
         self.suspend()
         self._to(TaskState.CLOSED)
         if self._opened:
@@ -173,37 +176,37 @@ class StatefulTask(Task, TaskLife):
             self.dispose()
 
     def close_dirty(self) -> None:
-        """Throw away what it holds in memory; the stored state is the truth."""
+        """Close the task and discard what it holds in memory; only the stored state is valid."""
         if self.task_state is not TaskState.CLOSED:
             self._to(TaskState.CLOSED)
         self.discard()
-        # the first error is the one that counts; what closing says after it is of no help
+        # only the first error matters; errors of closing after it are of no help
         with suppress(Exception):
             self.dispose()
 
     def take_over(self, other: StatefulTask) -> None:
-        """Revive a task that was closed before it has consumed anything: its epoch is this task's."""
+        """Take over the epoch of a task that was closed before it has consumed anything, to revive it."""
         self._share = other._share
 
     # ------------------------------------------------------------------------------------------------ an epoch
 
     @property
     def has_share(self) -> bool:
-        """Whether it has an epoch to work on."""
+        """Whether the task has an epoch to work on."""
         return self._share is not None
 
     @property
     def has_work(self) -> bool:
-        """Whether it is at work on an epoch."""
+        """Whether the task has an epoch and is RUNNING."""
         return self._share is not None and self.task_state is TaskState.RUNNING
 
     @property
     def commit_needed(self) -> bool:
-        """Whether all input of an epoch was consumed, and what came of it is not handed over yet."""
+        """Whether all input of an epoch was consumed and its result is not handed over yet."""
         return self._share is not None and self._share.consumed
 
     def begin(self) -> None:
-        """The epoch begins: rows of a savepoint are taken in, and the chain is opened the first time."""
+        """Begin the epoch: restore the rows of a savepoint, and open the chain the first time."""
         enter(self.log)
         share = self.share
         header = share.header
@@ -220,7 +223,7 @@ class StatefulTask(Task, TaskLife):
         self.chain.begin_origin(self._origin)
 
     def _take_in(self, buffers: list[Buffer]) -> None:
-        """The rows of a savepoint become state."""
+        """Restore the state in these rows of a savepoint."""
         rows = SavepointRows(self.chain.states, self.vertex.head.uid, self.keyed_state, self.subtask)
         for buffer in buffers:
             rows.take_in(*decode_columns(buffer.payload, self.job.classes))
@@ -235,7 +238,7 @@ class StatefulTask(Task, TaskLife):
         self._delete_unneeded(header)
 
     def _file_owners(self) -> list[KeyedStateBackend | StoredOperatorStates]:
-        """What refers to files of the subtask."""
+        """The parts of the state that refer to files of the subtask."""
         return [self.operator_states] if self.keyed_state is None else [self.operator_states, self.keyed_state]
 
     def _delete_unneeded(self, header: TaskHeader) -> None:
@@ -243,16 +246,16 @@ class StatefulTask(Task, TaskLife):
             delete_unneeded(self.directory, self._file_owners(), header.epoch, RETAINED_EPOCHS)
 
     def maybe_punctuate(self) -> int:
-        """Fire the processing-time timers that are due at the epoch's time. How many timers, also of event time, have
-        fired since the last call."""
+        """Fire the processing-time timers that are due at the epoch's time. Returns how many timers, of event time too,
+        have fired since the last call."""
         enter(self.log)
         for operator in self.chain.operators:
             operator.advance_processing_time(self.share.stamp.time_ms)
         return 0 if self.keyed_state is None else self.keyed_state.take_fired()
 
     def process(self, max_num_records: int) -> bool:
-        """Consume input in time order, firing event-time timers as the watermark rises, until about that many records
-        were read; False when there is no more in this epoch."""
+        """Consume input in time order, firing event-time timers as the watermark rises, until about ``max_num_records``
+        records were read. Returns False if there is no more input in this epoch."""
         enter(self.log)
         share = self.share
         if share.steps is None:
@@ -273,7 +276,7 @@ class StatefulTask(Task, TaskLife):
         return False
 
     def prepare_commit(self) -> TaskResult:
-        """The barrier: all input of the epoch is consumed; snapshot."""
+        """Handle the barrier, after all input of the epoch was consumed: snapshot the state and report the epoch."""
         enter(self.log)
         share = self.share
         finished = share.gate.valve.combined_ms == MAX_WATERMARK_MS
@@ -300,7 +303,7 @@ class StatefulTask(Task, TaskLife):
         return result
 
     def _log_changes(self, share: _Share, result: TaskResult) -> None:
-        """Tell what the epoch has changed in the state of the subtask."""
+        """Send the changelog of the subtask: what the epoch has changed in its state."""
         changes, self._changes = self._changes, []
         if result.header.watermark_ms != share.header.watermark_ms:
             changes.append(watermark_change(self.vertex.head.uid, self.subtask, result.header.watermark_ms))
@@ -325,20 +328,20 @@ class StatefulTask(Task, TaskLife):
         return body.encode(), True
 
     def post_commit(self, result: TaskResult) -> None:
-        """The result was handed to the state store."""
+        """Finish the epoch, after the result was handed to the state store. A task whose input has ended is closed."""
         self.token = result.header.token
         self._share = None
         if result.header.finished:
             self.close_clean()
 
     def _state_bytes(self, result: TaskResult) -> int:
-        """The size of the stored state; 0: it is as it was."""
+        """The size of the stored state in bytes; 0 if the epoch has not changed it."""
         if not result.body:
             return 0
         return len(result.body) + sum(owner.bytes_in_files for owner in self._file_owners())
 
     def _take_fetched(self) -> tuple[int, int]:
-        """Files and bytes that were fetched since the last report."""
+        """The number of files and of bytes that were fetched since the last report; they count as reported now."""
         files, size_bytes = self._fetched()
         self._fetched_before = self._fetched_before[0] + files, self._fetched_before[1] + size_bytes
         return files, size_bytes

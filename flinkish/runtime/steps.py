@@ -1,4 +1,4 @@
-"""What an input gate gives a task to do, one step after the other."""
+"""The steps that an input gate tells a task to take, one after the other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Records(NamedTuple):
-    """A step: records between two watermarks."""
+    """A step: process these records, which lie between two watermarks."""
 
     input_index: int
     values: list[Any]
@@ -14,13 +14,13 @@ class Records(NamedTuple):
 
 
 class WatermarkStep(NamedTuple):
-    """A step: the combined watermark rose."""
+    """A step: the combined watermark has risen."""
 
     watermark_ms: int
 
 
 class StatusStep(NamedTuple):
-    """A step: all inputs became idle, or one became active."""
+    """A step: all inputs have become idle, or one has become active."""
 
     idle: bool
 

@@ -1,13 +1,13 @@
-"""How values are stored: as pickles that hold data and names of classes, never code.
+"""The stored form of values: pickles that hold data and names of classes, never code.
 
 Rule: reading executes nothing that the stored bytes choose. `loads` builds plain data (the list below) and instances of
 the program's classes (`ProgramClasses`), and refuses every other name that a pickle holds: functions, modules, classes
 of the standard library or of installed packages. `dumps` refuses the same, so that whatever was written can be read.
 
-A stored value begins with two bytes, a mark and the version of its format; what is written before there was a mark, or
-by another version, is refused in words.
+A stored value begins with two bytes, a mark and the version of its format. Values that were written by another version,
+or before there was a mark, are refused with an error that says so.
 
-Pickles that only travel between the processes of a running job are another matter: `flinkish.runtime.pickling`.
+Values that only travel between the processes of a running job are pickled by `flinkish.runtime.pickling` instead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from flinkish.common import typeinfo
 from flinkish.errors import CorruptStateError, FlinkishError, IncompatibleJobError, StoredClassError, UnsafeStateError
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 
-#: First byte of everything that is stored. A pickle, which is what stood there before, begins with 0x80.
+#: The first byte of every stored value. The pickles that were stored before there was a mark begin with 0x80.
 _MARK = 0xF1
 _ALONE = bytes((_MARK,))
 _PICKLE = 0x80
@@ -39,7 +39,7 @@ _NUMBERS_AND_TEXTS = "bool bytearray bytes complex dict float frozenset int list
 
 
 def _subclasses_in(module: types.ModuleType, base: type) -> dict[str, set[str]]:
-    """Module -> names of the classes of a kind that a module has."""
+    """The subclasses of ``base`` that a module holds, as defining module -> names."""
     found: dict[str, set[str]] = {}
     for value in vars(module).values():
         if isinstance(value, type) and issubclass(value, base):
@@ -47,7 +47,7 @@ def _subclasses_in(module: types.ModuleType, base: type) -> dict[str, set[str]]:
     return found
 
 
-#: Module -> names in it that a stored pickle may hold: types of data, and functions that make nothing but data.
+#: Module -> names in it that a stored pickle may hold: types of data, and functions that only make data.
 _DATA: dict[str, frozenset[str]] = {
     module: frozenset(names.split())
     for module, names in {
@@ -77,7 +77,7 @@ _DATA: dict[str, frozenset[str]] = {
         "flinkish.common.typeinfo.temporal": "LocalTimeTypeInfo.TimeType",
         "flinkish.common.types": "Row RowKind _create_row",
         "flinkish.core.window.window": "CountWindow GlobalWindow TimeWindow",
-        # what the processes of a job tell each other through files
+        # errors, reports and other values that the processes of a job exchange through files
         "flinkish.errors": "_rebuild",
         "flinkish.runtime.list_keys": "ListKey TupleKey",
         "flinkish.runtime.committing": "CommitReport",
@@ -99,11 +99,11 @@ for _found in (
 
 
 def dumps(value: Any, version: int, classes: ProgramClasses = NO_CLASSES) -> bytes:
-    """The stored form of a value.
+    """Encode a value for storage, with the mark and this version.
 
     Raises:
-        StoredClassError: it holds a function, or an instance of a class that could not be found again.
-        Exception: what pickle and the value's own methods raise.
+        StoredClassError: the value holds a function, or an instance of a class that could not be found again.
+        Exception: any error of pickle or of the value's own methods.
     """
     stream = io.BytesIO()
     stream.write(bytes((_MARK, version)))
@@ -112,13 +112,13 @@ def dumps(value: Any, version: int, classes: ProgramClasses = NO_CLASSES) -> byt
 
 
 def loads(data: bytes, version: int, what: str, where: str = "", classes: ProgramClasses = NO_CLASSES) -> Any:
-    """The value of a stored form. ``what`` it is, for errors: ``the state of a subtask``.
+    """Decode a stored value. ``what`` describes it in errors, such as ``the state of a subtask``.
 
     Raises:
-        IncompatibleJobError: another version of flinkish has written it.
-        StoredClassError: the program does not have a class that it names.
-        UnsafeStateError: it names something that is neither data nor a class of the program.
-        CorruptStateError: it is damaged.
+        IncompatibleJobError: another version of flinkish has written the value.
+        StoredClassError: the value names a class that the program does not have.
+        UnsafeStateError: the value names something that is neither data nor a class of the program.
+        CorruptStateError: the value is damaged.
     """
     _check_version(data, version, what, where)
     stream = io.BytesIO(data)
@@ -146,8 +146,8 @@ def _check_version(data: bytes, version: int, what: str, where: str) -> None:
 
 
 def loads_data(pickled: bytes, classes: ProgramClasses = NO_CLASSES) -> Any:
-    """The value of a pickle that has no mark, as the texts of savepoints hold it; raises what `loads` raises, but for
-    damage, which is whatever pickle raises."""
+    """Decode a pickle without a mark, as the texts of savepoints hold it. Raises what `loads` raises, except that
+    pickle's own errors for damaged data are not converted."""
     return _Unpickler(io.BytesIO(pickled), classes).load()
 
 
@@ -159,8 +159,8 @@ def dumps_data(value: Any, classes: ProgramClasses = NO_CLASSES) -> bytes:
 
 
 def dumps_all(values: Iterable[Any], classes: ProgramClasses = NO_CLASSES) -> list[bytes]:
-    """Each value as stored data of its own, to be read by `loads_all`; raises what `dumps` raises. An object that is
-    in a value twice is two objects when it is read.
+    """Encode each value on its own, to be read by `loads_all`; raises what `dumps` raises. An object that occurs twice
+    in a value is read as two objects.
 
     >>> loads_all(dumps_all([1, ("a", [2])]))
     [1, ('a', [2])]
@@ -170,10 +170,10 @@ def dumps_all(values: Iterable[Any], classes: ProgramClasses = NO_CLASSES) -> li
 
 
 def dumps_joined(values: Iterable[Any], classes: ProgramClasses = NO_CLASSES) -> tuple[bytes, list[int]]:
-    """`dumps_all` with its results one behind the other, and where each of them ends."""
+    """The results of `dumps_all` concatenated, and the offset at which each of them ends."""
     stream = io.BytesIO()
     pickler = _Pickler(stream, classes)
-    # without memory of what it has met, so that the pickles can be read one behind the other; four times as fast
+    # without a memo, so that one unpickler can read the concatenated pickles; this is also four times as fast
     pickler.fast = True
     dump, tell = pickler.dump, stream.tell
     ends = []
@@ -183,30 +183,30 @@ def dumps_joined(values: Iterable[Any], classes: ProgramClasses = NO_CLASSES) ->
             dump(value)
             ends.append(tell())
     except (ValueError, RecursionError):
-        # a value that holds itself needs that memory
+        # a value that contains itself needs the memo
         alone = [_dumped_alone(value, classes) for value in values]
         return b"".join(alone), list(accumulate(map(len, alone)))
     return stream.getvalue(), ends
 
 
-#: None, and a short text: how the pickle of (None, text) goes on behind its frame.
+#: The bytes between the frame header and the size of the text in the pickle of (None, short text).
 TEXT_BEGINS = pickle.NONE + pickle.SHORT_BINUNICODE
 _FRAME = pickle.PROTO + b"\x05" + pickle.FRAME
 _AFTER_TEXT = pickle.TUPLE2 + pickle.STOP
-#: Where the text lies in such a pickle; right before it its size, and before that `TEXT_BEGINS`.
+#: Begin and end of the text in such a pickle. Its size comes right before it, and `TEXT_BEGINS` before that.
 TEXT_PLACE = (len(_FRAME) + 8 + len(TEXT_BEGINS) + 1, -len(_AFTER_TEXT))
-#: The sizes of texts that begin with SHORT_BINUNICODE.
+#: The sizes of texts that pickle writes with SHORT_BINUNICODE.
 _SHORT_TEXT_BYTES = range(256)
-#: So many keys must share a namespace on the average, or what is made for each namespace is not worth it: sessions are
-#: a namespace each.
+#: The number of keys that must share a namespace on average for the work per namespace to pay off: each session window,
+#: for example, is a namespace of its own.
 _KEYS_OF_A_NAMESPACE = 8
-#: What is longer has no frame, or more than one.
+#: Longer pickles have no frame, or more than one.
 _FRAMED_BYTES = 32 * 1024
 
 
 class _BeforeTexts(dict[Hashable, list[bytes]]):
-    """namespace -> by the number of bytes of a text: the pickle of (namespace, text) up to the text, of texts of less
-    than ``sizes`` bytes."""
+    """A cache of namespace -> list of prefixes: at index n the pickle of (namespace, text of n bytes) up to the text,
+    for n below ``sizes``. The list is empty if the pickle of the namespace has no single frame."""
 
     def __init__(self, sizes: int, classes: ProgramClasses) -> None:
         self._sizes = range(sizes)
@@ -229,8 +229,8 @@ class _BeforeTexts(dict[Hashable, list[bytes]]):
 def dumps_groups(
     namespaces: Sequence[Hashable], keys: Sequence[Any], classes: ProgramClasses = NO_CLASSES
 ) -> list[bytes]:
-    """`dumps_all` of (namespace, key) for each key. ``namespaces``: one for all keys, or one for each. Keys are texts
-    more often than not: that takes a quarter of the time.
+    """The result of `dumps_all` for (namespace, key) of each key. ``namespaces`` holds one namespace for all keys, or
+    one for each. Keys are mostly texts, for which this takes a quarter of the time.
 
     >>> dumps_groups([None], ["a", "b"]) == dumps_all([(None, "a"), (None, "b")])
     True
@@ -260,7 +260,7 @@ def _dumped_alone(value: Any, classes: ProgramClasses) -> bytes:
 def loads_all(
     stored: Sequence[bytes], what: str = "a stored value", where: str = "", classes: ProgramClasses = NO_CLASSES
 ) -> list[Any]:
-    """The values of what `dumps_all` gave; raises what `loads` raises."""
+    """Decode the results of `dumps_all`; raises what `loads` raises."""
     if any(data[:1] == _ALONE for data in stored):
         return [_loaded_alone(data, what, where, classes) for data in stored]
     load = _Unpickler(io.BytesIO(b"".join(stored)), classes).load
@@ -275,7 +275,7 @@ def _loaded_alone(data: bytes, what: str, where: str, classes: ProgramClasses) -
 
 @contextmanager
 def _reading(what: str, where: str) -> Iterator[None]:
-    """Errors while something is read, typed and with its place."""
+    """Convert errors of reading into typed errors that say what was read, and from where."""
     try:
         yield
     except FlinkishError as error:
@@ -295,7 +295,7 @@ def _reading(what: str, where: str) -> Iterator[None]:
 
 
 class _Pickler(pickle.Pickler):
-    """Asks about everything but numbers, texts and containers, which stay as fast as they are."""
+    """A pickler that checks all objects but numbers, texts and containers, which stay as fast as in plain pickle."""
 
     def __init__(self, stream: io.BytesIO, classes: ProgramClasses) -> None:
         super().__init__(stream, protocol=5)
@@ -303,7 +303,7 @@ class _Pickler(pickle.Pickler):
         self._reducers = _Reducers()
 
     def reducer_override(self, obj: Any) -> Any:
-        """How an object is reduced; NotImplemented: as pickle does it."""
+        """The reduced form of an object; NotImplemented if pickle's own is used."""
         reducer = self._reducers[type(obj)]
         return NotImplemented if reducer is None else reducer(obj, self._classes)
 
@@ -312,7 +312,7 @@ _Reducer = Callable[[Any, ProgramClasses], Any]
 
 
 class _Reducers(dict[type, "_Reducer | None"]):
-    """type -> how its instances are reduced (None: as pickle does). Filled as types come."""
+    """A cache of type -> function that reduces its instances, or None if pickle's own reduction is used."""
 
     def __missing__(self, cls: type) -> _Reducer | None:
         reducer = self[cls] = _reducer_of(cls)
@@ -363,7 +363,7 @@ def _refuse_function(function: Any, _: ProgramClasses) -> Any:
 
 
 def _is_data(found: Any) -> bool:
-    """Whether a class or function is one that the list of data has, and not just one of the same name."""
+    """Whether a class or function is in the list of data, and not just one of the same name."""
     module, name = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
     return name in _DATA.get(str(module), ()) and getattr(importlib.import_module(str(module)), str(name)) is found
 
@@ -406,14 +406,18 @@ def _layout(dtype: Any) -> Any:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Knows no names but those of the list and of the program."""
+    """An unpickler that knows only the names in the list of data and those of the program's classes."""
 
     def __init__(self, stream: io.BytesIO, classes: ProgramClasses) -> None:
         super().__init__(stream)
         self._classes = classes
 
     def find_class(self, module: str, name: str) -> Any:
-        """What a name stands for. UnsafeStateError for names that are not on the list."""
+        """The object that a name stands for.
+
+        Raises:
+            UnsafeStateError: the name is not in the list of data.
+        """
         if module == __name__ and name == program_class.__name__:
             return self._classes.find
         if name not in _DATA.get(module, ()):
@@ -426,12 +430,12 @@ class _Unpickler(pickle.Unpickler):
 
 
 def program_class(name: str) -> type:
-    """Stands in pickles for the class of that name; whoever reads puts the search of the program in its place."""
+    """The placeholder in pickles for the class of that name; `_Unpickler` replaces it by `ProgramClasses.find`."""
     raise UnsafeStateError(f"the class {name} is looked for outside of a program", hint="please report this")
 
 
 def _member(cls: Any, value: Any) -> Any:
-    """A member of an enum, by its name; flags by their value."""
+    """The member of an enum with that name, or the flags with that value."""
     if type(cls) is type or not isinstance(cls, enum.EnumMeta):
         raise UnsafeStateError(f"{cls!r} is no enum")
     if issubclass(cls, enum.Flag):
@@ -452,7 +456,8 @@ def _zone(key: str) -> datetime.tzinfo:
 
 
 def _checked_dtype(layout: Any) -> Any:
-    """The type of a numpy value. One that holds pointers could be made to point anywhere."""
+    """The dtype of a numpy value. A dtype that holds pointers is refused, since stored bytes could make these point
+    anywhere."""
     import numpy
 
     dtype = numpy.dtype(layout) if isinstance(layout, (str, list)) else None

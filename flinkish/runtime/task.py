@@ -1,4 +1,4 @@
-"""What the tasks of sources and those behind a shuffle have in common, and what both are known by."""
+"""The common base of the tasks of sources and of those downstream of a shuffle, and the types that both share."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from flinkish.runtime.task_log import TaskLog
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
 
-#: So many epochs can be gone back to: Spark keeps their state, and the files that it refers to are kept as well. What
-#: is older may be deleted at any time.
+#: Number of epochs that a job can go back to: Spark keeps their state, and the files that it refers to are kept, too.
+#: Older state may be deleted at any time.
 RETAINED_EPOCHS = 10
 
-#: Epochs between two looks for files of state that are not needed any more.
+#: Number of epochs between two searches for state files that are not needed any more.
 CLEAN_UP_EPOCHS = 8
 
 #: (vertex, subtask)
 TaskId = tuple[int, int]
 
-#: (vertex, subtask, encoded buffer); sinks and reports have numbers of their own below zero
+#: (vertex, subtask, encoded buffer); sinks, reports and the changelog have negative vertex numbers
 Row = tuple[int, int, bytes]
 
 WORKER = f"{socket.gethostname()}:{os.getpid()}"
@@ -46,7 +46,7 @@ WORKER = f"{socket.gethostname()}:{os.getpid()}"
 
 @dataclass(frozen=True)
 class EpochStamp:
-    """Number and processing time of an epoch. ``place``: where the task runs that works on it."""
+    """The number and the processing time of an epoch, and the place where its task runs."""
 
     epoch: int
     time_ms: int
@@ -55,7 +55,7 @@ class EpochStamp:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a task hands back at the barrier. ``body_written``: the body differs from the stored one."""
+    """The state of a task at the barrier. ``body_written`` says whether the body differs from the stored one."""
 
     header: TaskHeader
     body: bytes | None
@@ -63,7 +63,7 @@ class TaskResult:
 
 
 class Task:
-    """Base of the tasks of sources and of those behind them: a chain, and the rows that it sends."""
+    """The base class of tasks: it holds the chain of a subtask and collects the rows that the chain sends."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Task:
         self.subtask = subtask
         self.name = vertex.task_name(subtask)
         self._rows: list[Row] = []
-        #: what user functions log
+        #: the lines that user functions log
         self.log = TaskLog()
         self._sink_sequence = 0
         self._committer = subtask
@@ -131,7 +131,7 @@ class Task:
         return emit
 
     def take_rows(self) -> list[Row]:
-        """What there is to send."""
+        """The rows to be sent, each of which is returned once."""
         rows, self._rows = self._rows, []
         return rows
 
@@ -139,19 +139,19 @@ class Task:
         self._rows.append((REPORT_VERTEX, 0, report.encode()))
 
     def discard(self) -> None:
-        """The attempt failed: nothing of it may be sent."""
+        """Drop all rows that were not sent, because the attempt has failed."""
         self._rows = []
         self.chain.discard()
 
     def close(self) -> None:
-        """Normal end."""
+        """Close the functions at the normal end, and release all resources."""
         try:
             self.chain.close()
         finally:
             self.dispose()
 
     def dispose(self) -> None:
-        """Release everything."""
+        """Release all resources."""
         if self.keyed_state is not None:
             self.keyed_state.dispose()
         self.chain.dispose()
@@ -162,7 +162,8 @@ class Task:
         return any(operator.context.epoch.commit_requested for operator in self.chain.operators)
 
     def _figures(self, stamp: EpochStamp) -> dict[str, Any]:
-        """What the reports of all tasks have, with what was added up since the last one."""
+        """The fields that the reports of all tasks have. Counts, accumulators and log lines are those since the last
+        report."""
         return {
             "vertex": self.vertex.id,
             "subtask": self.subtask,

@@ -1,4 +1,5 @@
-"""The small part of a subtask's stored state: read in every epoch, while the body is decoded only when needed."""
+"""The header of a subtask's stored state: the small part that is read in every epoch, while the body is decoded only
+when needed."""
 
 from __future__ import annotations
 
@@ -9,12 +10,12 @@ from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored_pickle import dumps, loads
 
-#: Version of the stored form of header and body together. Raise it with every incompatible change.
+#: Version of the stored form of header and body. It must be raised with every incompatible change.
 STATE_FORMAT_VERSION = 3
 
 
 class OriginProgress(NamedTuple):
-    """How far one origin has come, as the subtask saw it."""
+    """The progress of one origin, as seen by the subtask that receives from it."""
 
     input_index: int
     watermark_ms: int = MIN_TIMESTAMP_MS
@@ -25,27 +26,27 @@ class OriginProgress(NamedTuple):
 
 @dataclass(frozen=True)
 class TaskHeader:
-    """What a subtask remembers besides its body. ``token`` names one written version of its state, so that a
-    worker can tell whether the decoded form in its memory is that version."""
+    """The part of a subtask's state that is not in its body. ``token`` identifies one written version of the state, so
+    that a worker can tell whether the decoded state in its memory is that version."""
 
     uid: str
     vertex: int
     subtask: int
     token: bytes = b""
     epoch: int = -1
-    #: of the vertex in that epoch
+    #: parallelism of the vertex in that epoch
     parallelism: int = 1
     watermark_ms: int = MIN_TIMESTAMP_MS
     idle: bool = False
     finished: bool = False
     origins: dict[str, OriginProgress] = field(default_factory=dict)
-    #: of the subtask's last epoch; it never goes back, whatever the clock does
+    #: processing time of the subtask's last epoch; it never goes back, even if the clock does
     processing_time_ms: int = 0
-    #: operator uid -> what `StreamOperator.save` gave
+    #: operator uid -> what `OperatorChain.end` has saved: the value of `StreamOperator.save` and the output watermark
     saved: dict[str, Any] = field(default_factory=dict)
 
     def encode(self, classes: ProgramClasses = NO_CLASSES) -> bytes:
-        """The stored form."""
+        """Encode the header for storage."""
         values = dict(self.__dict__)
         values["origins"] = {name: tuple(progress) for name, progress in self.origins.items()}
         return dumps(values, STATE_FORMAT_VERSION, classes)

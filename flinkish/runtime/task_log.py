@@ -1,8 +1,9 @@
-"""What user functions log, on its way to the driver's log.
+"""Carries the lines that user functions log from the workers to the driver's log.
 
-Rule upheld here: each line goes to one log, with the task and the epoch that it belongs to. It travels with the report
-of its task, or with the error that ends it; a task that logs without end sends its first lines, and says how many more
-there were. On executors of their own, lines go to the executor's standard error besides, at once.
+Rule: each line appears once in the driver's log, with the task and the epoch that it belongs to. It travels with the
+report of its task, or with the error that ends the task. A task that logs without end sends its first lines, and the
+number of lines left out. If executors run apart from the driver, lines also go to the executor's standard error, at
+once.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ import time
 from collections.abc import Iterable
 from contextvars import ContextVar
 
-#: (seconds since 1970, level, logger, message): data, since it lies in files of the job.
+#: (seconds since 1970, level, logger, message). These are plain data, since they are stored in files of the job.
 LogLine = tuple[float, int, str, str]
 
-#: Of one task and epoch.
+#: Limits of the lines that one task sends for one epoch.
 MAX_LINES = 1_000
 MAX_CHARACTERS = 256 * 1024
 
-#: The engine's own loggers: where it runs is their place.
+#: The root of the engine's own loggers, whose lines stay in the process that logs them.
 _OWN = "flinkish"
 
 
 class TaskLog:
-    """What the functions of one task have logged since it was asked last."""
+    """Collects the lines that the functions of one task log, until they are taken."""
 
     def __init__(self) -> None:
         self._lines: list[LogLine] = []
@@ -32,7 +33,7 @@ class TaskLog:
         self._left_out = 0
 
     def add(self, line: LogLine) -> None:
-        """Another line, or only its number if there are too many."""
+        """Add a line; beyond the limits it is only counted."""
         if len(self._lines) >= MAX_LINES or self._characters + len(line[3]) > MAX_CHARACTERS:
             self._left_out += 1
             return
@@ -40,7 +41,7 @@ class TaskLog:
         self._characters += len(line[3])
 
     def take(self) -> tuple[LogLine, ...]:
-        """All lines since the last call."""
+        """The lines since the last call, with a line at the end that says how many were left out, if any."""
         lines = tuple(self._lines)
         if self._left_out:
             text = f"{self._left_out} more lines of this task and epoch are left out"
@@ -49,25 +50,26 @@ class TaskLog:
         return lines
 
 
-#: Of the task whose user code runs in this thread, or in calls that it has started on an event loop.
+#: The log of the task whose user code runs in this thread, or in calls that this code has started on an event loop.
 _current: ContextVar[TaskLog | None] = ContextVar("flinkish_task_log", default=None)
 
 
 def enter(log: TaskLog | None) -> None:
-    """What is logged from now on belongs to this task; None: to none."""
+    """Attribute the lines that are logged from now on to the task of this log; None means to no task."""
     _current.set(log)
 
 
 def take_current() -> tuple[LogLine, ...]:
-    """The lines of the running task."""
+    """The lines of the running task, which count as taken."""
     log = _current.get()
     return () if log is None else log.take()
 
 
 class TaskLogHandler(logging.Handler):
-    """Of the root logger of a worker. ``also_here``: lines go to standard error besides, which is not the driver's."""
+    """The handler of a worker's root logger that collects lines by task. ``also_here`` says whether lines also go to
+    standard error, which is not that of the driver."""
 
-    #: beside it, whoever configures loggers adds a handler that shows what is logged
+    #: this handler only collects lines, so code that configures loggers still adds a handler that shows them
     collects_only = True
 
     def __init__(self, also_here: bool) -> None:
@@ -75,7 +77,7 @@ class TaskLogHandler(logging.Handler):
         self._also_here = also_here
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One record. The error of one that cannot be written is `logging`'s to report, not the job's."""
+        """Collect a record. If it cannot be formatted, `logging` reports the error, and the job goes on."""
         log = _current.get()
         travels = log is not None and record.name.partition(".")[0] != _OWN
         try:
@@ -84,7 +86,7 @@ class TaskLogHandler(logging.Handler):
                 record.travels = not self._also_here
             alone = all(isinstance(handler, TaskLogHandler) for handler in logging.getLogger().handlers)
             if alone and logging.lastResort is not None and (self._also_here or not travels):
-                # what Python does where no handler is
+                # what Python does if there is no handler
                 if record.levelno >= logging.lastResort.level:
                     logging.lastResort.handle(record)
         except Exception:
@@ -99,14 +101,15 @@ def _text(record: logging.LogRecord) -> str:
 
 
 def forward_to_driver(also_here: bool) -> None:
-    """In a worker, once: what functions log is collected by task."""
+    """Collect by task what functions log in this worker. Repeated calls have no effect."""
     root = logging.getLogger()
     if not any(isinstance(handler, TaskLogHandler) for handler in root.handlers):
         root.addHandler(TaskLogHandler(also_here))
 
 
 def log_in_driver(lines: Iterable[LogLine], task: str, epoch: int | None) -> None:
-    """Log what a task has sent, at the time and with the logger of its own. Formatters find ``task`` and ``epoch``."""
+    """Log the lines of a task in the driver, with their own times and loggers. Formatters find ``task`` and ``epoch``
+    as attributes of the record."""
     for created, level, name, message in lines:
         logger = logging.getLogger(name)
         if logger.isEnabledFor(level):

@@ -1,10 +1,10 @@
-"""The worker's bookkeeping: which tasks it holds, at which version, and the way of a task through an epoch.
+"""The task manager: it holds the tasks of a job in a worker, with the versions of their state, and runs them.
 
-One per job and worker process; the only door between Spark's function and the runtime. The names of its methods are
-those of Kafka Streams' class, because the work is the same.
+There is one per job and worker process, and it is the only entry from Spark's function into the runtime. Its methods
+have the names of those of Kafka Streams' TaskManager, because they do the same work.
 
-The rule it upholds: a task's memory is trusted only if the stored state says it is at the very version (token) that
-this worker wrote last. A task that failed, or that ran elsewhere in between, is closed dirty and made anew.
+Rule: a task's memory is trusted only if the stored state has the very version (token) that this worker has written
+last. A task that has failed, or that ran elsewhere in between, is closed dirty and created anew.
 """
 
 from __future__ import annotations
@@ -36,42 +36,42 @@ from flinkish.runtime.tasks import Tasks
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
 
-#: Tasks held at once; the one used longest ago makes room, closed clean.
+#: Maximum number of tasks that are held at once; the least recently used one is closed clean to make room.
 MAX_TASKS = 256
 
-#: Jobs whose tasks one worker holds at once.
+#: Maximum number of jobs whose tasks one worker holds at once.
 MAX_JOBS = 16
 
-#: Records between two looks at processing time.
+#: Number of records between two checks for due processing-time timers.
 PROCESS_STEP_RECORDS = 1_000_000
 
 _REPORT = "please report this"
 
-#: A step of restoration brings about so many bytes to the executor's disk; a standby task copies so many at a time.
+#: Approximate number of bytes that a step of restoration fetches, and that standby tasks copy at a time.
 RESTORE_STEP_BYTES = 64 * 1024 * 1024
 
-#: How long a task that waits for storage sleeps between two tries, in seconds.
+#: Seconds between two tries of a task that waits for storage.
 RETRY_S = 1.0
 
 _LOG = logging.getLogger("flinkish.TaskManager")
 
 
 class StoredTask(NamedTuple):
-    """What the state store has of a subtask: encoded header (None: never run) and a way to get the body."""
+    """The stored state of a subtask: its encoded header (None if it has never run) and a way to load the body."""
 
     header: bytes | None
     load_body: Callable[[], bytes | None]
 
 
 class Committed(NamedTuple):
-    """What a task has handed over at the barrier."""
+    """The result and the rows that a task has handed over at the barrier."""
 
     result: TaskResult
     rows: list[Row]
 
 
 class TaskManager:
-    """The tasks of one job in one worker."""
+    """Holds and runs the tasks of one job in one worker process."""
 
     def __init__(
         self,
@@ -85,11 +85,11 @@ class TaskManager:
     ) -> None:
         """
         Args:
-            files: where tasks leave what an epoch gives to sinks; None: all of it stays in their rows.
-            keyed_state: directory of the files of keyed state; "": that of ``files``, or state stays with the tasks.
-            copies: a folder on the executor's disk for copies of files of state; None: these are read where they lie.
-            listener: hears what each operator receives and emits.
-            read_only: the files of keyed state are another's: none is deleted or written.
+            files: where tasks write committables and changes; None if all of these stay in the rows.
+            keyed_state: directory of the files of keyed state; "" means that of ``files``, or that there are none.
+            copies: a folder on the executor's disk for copies of state files; None if these are read in place.
+            listener: is called with all that each operator receives and emits.
+            read_only: whether state files must be neither written nor deleted, as in the replay of an epoch.
         """
         self.job = job
         self._listener = listener
@@ -97,12 +97,12 @@ class TaskManager:
         self._clock = clock or SystemClock()
         self.tasks = Tasks(job, keyed_state or ("" if files is None else files.state), copies, listener, read_only)
         self._output = TaskOutput(job, files)
-        #: while tasks are being moved, nothing commits
+        #: whether tasks are being moved; nothing commits meanwhile
         self.rebalance_in_progress = False
         self._updating: threading.Thread | None = None
         self._committed: dict[TaskId, Committed] = {}
         self._sources: dict[TaskId, SourceTask] = {}
-        #: the epoch in which a Spark task has begun last, and all tasks that have come here in it
+        #: the epoch of the Spark task that has begun last, and all tasks that were placed here in that epoch
         self._epoch, self._here = -1, set[TaskId]()
 
     # ------------------------------------------------------------------ one task, one epoch
@@ -110,7 +110,7 @@ class TaskManager:
     def run_task(
         self, vertex: int, subtask: int, stored: StoredTask, buffers: Iterable[Buffer], stamp: EpochStamp
     ) -> tuple[TaskResult | None, list[Row]]:
-        """The whole way of a task through an epoch. None: it has ended before, nothing to write."""
+        """Run one task through an epoch. The result is None if the task has ended before and nothing is written."""
         task_id, descriptor = (vertex, subtask), self.job.vertex(vertex)
         header = self._header(vertex, subtask, stored.header)
         if header.finished:
@@ -161,8 +161,8 @@ class TaskManager:
     def _given(
         self, task_id: TaskId, header: TaskHeader, load_body: Callable[[], bytes | None], stamp: EpochStamp
     ) -> None:
-        """Spark has brought the stored state of a task. One that this worker does not hold at that very version was
-        moved here."""
+        """Assign an epoch to a task whose stored state Spark has loaded. If this worker does not hold the task at that
+        very version, the task was moved here."""
         task = self.tasks.active.get(task_id)
         if task is not None and task.token is not None and task.token != header.token:
             _LOG.info("%s ran elsewhere in between", task.name)
@@ -178,12 +178,12 @@ class TaskManager:
     # ------------------------------------------------------------------ which tasks
 
     def place(self, tasks: Set[TaskId], standby: Set[TaskId], epoch: int) -> None:
-        """A Spark task begins in this worker. A rebalance begins if some of its tasks are not here.
+        """Handle the begin of a Spark task in this worker. A rebalance begins if some of its tasks are not here.
 
         Args:
-            tasks: all that have their place in the Spark task.
-            standby: those whose files shall be copied here, in case that they come.
-            epoch: the running one.
+            tasks: all tasks that run in the Spark task.
+            standby: the tasks whose files are to be copied here, in case they move here.
+            epoch: number of the running epoch.
         """
         standby = {task_id for task_id in standby if self.tasks.has_copies(task_id)}
         if epoch != self._epoch:
@@ -200,9 +200,9 @@ class TaskManager:
         self.handle_assignment({*self.tasks.active, *tasks}, (self.tasks.standby.keys() | standby) - tasks)
 
     def handle_assignment(self, active: Set[TaskId], standby: Set[TaskId] = frozenset()) -> None:
-        """These, and no others, are this worker's tasks from now on. A standby task that becomes active keeps what was
-        copied for it, and the other way round. Others are closed; one that cannot be closed does not keep the rest
-        from being handled, and the first error is raised in the end."""
+        """Make these, and no others, the tasks of this worker. A standby task that becomes active keeps the copies of
+        its files, and vice versa. All other tasks are closed; one that cannot be closed does not prevent the rest from
+        being handled, and the first error is raised at the end."""
         standby = standby - active
         active = self._with_room(active)
         held = self.tasks.active.keys() | self.tasks.standby.keys()
@@ -236,7 +236,7 @@ class TaskManager:
             raise first
 
     def _with_room(self, active: Set[TaskId]) -> Set[TaskId]:
-        """Those that were used longest ago, and have no work, make room."""
+        """Drop the least recently used tasks without work from ``active``, as many as exceed `MAX_TASKS`."""
         excess = len(active) - MAX_TASKS
         idle = [
             task_id for task_id, task in self.tasks.active.items() if task_id not in self._here and not task.has_share
@@ -244,16 +244,16 @@ class TaskManager:
         return active - set(idle[: max(excess, 0)])
 
     def handle_rebalance_start(self) -> None:
-        """Tasks are being moved: until they are restored nothing commits."""
+        """Begin a rebalance, in which tasks are moved: nothing commits until they are restored."""
         self.rebalance_in_progress = True
 
     def handle_rebalance_complete(self) -> None:
-        """All tasks that were moved here, and whose stored state has come, are restored."""
+        """End the rebalance, because all tasks that were moved here and whose stored state was loaded are restored."""
         self.rebalance_in_progress = False
 
     def handle_revocation(self, revoked: Set[TaskId]) -> None:
-        """These will probably go on elsewhere. They are suspended: one that comes back and did not run meanwhile goes
-        on with what it has in memory. Tasks at work are not interrupted."""
+        """Suspend these tasks, which will probably continue elsewhere. A task that comes back and has not run meanwhile
+        continues with its state in memory. Tasks at work are not interrupted."""
         for task_id in sorted(revoked & self.tasks.active.keys()):
             task = self.tasks.active[task_id]
             if not task.has_share:
@@ -261,7 +261,7 @@ class TaskManager:
                 self.tasks.active.move_to_end(task_id, last=False)
 
     def handle_lost_all(self) -> None:
-        """The tasks are not this worker's any more, and maybe another's already: nothing that is under way counts."""
+        """Close all tasks dirty, because they may belong to another worker already: no work in progress counts."""
         for task_id in [*self.tasks.active, *self.tasks.standby]:
             self.tasks.close_dirty(task_id)
         self.handle_rebalance_complete()
@@ -269,13 +269,13 @@ class TaskManager:
     # ------------------------------------------------------------------ restoration
 
     def needs_initialization_or_restoration(self) -> bool:
-        """Whether a task has something to restore: stored state has come that is not in memory, or files that it
-        refers to are not known to be on the executor's disk."""
+        """Whether a task has something to restore: stored state that is not in memory, or files of its state that are
+        not known to be on the executor's disk."""
         return any(task.needs_restoration for task in self.tasks.active.values())
 
     def try_to_complete_restoration(self, now_ms: int) -> bool:
-        """A bounded step for each task that is to be restored; whether all of them are then. A task whose storage
-        cannot be reached waits, up to its timeout."""
+        """Take a bounded step for each task that is to be restored; returns whether all tasks are restored then. A task
+        whose storage cannot be reached waits, up to its timeout."""
         for task in [task for task in self.tasks.active.values() if task.needs_restoration]:
             try:
                 task.initialize_if_needed()
@@ -289,7 +289,8 @@ class TaskManager:
         return not self.needs_initialization_or_restoration()
 
     def _complete_restoration(self, task_id: TaskId) -> None:
-        """Restore what is to be restored. Damage is tried to be repaired once, by what lies in the files themselves."""
+        """Restore all tasks that are to be restored. After a CorruptStateError it is tried once more, from the files
+        themselves instead of their copies."""
         if self.needs_initialization_or_restoration():
             self.handle_rebalance_start()
             try:
@@ -307,8 +308,8 @@ class TaskManager:
                 time.sleep(RETRY_S)
 
     def update_standby_tasks(self, max_bytes: int = RESTORE_STEP_BYTES) -> int:
-        """Copy files for the standby tasks, about so many bytes at most; says how many that were. What goes wrong does
-        not matter: whoever needs a file fetches it."""
+        """Copy about ``max_bytes`` of files for the standby tasks; returns how many bytes were copied. Errors are only
+        logged, since a task that needs a file fetches it."""
         copied = 0
         for standby in list(self.tasks.standby.values()):
             if copied >= max_bytes:
@@ -320,7 +321,7 @@ class TaskManager:
         return copied
 
     def update_standby_tasks_aside(self, epoch: int) -> None:
-        """`update_standby_tasks` beside the epochs: now and then, and until all files are there."""
+        """Run `update_standby_tasks` in a thread: in each epoch until all files are copied, then every few epochs."""
         if epoch % CLEAN_UP_EPOCHS and all(
             task.task_state is TaskState.RUNNING for task in self.tasks.standby.values()
         ):
@@ -332,7 +333,7 @@ class TaskManager:
     # ------------------------------------------------------------------ work
 
     def add_records_to_tasks(self, records: Mapping[TaskId, Iterable[Buffer]]) -> None:
-        """The epoch's buffers of tasks."""
+        """Give each task its buffers of the epoch."""
         for task_id, buffers in records.items():
             if task_id not in self.tasks.active:
                 raise InternalError(
@@ -341,8 +342,8 @@ class TaskManager:
             self.tasks.active[task_id].add_records(buffers)
 
     def process(self, max_num_records: int, time_ms: int) -> int:
-        """Consume about that many records of each task at work, in time order; how many were consumed. 0: the input of
-        the epoch is. ``time_ms``: the epoch's, for errors; a task that fails is named."""
+        """Consume about ``max_num_records`` records of each task at work, in time order. Returns how many were
+        consumed; 0 means that no input is left. ``time_ms``, the epoch's time, is only logged; errors name the task."""
         processed = 0
         for task in self._at_work():
             before = task.share.records
@@ -353,8 +354,8 @@ class TaskManager:
         return processed
 
     def punctuate(self) -> int:
-        """Fire the timers that are due in processing time. Those of stream time fire inside `process`, at their place
-        between the records. How many timers of both have fired since the last call."""
+        """Fire the processing-time timers that are due; event-time timers fire inside `process`, at their place between
+        the records. Returns how many timers of both kinds have fired since the last call."""
         fired = 0
         for task in self._at_work():
             with self._named(task):
@@ -366,7 +367,7 @@ class TaskManager:
 
     @contextmanager
     def _named(self, task: StatefulTask) -> Iterator[None]:
-        """Errors of a task name it."""
+        """Make errors inside the block name the task."""
         try:
             yield
         except Exception as error:
@@ -376,8 +377,8 @@ class TaskManager:
     # ------------------------------------------------------------------ the barrier
 
     def commit(self, tasks: Iterable[StatefulTask]) -> int:
-        """The barrier for those that have consumed the input of their epoch; how many these were. -1: a rebalance is in
-        progress, nothing was committed."""
+        """Handle the barrier of those tasks that have consumed the input of their epoch. Returns how many these were,
+        or -1 if a rebalance is in progress and nothing was committed."""
         if self.rebalance_in_progress:
             return -1
         prepared = [(task, task.share, task.prepare_commit()) for task in tasks if task.commit_needed]
@@ -393,13 +394,13 @@ class TaskManager:
         return len(prepared)
 
     def maybe_commit_active_tasks_per_user_requested(self) -> int:
-        """The barrier for the tasks whose user code has asked for it; as `commit`. Its report makes the driver plan the
-        next epoch at once."""
+        """Handle the barrier of the tasks whose user code has asked for it, as `commit` does. The report of such a task
+        makes the driver plan the next epoch at once."""
         return self.commit([task for task in self.tasks.active.values() if task.commit_requested])
 
     def handle_corruption(self, corrupted: Set[TaskId]) -> None:
-        """The stored state of these tasks cannot be read. Nothing that this worker or its executor's disk holds of them
-        is trusted any more; they are revived, and restored from the files themselves. Healthy tasks commit first.
+        """Revive tasks whose stored state cannot be read, after healthy tasks have committed. All that this worker and
+        its executor's disk hold of the corrupted tasks is discarded, so they are restored from the files themselves.
 
         If the files are damaged as well, restoration raises CorruptStateError, which names the file, and the driver
         goes back to the last checkpoint (``jobmanager/recovery``)."""
@@ -418,8 +419,8 @@ class TaskManager:
     def run_source(
         self, vertex: int, subtask: int, given: SourceShare | SourceInput, stamp: EpochStamp, *, drain: bool = False
     ) -> Iterator[list[Row]]:
-        """What a source's subtask does in an epoch: a share that was planned, or what Spark has read. ``drain``: the
-        end of the whole source is announced, also if this subtask has ended before."""
+        """Run a source's subtask in an epoch, over a planned share or over what Spark has read. ``drain`` announces the
+        end of the whole source, even if this subtask has ended before."""
         descriptor = self.job.vertex(vertex)
         subtask %= descriptor.parallelism
         task = self._take_source(descriptor, subtask, stamp, drain)
@@ -441,14 +442,15 @@ class TaskManager:
     def _take_source(
         self, descriptor: VertexDescriptor, subtask: int, stamp: EpochStamp, drain: bool = False
     ) -> SourceTask:
-        """The task that this worker holds; a new one when that has closed in this very epoch, which is run again."""
+        """The task that this worker holds; a new one if there is none, if the held one has closed in an epoch that is
+        run again, or if it has closed and the source is drained."""
         task = self._sources.pop((descriptor.id, subtask), None)
         if task is None or task.closed_in is not None and (drain or task.closed_in >= stamp.epoch):
             return SourceTask(self.job, descriptor, subtask, self._listener)
         return task
 
     def dispose(self) -> None:
-        """Give everything back: the attempt is over."""
+        """Close all tasks and release their resources, because the attempt is over."""
         self.handle_lost_all()
         for task in self._sources.values():
             _dispose_quietly(task)
@@ -462,7 +464,7 @@ def _described(error: Exception, task: str, epoch: int) -> FlinkishError:
 
 
 def _dispose_quietly(task: Task) -> None:
-    """The first error is the one that counts; what closing says after it is of no help."""
+    """Dispose of a task and ignore errors: only the first error matters, and later ones are of no help."""
     try:
         task.dispose()
     except Exception:  # noqa: S110
@@ -479,10 +481,10 @@ def task_manager(
     files: EpochFiles | None = None,
     copies_of: Callable[[JobDescriptor], str | None] = lambda job: None,
 ) -> TaskManager:
-    """The task manager of this worker for one version (attempt and program) of a job. Those of other versions are
-    disposed of: a new attempt opens its functions anew. So is that of the job used longest ago, when there are too
-    many. ``copies_of``: where this executor keeps copies of files of state.
-    """
+    """The task manager of this worker for one version (attempt and program) of a job, created with ``load`` if needed.
+    Task managers of other versions of the job are disposed of, since a new attempt opens its functions anew; so is that
+    of the least recently used job if there are too many. ``copies_of`` gives this executor's folder for copies of state
+    files, or None."""
     key = (job_id, version)
     manager = _managers.pop(key, None)
     if manager is None:

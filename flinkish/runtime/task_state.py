@@ -1,9 +1,9 @@
-"""The life of a task behind a shuffle, and of a standby task: which state may follow which (Kafka Streams' Task.State).
+"""The lifecycle of a task downstream of a shuffle, and of a standby task (Kafka Streams' Task.State).
 
     CREATED -> RESTORING -> RUNNING -> SUSPENDED -> CLOSED
 
-A task is restored before it runs, the first time and after it was suspended. It is closed clean by way of SUSPENDED;
-one that is closed dirty may come from any state. CLOSED is the end: a task that is revived is another object.
+A task is restored before it runs, the first time and after it was suspended. It is suspended before it is closed clean;
+it can be closed dirty in any state. CLOSED is final: a task that is revived is another object.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from flinkish.errors import IllegalTransitionError
 
 _LOG = logging.getLogger("flinkish.Task")
 
-#: How long a task waits for something that passes, such as storage that cannot be reached (ms).
+#: How long a task waits for a temporary failure to pass, such as storage that cannot be reached (ms).
 TASK_TIMEOUT_MS = 60_000
 
 
 class TaskState(Enum):
-    """Where a task stands."""
+    """A state in the lifecycle of a task."""
 
-    #: nothing of its stored state was read
+    #: nothing of the task's stored state was read
     CREATED = "CREATED"
-    #: files that its state refers to are brought to the executor's disk
+    #: the files that its state refers to are fetched to the executor's disk
     RESTORING = "RESTORING"
     RUNNING = "RUNNING"
-    #: it will probably go on elsewhere: it keeps what it has in memory until that is known
+    #: the task will probably continue elsewhere; it keeps its state in memory until that is known
     SUSPENDED = "SUSPENDED"
     CLOSED = "CLOSED"
 
@@ -45,13 +45,13 @@ TRANSITIONS: Mapping[TaskState, frozenset[TaskState]] = {
 
 
 def next_state(before: TaskState, after: TaskState, task: str) -> TaskState:
-    """``after``, if it may follow ``before``.
+    """Return ``after`` if it may follow ``before``.
 
     >>> next_state(TaskState.CREATED, TaskState.RESTORING, "Map (1/2)").name
     'RESTORING'
 
     Raises:
-        IllegalTransitionError: it may not.
+        IllegalTransitionError: ``after`` may not follow ``before``.
     """
     if after not in TRANSITIONS[before]:
         legal = sorted(state.name for state in TRANSITIONS[before])
@@ -65,11 +65,11 @@ def next_state(before: TaskState, after: TaskState, task: str) -> TaskState:
 
 
 class TaskLife:
-    """The part of a task that knows where it stands."""
+    """The part of a task that keeps its place in the lifecycle, and its deadline while it waits for storage."""
 
     name: str
     task_state = TaskState.CREATED
-    #: when the task is given up unless what it waits for succeeds (ms); None: it waits for nothing
+    #: time at which the task fails if what it waits for has not succeeded (ms); None if it waits for nothing
     _deadline_ms: int | None = None
 
     def _to(self, state: TaskState) -> None:
@@ -77,12 +77,12 @@ class TaskLife:
         _LOG.debug("%s goes from %s to %s", self.name, before.name, state.name)
 
     def suspend(self) -> None:
-        """It will probably go on elsewhere."""
+        """Suspend the task, because it will probably continue elsewhere."""
         if self.task_state is not TaskState.SUSPENDED:
             self._to(TaskState.SUSPENDED)
 
     def maybe_init_task_timeout_or_throw(self, now_ms: int, error: Exception) -> None:
-        """Something that passes has kept the task from going on; raises the error when that has lasted too long."""
+        """Wait after a temporary failure, or raise its error if the task has waited for `TASK_TIMEOUT_MS`."""
         if self._deadline_ms is None:
             self._deadline_ms = now_ms + TASK_TIMEOUT_MS
         elif now_ms >= self._deadline_ms:
@@ -91,9 +91,9 @@ class TaskLife:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something that passes keeps it from going on."""
+        """Whether the task waits for a temporary failure to pass."""
         return self._deadline_ms is not None
 
     def clear_task_timeout(self) -> None:
-        """The task goes on."""
+        """Stop waiting, because the task has made progress."""
         self._deadline_ms = None

@@ -1,4 +1,4 @@
-"""The tasks that a worker holds (Kafka Streams' Tasks): making them, ending them, and where their files are."""
+"""The tasks that a worker holds (Kafka Streams' Tasks): creates and closes them, and knows where their files are."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ _LOG = logging.getLogger("flinkish.TaskManager")
 
 
 class Tasks:
-    """See the module.
+    """The active and the standby tasks of one job in one worker process.
 
     Args:
-        job: whose tasks.
-        state: directory of the files of state; "": all state stays with the tasks.
-        copies: folder on the executor's disk for copies of these files; None: they are read where they lie.
+        job: the job of the tasks.
+        state: directory of the state files; "" if all state is stored with the tasks.
+        copies: folder on the executor's disk for copies of these files; None if the files are read in place.
+        listener: is called with all that each operator receives and emits.
+        read_only: whether state files must be neither written nor deleted.
     """
 
     def __init__(
@@ -49,19 +51,19 @@ class Tasks:
         self.standby: dict[TaskId, StandbyTask] = {}
 
     def name(self, task_id: TaskId) -> str:
-        """As Flink shows it."""
+        """The name of a task as Flink shows it, such as ``Map -> Sink (1/2)``."""
         return self._job.vertex(task_id[0]).task_name(task_id[1])
 
     def names(self, tasks: Iterable[TaskId]) -> str:
-        """Of several ones, in order."""
+        """The names of several tasks, in order, as one text."""
         return f"[{', '.join(map(self.name, sorted(tasks)))}]"
 
     def has_copies(self, task_id: TaskId) -> bool:
-        """Whether the files of a task's state are copied to the executor's disk."""
+        """Whether the state files of a task are copied to the executor's disk."""
         return bool(self._state) and self._copies is not None and self._job.vertex(task_id[0]).stateful
 
     def create(self, task_id: TaskId, directory: StateDirectory | None = None) -> StatefulTask:
-        """A new active task. ``directory``: of the task that it takes the place of."""
+        """Create an active task. ``directory`` is that of the task that it replaces, if any."""
         directory = directory or self._directory(task_id)
         vertex, subtask = self._job.vertex(task_id[0]), task_id[1]
         task = StatefulTask(self._job, vertex, subtask, directory, self._memory, self._listener)
@@ -69,14 +71,15 @@ class Tasks:
         return task
 
     def create_standby(self, task_id: TaskId, directory: StateDirectory | None = None) -> None:
-        """A new standby task, if there is anything to copy."""
+        """Create a standby task, unless the task has no state files to copy."""
         if self.has_copies(task_id):
             found = directory or self._directory(task_id)
             assert found is not None
             self.standby[task_id] = StandbyTask(task_id, self.name(task_id), found)
 
     def recycle(self, task_id: TaskId) -> StateDirectory | None:
-        """End an active or a standby task, for one of the other kind; what is on the disk stays."""
+        """Close an active or a standby task that one of the other kind replaces. Its files on the disk stay; returns
+        their directory."""
         standby = self.standby.pop(task_id, None)
         if standby is not None:
             return standby.recycle()
@@ -86,7 +89,7 @@ class Tasks:
         return task.directory
 
     def close_clean(self, task_id: TaskId) -> None:
-        """The normal end of a task."""
+        """Close a task at its normal end."""
         standby = self.standby.pop(task_id, None)
         if standby is not None:
             standby.close_clean()
@@ -95,14 +98,14 @@ class Tasks:
         del self.active[task_id]
 
     def close_dirty(self, task_id: TaskId) -> None:
-        """Throw a task away with all it holds in memory; the stored state is the truth."""
+        """Close a task and discard all that it holds in memory; only the stored state is valid."""
         task = self.active.pop(task_id, None) or self.standby.pop(task_id, None)
         if task is not None:
             _LOG.debug("%s is closed dirty", task.name)
             task.close_dirty()
 
     def _directory(self, task_id: TaskId) -> StateDirectory | None:
-        """Where the files of a task's state lie; None: all of it stays with the task."""
+        """The directory of a task's state files; None if all of its state is stored with the task."""
         if not self._state or not self._job.vertex(task_id[0]).stateful:
             return None
         from flinkish.runtime.state.files.directory import StateDirectory

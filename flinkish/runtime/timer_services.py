@@ -1,5 +1,5 @@
-"""What user functions get as ``ctx.timer_service()``. Time is the epoch's: the operator's watermark and the epoch's
-processing time; nothing here reads a clock."""
+"""The timer services that user functions get from ``ctx.timer_service()``. The current times are the operator's
+watermark and the processing time of the epoch; nothing here reads a clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
 
 class NonKeyedTimerService(TimerService):
-    """Time without timers."""
+    """The timer service of a stream that is not keyed: it tells the time and refuses timers with StateAccessError."""
 
     def __init__(self, epoch: EpochInfo, where: str) -> None:
         self._epoch = epoch
@@ -48,13 +48,14 @@ class NonKeyedTimerService(TimerService):
 
 
 class KeyedTimerService(TimerService):
-    """Timers of the backend's current key, in the queue of that name. A timestamp must be an integer: TypeError."""
+    """The timer service of a keyed stream: registers and deletes timers of the backend's current key, in the queue
+    named ``service``. A timestamp that is not an integer raises a TypeError."""
 
     def __init__(self, epoch: EpochInfo, backend: KeyedStateBackend, service: str) -> None:
         self._epoch = epoch
         self._backend = backend
         self._service = service
-        #: of the backend's state when the two below were asked for
+        #: generation of the backend's state for which the two methods below were bound
         self._generation = -1
         self._register_event: Callable[[int, Any], None]
         self._register_processing: Callable[[int, Any], None]
@@ -88,7 +89,7 @@ class KeyedTimerService(TimerService):
         self._delete(TimeDomain.EVENT_TIME, timestamp)
 
     def _bind(self) -> None:
-        """Find the queue, which is another one once other state was taken in."""
+        """Bind the methods of the queue, which is another object after state was restored."""
         queue = self._backend.timers(self._service)
         self._register_event = queue.registrar(TimeDomain.EVENT_TIME)
         self._register_processing = queue.registrar(TimeDomain.PROCESSING_TIME)

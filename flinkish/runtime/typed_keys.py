@@ -1,7 +1,7 @@
 """Key selectors whose keys are converted to a declared type.
 
-Rule upheld here: a key that has a declared type is what Flink's serializer would make of it, at the sender and at the
-receiver alike. Most keys are of that type already: a whole batch is looked at before any of its keys is converted.
+Rule: a key of a declared type is what Flink's serializer would make of it, at the sender and at the receiver alike.
+Most keys are of that type already, so a whole batch is checked before any of its keys is converted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation, Types
 
-#: The declared types of which nearly all keys are: the class of the keys, and of numbers their bounds.
+#: The declared types of nearly all keys, each with the class of its keys and, for numbers, their bounds.
 _PLAIN: tuple[tuple[TypeInformation, type, tuple[int, int] | None], ...] = (
     (Types.STRING(), str, None),
     (Types.INT(), int, (-(2**31), 2**31 - 1)),
@@ -25,7 +25,7 @@ class TypedKeySelector:
     def __init__(self, select: Callable[[Any], Any], key_type: TypeInformation) -> None:
         self._select = select
         self._key_type = key_type
-        #: of this class, and within these bounds, a key needs no conversion; None: each one does
+        #: a key of this class and within these bounds needs no conversion; if the class is None, every key does
         self._plain: type | None = None
         self._bounds: tuple[int, int] | None = None
         for plain_type, plain, bounds in _PLAIN:
@@ -46,5 +46,5 @@ class TypedKeySelector:
 
 
 def selected(selector: Callable[[Any], Any], values: list[Any]) -> list[Any]:
-    """What a key selector returns for a batch of records: one call for all of them where it has such a form."""
+    """The keys of a batch of records; a `TypedKeySelector` computes them in one call."""
     return selector.of_batch(values) if isinstance(selector, TypedKeySelector) else list(map(selector, values))

@@ -1,18 +1,18 @@
 """The combined watermark of an operator with several inputs (Flink's StatusWatermarkValve).
 
-It is the minimum over the inputs that are active; an idle one does not hold it back. It never goes back. When all are
-idle, the operator is idle, and everything up to the highest watermark is flushed.
+The combined watermark is the minimum over the active inputs; an idle input does not hold it back. It never goes back.
+If all inputs are idle, the operator is idle, and the combined watermark rises to the highest watermark of an input.
 
-An input that becomes active again behind the combined watermark: a task upstream does not hold it back until it has
-caught up (Flink's valve: such an input is not *aligned*); a split of a source does, from where it is (Flink's
-WatermarkOutputMultiplexer, which combines the splits of a source).
+An input may become active again behind the combined watermark. A task upstream then does not hold it back until it has
+caught up (in Flink's valve such an input is not *aligned*); a split of a source does hold it back, from where it is (as
+in Flink's WatermarkOutputMultiplexer, which combines the splits of a source).
 
-An input that has ended (watermark MAX) counts for nothing until all have: in Flink, one ended and one idle input make
-the watermark MAX, but here that says END_OF_INPUT, and the idle one may go on.
+An input that has ended (watermark MAX) does not count until all have ended. In Flink, one ended and one idle input make
+the watermark MAX, but here MAX means END_OF_INPUT, and the idle input may continue.
 
-Rule of this file: whatever changes an input says so to `_index`, which keeps the inputs that hold the combined
-watermark back in a heap: a subtask may have hundreds of inputs, and looking at each of them for each watermark of each
-would be quadratic. What has changed since it came into the heap is left there until it is the lowest.
+Rule: every change of an input is passed to `_index`, which keeps the inputs that hold the combined watermark back in a
+heap: a subtask may have hundreds of inputs, and checking each of them for each watermark of each would take quadratic
+time. An entry that is outdated stays in the heap until it is the lowest.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Input:
 
 
 class WatermarkValve:
-    """Watermarks per input, and their minimum.
+    """Keeps the watermark of each input, and computes the combined watermark.
 
     >>> valve = WatermarkValve(); valve.add("a"); valve.add("b")
     >>> valve.advance("a", 10), valve.advance("b", 7), valve.combined_ms
@@ -56,9 +56,9 @@ class WatermarkValve:
 
     def __init__(self, combined_ms: int = MIN_TIMESTAMP_MS) -> None:
         self._inputs: dict[Hashable, _Input] = {}
-        #: how many inputs have not ended, and how many of these are not idle
+        #: number of inputs that have not ended, and number of these that are not idle
         self._going = self._active = 0
-        #: (watermark, number, input) of each input that holds back, among others that no longer do or have gone on
+        #: a heap of (watermark, number, input) with an entry for each input that holds back, and with outdated entries
         self._lowest_first: list[tuple[int, int, _Input]] = []
         self._pushed = 0
         self.combined_ms = combined_ms
@@ -72,8 +72,8 @@ class WatermarkValve:
         aligned: bool = True,
         always_aligned: bool = False,
     ) -> None:
-        """Another input. One that is added late never lets the combined watermark go back. ``aligned`` False: it was
-        idle before and lags behind."""
+        """Add an input, or replace the one of that name. An input that is added late never makes the combined watermark
+        go back. ``aligned`` is False for an input that was idle before and lags behind."""
         before = self._inputs.get(name)
         if before is not None:
             self._unindex(before)
@@ -83,12 +83,12 @@ class WatermarkValve:
         self._index(entry)
 
     def _unindex(self, entry: _Input) -> None:
-        """An input is about to change."""
+        """Take an input out of the counts; called before it changes."""
         self._going -= not entry.ended
         self._active -= entry.active
 
     def _index(self, entry: _Input) -> None:
-        """An input has changed."""
+        """Count an input and put it into the heap if it holds back; called after it has changed."""
         if entry.watermark_ms == MAX_WATERMARK_MS:
             return
         self._going += 1
@@ -104,32 +104,33 @@ class WatermarkValve:
 
     @property
     def idle(self) -> bool:
-        """Whether every input that has not ended is idle (and there is one)."""
+        """Whether every input that has not ended is idle, and there is at least one."""
         return self._going > 0 and self._active == 0
 
     def names(self) -> list[Any]:
-        """All inputs."""
+        """The names of all inputs."""
         return list(self._inputs)
 
     def idle_of(self, name: Hashable) -> bool:
-        """Whether one input is idle."""
+        """Whether this input is idle."""
         return self._inputs[name].idle
 
     def watermark_of(self, name: Hashable) -> int:
-        """The last watermark of one input."""
+        """The last watermark of this input."""
         return self._inputs[name].watermark_ms
 
     def holds_back(self, name: Hashable) -> bool:
-        """Whether the combined watermark cannot rise above that of this input."""
+        """Whether the combined watermark cannot rise above the watermark of this input."""
         return self._inputs[name].holds_back
 
     def lowest_ms(self, except_for: Collection[Hashable]) -> int:
-        """The lowest watermark of the other inputs that hold back; without any, the highest of all watermarks."""
+        """The lowest watermark of the other inputs that hold back; MAX_WATERMARK_MS if there are none."""
         others = (entry for name, entry in self._inputs.items() if name not in except_for)
         return min((entry.watermark_ms for entry in others if entry.holds_back), default=MAX_WATERMARK_MS)
 
     def advance_all(self, watermarks_ms: Mapping[Any, int]) -> None:
-        """Watermarks of inputs that hold back, after which they still do, where the combined one is right already."""
+        """Set the watermarks of inputs that hold back and still do after it, when the combined watermark is up to date
+        already."""
         for name, watermark_ms in watermarks_ms.items():
             self._inputs[name].watermark_ms = watermark_ms
         holding = (entry for entry in self._inputs.values() if entry.holds_back)
@@ -138,11 +139,11 @@ class WatermarkValve:
         self._pushed = len(self._lowest_first)
 
     def advance(self, name: Hashable, watermark_ms: int) -> bool:
-        """An input's watermark; True when the combined one rises. A watermark makes its input active."""
+        """Advance the watermark of an input, which becomes active by it; returns whether the combined one rises."""
         entry = self._inputs[name]
         before_ms = entry.watermark_ms
         if entry.aligned and not entry.idle and before_ms < watermark_ms < MAX_WATERMARK_MS:
-            # nearly all calls: an input that counts goes on, and counts as before
+            # nearly all calls: an input that counts advances, and counts as before
             entry.watermark_ms = watermark_ms
             self._pushed += 1
             waiting = self._lowest_first
@@ -164,11 +165,12 @@ class WatermarkValve:
         if not entry.aligned and entry.watermark_ms >= self.combined_ms:
             entry.aligned = resumed = True
         self._index(entry)
-        # the minimum can only have changed with the input that made it, with the set of those that count, or at the end
+        # the minimum can only have changed if this input was at the minimum, if the set of inputs that count has
+        # changed, or at the end
         return self.refresh() if held_back or resumed or entry.ended else False
 
     def set_idle(self, name: Hashable, idle: bool) -> bool:
-        """An input becomes idle or active; True when the combined watermark rises."""
+        """Set an input idle or active; returns whether the combined watermark rises."""
         entry = self._inputs[name]
         if idle is not entry.idle:
             self._unindex(entry)
@@ -178,11 +180,11 @@ class WatermarkValve:
         return self.refresh()
 
     def refresh(self) -> bool:
-        """Look again; True when the combined watermark rises."""
+        """Compute the combined watermark anew; returns whether it rises."""
         return self.raise_to(self._lowest())
 
     def raise_to(self, watermark_ms: int) -> bool:
-        """The minimum is known to be this; True when the combined watermark rises."""
+        """Set the combined watermark to a minimum that is known; returns whether it rises."""
         if watermark_ms > self.combined_ms:
             self.combined_ms = watermark_ms
             return True

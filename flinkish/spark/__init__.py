@@ -1,1 +1,2 @@
-"""How a job graph runs on Spark: a thin shell around ``flinkish.runtime``. One streaming query, one stage per level."""
+"""Runs a job graph on Spark: a thin shell around ``flinkish.runtime``. A job is one streaming query, with one stage per
+level of its job graph."""

@@ -1,7 +1,8 @@
 """Grouping values for which Spark's own hash partitioner puts each subtask where Flink would.
 
-Spark sends a group to partition ``murmur3(value, 42) mod P``. With the plain number, 4 subtasks over 2
-partitions landed 1 and 3; so a value is searched for each subtask that lands on the partition of its number.
+Spark sends a group to partition ``murmur3(value, 42) mod P``. With the number of the subtask as the grouping value, 4
+subtasks were spread over 2 partitions as 1 and 3. So each subtask gets a value that was searched for: one that lands on
+the partition ``subtask mod P``.
 
 Rows that only pass through a level (to a later level, to a sink, reports) go through *transit* groups, one per
 partition.
@@ -16,7 +17,7 @@ from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor
 
 
 def murmur3(values: NDArray[np.uint32], seed: int = 42) -> NDArray[np.int32]:
-    """Spark's ``hash(int)``: Murmur3_x86_32 of each number, as a signed one.
+    """Spark's ``hash(int)`` of each number: Murmur3_x86_32, as a signed number of 32 bits.
 
     >>> murmur3(np.array([1], np.uint32))
     array([-559580957], dtype=int32)
@@ -42,17 +43,17 @@ def partition_of(values: NDArray[np.uint32], partitions: int) -> NDArray[np.int3
 
 
 def partitions_of(job: JobDescriptor) -> int:
-    """How many shuffle partitions a job needs: one per subtask of its widest vertex behind a shuffle."""
+    """The number of shuffle partitions that a job needs: the greatest parallelism of its vertices behind a shuffle."""
     return max((vertex.parallelism for vertex in job.vertices if vertex.level > 0), default=1)
 
 
 class AddressBook:
-    """The grouping values of all subtasks of a job, level by level. The same in every process and run."""
+    """The grouping values of all subtasks of a job, level by level. They are the same in every process and run."""
 
     def __init__(self, job: JobDescriptor, partitions: int) -> None:
         self._job = job
         self._partitions = partitions
-        #: the partition of each number, from 0 on
+        #: position -> the partition of that number
         self._hashed = np.zeros(0, np.int32)
         self._addresses: dict[tuple[int, int], int] = {}
         self._targets: list[dict[int, tuple[int, int]]] = [{} for _ in range(job.levels + 1)]
@@ -79,7 +80,7 @@ class AddressBook:
         begin, count = last + 1, 8 * self._partitions
         while True:
             if begin + count > self._hashed.size:
-                # all at once: one by one, 400 subtasks on three levels took 1.7 s in every process
+                # many numbers are hashed at once: one by one, 400 subtasks on three levels took 1.7 s in every process
                 self._hashed = partition_of(np.arange(2 * (begin + count), dtype=np.uint32), self._partitions)
             found = np.flatnonzero(self._hashed[begin : begin + count] == partition)
             if found.size:
@@ -87,22 +88,24 @@ class AddressBook:
             begin += count
 
     def target(self, level: int, address: int) -> tuple[int, int] | None:
-        """(vertex, subtask) of a grouping value; None for a transit group."""
+        """The (vertex, subtask) that a grouping value stands for; None for a transit group."""
         return self._targets[level].get(address)
 
     def tasks(self, level: int, partition: int) -> set[tuple[int, int]]:
-        """The (vertex, subtask) that have their place in a partition of a level."""
+        """The (vertex, subtask) pairs that run in a partition of a level."""
         return self._tasks.get((level, partition), set())
 
     def standby_tasks(self, level: int, partition: int, replicas: int) -> set[tuple[int, int]]:
-        """The (vertex, subtask) whose files are copied ahead to where a partition of a level runs. Python cannot choose
-        the executor: the partitions are far from each other, since neighbours are often on one executor."""
+        """The (vertex, subtask) pairs whose files of state are copied ahead to the executor that runs a partition of a
+        level. Python cannot choose the executor, so the copies belong to partitions with distant numbers: neighbours
+        often run on one executor."""
         distance = [place * self._partitions // (replicas + 1) for place in range(1, replicas + 1)]
         others = {(partition + far) % self._partitions for far in distance} - {partition}
         return set[tuple[int, int]]().union(*(self.tasks(level, other) for other in others))
 
     def address(self, level: int, vertex: int, subtask: int) -> int:
-        """The grouping value, at that level, of a row for (vertex, subtask)."""
+        """The grouping value at a level of a row for (vertex, subtask); 0 behind the last level, where nothing groups
+        rows."""
         if level > self._job.levels:
             return 0
         if vertex >= 0 and self._job.vertex(vertex).level == level:

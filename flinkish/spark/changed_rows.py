@@ -1,13 +1,14 @@
-"""Changes of state as rows of a table: read together with the rows of state that they change, or merged into them.
+"""Changes of state as rows of a table, which are read together with the rows of state that they change, or merged into
+those.
 
-A change is of one entry (`ENTRY`) and an epoch: a ``marker`` row, which stands for the entry itself under each text
-that its key may have, and a row for each row of state that the entry has then (none: it is gone). Rule: of an entry
-only the changes of its last epoch count, and they replace all rows that it had. So it does no harm if they were merged
-before.
+A change belongs to one entry (columns `ENTRY`) and one epoch. It consists of ``marker`` rows, which name the entry once
+for each text that its key may have, and of one row for each row of state that the entry has after the epoch (none if
+the entry is gone). Rule: only the changes of the last epoch of an entry count, and they replace all rows that the entry
+had. So merging the same changes twice does no harm.
 
-The slot tells apart the entries that a key has of one state: timers, and entries of a map. A slot of a map is what the
-text of its row begins with. A marker without slot stands for all that the key has; what changed before it counts no
-more.
+The slot tells the entries of one key and state apart: timers, and the entries of a map. The slot of a map entry is the
+beginning of the text of its row. A marker with an empty slot stands for all that the key has of the state; changes of
+earlier epochs do not count any more.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from typing import Any
 
 from flinkish.runtime.state.savepoint_rows import SavepointRow
 
-#: Columns of a table of changes, in Spark's DDL. A row without ``uid`` says that a key has more texts than can be
-#: told.
+#: Columns of a table of changes, in Spark's DDL. A row whose ``uid`` is null says that a key has more texts than can
+#: be listed.
 CHANGES_SCHEMA = (
     "epoch long, uid string, state string, kind string, key string, namespace string, value string, slot string, "
     "marker boolean"
 )
-#: What the changes of one entry have in common.
+#: The columns that identify an entry: all changes of one entry have the same values in them.
 ENTRY = "uid, state, key, namespace, slot"
 
 _LAST = f"""
@@ -35,7 +36,7 @@ _LAST = f"""
         FROM {{changes}}
     ) WHERE epoch = last AND epoch >= coalesce(last_of_all, epoch)
 """
-#: Whether a row of state (t) is of the entry that a row of changes (c) marks.
+#: SQL condition: a row of state (t) belongs to the entry that a marker row of the changes (c) names.
 _IS_OF_ENTRY = (
     "t.uid = c.uid AND t.state = c.state AND t.key = c.key AND t.namespace = c.namespace "
     "AND CASE WHEN c.slot = '' THEN true WHEN c.kind = 'map' THEN startswith(t.value, c.value) "
@@ -45,7 +46,7 @@ _COLUMNS = ", ".join(SavepointRow._fields)
 
 
 def with_changes(rows: Any, changes: Any) -> Any:
-    """The rows of state, as the changes have left them."""
+    """The rows of state with the changes applied, as a DataFrame with the columns of a savepoint."""
     spark = rows.sparkSession
     return spark.sql(
         f"""
@@ -60,7 +61,7 @@ def with_changes(rows: Any, changes: Any) -> Any:
 
 
 def merge_changes(spark: Any, table: str, changes: Any) -> None:
-    """Apply the changes to the table of state, in one commit."""
+    """Apply the changes to the Delta table of state, in one commit."""
     view = f"flinkish_changes_{uuid.uuid4().hex}"
     changes.createOrReplaceTempView(view)
     try:

@@ -1,4 +1,4 @@
-"""The changelog of a job (``runtime/changelog_files.py``) as rows of a table of changes (`changed_rows`)."""
+"""Turns the changelog of a job (``runtime/changelog_files.py``) into rows of a table of changes (`changed_rows`)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _ChangedRow = tuple[int, str | None, str, str, str, str, str | None, str, bool]
 
 @dataclass(frozen=True)
 class ChangesToRows:
-    """Changes -> rows of a table of changes."""
+    """The function of ``mapInArrow`` that decodes changes and turns them into rows of a table of changes."""
 
     deployed: DeployedClasses
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One Spark partition of the changelog."""
+        """Convert one Spark partition of the changelog."""
         give_way_to_epochs()
         with failures_marked():
             share: list[_ChangedRow] = []
@@ -74,8 +74,8 @@ def _rows_of(epoch: int, change: Change, classes: ProgramClasses) -> Iterator[_C
 
 
 def map_slot(text: str) -> str:
-    """The slot of an entry of a map, by the text of its map key: what the text of the entry begins with, and that of no
-    other entry."""
+    """The slot of a map entry, made of the text of its map key: the text of this entry's row begins with it, and the
+    text of no other entry's row does."""
     return f'{{"$tuple": [{text}, '
 
 
@@ -85,7 +85,12 @@ def _batch(share: list[_ChangedRow]) -> pa.RecordBatch:
 
 
 def changed_rows(spark: Any, changelog: str, epochs: list[int], deployed: DeployedClasses) -> Any:
-    """The rows of the changes of these epochs, as a DataFrame of `CHANGES_SCHEMA`."""
+    """The changes of these epochs as a DataFrame of `CHANGES_SCHEMA`.
+
+    Args:
+        changelog: directory of the changelog.
+        deployed: the classes that the changed values may be instances of.
+    """
     paths = [path for epoch in epochs for path in read_parts(changelog, epoch)]
     if not paths:
         return spark.createDataFrame([], CHANGES_SCHEMA)

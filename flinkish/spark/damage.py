@@ -1,7 +1,9 @@
-"""Tells damage of what Spark has stored about a query from all else that it raises, and which file is damaged.
+"""Recognizes damage to the files in which Spark keeps a query (its checkpoint) by the text of the exception that Spark
+raises, and finds out which file is damaged.
 
-What Spark 4.2 says, tried for each kind of file: flipped and truncated files fail their checksum (local file systems
-and HDFS keep one), emptied ones are incomplete logs or end too early, deleted ones do not exist.
+The patterns are the messages of Spark 4.2, tried for each kind of file: files with flipped bits and truncated files
+fail their checksum (local file systems and HDFS keep one), emptied files are incomplete logs or end too early, deleted
+files do not exist.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from flinkish.errors import CorruptStateError
 
 _FILE = r"(?P<file>(?:\w+:)?/[^\s,\]]+)"
 
-#: With the name of the file, most telling first.
+#: Messages that name the damaged file, the most specific first.
 _NAMED = tuple(
     re.compile(pattern)
     for pattern in (
@@ -26,10 +28,10 @@ _NAMED = tuple(
     )
 )
 
-#: With the directory of the query.
+#: The message that names only the query's directory: its metadata file is missing.
 _NO_METADATA = re.compile(rf"Checkpoint location {_FILE} is in an inconsistent state: the metadata file is missing")
 
-#: Without it.
+#: Messages of damage that name no file.
 _UNNAMED = re.compile(
     r"CANNOT_LOAD_STATE_STORE|state store.*(corrupt|does not exist)|CANNOT_READ_.*FILE_DOES_NOT_EXIST|"
     r"STATE_STORE_.*CHECKSUM|STREAMING_CHECKPOINT_MISSING_METADATA_FILE|Log file was malformed|"
@@ -37,7 +39,7 @@ _UNNAMED = re.compile(
     re.DOTALL,
 )
 
-#: What keeps a good file from being read.
+#: Reasons for which a good file could not be read: with one of them, a message of `_UNNAMED` is no sign of damage.
 _PASSING = re.compile(
     r"ConnectException|SocketTimeoutException|UnknownHostException|Connection (?:refused|reset)|No space left|"
     r"OutOfMemoryError|InterruptedException|ClosedByInterrupt|Permission denied|AccessControlException"
@@ -47,7 +49,7 @@ _HINT = "restore the file from a copy, or the job from its last checkpoint or sa
 
 
 def damage_in(text: str) -> CorruptStateError | None:
-    """The error for a text that tells of damage; None when it does not."""
+    """The error for the text of an exception that reports damage; None if the text reports something else."""
     for pattern in _NAMED:
         found = pattern.search(text)
         if found is not None:
@@ -61,7 +63,7 @@ def damage_in(text: str) -> CorruptStateError | None:
 
 
 def _plain(file: str) -> str:
-    """The path without the scheme of local files."""
+    """The path of a file, without the scheme ``file:`` if it is local."""
     return "/" + file[len("file:") :].lstrip("/") if file.startswith("file:") else file
 
 
@@ -73,6 +75,6 @@ def _error(file: str, text: str) -> CorruptStateError:
 
 
 def _gist(text: str) -> str:
-    """What the innermost cause says."""
+    """The message of the innermost cause, at most 200 characters."""
     causes = re.findall(r"Caused by: ([^\n]+)", text)
     return str(causes[-1] if causes else text.splitlines()[0])[:200]

@@ -1,8 +1,10 @@
-"""Whether a driver still has the newest claim in a fencing table: what each commit asks, in driver and executors.
+"""Checks before each commit, in the driver and in executors, that this driver still has the newest claim in the fencing
+table of its job.
 
-Rule: a driver has lost as soon as the table's log has a later version that is a claim. The next version's file is
-looked for, nothing is read and no Spark is needed. Commits that are no claims (OPTIMIZE, VACUUM) are passed over.
-Where the log was cleaned up, the names of what is left tell how far the versions have got.
+Rule: a driver has lost the job as soon as the Delta log of the table has a later version that is a claim. The usual
+check only looks whether the file of the next version exists: it reads nothing and needs no Spark. Versions that are no
+claims (OPTIMIZE, VACUUM) are passed over. Where the log was cleaned up, the names of the remaining files tell which
+version is the latest.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ _VERSION = re.compile(r"(\d{20})\.(json|checkpoint\..*parquet|checkpoint\.parque
 
 @dataclass(frozen=True)
 class Claim:
-    """One row of the table. ``owner`` tells drivers apart; ``claimed_at`` is for people, nothing is decided by it."""
+    """One row of the fencing table: a driver has taken the job. ``owner`` tells drivers apart; ``claimed_at`` is for
+    people, nothing is decided by it."""
 
     owner: str
     job: str
@@ -34,13 +37,13 @@ class Claim:
 
     @staticmethod
     def of_this_process(owner: str, job: str) -> Claim:
-        """The claim of a driver that runs here."""
+        """The claim of a driver that runs in this process, made now."""
         now = datetime.now(timezone.utc).isoformat(" ", "seconds")
         return Claim(owner, job, socket.gethostname(), os.getpid(), now)
 
 
 class FencingLog:
-    """The log of a fencing table, read as files."""
+    """The Delta log of a fencing table, read file by file, without Spark. Picklable."""
 
     def __init__(self, table: str) -> None:
         self.table = table
@@ -56,16 +59,16 @@ class FencingLog:
         return self._place
 
     def file(self, version: int) -> str:
-        """Path of a version's file, inside its file system."""
+        """The path of a version's file, as its file system takes it."""
         return posixpath.join(self._log()[1], f"{version:020d}.json")
 
     def has(self, *versions: int) -> list[bool]:
-        """Whether the files of these versions are there."""
+        """For each of these versions, whether its file exists."""
         infos = self._log()[0].get_file_info([self.file(version) for version in versions])
         return [bool(info.is_file) for info in infos]
 
     def versions(self) -> list[int]:
-        """All versions that the log has files of, in order."""
+        """All versions of which the log has files (commits or Delta checkpoints), in ascending order."""
         from pyarrow import fs
 
         system, log = self._log()
@@ -73,13 +76,13 @@ class FencingLog:
         try:
             found_files = system.get_file_info(selector)
         except FileNotFoundError:
-            # pyarrow says this, too, of a directory that another driver has made between its two looks
+            # pyarrow also raises this if another driver has made the directory between its two look-ups
             found_files = system.get_file_info(selector)
         names = (info.base_name for info in found_files)
         return sorted({int(found.group(1)) for name in names if (found := _VERSION.fullmatch(name))})
 
     def actions(self, version: int) -> list[dict[str, Any]]:
-        """What this version says.
+        """The actions of this version, decoded from JSON.
 
         Raises:
             FileNotFoundError: the version's file is gone.
@@ -88,7 +91,7 @@ class FencingLog:
             return [json.loads(line) for line in stream.read().decode().splitlines() if line.strip()]
 
     def claim(self, version: int) -> Claim | None:
-        """The claim that was made by this version; None: it is no claim.
+        """The claim that this version has made; None if the version is no claim.
 
         Raises:
             FileNotFoundError: the version's file is gone.
@@ -101,26 +104,34 @@ class FencingLog:
 
 
 class DeltaFence:
-    """The claim of one driver, as its commits ask for it. Picklable."""
+    """The `Fence` of one driver: its commits ask whether its claim is still the newest one. Picklable.
+
+    Args:
+        log: of the fencing table.
+        token: the version of the table that is this driver's claim.
+        owner: tells this driver apart from others.
+        job: name of the job, for errors.
+    """
 
     def __init__(self, log: FencingLog, token: int, owner: str, job: str) -> None:
         self._log = log
         self._token = token
         self._owner = owner
         self._job = job
-        #: no later claim up to this version
+        #: up to this version there is no later claim
         self._seen = token
 
     @property
     def token(self) -> int:
-        """Version of the claim."""
+        """The fencing token: the version of the table that is this driver's claim."""
         return self._token
 
     def check(self) -> None:
-        """
+        """Refuse to go on if this driver has lost the job.
+
         Raises:
             FencedError: another driver has claimed the job since.
-            OperationError: the table cannot be read.
+            OperationError: the table cannot be read (then a ConnectionFailedError), or has lost this driver's claim.
         """
         try:
             there, newer = self._log.has(self._seen, self._seen + 1)

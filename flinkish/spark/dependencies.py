@@ -1,7 +1,8 @@
-"""Ships a program's files to the workers, before anything of the program runs there.
+"""Ships the files that a program depends on to the workers, before any of the program's code runs there.
 
-Rule upheld here: what is shipped is named by its content, since Spark never replaces a file that it has. So two jobs of
-one driver may ship different files of one name, and a job that ships the same file again ships nothing.
+Rule upheld here: shipped files and archives are named by a digest of their content, since Spark never replaces a file
+that it already has. So two jobs of one driver may ship different files of the same name, and a job that ships the same
+file again ships nothing.
 
 Requirements are installed once, in the driver, so that all workers have the same versions.
 """
@@ -28,15 +29,17 @@ from flinkish.errors import ConfigurationError
 from flinkish.runtime.shipped_files import ShippedFiles
 from flinkish.spark.session import is_remote
 
-#: Session -> what it has got.
+#: Session -> names of all that was shipped in it.
 _shipped: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
 
 def ship(spark: Any, configuration: Configuration) -> ShippedFiles:
-    """Ship what the configuration names.
+    """Ship the jars, Python files, requirements, archives and cached files that a job's configuration names.
+
+    Returns what the workers need in order to find them.
 
     Raises:
-        ConfigurationError: a file is not there, or the requirements cannot be installed.
+        ConfigurationError: a file is missing, an archive is none, or the requirements cannot be installed.
     """
     needed = dependencies_of(configuration)
     for jar in needed.jars:
@@ -75,7 +78,7 @@ def _add_jar(spark: Any, jar: str) -> None:
 
 
 def _ship_python_file(spark: Any, path: str) -> str:
-    """What is put on the Python path of the workers: a folder, or an archive such as a zip, egg or wheel."""
+    """Ship a Python file, folder or archive (zip, egg, wheel); the entry that it needs on the workers' Python path."""
     folder = _ship_packed(spark, Path(path))
     return folder if os.path.isdir(path) or path.endswith(".py") else os.path.join(folder, os.path.basename(path))
 
@@ -83,7 +86,7 @@ def _ship_python_file(spark: Any, path: str) -> str:
 def _ship_cached_file(spark: Any, path: str, executable: bool) -> str:
     if os.path.isdir(path):
         return _ship_folder(spark, path)
-    # Spark keeps no permissions of single files
+    # Spark does not keep the permissions of single files, but those of the files in an archive
     if executable:
         return os.path.join(_ship_packed(spark, Path(path), mode=0o755), os.path.basename(path))
     name = f"flinkish-{_digest(path)}-{os.path.basename(path)}"
@@ -94,7 +97,8 @@ def _ship_cached_file(spark: Any, path: str, executable: bool) -> str:
 
 
 def _ship_archive(spark: Any, path: str) -> str:
-    """Unpacked here, so that every kind of archive is, and packed as Spark unpacks it with its permissions."""
+    """Ship the content of an archive. It is unpacked here, since Spark cannot unpack every kind, and packed again as a
+    tar file, which Spark unpacks with its permissions."""
     archive = local_file(path, "the archive")
     if os.path.isdir(archive):
         return _ship_folder(spark, archive)
@@ -126,7 +130,8 @@ def _ship_folder(spark: Any, path: str) -> str:
 
 
 def _ship_packed(spark: Any, path: Path, mode: int | None = None) -> str:
-    """Ship the content of a folder, or one file, as an archive that Spark unpacks; the folder's name there."""
+    """Ship the content of a folder, or one file, as an archive that Spark unpacks; the name of the folder into which
+    it does."""
     name = f"flinkish-{_digest(str(path))}{'' if mode is None else f'-{mode:o}'}"
 
     def add() -> None:
@@ -148,7 +153,7 @@ def _with_mode(info: tarfile.TarInfo, mode: int | None) -> tarfile.TarInfo:
 
 
 def _installed(needed: Dependencies) -> str:
-    """A folder with the installed requirements."""
+    """The folder with the installed requirements, which pip fills at the first call."""
     file = local_file(needed.requirements or "", "the file of requirements")
     found = (
         None if needed.requirements_cache is None else local_file(needed.requirements_cache, "the folder of packages")
@@ -172,7 +177,7 @@ def _installed(needed: Dependencies) -> str:
 
 
 def _digest(path: str) -> str:
-    """Of the content of a file, or of all files of a folder with their names."""
+    """A digest of the content of a file, or of the names and contents of all files of a folder."""
     digest = hashlib.sha256()
     root = Path(path)
     for file in sorted(root.rglob("*")) if root.is_dir() else [root]:
@@ -183,7 +188,7 @@ def _digest(path: str) -> str:
 
 @cache
 def _staging() -> Path:
-    """A folder of this process, which is deleted at its end."""
+    """The temporary folder of this process, which is deleted when the process ends."""
     folder = tempfile.TemporaryDirectory(prefix="flinkish-files-")
     _folders.append(folder)
     return Path(folder.name)

@@ -1,7 +1,8 @@
-"""The JVM of a driver whose session flinkish makes: started as the launcher would, or made the most of as it runs.
+"""Prepares the JVM of a driver whose session flinkish makes: a new JVM is started with the launcher's options, a JVM
+that already runs gets as much of them as it still can.
 
-Rule: what the process's environment, the user's options and the program's configuration say wins; the process's
-environment is as before afterwards. A session that the user has made is not touched.
+Rule: the process's environment, the user's options and the program's configuration win over flinkish's options, and
+the process's environment is restored afterwards. A session that the user has made is not touched.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Any
 from flinkish.launch.options import SparkOptions
 from flinkish.launch.spark_command import MERGED_SETTINGS, SparkCommand, is_complete, submitted_options
 
-#: Where Spark's own configuration of log4j lies when nobody has given another one.
+#: The end of the location of log4j's configuration when nobody has replaced Spark's own.
 _SPARKS_LOGGING = "org/apache/spark/log4j2-defaults.properties"
-#: The class loader of ``spark-submit``, which takes more jars.
+#: The end of the class name of the class loader of ``spark-submit``, to which jars can be added.
 _OPEN_LOADER = "MutableURLClassLoader"
 _DELTA = "io/delta/sql/DeltaSparkSessionExtension.class"
 
@@ -31,7 +32,11 @@ def jvm_is_running() -> bool:
 
 @contextmanager
 def submit_variables(settings: Mapping[str, str]) -> Iterator[None]:
-    """Inside, PySpark starts a JVM with flinkish's options; ``settings``: the program's own for Spark."""
+    """Inside this context, PySpark starts its JVM with flinkish's options.
+
+    Args:
+        settings: the program's own settings for Spark.
+    """
     given = submitted_options(os.environ)
     if is_complete(given) and not settings.keys() & set(MERGED_SETTINGS):
         yield
@@ -51,9 +56,9 @@ def submit_variables(settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def make_the_most_of(jvm: Any, settings: Mapping[str, str]) -> list[str]:
-    """For a JVM that somebody else has started: it gets Delta and flinkish's logging where it has none of its own.
+    """Add Delta and flinkish's logging to a JVM that somebody else has started, where it has none of its own.
 
-    Returns the jar files that executors need for that.
+    Returns the jar files that the executors need, too; none if Delta was there or cannot be added.
     """
     command = SparkCommand(os.environ, _options(settings))
     _log_as_launched(jvm, command)
@@ -72,11 +77,11 @@ def _options(settings: Mapping[str, str]) -> SparkOptions:
 
 
 def _log_as_launched(jvm: Any, command: SparkCommand) -> None:
-    # below spark-submit Spark sets up its logging when the first of its classes has something to say, and would then
+    # under spark-submit, Spark sets up its logging when the first of its classes logs something, and would then
     # replace what is set up here
     spark = jvm.java.lang.Class.forName("org.apache.spark.util.Utils$").getField("MODULE$").get(None)
     spark.initializeLogIfNecessary(False, True)
-    # Spark's logging, not that of the class loader that this call comes through
+    # the logging context of Spark's classes, not that of the class loader that this call comes through
     loader = jvm.java.lang.Class.forName("org.apache.spark.SparkContext").getClassLoader()
     context = jvm.org.apache.logging.log4j.LogManager.getContext(loader, False)
     location = context.getConfiguration().getConfigurationSource().getLocation()

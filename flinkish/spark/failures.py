@@ -1,4 +1,5 @@
-"""From what Spark raises to typed errors: a worker's own error first, then the causes that can be told apart."""
+"""Translates what Spark raises into typed errors: the error that a worker has raised, if the text holds one, else the
+first known cause that its text matches."""
 
 from __future__ import annotations
 
@@ -22,10 +23,11 @@ from flinkish.spark.worker import typed_failure
 
 _LENGTH = 600
 
-#: What Python raises where its code is wrong: in the driver that is flinkish's code (user code is wrapped before).
+#: What Python raises when its code is wrong. In the driver that is flinkish's code: errors of user code are wrapped
+#: before they get here.
 _BUGS = (AssertionError, AttributeError, LookupError, NameError, TypeError)
 
-#: (pattern in the text, class, what happened, what to do); the first that is found counts
+#: (pattern in the text, class, what happened, what to do); the first pattern that matches counts
 _KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
     (
         r"No module named '?flinkish",
@@ -132,7 +134,11 @@ _KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
 
 
 def translate(error: BaseException, where: str) -> FlinkishError:
-    """The typed error for whatever a query or a batch job raised."""
+    """The typed error for an exception of a query or a batch job.
+
+    Args:
+        where: names the job or another place in the error, if the error does not name it yet.
+    """
     if isinstance(error, FlinkishError):
         return _located(error, where)
     text = _text(error)
@@ -157,7 +163,7 @@ def translate(error: BaseException, where: str) -> FlinkishError:
 
 
 def raised_by_spark(error: BaseException) -> bool:
-    """Whether Spark has raised it, not flinkish or user code in the driver."""
+    """Whether Spark has raised the exception, and not flinkish or user code in the driver."""
     return type(error).__module__.startswith(("pyspark.", "py4j."))
 
 
@@ -173,7 +179,7 @@ def _text(error: BaseException) -> str:
 
 
 def _jvm_is_gone(error: BaseException) -> bool:
-    """Py4J lets errors of its socket to the driver's own JVM through as they are."""
+    """Whether the socket to the driver's own JVM has failed: Py4J lets such errors through as they are."""
     trace = error.__traceback__ if isinstance(error, (ConnectionError, EOFError)) else None
     while trace is not None:
         if trace.tb_frame.f_globals.get("__name__", "").startswith("py4j."):
@@ -182,12 +188,12 @@ def _jvm_is_gone(error: BaseException) -> bool:
     return False
 
 
-#: The stretch of a traceback's frames; the line behind it says what was raised.
+#: The frames of a traceback, followed by the line that says what was raised.
 _FRAMES = re.compile(r'(?:^[ \t]+File ".*\n(?:[ \t]+.*\n)*)+(?P<raised>\S.*)$', re.MULTILINE)
 
 
 def _first_lines(text: str) -> str:
-    # tracebacks lie within each other (driver's callback, its action, worker): the last one is the cause
+    # tracebacks are nested (driver's callback, its action, worker): the last one is the cause
     raised = [found.group("raised") for found in _FRAMES.finditer(text)]
     if raised:
         return raised[-1][:_LENGTH]

@@ -1,4 +1,4 @@
-"""Every level behind the sources: ONE ``groupBy(address).applyInPandasWithState`` for all its vertices."""
+"""Runs a level behind the sources: one ``groupBy(address).applyInPandasWithState`` for all vertices of the level."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 
 
 def level_rows(frame: Any, deployment: Deployment, level: int) -> Any:
-    """Run a level over the rows addressed to it."""
+    """Run a level over the rows addressed to it.
+
+    Returns the rows that leave the level, addressed to the next one, as a DataFrame of `ROW_SCHEMA`.
+    """
     # a real projection before the grouping: without it a second stateful operator in the query fails with
     # "ColumnarBatchRow cannot be cast to UnsafeRow"
     addressed = frame.withColumn("address", F.expr("address & 2147483647"))
-    # the exchange and the sort that the grouping needs in any case, but with the buffers of a task in their order
+    # the grouping needs an exchange and a sort in any case: this sort also puts the buffers of each task in order
     arrived = addressed.repartition(deployment.partitions, "address").sortWithinPartitions("address", "buffer")
     return arrived.groupBy("address").applyInPandasWithState(
         LevelFunction(deployment, level), ROW_SCHEMA, STATE_SCHEMA, "append", "NoTimeout"
@@ -37,7 +40,7 @@ def level_rows(frame: Any, deployment: Deployment, level: int) -> Any:
 
 @dataclass(frozen=True)
 class LevelFunction:
-    """One call is one task in one epoch."""
+    """The function of ``applyInPandasWithState``: one call runs one task in one epoch, or passes on rows in transit."""
 
     deployment: Deployment
     level: int
@@ -60,7 +63,7 @@ class LevelFunction:
                 self.deployment.task_manager().update_standby_tasks_aside(current_epoch(self.deployment))
 
     def _begin(self) -> None:
-        """A Spark task begins: its tasks have their place in this worker from now on."""
+        """At the beginning of a Spark task, assign the tasks of its partition and its standby tasks to this worker."""
         epoch, manager = current_epoch(self.deployment), self.deployment.task_manager()
         if self.deployment.files is not None:
             # Spark numbers the stateful operators of a plan from its end
@@ -85,7 +88,7 @@ class LevelFunction:
             header = result.header.encode(manager.job.classes)
             state.update((header, result.body if result.body_written else body))
         elif not state.exists:
-            # it had ended in the query that it was moved from
+            # the task had finished in the query that its state was moved from
             state.update((header, body))
         return rows
 
@@ -107,8 +110,12 @@ class LevelFunction:
 
 
 def arriving(frames: Iterator[pd.DataFrame], attempt: int) -> Iterator[Buffer]:
-    """The buffers of a task in their order: as Spark brings them, without holding them. ``attempt``: how often the
-    Spark task has failed. The reason may have been that the rows did not come sorted, so later ones do it themselves.
+    """The buffers of a task in their order. The first attempt takes them as they come from Spark, which has sorted
+    them, and holds none of them; later attempts sort them here, since the reason of the failure may have been that the
+    rows did not come sorted.
+
+    Args:
+        attempt: Spark's number of the attempt, from 0: how often the Spark task has failed before.
     """
     buffers = (decode(data) for frame in frames for data in frame["buffer"] if data is not None)
     return iter(sorted(buffers, key=lambda buffer: place(buffer.header))) if attempt else buffers

@@ -1,7 +1,7 @@
-"""Tasks as one query of a job has stored them, handed to the first epoch of its next query.
+"""Hands the stored tasks of one query of a job to the first epoch of the job's next query.
 
-Unlike the rows of a savepoint this is the stored form itself: header (watermarks, idleness, progress of each origin)
-and body, for the same subtasks. So the next query goes on exactly where the other one stood.
+Unlike the rows of a savepoint, what is handed over is the stored form itself: header (watermarks, idleness, progress of
+each origin) and body, for the same subtasks. So the next query goes on exactly where the previous one ended.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.state_reader import stored_tasks
 from flinkish.spark.worker import Deployment, failures_marked
 
-#: Version of the stored form of a task on its way.
+#: Version of the stored form of a task that is moved to another query.
 FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
 class StoredToBuffers:
-    """Stored tasks -> a TASK buffer for each."""
+    """The function of ``mapInArrow`` that makes a TASK buffer of each stored task."""
 
     deployment: Deployment
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One partition of the state of a level."""
+        """Convert one partition of the state of a level."""
         with failures_marked():
             for batch in batches:
                 yield from to_arrow(self._rows(batch), self.deployment.book(), 1)
@@ -46,7 +46,15 @@ class StoredToBuffers:
 
 
 def write_moved_state(spark: Any, deployment: Deployment, checkpoint: str, batch: int, levels: int, path: str) -> None:
-    """Write the state of a query's batch as rows that the first epoch of another query takes in."""
+    """Write the state of a query as of a batch, as rows that the first epoch of another query takes in.
+
+    Args:
+        checkpoint: checkpoint directory of the query that has stored the state.
+        batch: that query's number of the micro-batch.
+        levels: the number of levels behind the sources.
+        path: directory of the Parquet files to write. Files that are there are replaced; a job without levels writes
+            none.
+    """
     frame = None
     for level in range(levels):
         rows = stored_tasks(spark, checkpoint, batch, level).mapInArrow(StoredToBuffers(deployment), ROW_SCHEMA)
@@ -56,7 +64,8 @@ def write_moved_state(spark: Any, deployment: Deployment, checkpoint: str, batch
 
 
 class MovedIn(NamedTuple):
-    """What a task begins with: stored form (None: nothing), and the epoch's other buffers, in their order."""
+    """What a task begins with: its stored header and body (None: none were moved), and the other buffers of the epoch,
+    in their order."""
 
     header: bytes | None
     body: bytes | None
@@ -64,7 +73,10 @@ class MovedIn(NamedTuple):
 
 
 def moved_in(buffers: Iterable[Buffer]) -> MovedIn:
-    """Look for stored state among the sorted buffers of a task that has none of its own: it comes first."""
+    """Separate the moved state, if there is any, from the sorted buffers of a task without state of its own.
+
+    The order of buffers puts the moved state first.
+    """
     arriving = iter(buffers)
     first = next(arriving, None)
     if first is None or first.header.kind is not BufferKind.TASK:

@@ -16,7 +16,8 @@ from flinkish.spark.source_stage import frame_source_rows
 from flinkish.spark.split_source import SourceQuery, source_rows
 from flinkish.spark.worker import Deployment
 
-#: Of rows from files: records of other tasks are pickles that are read as they are, and never come from there.
+#: SQL condition for rows from the files of a savepoint: they hold state and nothing else. Buffers of records are
+#: pickles that are read as they are; they must never come from such files.
 _HOLDS_STATE = (
     f"CASE WHEN hex(substring(buffer, 2, 1)) IN ('{BufferKind.STATE:02X}', '{BufferKind.TASK:02X}') THEN true "
     "ELSE raise_error('a row of a savepoint holds something other than state') END"
@@ -27,23 +28,24 @@ _HOLDS_STATE = (
 class PlanOptions:
     """How one run of the query differs from another run of the same job."""
 
-    #: the first epoch of this run carries the end of the sources that Spark reads
+    #: the first epoch of this run announces the end of the sources that Spark reads
     end_of_input: bool = False
-    #: tasks must be called without data
+    #: some tasks must be called in each epoch, even without data, so an epoch is planned at each trigger
     heartbeat: bool = False
-    #: uid of a source -> where it stands in the savepoint that the query begins with
+    #: uid of a source -> its position in the savepoint that the query begins with
     positions: dict[str, str] = field(default_factory=dict)
     #: directory with the rows of a savepoint to take in, or None
     restore_rows: str | None = None
-    #: no source is read any more; ``end_of_input`` ends them all
+    #: no source is read any more, and ``end_of_input`` announces the end of all sources
     drain: bool = False
-    #: least time between two epochs, kept by who plans them, who plans at once if user code asks for it; 0: by Spark
+    #: least time between two epochs in ms, kept by the process that plans epochs, which plans one at once if user code
+    #: requests it; 0: Spark keeps the interval
     interval_ms: int = 0
 
 
 def frame_sources(sources: Mapping[int, Source]) -> list[tuple[int, DataFrameSource]]:
-    """The sources that Spark reads, with their vertices, in the order in which they are inputs of the query. The one
-    input before them holds all other sources."""
+    """The sources that Spark reads itself, as (vertex, source), in the order in which they are inputs of the query. The
+    query has one input before them, which holds all other sources."""
     return [(vertex, source) for vertex, source in sorted(sources.items()) if isinstance(source, DataFrameSource)]
 
 
@@ -55,7 +57,14 @@ def build_plan(
     options: PlanOptions,
     job_dir: str,
 ) -> Any:
-    """The streaming DataFrame whose rows are what leaves the job. ``sources``: vertex -> Source, as in the program."""
+    """The streaming DataFrame of a job: its rows (`ROW_SCHEMA`) are reports, committables and changes of state.
+
+    Args:
+        sources: vertex -> Source, as in the program.
+        deployment: the job, as it travels to the workers.
+        options: what is special about this run of the query.
+        job_dir: the job directory.
+    """
     query = SourceQuery(
         deployment,
         job_dir,
@@ -72,9 +81,9 @@ def build_plan(
         frame = source.load(spark, limits, options.positions.get(descriptor.head.uid))
         inputs.append(frame_source_rows(frame, deployment, vertex, descriptor.parallelism))
     if options.restore_rows is not None:
-        # the whole directory is one file source: taken in by the first epoch, never again
+        # the whole directory is one file source: the first epoch takes it in, no later one does
         rows = spark.readStream.schema(ROW_SCHEMA).parquet(options.restore_rows)
-        # those without a vertex tell of the savepoint, not to the job
+        # rows without a vertex describe the savepoint and are not for the job
         inputs.append(rows.where("vertex >= 0").where(_HOLDS_STATE))
     frame = reduce(lambda left, right: left.unionByName(right), inputs)
     for level in range(1, job.levels + 1):

@@ -1,4 +1,4 @@
-"""The rows between Spark stages: buffers, addressed."""
+"""The rows between Spark stages: buffers with the addresses of the subtasks that they are for."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from flinkish.spark.addressing import AddressBook
 #: Schema of the rows between stages, in Spark's DDL. ``address`` is the grouping value of the next level.
 ROW_SCHEMA = "address int, vertex int, subtask int, buffer binary"
 
-#: Schema of a subtask's state.
+#: Schema of a subtask's state in Spark's state store, in Spark's DDL.
 STATE_SCHEMA = "header binary, body binary"
 
 _ARROW_SCHEMA = pa.schema(
     [("address", pa.int32()), ("vertex", pa.int32()), ("subtask", pa.int32()), ("buffer", pa.binary())]
 )
 
-#: Bytes of buffers in one Arrow batch: Spark counts rows, we bound the size. A batch costs both processes something of
-#: its own, whatever its size, so a few buffers are too few for one.
+#: Bytes of buffers in one Arrow batch: Spark bounds the number of rows, flinkish bounds their size. A batch has a cost
+#: in both processes that does not depend on its size, so a few small buffers are too few for one.
 BATCH_BYTES = 1024 * 1024
 
 
 def to_arrow(rows: Iterable[Row], book: AddressBook, next_level: int) -> Iterable[pa.RecordBatch]:
-    """Rows as Arrow batches of about `BATCH_BYTES`, as they come."""
+    """Pack rows into Arrow batches of about `BATCH_BYTES` each, in their order, addressed to a level."""
     share: list[Row] = []
     size = 0
     for row in rows:

@@ -1,4 +1,5 @@
-"""The Spark session a job runs in: the active one, or one made for it; and the settings that the mechanism needs."""
+"""The Spark session that a job runs in (the active one, or one made for it), and the settings that flinkish's queries
+need."""
 
 from __future__ import annotations
 
@@ -27,20 +28,30 @@ MIN_PYTHON = (3, 10)
 MIN_JAVA = 17
 MIN_SPARK = (4, 0)
 
-#: Creates each log file once and atomically enough on a local file system, without starting a process for permissions.
+#: A manager of checkpoint files that creates each log file once and atomically enough on a local file system, without
+#: starting a process to set permissions.
 _LOCAL_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 
-#: Rows are buffers, so that the limit on rows bounds nothing: a worker would be given all buffers of an epoch at once.
+#: Bytes of an Arrow batch. Rows are whole buffers, so Spark's limit on the rows of a batch bounds nothing: without this
+#: one, a worker would be given all buffers of an epoch at once.
 _MAX_ARROW_BATCH_BYTES = 8 * 1024 * 1024
 
-#: PySpark imports them for the first session, which takes as long as all else that Python does until then.
+#: Modules that PySpark imports for the first session, which takes as long as all else that Python does until then.
 _NEEDED_LATER = ("pandas", "pyspark.testing")
 
 
 def check_versions(java_version: str | None = None, python_version: tuple[int, ...] | None = None) -> None:
-    """Refuse a Python or Java that is too old, before anything fails in a strange way."""
+    """Refuse a Python or Java that is too old, before anything fails with an error that does not name the reason.
+
+    Args:
+        java_version: such as "17.0.2" or "1.8.0_392"; None: it is not checked.
+        python_version: the version to check; None: that of this process.
+
+    Raises:
+        EnvironmentVersionError: a version is too old.
+    """
     python = python_version or sys.version_info[:3]
     if python < MIN_PYTHON:
         raise EnvironmentVersionError(
@@ -79,7 +90,13 @@ def installed_java() -> str | None:
 
 
 def get_session(configuration: Configuration, app_name: str) -> Any:
-    """The active session, or a local one."""
+    """The Spark session for a job: the active session, else one of Spark Connect if the configuration
+    (``spark.remote``) or the environment asks for it, else a local one.
+
+    Raises:
+        ConfigurationError: the workers' interpreter can no longer be chosen, since Spark runs with another one.
+        EnvironmentVersionError: Python or Java is too old.
+    """
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -88,7 +105,7 @@ def get_session(configuration: Configuration, app_name: str) -> Any:
         return active
     check_versions()
     remote = configuration.get_string("spark.remote", os.environ.get("SPARK_REMOTE", ""))
-    # a server elsewhere has settings and jars of its own
+    # a server of Spark Connect on another machine has its own settings and jars
     if remote and not remote.startswith("local"):
         return SparkSession.builder.remote(remote).getOrCreate()
     if not remote and os.environ.get("SPARK_CONNECT_MODE_ENABLED"):
@@ -97,9 +114,10 @@ def get_session(configuration: Configuration, app_name: str) -> Any:
 
 
 def _choose_python(configuration: Configuration, active: Any) -> None:
-    """``python.executable``: the interpreter of the workers, which Spark learns when its JVM starts.
+    """Set the interpreter of the workers as the option ``python.executable`` says. Spark reads it when its JVM starts.
 
-    ConfigurationError if that has happened, with another one.
+    Raises:
+        ConfigurationError: the JVM already runs, with another interpreter.
     """
     wanted = configuration.get(python.EXECUTABLE) if configuration.contains(python.EXECUTABLE) else None
     if wanted is None or os.environ.get("PYSPARK_PYTHON") == wanted:
@@ -115,7 +133,11 @@ def _choose_python(configuration: Configuration, active: Any) -> None:
 
 
 def _local_session(configuration: Configuration, app_name: str, remote: str) -> Any:
-    """``remote``: not empty for a Spark Connect server that this process starts."""
+    """Make a session whose driver is on this machine.
+
+    Args:
+        remote: URL of a Spark Connect server that this process starts; "": classic Spark.
+    """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -128,7 +150,7 @@ def _local_session(configuration: Configuration, app_name: str, remote: str) -> 
     running = jvm_is_running()
     with nullcontext() if running else submit_variables(own):
         if not remote:
-            # now, because only the JVM knows what was submitted; a program's own settings win over that
+            # the JVM must run first: only it knows the submitted settings, over which the program's own ones win
             with nullcontext() if running else _while_the_jvm_starts():
                 SparkContext._ensure_initialized(conf=SparkConf().setAll(list(own.items())))
         submitted = SparkConf()
@@ -148,8 +170,8 @@ def _local_session(configuration: Configuration, app_name: str, remote: str) -> 
 
 @contextmanager
 def _while_the_jvm_starts() -> Iterator[None]:
-    """What is imported later in any case is imported meanwhile. If there is no JVM in the end, a Java that is too old
-    is named as the reason."""
+    """Import modules that are needed later while the JVM starts inside this context. If the JVM does not start and the
+    installed Java is too old, the error names that as the reason."""
     threading.Thread(target=_import_ahead, daemon=True).start()
     try:
         yield
@@ -159,7 +181,7 @@ def _while_the_jvm_starts() -> Iterator[None]:
 
 
 def _import_ahead() -> None:
-    # what cannot be imported fails again where it is needed
+    # a failing import is raised again where the module is needed
     with suppress(ImportError):
         for name in _NEEDED_LATER:
             import_module(name)
@@ -167,23 +189,25 @@ def _import_ahead() -> None:
 
 def _session_settings(master: str) -> dict[str, str]:
     settings = default_spark_settings()
-    # what a running JVM can no longer follow
+    # settings that a running JVM can no longer follow
     for key in ("spark.master", "spark.jars.packages"):
         settings.pop(key, None)
     if platform.system() == "Windows":
         settings["spark.python.unix.domain.socket.enabled"] = "false"
     if master.startswith("local"):
-        # executors start `python3` from the PATH otherwise, which is not the virtual environment's
+        # otherwise executors start `python3` from the PATH, which need not be that of the virtual environment
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings |= local_settings()
     return {**settings, **settings_of_long_lived_sessions()}
 
 
 def settings_of_long_lived_sessions() -> dict[str, str]:
-    """For sessions in which epochs and checkpoints run again and again. Nothing goes wrong without them.
+    """Settings for sessions that run epochs and checkpoints again and again. They save time; nothing goes wrong without
+    them.
 
-    Epochs come before checkpoints; otherwise Spark takes jobs in the order in which they came. The code of all their
-    queries is kept, of which there are more than the 100 of Spark's default; otherwise it is compiled each time.
+    A fair scheduler gives epochs precedence over checkpoints; otherwise Spark runs jobs in the order of submission. The
+    cache for generated code holds the code of all queries of a job, which are more than the 100 of Spark's default;
+    otherwise that code is compiled each time.
     """
     pools = Path(__file__).parent / "scheduler.xml"
     file = {"spark.scheduler.allocation.file": str(pools)} if pools.exists() else {}
@@ -196,7 +220,14 @@ def is_remote(spark: Any) -> bool:
 
 
 def query_settings(state_backend: str, partitions: int, batch_size: int, local_files: bool) -> dict[str, str]:
-    """The settings that a job's query needs (``docs/architecture.md`` says why each)."""
+    """The Spark settings that a job's query needs; ``docs/architecture.md`` gives the reason for each.
+
+    Args:
+        state_backend: "rocksdb" for Spark's RocksDB state store; anything else: the one in memory.
+        partitions: the number of shuffle partitions.
+        batch_size: the most rows of an Arrow batch.
+        local_files: the job directory is on a local file system.
+    """
     settings = {
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.streaming.unsupportedOperationCheck": "false",
@@ -204,9 +235,9 @@ def query_settings(state_backend: str, partitions: int, batch_size: int, local_f
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(batch_size),
         "spark.sql.execution.arrow.maxBytesPerBatch": str(_MAX_ARROW_BATCH_BYTES),
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        # how often sources are asked for news while there is none: Spark's 10 ms cost a quarter of a core
+        # how often sources without new data are asked for some: Spark's default of 10 ms costs a quarter of a core
         "spark.sql.streaming.pollingDelay": "50ms",
-        # version 2 names the files of a state by the run that wrote them; see `allow_epochs_that_do_not_run`
+        # version 2 names the files of a state after the run that wrote them; see `allow_epochs_that_do_not_run`
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "1",
         "spark.sql.streaming.minBatchesToRetain": str(RETAINED_EPOCHS),
     }
@@ -218,24 +249,27 @@ def query_settings(state_backend: str, partitions: int, batch_size: int, local_f
 
 
 def allow_epochs_that_do_not_run(spark: Any) -> None:
-    """An epoch that is prepared when Spark delivers it again is committed without being run: its state is what the run
-    before has written. Spark would take that for a ``foreachBatch`` function that forgets its frame.
+    """Switch off Spark's check that each epoch has written state.
 
-    It asks the session itself in each epoch, not the copy of its settings that belongs to the query: so this setting
-    stays.
+    An epoch that is already prepared when Spark delivers it again is committed without being run: its state is what the
+    earlier run has written. Spark would take that for a ``foreachBatch`` function that never uses its DataFrame.
+
+    Spark reads this setting from the session in each epoch, not from the query's copy of the session's settings, so it
+    stays set in the session.
     """
     spark.conf.set("spark.sql.streaming.stateStore.commitValidation.enabled", "false")
 
 
-#: Queries of several jobs are started one after the other: settings belong to the whole session.
+#: Held while a query is started. Settings belong to the whole session, so jobs start their queries one at a time.
 _starting = threading.RLock()
 
 
 @contextmanager
 def settings_in_force(spark: Any, settings: dict[str, str]) -> Iterator[None]:
-    """Set them while a query is being started: Spark copies the session's settings at that moment.
+    """Inside this context the session has these settings; afterwards it has its former ones again.
 
-    One thread at a time: another one would start its query with these, and put back what it found.
+    For starting a query or running a statement: Spark copies the session's settings at that moment. Only one thread at
+    a time is inside, since another one would start its query with these settings and restore them later.
     """
     with _starting:
         yield from _set_for_a_while(spark, settings)

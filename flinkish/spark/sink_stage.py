@@ -1,8 +1,8 @@
-"""The end of an epoch, called by ``foreachBatch``: one Spark action runs all levels; then the epoch is prepared; then a
-second, small job commits it.
+"""Runs an epoch to its end, called by ``foreachBatch``: one Spark action runs all levels, then the epoch is prepared,
+then a second, small Spark job commits it.
 
-Rule: see ``runtime/prepared_epoch.py``. An epoch that is already prepared when Spark delivers it (again) is committed
-and nothing else: its plan does not run, and its state is what the run that prepared it has written.
+Rule: that of ``runtime/prepared_epoch.py``. An epoch that is already prepared when Spark delivers it (again) is only
+committed: its plan does not run, and its state is what the run that prepared it has written.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from flinkish.runtime.report import TaskReport
 from flinkish.runtime.sources.alignment import watermarks_of
 from flinkish.spark.worker import Deployment, failures_marked
 
-#: (sink, subtask, its buffers): what is committed as one.
+#: (sink, subtask, its buffers): the committables of one subtask of a sink, which are committed together.
 Target = tuple[int, int, list[bytes]]
 
-#: Commits what belongs to sinks that commit in the driver.
+#: Commits the targets of sinks that commit in the driver.
 DriverCommit = Callable[[EpochCommit, list[Target]], list[CommitReport]]
 
 _COMMIT_SCHEMA = "sink int, subtask int, records long"
@@ -50,7 +50,7 @@ _COMMIT_ARROW = pa.schema([("sink", pa.int32()), ("subtask", pa.int32()), ("reco
 
 @dataclass(frozen=True)
 class CommitFunction:
-    """Commits in an executor what one subtask of a writer sink has."""
+    """The function of ``mapInArrow`` that commits targets of writer sinks in an executor."""
 
     deployment: Deployment
     epoch: int
@@ -59,7 +59,7 @@ class CommitFunction:
     targets: tuple[Target, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One Spark partition: the number of one target."""
+        """Commit the targets whose positions are the rows of one Spark partition."""
         with failures_marked():
             for batch in batches:
                 for number in batch.column("id").to_pylist():
@@ -75,14 +75,14 @@ class CommitFunction:
 
 @dataclass(frozen=True)
 class ReadFunction:
-    """Reads the records of a DataFrame sink, which are columns already, from what was prepared."""
+    """The function of ``mapInArrow`` that reads the prepared records of a DataFrame sink, which are columns already."""
 
     files: EpochFiles
-    #: the buffers of one subtask each
+    #: for each subtask, its buffers
     subtasks: tuple[list[bytes], ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One Spark partition: the place of one subtask."""
+        """Read the records of the subtasks whose positions are the rows of one Spark partition."""
         with failures_marked():
             for batch in batches:
                 for number in batch.column("id").to_pylist():
@@ -92,21 +92,25 @@ class ReadFunction:
 
 @dataclass(frozen=True)
 class EpochRunner:
-    """The function that ``foreachBatch`` calls. Self-contained and picklable: under Spark Connect it runs in a process
-    of its own."""
+    """Runs and commits epochs for the function of ``foreachBatch``. Self-contained and picklable: under Spark Connect
+    that function runs in a process of its own."""
 
     deployment: Deployment
 
     def run(self, frame: Any, epoch: int, commit: DriverCommit | None = None) -> EpochReport:
-        """Run one epoch to its end, or commit it if it is already prepared. ``commit`` gets what belongs to sinks that
-        commit in the driver."""
+        """Run one epoch to its end, or only commit it if it is already prepared.
+
+        Args:
+            frame: the rows that leave the job in this epoch.
+            commit: commits the targets of sinks that commit in the driver; None: one after the other, here.
+        """
         prepared = self._prepared_epochs().read(epoch)
         if prepared is None:
             prepared = self._prepare(frame, epoch)
         return self._commit(frame.sparkSession, prepared, commit or _commit_here)
 
     def is_prepared(self, epoch: int) -> bool:
-        """Whether sinks can have heard of the epoch."""
+        """Whether the epoch is prepared, so that sinks may have heard of it."""
         return epoch in self._prepared_epochs().epochs()
 
     def _prepared_epochs(self) -> PreparedEpochs:
@@ -123,7 +127,7 @@ class EpochRunner:
     # ------------------------------------------------------------------ before the barrier
 
     def _prepare(self, frame: Any, epoch: int) -> PreparedEpoch:
-        """The action that runs all levels, and the barrier behind it."""
+        """Run all levels in one Spark action and make the epoch prepared, which is its barrier."""
         job = self.deployment.job()
         result = frame.toArrow()
         reports: list[bytes] = []
@@ -147,7 +151,7 @@ class EpochRunner:
         prepared = PreparedEpoch(epoch, time_ms, end_of_input, tuple(reports), tuple(committables))
         added = [task.accumulators for task in tasks if task.accumulators]
         if added:
-            # what cannot be merged fails the epoch before it is prepared
+            # accumulators that cannot be merged fail the epoch before it is prepared
             self._accumulator_files().after(epoch, added, job.classes)
         if committables or added:
             self._prepared_epochs().write(prepared, self.deployment.fence)
@@ -157,7 +161,7 @@ class EpochRunner:
         return prepared
 
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
-        """Say which files hold what the epoch has changed in the state."""
+        """Write down which files hold the epoch's changes of state. Changes that came inline become a file here."""
         changelog = self._files().changelog
         names = [data[1:].decode() for data in changes if data[:1] == CHANGES_IN_FILE]
         inline = [data[1:] for data in changes if data[:1] != CHANGES_IN_FILE]
@@ -223,12 +227,12 @@ def _commit_here(commit: EpochCommit, targets: list[Target]) -> list[CommitRepor
 
 
 def _numbers(session: Any, count: int) -> Any:
-    """The numbers below ``count``, each in a Spark partition of its own."""
+    """A DataFrame of the numbers from 0 to ``count`` - 1, each in a Spark partition of its own."""
     return session.range(0, count, 1, count)
 
 
 def _ddl(input_type: TypeInformation) -> Any:
-    """The Spark schema of a declared type."""
+    """The Spark schema of a declared type, for ``mapInArrow``."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(pa.schema(list(input_type.to_arrow_fields())))

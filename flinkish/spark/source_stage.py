@@ -1,4 +1,5 @@
-"""Level 0 of what Spark reads itself: a ``mapInArrow`` over the DataFrame, in which the source's chain runs."""
+"""Runs level 0 for sources that Spark reads itself: a ``mapInArrow`` over the source's DataFrame, in which the source's
+chain runs."""
 
 from __future__ import annotations
 
@@ -17,30 +18,30 @@ from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.task_place import current_place
 from flinkish.spark.worker import Deployment, current_epoch, current_partition, failures_marked
 
-#: Column with the epoch's own time, which Spark keeps when it replays the epoch.
+#: Name of the column with the epoch's processing time in ms, as text. Spark keeps that time when it replays the epoch.
 TIME_COLUMN = "__epoch_ms"
 
 
 def with_time(frame: Any) -> Any:
-    """Add the epoch's time in ms, as text: Spark writes a number into the code that it generates, so that each epoch
-    would be compiled anew; a text it keeps apart (docs/performance.md)."""
+    """Add the column `TIME_COLUMN`. It is text, since Spark writes a number into the code that it generates, so that
+    the code would be compiled again for each epoch; it passes a text to the code from outside (docs/performance.md)."""
     return frame.withColumn(TIME_COLUMN, F.unix_millis(F.current_timestamp()).cast("string"))
 
 
 def frame_source_rows(frame: Any, deployment: Deployment, vertex: int, parallelism: int) -> Any:
-    """Rows of a source that Spark reads, in at most as many tasks as the source has subtasks."""
+    """The rows that leave the chain of a source that Spark reads, made in at most ``parallelism`` Spark tasks."""
     return with_time(frame).coalesce(parallelism).mapInArrow(FrameSourceFunction(deployment, vertex), ROW_SCHEMA)
 
 
 @dataclass(frozen=True)
 class FrameSourceFunction:
-    """Decodes Arrow batches and runs the source's chain over them."""
+    """The function of ``mapInArrow`` that decodes the records of a source and runs the source's chain over them."""
 
     deployment: Deployment
     vertex: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One Spark partition of one epoch."""
+        """Run the chain over one Spark partition of one epoch. An empty partition runs nothing."""
         with failures_marked():
             first = next((batch for batch in batches if batch.num_rows), None)
             if first is None:

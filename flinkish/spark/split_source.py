@@ -1,10 +1,12 @@
-"""The one Python data source of a job's query: all sources whose splits the engine assigns, and the calls without data.
+"""The Python data source of a job's query. It holds all sources whose splits flinkish assigns, and it calls the tasks
+that must be called without data.
 
-Spark keeps its offsets in the query's own log, written before the epoch runs; a replay asks for the partitions between
-two logged offsets, whatever the cluster looks like by then. A partition is a subtask of a source, in every epoch, and
-the source's chain runs where the partition is read.
+Spark keeps the data source's offsets in the query's own log and writes them before the epoch runs; a replay asks for
+the partitions between two logged offsets, whatever the cluster looks like by then. A partition is a subtask of a
+source, in every epoch, and the source's chain runs where the partition is read.
 
-Rule: the reader is made in several processes, and pickled: nothing happens until it is asked for an offset.
+Rule: Spark makes the reader in several processes, and pickles it, so the reader does nothing until it is asked for an
+offset.
 """
 
 from __future__ import annotations
@@ -43,16 +45,16 @@ from flinkish.spark.worker import Deployment, current_epoch, failures_marked
 
 @dataclass(frozen=True)
 class SourceQuery:
-    """What the sources of one query must know.
+    """What the data source of one query must know.
 
     Args:
         deployment: the job.
-        job_dir: where long lists of splits are kept.
-        heartbeat: there is an epoch at each trigger, also without data.
+        job_dir: the job directory, where long lists of splits are kept.
+        heartbeat: an epoch is planned at each trigger, even without data.
         end_of_input: the first epoch that is planned announces the end of the sources that Spark reads.
-        drain: it announces the end of all sources.
-        positions: uid -> where the source stood in the savepoint that the query begins with.
-        interval_ms: least time between two epochs, unless user code asks for one; 0: Spark keeps it.
+        drain: that epoch announces the end of all sources, and none is read any more.
+        positions: uid -> the source's position in the savepoint that the query begins with.
+        interval_ms: least time between two epochs in ms, unless user code requests one; 0: Spark keeps the interval.
     """
 
     deployment: Deployment
@@ -66,12 +68,13 @@ class SourceQuery:
 
 @dataclass(frozen=True)
 class ControlShare:
-    """What is done in an epoch besides reading.
+    """The share of an epoch that reads nothing: it calls tasks, and announces the end of sources.
 
     Args:
-        time_ms: the epoch's processing time.
-        call: the tasks are called that must be called in each epoch.
-        announce: the end of the sources that Spark reads; ``drain``: of all sources.
+        time_ms: the epoch's processing time, in ms since 1970.
+        call: call the tasks that must be called in each epoch.
+        announce: announce the end of the sources that Spark reads.
+        drain: together with ``announce``: announce the end of all sources.
     """
 
     time_ms: int
@@ -81,30 +84,31 @@ class ControlShare:
 
 
 class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans epochs in a process beside the driver, and reads shares of them in the workers."""
+    """Plans the epochs of a query in a process beside the driver, and reads their shares in the workers."""
 
     def __init__(self, query: SourceQuery) -> None:
         self._query = query
         self._planning: JobEnumerator | None = None
         self._available_now = False
         self._called = False
-        #: when an epoch was looked for last (s), and the request that was known then
+        #: when an epoch was looked for last (in s of the monotonic clock), and the newest request that was known then
         self._looked_s = -math.inf
         self._request = -1
 
     # ------------------------------------------------------------------ beside the driver
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Nothing. Spark asks twice, and does not keep it."""
+        """The offset of a query that has read nothing. Spark asks for it twice, and does not keep it."""
         return NOTHING_READ
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read what is there now, then end."""
+        """Read the data that is there now, then end (``Trigger.AvailableNow``)."""
         self._available_now = True
         self._enumerator().freeze()
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where the next epoch ends; ``start`` when there is none. The limits are our own."""
+        """The offset at which the next epoch ends; ``start`` if there is no next epoch. ``limit`` is not used: flinkish
+        keeps its own limits on an epoch."""
         query = self._query
         with failures_marked():
             if query.interval_ms and not self._is_due():
@@ -117,7 +121,8 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return enumerator.next_offset(start, forced, announce, reached)
 
     def _is_due(self) -> bool:
-        """Whether it is time for an epoch: the interval is over, or user code has asked for it since."""
+        """Whether it is time for an epoch: the interval is over, or user code has requested an epoch since the last
+        one was looked for."""
         files = self._query.deployment.files
         request = -1 if files is None else EpochRequest(files.query).newest()
         now_s = time.monotonic()
@@ -127,7 +132,8 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return True
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """A partition for each subtask of each source, and one for what is done besides."""
+        """The partitions of the epoch between two offsets: a `SourceShare` for each subtask of each source (even one
+        that reads nothing), and a `ControlShare` if tasks must be called or the end of sources is announced."""
         query = self._query
         if start == end:
             return []
@@ -148,14 +154,14 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             restored = {uid: decode_position(text, uid, store) for uid, text in self._query.positions.items()}
             if self._query.drain:
-                # nothing is read any more
+                # a drain reads no source any more
                 job = _without_sources(job)
             directory = posixpath.join(self._query.job_dir, "sources")
             self._planning = JobEnumerator(job, limits, store, SystemClock(), restored, directory)
         return self._planning
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Close the enumerators; Spark calls this when the query has ended."""
         if self._planning is not None:
             self._planning.close()
 
@@ -168,7 +174,7 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ------------------------------------------------------------------ in a worker
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """One share of one epoch."""
+        """Run one share of one epoch. Yields the rows that leave it, as Arrow batches."""
         deployment, share = self._query.deployment, partition.value
         with failures_marked():
             deployment.begin_task()
@@ -202,7 +208,8 @@ def _is_ended(vertex: VertexDescriptor, drain: bool) -> bool:
 
 
 class _SourcesOfAJob(DataSource):
-    """Subclassed for each query, so that what the query must know travels with the class."""
+    """The data source that Spark registers. It is subclassed for each query, so that the query's `SourceQuery` travels
+    with the class."""
 
     query: SourceQuery
 
@@ -222,12 +229,12 @@ class _SourcesOfAJob(DataSource):
 
 
 def source_name(query: SourceQuery) -> str:
-    """The name of the data source among those of the session."""
+    """The name under which a query's data source is registered in the session."""
     return f"flinkish-{query.deployment.job_id}"
 
 
 def source_rows(spark: Any, query: SourceQuery) -> Any:
-    """The rows of all sources that are read split by split."""
-    # a class that is not found in a module is pickled as a whole, with its attributes
+    """The streaming DataFrame with the rows of all sources that are read split by split, as `ROW_SCHEMA`."""
+    # a class that is in no module is pickled as a whole, with its attributes
     spark.dataSource.register(type("FlinkishSources", (_SourcesOfAJob,), {"query": query}))
     return spark.readStream.format(source_name(query)).load()

@@ -1,10 +1,10 @@
-"""The files in which Spark keeps the state of a query, and how a run that failed is kept out of them.
+"""Deletes what a failed run of an epoch has written to the files in which Spark keeps the state of a query.
 
     <query>/state/<operator>/<partition>/18.delta    the state after batch 17
 
 Rule: the state after an epoch is that of the run which prepares the epoch. Spark's file manager never replaces a file
-of state that is there already: what a failed run has written would stay, beside the output of the run that took its
-place. So it is deleted before the epoch runs again.
+of state that is there already: the state of a failed run would stay, beside the output of the run that took its place.
+So the files of the failed run are deleted before the epoch runs again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from flinkish.common.storage_errors import storage_errors
 
 _KINDS = ("delta", "snapshot", "changelog", "zip")
 
-#: Also the temporary files and checksums that belong to it.
+#: The name of a file of state, or of a temporary file or checksum that belongs to one. Group 1 is the version.
 _FILE = re.compile(r"\.{0,2}(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|zip)(?:\..*)?")
 
 
 def delete_state_from(query: str, version: int) -> None:
-    """Delete what there is of the state of a query from a version on: of all levels and partitions."""
+    """Delete the files of a query's state, in all levels and partitions, from a version on. Version n + 1 is the state
+    after batch n."""
     state = posixpath.join(query, "state")
     for operator in _directories(state):
         for partition in _directories(posixpath.join(state, operator)):
@@ -37,11 +38,16 @@ def delete_state_from(query: str, version: int) -> None:
 
 
 def delete_state_of_failed_try(query: str, operator: int, batch: int) -> None:
-    """Inside a task of a level, before it hands anything to the state store: delete what an earlier try of this task in
-    the batch has written. ``operator``: Spark's number of the level's stateful operator.
+    """Delete what an earlier try of the running Spark task has written as the state after a batch, or a later one.
 
-    Locally the files are looked for in each task, which costs microseconds. Elsewhere, where that is a request, only if
-    Spark says that it has tried the task before (it does not say so of a whole stage that is run again).
+    To be called in a Spark task of a level before it hands anything to the state store. On a local file system each
+    task looks for such files, which takes microseconds. Elsewhere, where a look is a request, it does so only if Spark
+    says that it has tried the task before (Spark does not say so of a whole stage that is run again).
+
+    Args:
+        query: directory of the query.
+        operator: Spark's number of the level's stateful operator.
+        batch: the running batch.
     """
     context = TaskContext.get()
     if context is None:

@@ -1,4 +1,4 @@
-"""The state of a committed epoch, read from the query's checkpoint by Spark's ``statestore`` source."""
+"""Reads the state of a committed epoch from the query's checkpoint, with Spark's ``statestore`` data source."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ _BATCH_ROWS = 10_000
 
 @dataclass(frozen=True)
 class BodyToRows:
-    """Stored tasks -> rows of a savepoint. ``state``: the directory of the files of state."""
+    """The function of ``mapInArrow`` that turns stored tasks into rows of a savepoint. ``state`` is the directory of
+    the files of keyed state."""
 
     deployed: DeployedClasses
     state: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One partition of the state of a level."""
+        """Convert one partition of the state of a level."""
         give_way_to_epochs()
         with failures_marked():
             share: list[pa.RecordBatch] = []
@@ -60,7 +61,15 @@ def _together(share: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def read_state(spark: Any, checkpoint: str, epoch: int, levels: int, deployed: DeployedClasses, state: str) -> Any:
-    """The rows of all levels as of an epoch, as a DataFrame; None for a job without levels."""
+    """The state of all levels as of an epoch, as a DataFrame of `SAVEPOINT_SCHEMA`; None for a job without levels.
+
+    Args:
+        checkpoint: checkpoint directory of the query.
+        epoch: Spark's number of the micro-batch in that query.
+        levels: the number of levels behind the sources.
+        deployed: the classes that values in the state may be instances of.
+        state: directory of the files of keyed state.
+    """
     frame = None
     with workers_beside_epochs(spark):
         for operator in range(levels):
@@ -71,13 +80,18 @@ def read_state(spark: Any, checkpoint: str, epoch: int, levels: int, deployed: D
 
 
 def stored_tasks(spark: Any, checkpoint: str, batch: int, operator: int) -> Any:
-    """(header, body) of the tasks of one level (from 0) as of a batch, as a DataFrame."""
+    """The stored tasks of one level as of a batch, as a DataFrame with the columns ``header`` and ``body``.
+
+    Args:
+        operator: Spark's number of the level's stateful operator, from 0.
+    """
     stored = spark.read.format("statestore").option("operatorId", operator).option("batchId", batch).load(checkpoint)
     return _header_and_body(stored.selectExpr("value.*"))
 
 
 def _header_and_body(stored: Any) -> Any:
-    """Spark keeps the state of applyInPandasWithState as a struct, next to the timeout."""
+    """The columns of the stored state: Spark may keep the state of ``applyInPandasWithState`` as a struct, next to the
+    timeout."""
     if "groupState" in stored.columns:
         stored = stored.selectExpr("groupState.*")
     return stored.select("header", "body")

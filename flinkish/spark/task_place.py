@@ -1,7 +1,8 @@
-"""Where a Spark task runs, as seen from its Python worker: the executor, and Spark's numbers of the task.
+"""Finds out where a Spark task runs, from inside its Python worker: the executor, and Spark's numbers of the task.
 
-Spark does not tell a Python worker which executor it belongs to. The environment does on Kubernetes; elsewhere the
-executor is the JVM above the worker, started with ``--executor-id``. Where there is none the driver is the executor.
+Spark does not tell a Python worker which executor it belongs to. On Kubernetes the environment says so; elsewhere the
+executor is the JVM among the ancestors of the worker process that was started with ``--executor-id``. If there is none,
+the driver is the executor.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from pyspark import TaskContext
 
 from flinkish.runtime.report import TaskPlace
 
-#: What Spark calls the executor inside of the driver.
+#: Spark's id of the executor inside of the driver.
 DRIVER = "driver"
 
 _FLAG = b"--executor-id"
-#: worker, daemon, JVM, and whatever a cluster manager may put in between
+#: How many ancestors of a worker are looked at: daemon, JVM, and what a cluster manager may put in between.
 _MAX_ANCESTORS = 8
 
 
 def current_place() -> TaskPlace | None:
-    """The place of the running task; None outside of tasks."""
+    """The place of the running Spark task; None outside of tasks."""
     context = TaskContext.get()
     if context is None:
         return None
@@ -33,7 +34,7 @@ def current_place() -> TaskPlace | None:
     )
 
 
-# a task asks once for each of its channels
+# (pid, Spark task) -> its place, kept for the last one alone: a task asks for its place once per channel
 _last: dict[tuple[int, int], TaskPlace] = {}
 
 
@@ -55,7 +56,7 @@ def _place(pid: int, task: int, stage: int, partition: int, attempt: int) -> Tas
 
 @cache
 def executor_id(pid: int) -> str:
-    """The id of the executor that a worker process belongs to."""
+    """Spark's id of the executor that a worker process belongs to; "driver" if none is found."""
     told = os.environ.get("SPARK_EXECUTOR_ID")
     if told:
         return told
@@ -78,7 +79,7 @@ def _id_in(command: list[bytes]) -> str | None:
 
 def _parent(pid: int) -> int | None:
     try:
-        # the name, in parentheses, may hold anything
+        # the name of the command, in parentheses, may contain any characters
         return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
     except (OSError, IndexError, ValueError):
         return None

@@ -1,4 +1,5 @@
-"""What travels to the Python workers, and how a worker finds its TaskManager."""
+"""The pickled job graph that travels to the Python workers, and how a worker finds its TaskManager and the number of
+the running epoch."""
 
 from __future__ import annotations
 
@@ -37,17 +38,19 @@ _MARK = re.compile(r"<flinkish-error>([A-Za-z0-9+/=]+)</flinkish-error>")
 #: Spark's local property that holds the number of the running epoch.
 _BATCH_ID = "streaming.sql.batchId"
 
-#: Session setting, per job, that holds it where Spark does not: settings travel to the tasks as local properties.
+#: Session setting, one per job, that holds that number where Spark does not set the property: settings of the session
+#: travel to the tasks as local properties.
 _BATCH_SETTING = "spark.flinkish.batch."
 
 
 class WorkerFailure(Exception):
-    """Carries a typed error through the JVM, which keeps only the text of a Python exception."""
+    """Carries a typed error through the JVM inside its text, which is all that the JVM keeps of a Python exception."""
 
 
 @contextmanager
 def failures_marked() -> Iterator[None]:
-    """Turn typed errors into ones that survive the way to the driver."""
+    """Turn the typed errors that are raised inside into a `WorkerFailure`, from whose text `typed_failure` restores
+    them in the driver."""
     try:
         yield
     except FlinkishError as error:
@@ -59,7 +62,8 @@ def failures_marked() -> Iterator[None]:
 def typed_failure(text: str) -> FlinkishError | None:
     """The typed error inside the text of a Spark exception, if there is one.
 
-    It is the last mark: the text of an error may hold a record that looks like one, and comes before its own mark.
+    The last mark counts: the message of an error may hold a record that looks like a mark, and comes before the error's
+    own mark.
     """
     for mark in reversed(_MARK.findall(text)):
         with suppress(FlinkishError, ValueError):
@@ -69,7 +73,8 @@ def typed_failure(text: str) -> FlinkishError | None:
 
 @dataclass(frozen=True)
 class Deployment:
-    """A pickled job graph. Small functions carry it; a worker unpickles it once per attempt."""
+    """A pickled job graph, carried by the small functions that Spark sends to the workers. A worker process unpickles
+    it once per attempt."""
 
     job_id: str
     attempt: int
@@ -77,23 +82,27 @@ class Deployment:
     blob: bytes
     #: number of the query's batch 0 among the epochs of the job
     first_epoch: int = 0
-    #: of the driver that sent it; stays the same as long as the driver lives, as plans must
+    #: of the driver that sent the deployment; it stays the same as long as the driver lives, as Spark's plans must
     fence: Fence = NO_FENCE
-    #: where tasks leave what an epoch gives to sinks; None: this deployment runs no epochs
+    #: the files in which tasks leave committables and changes of state; None: this deployment runs no epochs
     files: EpochFiles | None = None
-    #: what lies beside the program in each worker; modules among it are needed to unpickle the job graph
+    #: the program's files in each worker; modules among them are needed to unpickle the job graph
     shipped: ShippedFiles = NO_FILES
 
     @cached_property
     def version(self) -> str:
-        """Tells programs apart that run as the same attempt, and the same program in a copied job directory."""
+        """Identifies the attempt and its program. It differs for programs that run as the same attempt, and for the
+        same program in a copied job directory."""
         files = b"" if self.files is None else self.files.prepared.encode()
         return f"{self.attempt}-{zlib.crc32(self.blob + files):08x}"
 
     def begin_task(self) -> bool:
-        """To be called before each share of work; acts once per Spark task, and says whether it has just begun.
+        """Prepare the worker for a Spark task, and check the fence. To be called before each share of work.
 
-        FencedError if the driver has lost the job.
+        Returns whether the Spark task has just begun: further calls in the same task do nothing.
+
+        Raises:
+            FencedError: the driver has lost the job.
         """
         context = TaskContext.get()
         task = None if context is None else context.taskAttemptId()
@@ -105,7 +114,7 @@ class Deployment:
                 self.shipped.enter(folder)
             if task is not None:
                 _collector.task_begins()
-                # a worker serves jobs with other levels, too
+                # a worker also serves jobs with other logger levels
                 configure_loggers(self.job().settings.configuration)
             return True
         return False
@@ -115,7 +124,7 @@ class Deployment:
         return task_manager(self.job_id, self.version, self._load, self.files, self._folder_of_copies)
 
     def _folder_of_copies(self, job: JobDescriptor) -> str | None:
-        """Where this executor keeps copies of files of state; None: they are read where they lie."""
+        """The folder in which this executor keeps copies of files of state; None: it reads the files themselves."""
         settings = job.settings
         if settings.local_state_root:
             return os.path.join(settings.local_state_root, executor_id(os.getpid()), self.job_id)
@@ -128,11 +137,11 @@ class Deployment:
         return os.path.join(scratch, "flinkish-state", self.job_id)
 
     def job(self) -> JobDescriptor:
-        """The job graph."""
+        """The job graph, as this worker's TaskManager has it."""
         return self.task_manager().job
 
     def book(self) -> AddressBook:
-        """The addresses of the job, computed once per worker and attempt."""
+        """The grouping values of the job's subtasks, computed once per worker and attempt."""
         key = (self.job_id, self.version)
         book = _books.get(key)
         if book is None:
@@ -147,7 +156,7 @@ class Deployment:
         return self.unpickled_job()
 
     def unpickled_job(self) -> JobDescriptor:
-        """The job graph, anew: for a process that runs no tasks."""
+        """The job graph, unpickled at each call: for a process that runs no tasks."""
         folder = _folder_of_files()
         if folder is not None:
             self.shipped.install(folder)
@@ -160,29 +169,29 @@ class Deployment:
 
 
 def _folder_of_files() -> str | None:
-    """Where Spark keeps the files that were shipped; None in the driver's process."""
+    """The folder in which Spark keeps the shipped files; None in the driver's process."""
     from pyspark.core.files import SparkFiles
 
     if not SparkFiles._is_running_on_worker:
         return None
     folder = at_home(SparkFiles.getRootDirectory())
-    # the process that plans epochs is told a folder beside those of the sessions, with nothing in it
+    # to the process that plans epochs, Spark names an empty folder beside those of the sessions
     return os.path.dirname(folder) if os.path.basename(folder) == _PLANNING_FOLDER else folder
 
 
-#: What Spark calls the folder of files of a process that plans epochs (of a Python data source).
+#: Spark's name for the folder of files of a process that plans epochs for a Python data source.
 _PLANNING_FOLDER = "streaming_job"
 
 
 def _prepare_worker() -> None:
-    """Settings of a worker's process. The driver's process is the user's: it is left as it is."""
+    """Set up pickling and logging in a worker process. The driver's process is the user's and is left as it is."""
     from pyspark import cloudpickle
 
     use_fallback(cloudpickle.dumps)
     forward_to_driver(also_here=executor_id(os.getpid()) != DRIVER)
 
 
-#: job -> Spark task that has begun last
+#: id of a job -> the Spark task of it that began last in this process; None: outside of tasks
 _begun: dict[str, int | None] = {}
 _collector = WorkerCollector()
 _books: dict[tuple[str, str], AddressBook] = {}
@@ -195,7 +204,17 @@ def deploy(
     fence: Fence = NO_FENCE,
     files: EpochFiles | None = None,
 ) -> Deployment:
-    """Pickle a job graph. UnserializableFunctionError names the operator that cannot travel."""
+    """Pickle a job graph.
+
+    Args:
+        partitions: the number of shuffle partitions of its query.
+        first_epoch: the number of the query's batch 0 among the epochs of the job.
+        fence: of this driver.
+        files: see `Deployment`.
+
+    Raises:
+        UnserializableFunctionError: a function cannot be pickled; the error names its operator.
+    """
     try:
         blob = _packed(job, job.classes)
     except Exception as error:
@@ -212,17 +231,17 @@ def _cloudpickled(value: object) -> bytes:
 
 @dataclass(frozen=True)
 class DeployedClasses:
-    """The classes of a program, on their way to workers that only read or write stored values."""
+    """The pickled classes of a program, for workers that only read or write stored values and do not need the job."""
 
     blob: bytes
 
     @staticmethod
     def of(classes: ProgramClasses) -> DeployedClasses:
-        """Pickle them."""
+        """Pickle the classes of a program."""
         return DeployedClasses(_packed(None, classes))
 
     def classes(self) -> ProgramClasses:
-        """As this worker has them, unpickled once."""
+        """The classes, unpickled once per worker process."""
         found = _classes.get(self.blob)
         if found is None:
             while len(_classes) >= MAX_JOBS:
@@ -235,9 +254,9 @@ _classes: dict[bytes, ProgramClasses] = {}
 
 
 def _packed(job: JobDescriptor | None, classes: ProgramClasses) -> bytes:
-    """A job and the classes of its program in two pickles with one memory: a class that functions of the job use is
-    the very one that the second pickle names. Classes of the main module that no function uses travel too, since the
-    state may hold them, but for those that cannot, or that drag large data along."""
+    """A job and the classes of its program, in two pickles with one memo: a class that functions of the job use is the
+    very one that the second pickle names. Classes of the main module that no function uses are packed too, since the
+    state may hold instances of them, except those that cannot be pickled or that refer to large data."""
     stream = io.BytesIO()
     pickler = _class_watching_pickler(stream)
     pickler.dump((None if job is None else replace(job, classes=NO_CLASSES), classes.with_main({})))
@@ -254,7 +273,7 @@ def _unpacked(blob: bytes) -> tuple[JobDescriptor | None, ProgramClasses]:
 
 
 class _TooLarge(Exception):
-    """A class drags large data along."""
+    """The pickle of a class is larger than `_MAX_CLASS_BYTES`: the class refers to large data."""
 
 
 class _LimitedStream(io.BytesIO):
@@ -264,7 +283,7 @@ class _LimitedStream(io.BytesIO):
         return super().write(data)
 
 
-#: Most that the pickle of a class may take that no function of the job uses: a method may name a global table.
+#: The largest pickle, in bytes, of a class that no function of the job uses: a method may name a large global table.
 _MAX_CLASS_BYTES = 256 * 1024
 
 
@@ -277,7 +296,7 @@ def _travels(cls: type) -> bool:
 
 
 def _class_watching_pickler(stream: io.BytesIO) -> Any:
-    """Spark's pickler, which notes the classes that it meets."""
+    """Spark's pickler, which also collects the ids of the classes that it pickles in ``classes``."""
     from pyspark import cloudpickle
 
     class ClassWatchingPickler(cloudpickle.Pickler):
@@ -312,16 +331,16 @@ def _unserializable(job: JobDescriptor, error: Exception) -> UnserializableFunct
 
 
 def announce_batch(session: Any, deployment: Deployment, batch: int) -> None:
-    """Tell the tasks of a session which of the query's batches runs.
+    """Tell the tasks of a session the number of the query's running batch.
 
-    Under Spark Connect the action of ``foreachBatch`` does not run in the query's own thread, and so without that
-    thread's local properties.
+    Needed under Spark Connect: there, the action of ``foreachBatch`` does not run in the query's own thread, and so
+    lacks that thread's local properties.
     """
     session.conf.set(_BATCH_SETTING + deployment.job_id, str(batch))
 
 
 def current_epoch(deployment: Deployment) -> int:
-    """The number of the running epoch, inside a task."""
+    """The number of the running epoch. Only inside a Spark task; anywhere else an InternalError is raised."""
     context = TaskContext.get()
     text = None
     if context is not None:
@@ -332,6 +351,6 @@ def current_epoch(deployment: Deployment) -> int:
 
 
 def current_partition() -> int:
-    """The number of the running Spark task's partition."""
+    """The number of the running Spark task's partition; 0 outside of tasks."""
     context = TaskContext.get()
     return context.partitionId() if context is not None else 0

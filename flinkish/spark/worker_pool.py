@@ -1,9 +1,9 @@
-"""Python workers of their own for what is done beside the epochs.
+"""A separate pool of Python workers for work beside the epochs, such as checkpoints.
 
-Spark hands out idle workers in the order in which they became idle, so the stages of an epoch tend to find the workers
-again that have run them before, with the state of their tasks decoded. A checkpoint that used workers of the same
-pool would mix up that order for good: with a million keys all later epochs took 1.6 times as long. Spark keeps a pool
-for each set of environment variables that functions ask for.
+Spark hands out idle workers in the order in which they became idle, so each stage of an epoch tends to get the workers
+that have run it before and hold the decoded state of its tasks. A checkpoint that used workers of the same pool would
+mix up that order for good: with a million keys, all later epochs took 1.6 times as long. Spark keeps one pool for each
+set of environment variables that functions ask for, so a variable makes the second pool.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 
 from flinkish.spark.session import is_remote
 
-#: The variable whose value names the pool.
+#: The environment variable whose value names the pool.
 VARIABLE = "FLINKISH_WORKERS"
 BESIDE_EPOCHS = "beside-epochs"
-#: Niceness of these workers: where there are too few cores, epochs have them.
+#: Niceness of the workers of this pool: if there are too few cores, the epochs get them.
 NICENESS = 10
 
 _lock = threading.Lock()
@@ -27,10 +27,10 @@ _lock = threading.Lock()
 
 @contextmanager
 def workers_beside_epochs(spark: Any) -> Iterator[None]:
-    """Python functions that a DataFrame is given inside run in workers that no epoch uses.
+    """Python functions that are applied to a DataFrame inside this context run in workers that no epoch uses.
 
-    A function that another thread makes at this moment does so too, which costs time and nothing else. Under Spark
-    Connect the server decides.
+    So does a function that another thread applies at the same time, which costs time and nothing else. Under Spark
+    Connect this has no effect: the server chooses the workers.
     """
     if is_remote(spark):
         yield
@@ -38,7 +38,7 @@ def workers_beside_epochs(spark: Any) -> Iterator[None]:
     context = spark.sparkContext
     with _lock:
         usual = context.environment
-        # another dict: PySpark may just be going through this one in the thread of an epoch
+        # a new dict: PySpark may be iterating over the present one in the thread of an epoch
         context.environment = {**usual, VARIABLE: BESIDE_EPOCHS}
         try:
             yield
@@ -47,6 +47,7 @@ def workers_beside_epochs(spark: Any) -> Iterator[None]:
 
 
 def give_way_to_epochs() -> None:
-    """To be called in a worker: lowers its priority, once, if it is one beside the epochs."""
+    """Lower the priority of this worker process if it belongs to the pool beside the epochs. Further calls do
+    nothing."""
     if os.environ.get(VARIABLE) == BESIDE_EPOCHS and hasattr(os, "nice"):
         os.nice(max(0, NICENESS - os.nice(0)))

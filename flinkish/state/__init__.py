@@ -1,5 +1,5 @@
-"""``flinkish.state``: checkpoints and savepoints as DataFrames, savepoints made from DataFrames, and what a program
-would take over of one. Not in PyFlink (in Java it is the State Processor API)."""
+"""``flinkish.state``: reads checkpoints and savepoints as DataFrames, makes savepoints from DataFrames, and reports
+what a program would take over of a savepoint. Not in PyFlink (in Java it is the State Processor API)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which savepoint or checkpoint a path means, and the session that reads it."""
+"""Finds the savepoint or checkpoint that a path means, and the Spark session that reads it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _CHECKPOINT = re.compile(r"chk-(\d+)")
 
 
 def snapshot_directory(path: str) -> str:
-    """The directory with the manifest: the path itself, or the latest completed checkpoint of a job directory (or of a
-    directory of checkpoints).
+    """The directory of a savepoint or checkpoint: the path itself, or the latest completed checkpoint of a job
+    directory or of a directory of checkpoints.
 
     Raises:
-        SavepointError: there is none.
+        SavepointError: there is neither a savepoint nor a completed checkpoint.
     """
     directory = absolute(str(path))
     names = child_names(directory)
@@ -38,7 +38,7 @@ def snapshot_directory(path: str) -> str:
 
 
 def session_of(spark: Any) -> Any:
-    """The given session, the active one, or a local one."""
+    """The given Spark session; if it is None, the active one, or else a local one."""
     if spark is not None:
         return spark
     from flinkish.spark.session import get_session

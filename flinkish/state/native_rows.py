@@ -1,4 +1,4 @@
-"""Rows of a DataFrame with columns of any types become rows of a savepoint's table."""
+"""Converts the rows of a DataFrame with typed columns to the rows of a savepoint's table, whose columns are texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,14 @@ _SCHEMA = pa.schema([(name, pa.string()) for name in SavepointRow._fields])
 
 @dataclass(frozen=True)
 class NativeToTexts:
-    """Runs in the workers. ``columns``: of the input, in order."""
+    """The function of the Spark tasks that convert the rows.
+
+    Args:
+        columns: the names of the input's columns, in order.
+        states: (uid, state name) -> the declared type of the values.
+        texts: whether key, map_key and value already hold the texts of a savepoint's table.
+        deployed: the classes of the program that values may be instances of.
+    """
 
     columns: tuple[str, ...]
     states: dict[tuple[str, str], TypeInformation]
@@ -30,7 +37,11 @@ class NativeToTexts:
     deployed: DeployedClasses
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One partition."""
+        """Convert one partition.
+
+        Raises:
+            SavepointError: a row cannot be one of a savepoint; the error names the row.
+        """
         with failures_marked():
             for batch in batches:
                 types = {name: column.type for name, column in zip(self.columns, batch.columns)}
@@ -84,7 +95,7 @@ class NativeToTexts:
 def _values(
     row: dict[str, Any], kind: str, types: dict[str, pa.DataType], declared: TypeInformation | None
 ) -> list[Any]:
-    """The values of the rows that an input row stands for: one, or of a whole map one per entry."""
+    """The values of the rows that an input row stands for: one value, or for a whole map one per entry."""
 
     def typed(value: Any) -> Any:
         return value if declared is None or value is None else declared.convert(value)
@@ -106,7 +117,8 @@ def _values(
 
 
 def python_value(value: Any, arrow: pa.DataType, as_key: bool = False) -> Any:
-    """What user code would hold: structs are Rows, as a key tuples; timestamps have no zone and are UTC."""
+    """A value as user code would hold it: structs are Rows, or tuples in a key; lists are tuples in a key; timestamps
+    are UTC and have no time zone."""
     if value is None:
         return None
     types = pa.types

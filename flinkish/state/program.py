@@ -1,4 +1,4 @@
-"""A savepoint and a program, compared."""
+"""Compares a savepoint or checkpoint with a program."""
 
 from __future__ import annotations
 
@@ -13,8 +13,15 @@ if TYPE_CHECKING:
 
 
 def compatibility(env: StreamExecutionEnvironment, path: str, spark: Any = None) -> CompatibilityReport:
-    """What the program of an environment would take over of a savepoint or checkpoint. Nothing is run or written, but
-    a worker opens and closes the program's keyed operators once, to see which states they ask for.
+    """Report what the program of an environment would take over of a savepoint or checkpoint.
+
+    The job is not run and nothing is written, but a worker opens and closes the program's keyed operators once, to find
+    out which states they declare.
+
+    Args:
+        env: the environment in which the program was built.
+        path: a savepoint, a checkpoint, or a job directory, which stands for its latest completed checkpoint.
+        spark: the Spark session to use; None: the active one, or else a local one.
 
     Example::
 

@@ -1,7 +1,7 @@
-"""Checkpoints and savepoints as DataFrames.
+"""Reads checkpoints and savepoints as DataFrames.
 
-Rule: a DataFrame has the types that the program declared; where it declared none, those that all texts have in common,
-or the texts as they are in the table.
+Rule: the columns have the types that the program declared; where it declared none, they have the type that all texts
+have in common, or hold the texts as they are in the table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, order=True)
 class StateDescription:
-    """One state of one operator. Types: Spark's, as DDL text; None: not declared. ``rows`` 0: declared, but empty."""
+    """One state of one operator in a savepoint or checkpoint.
+
+    Args:
+        uid: uid of the operator.
+        state: name of the state.
+        kind: kind of the state: ``value``, ``list``, ``map``, ``reducing``, ``aggregating``, ``broadcast``, ...
+        rows: the number of its rows; 0: the state is declared, but empty.
+        key_type, value_type, map_key_type: Spark's types as DDL text; None: not declared.
+    """
 
     uid: str
     state: str
@@ -47,24 +55,30 @@ def read_state(
     class_aliases: Mapping[str, type] | None = None,
     packages: Collection[str] = (),
 ) -> DataFrame:
-    """The state of a savepoint, of a checkpoint, or of the latest checkpoint of a job directory.
+    """Read the state of a savepoint, of a checkpoint, or of the latest completed checkpoint of a job directory.
 
-    Without ``state``: the rows as they are in the table, all columns text: uid, state, kind, key, namespace, value.
-    With ``uid`` and ``state``: key, namespace and value by their types; of list state the value is an array, of map
-    state there are map_key and map_value. ``namespace``: text of the window, NULL where there is none. Of broadcast
-    state, which has the columns of map state, ``key`` is the subtask whose copy it is, ``namespace`` the number of
-    copies.
+    Without ``state``, the DataFrame has the rows as they are in the table, in text columns: uid, state, kind, key,
+    namespace, value. With ``uid`` and ``state``, it has the columns key, namespace and value with their types; for list
+    state the value is an array, for map state there are map_key and map_value instead of value. ``namespace`` is the
+    text of the window, NULL where there is none. Broadcast state has the columns of map state; its ``key`` is the
+    subtask whose copy it is, its ``namespace`` the number of copies.
 
-    Instances of classes are made of the classes of the running program. ``class_aliases``: dotted name of a class as
-    it was stored -> the class, as in `StreamExecutionEnvironment.register_class_alias`; ``packages``: installed ones
-    whose classes may be made, as in ``flinkish.state.packages``.
+    Args:
+        path: the savepoint, checkpoint, or job directory.
+        uid: uid of the operator whose state is read; None: the state of all operators.
+        state: name of the state, which needs a ``uid``; None: all states.
+        spark: the Spark session to use; None: the active one, or else a local one.
+        class_aliases: dotted name of a class as it was stored -> the class, as in
+            `StreamExecutionEnvironment.register_class_alias`. Other stored instances are made of the classes of the
+            running program.
+        packages: installed packages whose classes may be instantiated, as in ``flinkish.state.packages``.
 
     Example::
 
         read_state("/savepoints/savepoint-1f", "counts", "n").where("value > 100").show()
 
     Raises:
-        SavepointError: there is no such savepoint or state, or it is damaged.
+        SavepointError: there is no such savepoint or state, or it is damaged, or ``state`` comes without ``uid``.
     """
     session = session_of(spark)
     directory = snapshot_directory(path)
@@ -86,7 +100,11 @@ def read_state(
 
 
 def _declared(table: Any, manifest: Manifest, uid: str, state: str, where: str) -> DeclaredState:
-    """What is known of a state. SavepointError: nothing at all."""
+    """The declared types of a state, as far as they are known.
+
+    Raises:
+        SavepointError: the state is neither declared nor has it rows.
+    """
     declared = next((known for known in manifest.states if (known.uid, known.name) == (uid, state)), None)
     found = table.select("kind").take(1)
     if declared is None and not found:
@@ -106,7 +124,13 @@ def _declared(table: Any, manifest: Manifest, uid: str, state: str, where: str) 
 
 
 def list_states(path: str, spark: Any = None) -> list[StateDescription]:
-    """All states of a savepoint or checkpoint, sorted; also those that are declared, but empty. Not the watermarks.
+    """All states of a savepoint or checkpoint, sorted by uid and name, including those that are declared but empty.
+    Watermarks are left out.
+
+    Args:
+        path: a savepoint, a checkpoint, or a job directory, which stands for its latest completed checkpoint.
+        spark: the Spark session that counts the rows, if the manifest does not have their number; None: the active one,
+            or else a local one.
 
     Raises:
         SavepointError: there is no savepoint, or it is damaged.

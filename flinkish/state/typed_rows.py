@@ -1,4 +1,4 @@
-"""Rows of one state, as texts, become rows of typed columns."""
+"""Converts the rows of one state, whose columns are texts, to rows of typed columns."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_r
 from flinkish.runtime.state.state_rows import MAP_KINDS, StateRow
 from flinkish.spark.worker import DeployedClasses, failures_marked
 
-#: What a text is, by its look: (pattern, type). The first that fits.
+#: (pattern of a text, type that it stands for); the first pattern that matches counts.
 _LOOKS = (('^"', "STRING"), ("^-?[0-9]{1,18}$", "BIGINT"), ("^(true|false)$", "BOOLEAN"), ("^-?[0-9.eE+-]+$", "DOUBLE"))
 
 
 def typed_rows(spark: Any, table: Any, state: DeclaredState, deployed: DeployedClasses) -> Any:
-    """The typed DataFrame of a DataFrame of rows of one state."""
+    """The rows of one state as a DataFrame of typed columns. Keys and single values without a declared type get the
+    type that all their texts have in common, if there is one; entries of maps and elements of lists stay texts."""
     key_type = state.key_type or _common_type(table, "key")
     value_type = state.value_type
     if value_type is None and state.kind not in (*MAP_KINDS, "list"):
@@ -43,7 +44,7 @@ def typed_rows(spark: Any, table: Any, state: DeclaredState, deployed: DeployedC
 
 
 def _common_type(table: Any, column: str) -> str | None:
-    """The type that all texts of a column have; None: no one type."""
+    """The type that all texts of a column have in common; None: there is no such type."""
     cases = " ".join(f"WHEN {column} RLIKE '{pattern}' THEN '{name}'" for pattern, name in _LOOKS)
     looks = table.selectExpr(f"CASE {cases} ELSE '' END AS look").distinct().collect()
     found = {row["look"] for row in looks}
@@ -61,7 +62,14 @@ def _arrow_schema(spark: Any, ddl: str) -> pa.Schema:
 
 @dataclass(frozen=True)
 class TextsToTyped:
-    """Runs in the workers. ``texts``: columns that stay texts."""
+    """The function of the Spark tasks that convert the rows of one state.
+
+    Args:
+        kind: the kind of the state.
+        schema: the schema of the result.
+        texts: the columns that hold texts, because no type is known for them.
+        deployed: the classes of the program that values may be instances of.
+    """
 
     kind: str
     schema: pa.Schema
@@ -69,7 +77,11 @@ class TextsToTyped:
     deployed: DeployedClasses
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One partition."""
+        """Convert one partition.
+
+        Raises:
+            SavepointError: a value does not fit its declared type; the error names the row.
+        """
         with failures_marked():
             for batch in batches:
                 saved = [SavepointRow(*values) for values in zip(*(column.to_pylist() for column in batch.columns))]

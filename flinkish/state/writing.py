@@ -1,4 +1,4 @@
-"""A savepoint made from a DataFrame: state that a job begins with before its first run (bootstrapping)."""
+"""Makes a savepoint from a DataFrame: state with which a job begins its first run (bootstrapping)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _REQUIRED = ("uid", "state", "key", "value")
 _OPTIONAL = ("kind", "namespace", "map_key")
 
-#: (uid, state name) -> type of its values (map: of the map's values; list: of the elements)
+#: (uid, state name) -> type of the state's values; for map state that of the map's values, for list state that of the
+#: elements.
 StateTypes = Mapping[tuple[str, str], TypeInformation]
 
 
@@ -41,19 +42,21 @@ def write_savepoint(
     sources: Mapping[str, str] | None = None,
     job_name: str = "",
 ) -> str:
-    """Write a savepoint of the rows of a DataFrame, or of several (states whose values have different types); returns
-    its path. A job then starts from it with ``-s PATH``.
+    """Write a savepoint from the rows of a DataFrame, or of several ones if the values of states have different types;
+    returns its path. A job then starts from it with ``-s PATH``.
 
     Args:
-        df: columns uid, state, key, value; optional: kind (value, list, map, reducing, aggregating, broadcast, whose
-            key is NULL; else ``map`` if there is a map_key, ``value`` if not), map_key, namespace (text; NULL: none).
-            Keys and values have the types that the program uses: a string column holds strings, an array lists, a
-            struct Rows with its field names (as a key: tuples), a map column under kind ``map`` is a whole map state.
-        path: a new directory.
-        states: types of values: a struct under a TUPLE becomes a tuple; values are checked.
-        texts: key, map_key and value hold the texts of a savepoint's table instead (``"u42"`` with quotes).
-        sources: uid -> position, from another manifest. Other sources begin at their beginning.
-        job_name: for people.
+        df: has the columns uid, state, key and value, and optionally kind, map_key and namespace (text; NULL: none).
+            The kind is value, list, map, reducing, aggregating, or broadcast, whose key is NULL; without it the kind is
+            ``map`` if there is a map_key, and otherwise ``value``. Keys and values have the types that the program
+            uses: a string column holds strings, an array column lists, a struct column Rows with its field names
+            (tuples, if it is a key), and a map column under kind ``map`` a whole map state.
+        path: a new or empty directory.
+        states: (uid, state name) -> type of its values, to which they are checked and converted: a struct under a TUPLE
+            becomes a tuple.
+        texts: whether key, map_key and value hold the texts of a savepoint's table (``"u42"`` with quotes).
+        sources: source uid -> position, from another manifest. Other sources begin at their beginning.
+        job_name: the job name in the manifest, for people.
 
     Example::
 
@@ -61,8 +64,9 @@ def write_savepoint(
         write_savepoint(rows, "/savepoints/initial")
 
     Raises:
-        ProgramError: columns are missing or have no use.
-        SavepointError: the directory is not empty, or a row is wrong; names the row. Nothing is left behind then.
+        ProgramError: columns are missing or unknown.
+        SavepointError: the directory is not empty, or a row is wrong; then the error names the row, and nothing is left
+            behind.
     """
     frames: list[Any] = list(df) if isinstance(df, Sequence) else [df]
     for frame in frames:
@@ -90,7 +94,7 @@ def write_savepoint(
 
 
 def _write_rows(spark: Any, rows: DataFrame, directory: str) -> TableContents:
-    """Write and check the table of a savepoint. It is gone again if that fails."""
+    """Write and check the table of a savepoint; if that fails, the whole directory is deleted."""
     table = posixpath.join(directory, TableVersion().table)
     try:
         rows.write.format("delta").save(table)
@@ -117,7 +121,7 @@ def _check_columns(columns: Sequence[str]) -> None:
 
 
 def _rows(frame: DataFrame, states: StateTypes, texts: bool) -> DataFrame:
-    """As rows of a savepoint's table."""
+    """The rows of a DataFrame as rows of a savepoint's table."""
     names = tuple(name for name in (*_REQUIRED, *_OPTIONAL) if name in frame.columns)
     classes = DeployedClasses.of(ProgramClasses.of_this_process())
     convert = NativeToTexts(names, dict(states), texts, classes)

@@ -1,4 +1,5 @@
-"""flinkish.table: the types that formats of the DataStream API take from ``pyflink.table``. There is no Table API."""
+"""flinkish.table: the column types that formats of the DataStream API take from ``pyflink.table``. There is no Table
+API."""
 
 from __future__ import annotations
 

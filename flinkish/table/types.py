@@ -1,7 +1,8 @@
 """DataTypes: the types of columns, by their SQL names.
 
-Rule upheld here: a column's type is a type of the DataStream API (``Types``), so that records, columns of files and
-their types cannot disagree. ``nullable`` is taken and has no effect: every column may hold None.
+Rule: a column's type is a type of the DataStream API (``Types``), so that records, columns of files and their types
+cannot disagree. ``nullable`` is accepted and has no effect: every column may hold None. ``length``, ``precision`` and
+``scale`` are accepted and have no effect either.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ RowType = RowTypeInfo
 
 
 class RowField(NamedTuple):
-    """A field of a ROW."""
+    """A field of a ROW, as `DataTypes.FIELD` makes it: its name, its type, and a description, which has no effect."""
 
     name: str
     data_type: DataType
@@ -27,7 +28,7 @@ class RowField(NamedTuple):
 
 
 class DataTypes:
-    """Makes types of columns.
+    """Makes the types of columns, under the names of ``pyflink.table.DataTypes``.
 
     >>> DataTypes.ROW([DataTypes.FIELD("a", DataTypes.STRING()), DataTypes.FIELD("n", DataTypes.BIGINT())])
     RowTypeInfo(a: String, n: Long)

@@ -1,10 +1,12 @@
-"""Tests of programs and functions, in one process and without Spark, on the runtime that they have on Spark.
+"""Tools for testing programs and functions in one process, without Spark, on the runtime that they have on Spark.
 
-* `ProgramTestHarness` runs a whole program: a manual clock, crashes, savepoints, what operators emitted.
-* `ProcessFunctionTestHarnesses`, `harness_of` and the harnesses by name run one operator.
-* `TestingSource` has marks among its records: `Pause`, `Watermark`, `CrashOnce`, `End`. `TestingSink` remembers.
+* `ProgramTestHarness` runs a whole program, with a manual clock, simulated crashes and savepoints, and records what
+  operators receive and emit.
+* `ProcessFunctionTestHarnesses`, `harness_of` and the harness classes run one operator.
+* `TestingSource` has marks among its records: `Pause`, `Watermark`, `CrashOnce`, `End`. `TestingSink` keeps the
+  committed records.
 
-Needs no test framework. See docs/testing.md.
+They need no test framework. See docs/testing.md.
 """
 
 from flinkish.runtime.clock import ManualClock

@@ -1,4 +1,4 @@
-"""The crash that tests let happen."""
+"""The error of a crash that a test has planned."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from flinkish.errors import OperationError
 
 
 class SimulatedCrash(OperationError):
-    """A test has let the job fail here. What was not committed is lost, and the job may be restarted."""
+    """Raised where a test lets the job crash. What was not committed is lost, and the job may be restarted."""

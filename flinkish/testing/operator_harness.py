@@ -1,9 +1,10 @@
-"""Runs one operator alone, as a task would: Flink's test harnesses of operators with one input or two, keyed or not.
+"""Runs one operator alone, as a task would: Flink's test harnesses for operators with one input or two, keyed or not.
 
 A harness is an operator that has been opened, with the state of one subtask. Tests of user functions get one from
-`ProcessFunctionTestHarnesses`, or from `harness_of` for the operator of any stream; its class says which inputs it has.
-What the operator emits is kept, in order. ``snapshot`` is the barrier of a checkpoint; ``restore`` gives a new harness
-that goes on from snapshots, with a function that has not run, also as another subtask of another parallelism.
+`ProcessFunctionTestHarnesses`, or from `harness_of` for the operator of any stream; the class of the harness follows
+from the operator's inputs. What the operator emits is kept, in order. ``snapshot`` is the barrier of a checkpoint;
+``restore`` gives a new harness with a new instance of the function that goes on from snapshots, also as another subtask
+or with another parallelism.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from flinkish.testing.output import CollectingOutput, StreamElement, StreamRecor
 
 _UID = "tested"
 
-#: What operators without inputs to tell apart are given.
+#: One key selector per input of a keyed operator; empty for an operator that is not keyed.
 KeySelectors = Sequence[Callable[[Any], Any]]
 
 H = TypeVar("H", bound="StreamOperatorTestHarness")
@@ -40,16 +41,16 @@ H = TypeVar("H", bound="StreamOperatorTestHarness")
 
 @dataclass(frozen=True)
 class OperatorSubtaskState:
-    """All that is stored of one subtask at a barrier (Flink's OperatorSubtaskState).
+    """The state of one subtask at a barrier (Flink's OperatorSubtaskState).
 
     Args:
-        keyed_state: encoded; None: there is none.
-        operator_state: what belongs to no key.
-        saved: what the operator itself keeps from epoch to epoch.
-        subtask, parallelism: whose state it is.
-        watermark_ms: how far its event time had come.
-        processing_time_ms: how far its processing time had come.
-        directory: where the files of keyed state lie that ``keyed_state`` refers to.
+        keyed_state: the encoded keyed state; None: there is none.
+        operator_state: the operator state, by kind and name.
+        saved: a small value that the operator itself keeps from epoch to epoch.
+        subtask, parallelism: the subtask whose state it is, and the operator's parallelism.
+        watermark_ms: the subtask's watermark at the barrier.
+        processing_time_ms: the subtask's processing time at the barrier.
+        directory: the directory of the state files that ``keyed_state`` refers to; None: there are none.
     """
 
     keyed_state: bytes | None = None
@@ -63,18 +64,22 @@ class OperatorSubtaskState:
 
 
 class StreamOperatorTestHarness:
-    """What all harnesses have. Use one as a context manager: the operator is closed at the end, and disposed of after
-    an error.
+    """Base of all harnesses: one opened operator, with its state, its time and its output.
+
+    Use a harness as a context manager: at the end the operator is closed, or only disposed of after an error.
 
     Args:
         factory: makes the operator.
         key_selectors: one for each input of a keyed operator.
         side_outputs: the side outputs that somebody listens to; None: all.
-        restored: what the operator begins with: one state, or those of all subtasks of any parallelism.
-        subtask, parallelism, max_parallelism: which subtask it is.
+        restored: the state that the operator begins with: one snapshot, or those of all subtasks of any parallelism.
+        subtask, parallelism, max_parallelism: the subtask that the harness runs, and the operator's parallelism.
         job_parameters: the global job parameters.
-        directory: keyed state lies in files there between two snapshots; None: it is in the snapshots.
+        directory: where keyed state is kept in files between two snapshots; None: it is in the snapshots.
         recording: whether the backend records which keys have changed.
+
+    Raises:
+        ProgramError: the operator is keyed and there is no key selector.
     """
 
     def __init__(
@@ -154,44 +159,44 @@ class StreamOperatorTestHarness:
     # ------------------------------------------------------------------------------------------------ time
 
     def set_processing_time(self, time_ms: int) -> None:
-        """Processing time is this from now on; the timers that are due by it fire."""
+        """Set processing time, in ms; the processing-time timers that are due by then fire."""
         self.epoch.processing_time_ms = time_ms
         self.operator.advance_processing_time(time_ms)
 
     def get_processing_time(self) -> int:
-        """What `set_processing_time` has set."""
+        """The processing time, in ms, that `set_processing_time` has set last."""
         return self.epoch.processing_time_ms
 
     def end_input(self) -> None:
-        """The input has ended: the operator flushes what it holds back."""
+        """End the input: the operator emits what it still holds back."""
         self.epoch.end_of_input = True
         self.operator.finish()
 
     # ------------------------------------------------------------------------------------------------ output
 
     def get_output(self) -> list[StreamElement]:
-        """All that was emitted to the main output and not taken yet."""
+        """The records, watermarks and statuses of the main output that were not taken yet, in order."""
         return list(self.output.elements)
 
     def take_output(self) -> list[StreamElement]:
-        """The same; the next call gives what was emitted since."""
+        """Return what `get_output` returns, and remove it from the output."""
         elements, self.output.elements = self.output.elements, []
         return elements
 
     def extract_output_values(self) -> list[Any]:
-        """The values of the records of `get_output`."""
+        """The values of the records of the main output that were not taken yet."""
         return [element.value for element in self.output.elements if isinstance(element, StreamRecord)]
 
     def take_values(self) -> list[Any]:
-        """The values of the records of `take_output`."""
+        """Take the main output like `take_output`, and return the values of its records."""
         return [element.value for element in self.take_output() if isinstance(element, StreamRecord)]
 
     def get_side_output(self, tag: OutputTag | str) -> list[StreamRecord]:
-        """All that was emitted to a side output."""
+        """The records of a side output that were not taken yet. ``tag``: the tag or its id."""
         return list(self.output.sides.get(tag_id(tag), ()))
 
     def take_side_output(self, tag: OutputTag | str) -> list[StreamRecord]:
-        """The same; the next call gives what was emitted since."""
+        """Return what `get_side_output` returns, and remove it from the side output."""
         return self.output.sides.pop(tag_id(tag), [])
 
     # ------------------------------------------------------------------------------------------------ state
@@ -205,8 +210,8 @@ class StreamOperatorTestHarness:
         return self._timers(TimeDomain.PROCESSING_TIME)
 
     def num_keyed_state_entries(self, state_name: str | None = None) -> int:
-        """The number of (key, namespace) pairs that have a value, of one keyed state or of all of them. Windows keep
-        their contents in a state of their own, with the window as the namespace."""
+        """The number of (key, namespace) pairs that have a value, in one keyed state or summed over all of them. Window
+        operators keep their contents in a state of their own, with the window as the namespace."""
         return len(
             {
                 (row.state, row.namespace, row.key)
@@ -229,7 +234,7 @@ class StreamOperatorTestHarness:
     # ------------------------------------------------------------------------------------------------ barriers
 
     def snapshot(self) -> OperatorSubtaskState:
-        """The barrier of a checkpoint: all that is stored. The next epoch begins."""
+        """Take a snapshot of the subtask's state, as at the barrier of a checkpoint. The next epoch begins."""
         self.operator.snapshot_state()
         saved = self.operator.save()
         state = OperatorSubtaskState(
@@ -247,8 +252,15 @@ class StreamOperatorTestHarness:
         return state
 
     def restore(self: H, *snapshots: OperatorSubtaskState, **options: Any) -> H:
-        """A new harness, whose function has not run, that begins with these snapshots: that of this subtask, or those
-        of all subtasks. ``options`` are arguments of the class: another ``parallelism``, ``subtask``..."""
+        """A new harness, with a new instance of the function, that begins with these snapshots.
+
+        Args:
+            snapshots: the snapshot of this subtask, or those of all subtasks.
+            options: arguments of the class that differ from those of this harness, such as ``parallelism``.
+
+        Raises:
+            ProgramError: the function could not be copied before it was opened.
+        """
         if self._pristine is None:
             raise ProgramError(
                 "the function of the operator cannot be copied, and has run",
@@ -261,7 +273,7 @@ class StreamOperatorTestHarness:
 
     @classmethod
     def _of(cls: type[H], factory: OperatorFactory, key_selectors: KeySelectors, **options: Any) -> H:
-        """A harness with the key selectors in a list, whatever the arguments of the class are."""
+        """A harness of this class, given the key selectors as a sequence whatever the arguments of the class are."""
         harness = cls.__new__(cls)
         StreamOperatorTestHarness.__init__(harness, factory, key_selectors, **options)
         return harness
@@ -271,7 +283,7 @@ class StreamOperatorTestHarness:
         self.operator.begin_epoch()
 
     def _take_in(self, restored: OperatorSubtaskState | Sequence[OperatorSubtaskState] | None) -> Any:
-        """The state before `open`; gives what the operator has saved itself."""
+        """Restore the snapshots, before `open`; returns the value that the operator itself had saved."""
         states = [restored] if isinstance(restored, OperatorSubtaskState) else list(restored or ())
         if not states:
             return None
@@ -297,7 +309,7 @@ class StreamOperatorTestHarness:
         return None
 
     def _process_watermark(self, watermark_ms: int) -> None:
-        """The watermark of all inputs together rises."""
+        """Let the combined watermark of all inputs rise."""
         self.epoch.watermark_ms = watermark_ms
         self.operator.process_watermark(watermark_ms)
 
@@ -307,7 +319,7 @@ class StreamOperatorTestHarness:
 
 
 def _columns_of(state: OperatorSubtaskState) -> Iterator[StateColumns]:
-    """All rows of a snapshot, as a savepoint has them."""
+    """All rows of state of a snapshot, as a savepoint would have them."""
     yield from stored_columns(state.keyed_state, state.directory)
     for row in operator_state_rows(state.subtask, state.parallelism, copy.deepcopy(state.operator_state)):
         yield StateColumns(row.state, row.kind, [row.namespace], [row.key], [row.value])
@@ -321,7 +333,7 @@ def _copy_of(factory: OperatorFactory) -> OperatorFactory | None:
     try:
         return copy.deepcopy(factory)
     except Exception:
-        # whatever a function holds; it matters only to who restores
+        # a function may hold anything; that it cannot be copied matters only to a later `restore`
         return None
 
 
@@ -333,34 +345,34 @@ def _times(timestamp: int | None) -> list[int] | None:
 
 
 class OneInputStreamOperatorTestHarness(StreamOperatorTestHarness):
-    """An operator with one input."""
+    """Runs an operator with one input."""
 
     def process_element(self, value: Any, timestamp: int | None = None) -> None:
-        """One record."""
+        """Process one record. ``timestamp``: in ms; None: the record has none."""
         self._process([value], _times(timestamp), 0)
 
     def process_elements(self, values: Iterable[Any], timestamps: Iterable[int] | None = None) -> None:
-        """Records between two watermarks, as one batch."""
+        """Process records between two watermarks, as one batch."""
         self._process(values, timestamps, 0)
 
     def process_watermark(self, watermark_ms: int) -> None:
-        """The watermark rises: event-time timers fire."""
+        """Let the watermark rise: event-time timers fire."""
         self._process_watermark(watermark_ms)
 
     def process_watermark_status(self, idle: bool) -> None:
-        """The input becomes idle, or active again."""
+        """Let the input become idle, or active again."""
         self.operator.process_status(idle)
 
 
 class KeyedOneInputStreamOperatorTestHarness(OneInputStreamOperatorTestHarness):
-    """A keyed operator with one input. The arguments behind the key selector are those of its base."""
+    """Runs a keyed operator with one input. ``options``: as for `StreamOperatorTestHarness`."""
 
     def __init__(self, factory: OperatorFactory, key_selector: Callable[[Any], Any], **options: Any) -> None:
         super().__init__(factory, (key_selector,), **options)
 
 
 class _TwoInputs(StreamOperatorTestHarness):
-    """Two inputs with a watermark each."""
+    """Base of the harnesses with two inputs, each of which has its own watermark."""
 
     _valve: WatermarkValve | None = None
 
@@ -372,7 +384,7 @@ class _TwoInputs(StreamOperatorTestHarness):
         return self._valve
 
     def process_both_watermarks(self, watermark_ms: int) -> None:
-        """The watermarks of both inputs rise."""
+        """Let the watermarks of both inputs rise."""
         valve = self._inputs()
         for input_index in range(2):
             valve.advance(input_index, watermark_ms)
@@ -393,43 +405,43 @@ class _TwoInputs(StreamOperatorTestHarness):
 
 
 class TwoInputStreamOperatorTestHarness(_TwoInputs):
-    """An operator with two inputs."""
+    """Runs an operator with two inputs."""
 
     def process_element1(self, value: Any, timestamp: int | None = None) -> None:
-        """One record of the first input."""
+        """Process one record of the first input."""
         self._process([value], _times(timestamp), 0)
 
     def process_element2(self, value: Any, timestamp: int | None = None) -> None:
-        """One record of the second input."""
+        """Process one record of the second input."""
         self._process([value], _times(timestamp), 1)
 
     def process_elements1(self, values: Iterable[Any], timestamps: Iterable[int] | None = None) -> None:
-        """Records of the first input between two watermarks, as one batch."""
+        """Process records of the first input between two watermarks, as one batch."""
         self._process(values, timestamps, 0)
 
     def process_elements2(self, values: Iterable[Any], timestamps: Iterable[int] | None = None) -> None:
-        """Records of the second input between two watermarks, as one batch."""
+        """Process records of the second input between two watermarks, as one batch."""
         self._process(values, timestamps, 1)
 
     def process_watermark1(self, watermark_ms: int) -> None:
-        """The watermark of the first input rises; the operator's is the lower one of both."""
+        """Let the watermark of the first input rise; the operator's watermark is the lower one of both inputs."""
         self._advance(0, watermark_ms)
 
     def process_watermark2(self, watermark_ms: int) -> None:
-        """The watermark of the second input rises."""
+        """Let the watermark of the second input rise."""
         self._advance(1, watermark_ms)
 
     def process_watermark_status1(self, idle: bool) -> None:
-        """The first input becomes idle, or active again: an idle one does not hold the watermark back."""
+        """Let the first input become idle, or active again: an idle input does not hold the watermark back."""
         self._set_idle(0, idle)
 
     def process_watermark_status2(self, idle: bool) -> None:
-        """The second input becomes idle, or active again."""
+        """Let the second input become idle, or active again."""
         self._set_idle(1, idle)
 
 
 class KeyedTwoInputStreamOperatorTestHarness(TwoInputStreamOperatorTestHarness):
-    """A keyed operator with two inputs."""
+    """Runs a keyed operator with two inputs. ``options``: as for `StreamOperatorTestHarness`."""
 
     def __init__(
         self,
@@ -442,39 +454,39 @@ class KeyedTwoInputStreamOperatorTestHarness(TwoInputStreamOperatorTestHarness):
 
 
 class BroadcastOperatorTestHarness(_TwoInputs):
-    """An operator whose second input is a broadcast stream."""
+    """Runs an operator whose second input is a broadcast stream."""
 
     def process_element(self, value: Any, timestamp: int | None = None) -> None:
-        """One record of the stream that is not broadcast."""
+        """Process one record of the stream that is not broadcast."""
         self._process([value], _times(timestamp), 0)
 
     def process_elements(self, values: Iterable[Any], timestamps: Iterable[int] | None = None) -> None:
-        """Records of that stream between two watermarks, as one batch."""
+        """Process records of the stream that is not broadcast, between two watermarks, as one batch."""
         self._process(values, timestamps, 0)
 
     def process_broadcast_element(self, value: Any, timestamp: int | None = None) -> None:
-        """One element of the broadcast stream."""
+        """Process one element of the broadcast stream."""
         self._process([value], _times(timestamp), 1)
 
     def process_broadcast_elements(self, values: Iterable[Any], timestamps: Iterable[int] | None = None) -> None:
-        """Elements of the broadcast stream between two watermarks, as one batch."""
+        """Process elements of the broadcast stream between two watermarks, as one batch."""
         self._process(values, timestamps, 1)
 
     def process_watermark(self, watermark_ms: int) -> None:
-        """The watermark of the stream that is not broadcast rises; the operator's is the lower one of both."""
+        """Let the watermark of the stream that is not broadcast rise; the operator's is the lower one of both."""
         self._advance(0, watermark_ms)
 
     def process_broadcast_watermark(self, watermark_ms: int) -> None:
-        """The watermark of the broadcast stream rises."""
+        """Let the watermark of the broadcast stream rise."""
         self._advance(1, watermark_ms)
 
     def get_broadcast_state(self, name: str) -> dict[Any, Any]:
-        """A copy of the subtask's copy of a broadcast state."""
+        """The entries of the broadcast state of that name in this subtask, as a new dict."""
         return dict(self.operator_state.broadcast(name))
 
 
 class KeyedBroadcastOperatorTestHarness(BroadcastOperatorTestHarness):
-    """A keyed operator whose second input is a broadcast stream."""
+    """Runs a keyed operator whose second input is a broadcast stream. ``options``: see `StreamOperatorTestHarness`."""
 
     def __init__(self, factory: OperatorFactory, key_selector: Callable[[Any], Any], **options: Any) -> None:
         super().__init__(factory, (key_selector,), **options)

@@ -1,6 +1,6 @@
-"""Harnesses for the operators of streams, and so for user functions of all kinds.
+"""Makes test harnesses for the operators of streams, and so for user functions of all kinds.
 
-The operator is the one that the DataStream API makes: what it checks, converts and chooses holds in the test as well.
+The operator is the one that the DataStream API makes, with the checks and conversions that it has in a program.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ _BY_INPUTS: dict[tuple[int, bool], type[StreamOperatorTestHarness]] = {
 
 
 def harness_of(stream: DataStream, **options: Any) -> Any:
-    """A harness for the operator whose results a stream consists of: a window, an aggregation, asynchronous
-    calls, a function. Its class follows from the operator's inputs. ``options``: as `StreamOperatorTestHarness`.
+    """A harness for the operator that emits a stream: a window, an aggregation, asynchronous calls, a function.
+
+    The class of the harness follows from the operator's inputs. ``options``: as for `StreamOperatorTestHarness`.
 
     Example::
 
@@ -51,7 +52,7 @@ def harness_of(stream: DataStream, **options: Any) -> Any:
             harness.process_watermark(999)
 
     Raises:
-        ProgramError: the stream is a source, or no operator of its own (a union, a side output).
+        ProgramError: the stream is a source, or has no operator of its own (a union, a side output).
     """
     operators = stream._operators
     if not operators or not operators[-1].taps:
@@ -78,14 +79,24 @@ def _two_streams() -> tuple[DataStream, DataStream]:
 
 
 class ProcessFunctionTestHarnesses:
-    """Harnesses for process functions, by the names that they have in Flink. ``output_type``: as for ``process``;
-    ``options``: as `StreamOperatorTestHarness`."""
+    """Makes harnesses for process functions, with the names that these methods have in Flink.
+
+    ``output_type``: as for ``process``; ``options``: as for `StreamOperatorTestHarness`.
+
+    Example::
+
+        function, key = Alert(), lambda click: click.user
+        with ProcessFunctionTestHarnesses.for_keyed_process_function(function, key) as harness:
+            harness.process_element(click, 10)
+            harness.process_watermark(5_000)
+            assert harness.extract_output_values() == ["alert"]
+    """
 
     @staticmethod
     def for_process_function(
         function: ProcessFunction, output_type: TypeInformation | None = None, **options: Any
     ) -> OneInputStreamOperatorTestHarness:
-        """For a ProcessFunction."""
+        """A harness for a ProcessFunction."""
         stream, _ = _two_streams()
         harness: OneInputStreamOperatorTestHarness = harness_of(stream.process(function, output_type), **options)
         return harness
@@ -98,7 +109,7 @@ class ProcessFunctionTestHarnesses:
         output_type: TypeInformation | None = None,
         **options: Any,
     ) -> KeyedOneInputStreamOperatorTestHarness:
-        """For a KeyedProcessFunction."""
+        """A harness for a KeyedProcessFunction."""
         keyed = _two_streams()[0].key_by(key_selector, key_type)
         harness: KeyedOneInputStreamOperatorTestHarness = harness_of(keyed.process(function, output_type), **options)
         return harness
@@ -107,7 +118,7 @@ class ProcessFunctionTestHarnesses:
     def for_co_process_function(
         function: CoProcessFunction, output_type: TypeInformation | None = None, **options: Any
     ) -> TwoInputStreamOperatorTestHarness:
-        """For a CoProcessFunction."""
+        """A harness for a CoProcessFunction."""
         first, second = _two_streams()
         results = first.connect(second).process(function, output_type)
         harness: TwoInputStreamOperatorTestHarness = harness_of(results, **options)
@@ -122,7 +133,7 @@ class ProcessFunctionTestHarnesses:
         output_type: TypeInformation | None = None,
         **options: Any,
     ) -> KeyedTwoInputStreamOperatorTestHarness:
-        """For a KeyedCoProcessFunction."""
+        """A harness for a KeyedCoProcessFunction, or for a CoProcessFunction on keyed streams."""
         first, second = _two_streams()
         both = first.key_by(key_selector1, key_type).connect(second.key_by(key_selector2, key_type))
         harness: KeyedTwoInputStreamOperatorTestHarness = harness_of(both.process(function, output_type), **options)
@@ -135,7 +146,7 @@ class ProcessFunctionTestHarnesses:
         output_type: TypeInformation | None = None,
         **options: Any,
     ) -> BroadcastOperatorTestHarness:
-        """For a BroadcastProcessFunction."""
+        """A harness for a BroadcastProcessFunction. ``descriptors``: those of its broadcast states."""
         stream, rules = _two_streams()
         results = stream.connect(rules.broadcast(*descriptors)).process(function, output_type)
         harness: BroadcastOperatorTestHarness = harness_of(results, **options)
@@ -150,7 +161,7 @@ class ProcessFunctionTestHarnesses:
         output_type: TypeInformation | None = None,
         **options: Any,
     ) -> KeyedBroadcastOperatorTestHarness:
-        """For a KeyedBroadcastProcessFunction."""
+        """A harness for a KeyedBroadcastProcessFunction. ``descriptors``: those of its broadcast states."""
         stream, rules = _two_streams()
         keyed = stream.key_by(key_selector, key_type)
         results = keyed.connect(rules.broadcast(*descriptors)).process(function, output_type)

@@ -1,4 +1,4 @@
-"""What an operator emits, as tests read it: records, watermarks and watermark statuses in their order."""
+"""The output of an operator in the form that tests read: records, watermarks and watermark statuses, in order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flinkish.core.output_tag import OutputTag
 
 
 class StreamRecord(NamedTuple):
-    """A record, and its timestamp in ms; None: it has none."""
+    """A record with its timestamp in ms; None: it has no timestamp."""
 
     value: Any
     timestamp: int | None = None
@@ -18,14 +18,14 @@ class StreamRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Watermark:
-    """A watermark in ms."""
+    """A watermark, in ms of event time."""
 
     timestamp: int
 
 
 @dataclass(frozen=True)
 class WatermarkStatus:
-    """All inputs have become idle, or one is active again."""
+    """A change of the watermark status: all inputs have become idle, or one is active again."""
 
     idle: bool
 
@@ -39,18 +39,18 @@ def tag_id(tag: OutputTag | str) -> str:
 
 
 def stream_records(values: list[Any], timestamps: list[int] | None) -> list[StreamRecord]:
-    """A batch as records."""
+    """The records of a batch. ``timestamps``: parallel to ``values``, in ms; None: no record has a timestamp."""
     if timestamps is None:
         return [StreamRecord(value) for value in values]
     return [StreamRecord(value, timestamp) for value, timestamp in zip(values, timestamps, strict=True)]
 
 
 class CollectingOutput:
-    """Keeps all that an operator emits.
+    """The output of an operator under test: keeps all that the operator emits.
 
     Args:
-        listened: the side outputs that somebody listens to; None: all. What is emitted to another one goes to the main
-            output with its tag, as in a program.
+        listened: the side outputs that somebody listens to; None: all. A record that is emitted to another side output
+            goes to the main output with its tag, as in a program.
     """
 
     def __init__(self, listened: Iterable[OutputTag | str] | None = None) -> None:
@@ -59,7 +59,7 @@ class CollectingOutput:
         self.sides: dict[str, list[StreamRecord]] = {}
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """Keep a batch."""
+        """Keep a batch of the main output."""
         self.elements.extend(stream_records(values, timestamps))
 
     def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:
@@ -80,5 +80,5 @@ class CollectingOutput:
         self.elements.append(Watermark(watermark_ms))
 
     def emit_status(self, idle: bool) -> None:
-        """Keep a status."""
+        """Keep a change of the watermark status."""
         self.elements.append(WatermarkStatus(idle))

@@ -1,8 +1,8 @@
 """Runs a whole program in the test's process, without Spark, epoch by epoch, on the runtime that it has on Spark.
 
-Time stands still unless the test moves it. A run can be let fail at any phase of an epoch, and goes on from what was
-committed, with functions that have not run; a savepoint moves it to another program, or to another parallelism. What
-each operator has received and emitted is on record.
+Time stands still unless the test moves it. A test can let the run fail at any phase of an epoch; the run then goes on
+from what was committed, with new instances of all functions. A savepoint moves it to another program, or to another
+parallelism. What each operator has received and emitted is recorded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from flinkish.testing.crash import SimulatedCrash
 from flinkish.testing.output import StreamRecord, stream_records, tag_id
 from flinkish.testing.savepoint import ProgramSavepoint, restore_savepoint, take_savepoint
 
-#: Phases that an epoch passes in one process, in this order.
+#: The phases that an epoch passes when it runs in one process, in this order.
 PHASES = (
     Phase.PLANNED,
     Phase.SOURCES_READ,
@@ -56,18 +56,34 @@ class _PlannedCrash:
 
 
 class ProgramTestHarness:
-    """See the module. Use it as a context manager: functions are closed at the end, and a crash that was planned and
-    never came is an error.
+    """Runs a program epoch by epoch in the test's process, lets it crash where the test wants it, takes savepoints of
+    it, and shows what its operators have received and emitted.
+
+    Use it as a context manager: at the end the functions are closed, and a planned crash that has not come is an error.
+
+    Example::
+
+        with ProgramTestHarness(env, sources={"clicks": TestingSource("a", Pause(), "b", End())}) as harness:
+            harness.crash_at(Phase.EPOCH_PREPARED, epoch=1)
+            try:
+                harness.run()
+            except SimulatedCrash:
+                harness.run()
+            assert harness.finished
 
     Args:
-        program: an environment in which a program was written; it is empty afterwards, as after ``execute``. Or a
-            function without arguments that writes a program and calls ``execute``, which does not return.
+        program: an environment in which a program was built; it is empty afterwards, as after ``execute``. Or a
+            function without arguments that builds a program and calls ``execute``, which does not return.
         restored: a savepoint to begin with.
-        allow_non_restored_state: state of the savepoint may be dropped whose operator the program does not have.
-        sources, sinks: what takes the place of a source or sink, by its uid or name.
-        clock: gives each epoch its processing time.
-        max_records_per_epoch: most records that each source gives in one epoch.
-        state_directory: keyed state that is large goes to files there; "": it stays in memory.
+        allow_non_restored_state: whether state of the savepoint may be dropped if the program lacks its operator.
+        sources, sinks: uid or name of a source or sink -> the one that takes its place.
+        clock: gives each epoch its processing time; None: a new clock.
+        max_records_per_epoch: the most records that each source reads in one epoch; None: as the program is configured.
+        state_directory: directory for the files of large keyed state; "": keyed state stays in memory.
+
+    Raises:
+        ProgramError: the program is wrong, or has no source or sink of a name in ``sources`` or ``sinks``.
+        SavepointError: the program cannot take in all of ``restored``.
     """
 
     def __init__(
@@ -125,7 +141,7 @@ class ProgramTestHarness:
 
     @property
     def finished(self) -> bool:
-        """Whether all input has come to its end, and all of it is committed."""
+        """Whether all input has ended and is committed."""
         return self._store.finished
 
     @property
@@ -134,11 +150,11 @@ class ProgramTestHarness:
         return self._store.next_epoch
 
     def run_epoch(self) -> EpochReport:
-        """One epoch, all or nothing. After a failure the next call runs the same epoch again, from what was committed.
+        """Run one epoch, all or nothing. After a failure, the next call runs the same epoch again.
 
         Raises:
-            SimulatedCrash: as it was planned.
-            UserCodeError: a function has raised something; it is the error's cause.
+            SimulatedCrash: the test has planned a crash in this epoch.
+            UserCodeError: a function has raised an exception, which is the cause of this error.
         """
         if self._store.prepared is None:
             self._recorder.begin_epoch(self._store.next_epoch)
@@ -146,7 +162,8 @@ class ProgramTestHarness:
             return self._cluster.run_epoch()
 
     def run(self, max_epochs: int | None = None) -> int:
-        """Epochs until all input has ended, or an epoch reads nothing, or so many; returns how many that were."""
+        """Run epochs until all input has ended, or an epoch has read nothing, or there were ``max_epochs``; returns the
+        number of epochs that have run. Raises what `run_epoch` raises."""
         epochs = 0
         while not self.finished and (max_epochs is None or epochs < max_epochs):
             before = self._store.offset.get("sources")
@@ -157,27 +174,32 @@ class ProgramTestHarness:
         return epochs
 
     def set_processing_time(self, time_ms: int) -> None:
-        """Processing time of the epochs from the next one on."""
+        """Set the processing time, in ms, of the next epoch and of those after it."""
         self.clock.set(time_ms)
 
     def advance_processing_time(self, by_ms: int) -> None:
-        """Let processing time pass before the next epoch."""
+        """Let ``by_ms`` milliseconds of processing time pass before the next epoch."""
         self.clock.advance(by_ms)
 
     # ------------------------------------------------------------------------------------------------ failures
 
     def crash(self) -> None:
-        """All that is not stored is lost: functions are made anew, from what they were in the program."""
+        """Crash between two epochs: all that is not stored is lost, and functions are new instances, as in the
+        program."""
         self._cluster.dispose()
         self._cluster = self._new_cluster()
 
     def crash_at(self, phase: Phase, times: int = 1, **details: Any) -> None:
-        """Let the run fail with `SimulatedCrash` when it next passes a phase, so many times.
+        """Let the run fail with `SimulatedCrash` the next ``times`` times that it passes a phase.
 
         Args:
             phase: one of `PHASES`.
-            details: which passage is meant, by what the engine says of it: ``epoch``; ``vertex`` and ``subtask``, where
-                tasks pass it; ``sink`` (uid) and ``subtask``, where sinks commit.
+            times: the number of crashes.
+            details: conditions on the passage of the phase: ``epoch``; ``vertex`` and ``subtask`` for phases of tasks;
+                ``sink`` (uid) and ``subtask`` for commits of sinks.
+
+        Raises:
+            ProgramError: an epoch in one process does not pass that phase.
         """
         if phase not in PHASES:
             names = ", ".join(one.name for one in PHASES)
@@ -196,8 +218,12 @@ class ProgramTestHarness:
     # ------------------------------------------------------------------------------------------------ what there is
 
     def savepoint(self) -> ProgramSavepoint:
-        """The state behind the last committed epoch. ``ProgramTestHarness(program, restored=...)`` goes on from it,
-        with this program or another, of any parallelism."""
+        """A savepoint of the last committed epoch. ``ProgramTestHarness(program, restored=...)`` goes on from it, with
+        this program or another one, of any parallelism.
+
+        Raises:
+            SavepointError: no epoch has been committed yet.
+        """
         return take_savepoint(self._job, self._store)
 
     def emitted(
@@ -208,12 +234,15 @@ class ProgramTestHarness:
         epoch: int | None = None,
         subtask: int | None = None,
     ) -> list[StreamRecord]:
-        """What an operator has emitted, in order; of several subtasks, one after the other within an epoch.
+        """The records that an operator has emitted, in order; within an epoch subtask after subtask.
 
         Args:
-            operator: its uid or name.
+            operator: the operator's uid or name.
             tag: a side output that somebody listens to; None: the main output.
-            epoch, subtask: only that of one.
+            epoch, subtask: the only epoch, or the only subtask, whose records are returned; None: all.
+
+        Raises:
+            ProgramError: no operator, or more than one, is called so.
         """
         side = None if tag is None else tag_id(tag)
         found = self._found(operator, Passage.EMITTED, epoch, subtask)
@@ -222,12 +251,12 @@ class ProgramTestHarness:
     def received(
         self, operator: str, input_index: int = 0, *, epoch: int | None = None, subtask: int | None = None
     ) -> list[StreamRecord]:
-        """What an operator, or a sink, has received by one of its inputs."""
+        """The records that an operator, or a sink, has received on one of its inputs (numbered from 0), in order."""
         found = self._found(operator, Passage.RECEIVED, epoch, subtask)
         return [record for one in found if one.input_index == input_index for record in _records(one)]
 
     def watermarks(self, operator: str, *, epoch: int | None = None, subtask: int | None = None) -> list[int]:
-        """The watermarks that an operator has emitted, in ms."""
+        """The watermarks that an operator has emitted, in ms, in order."""
         found = self._found(operator, Passage.WATERMARK, epoch, subtask)
         return [one.watermark_ms for one in found if one.watermark_ms is not None]
 
@@ -262,7 +291,7 @@ def _submitted(env: StreamExecutionEnvironment) -> SubmittedProgram:
 
 
 def _replace(graph: StreamGraph, sources: Mapping[str, SplitSource], sinks: Mapping[str, WriterSink]) -> None:
-    """Put sources and sinks into the place of those of the program."""
+    """Replace sources and sinks of the program, which are given by uid or name."""
     for name, source in sources.items():
         _node(graph, name, "source", lambda node: node.source is not None).source = source
     for name, sink in sinks.items():

@@ -1,7 +1,7 @@
 """Savepoints of programs that run in one process: the rows that a savepoint's table would have, in memory.
 
-They go the way of a savepoint on Spark: state becomes texts, is compared with what the program asks for, re-hashed for
-its parallelism, and taken in by the first epoch.
+They are processed like savepoints on Spark: state is converted to texts, compared with the states that the program
+declares, re-hashed for its parallelism, and taken in by the first epoch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WHERE = "a savepoint in memory"
 
 @dataclass(frozen=True)
 class ProgramSavepoint:
-    """The state of a program behind an epoch, and where its sources stand."""
+    """The state of a program after an epoch, and the position of each of its sources by uid."""
 
     columns: tuple[SavepointColumns, ...]
     positions: dict[str, str]
@@ -41,7 +41,11 @@ class ProgramSavepoint:
 
 
 def take_savepoint(job: JobDescriptor, store: StateStore) -> ProgramSavepoint:
-    """The savepoint of the last committed epoch."""
+    """A savepoint of the last committed epoch.
+
+    Raises:
+        SavepointError: no epoch has been committed yet.
+    """
     if store.offset == NOTHING_READ:
         raise SavepointError("no epoch has been committed yet", where=f"job '{job.name}'", hint="run an epoch first")
     columns = tuple(
@@ -65,10 +69,10 @@ def restore_savepoint(
     allow_non_restored_state: bool,
     store: StateStore,
 ) -> JobDescriptor:
-    """Put a savepoint into an empty store; gives the job as it begins with it.
+    """Put a savepoint into an empty store; returns the job with the watermarks that it begins with.
 
     Raises:
-        SavepointError: the program cannot take in all of it; the message says what, and why.
+        SavepointError: the program cannot take in all of the savepoint; the message says what is left over, and why.
     """
     states = states_of_program(job)
     reader = RowReader(states, migrations, False, job.classes)

@@ -1,4 +1,4 @@
-"""A sink that remembers what was committed."""
+"""A sink for tests that keeps the committed records."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ from flinkish.errors import InternalError
 
 
 class TestingSink(WriterSink):
-    """Keeps the committed records, by (subtask, epoch). An epoch that is committed again must be the same, and counts
-    once. Only for programs that run in the test's process."""
+    """Keeps the committed records, by (subtask, epoch). An epoch that is committed again must have the same records,
+    and counts once. Works only for programs that run in the test's process.
+
+    Example::
+
+        sink = TestingSink()
+        with ProgramTestHarness(env, sinks={"alerts": sink}) as harness:
+            harness.run()
+        assert sink.values == ["alert"]
+    """
 
     __test__ = False
     guarantee = Guarantee.EXACTLY_ONCE
@@ -22,7 +30,7 @@ class TestingSink(WriterSink):
 
     @property
     def values(self) -> list[Any]:
-        """All that was committed, by epoch and within an epoch by subtask."""
+        """All committed records, ordered by epoch and within an epoch by subtask."""
         in_order = sorted(self.commits.items(), key=lambda commit: (commit[0][1], commit[0][0]))
         return [value for _, values in in_order for value in values]
 

@@ -1,15 +1,15 @@
-"""A source of given records, with marks among them that say what is to happen there.
+"""A source of given records, with marks among them that make something happen at that position.
 
     TestingSource(StreamRecord("a", 10), Watermark(10), Pause(), "b", CrashOnce(), "c", End())
 
-Everything lies in the data, so that it happens at the same place in each run, in one process and on Spark:
+The marks are part of the data, so that they take effect at the same position in each run, in one process and on Spark:
 
 * a value, or `StreamRecord`: a record, with a timestamp if one is given;
 * `Watermark`: the watermark of the split from here on. It counts if the watermark strategy makes none itself
   (``WatermarkStrategy.no_watermarks()``);
 * `Pause`: the epoch ends here;
 * `CrashOnce`: reading fails here, the first time;
-* `End`: the split ends here, and with it event time. A split without it stays open, and gives nothing more.
+* `End`: the split ends here, and with it event time. A split without it stays open, and has no further records.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from flinkish.testing.output import StreamRecord, Watermark
 
 
 class Pause(NamedTuple):
-    """The epoch ends here; ``epochs`` - 1 epochs without records follow."""
+    """A mark at which the epoch ends; ``epochs`` - 1 epochs without records follow."""
 
     epochs: int = 1
 
 
 class CrashOnce:
-    """Reading fails here with `SimulatedCrash`, the first time.
+    """A mark at which reading fails with `SimulatedCrash`, the first time.
 
     Args:
-        marker: path of a file that is written when it has happened. Needed where the source is read in other processes
-            than the test's, as on Spark: there each attempt has a copy of the source that has not crashed yet.
+        marker: path of a file that is created at the crash and prevents another one. Needed where the source is read in
+            other processes than the test's, as on Spark: there each attempt has a copy of the source that has not
+            crashed yet.
     """
 
     def __init__(self, marker: str | os.PathLike[str] | None = None) -> None:
@@ -45,7 +46,7 @@ class CrashOnce:
         self._crashed = False
 
     def crash(self) -> None:
-        """Raise `SimulatedCrash`, unless that was done before."""
+        """Raise `SimulatedCrash`, unless this mark has crashed before."""
         if self._crashed or self._marker is not None and os.path.exists(self._marker):
             return
         self._crashed = True
@@ -56,15 +57,20 @@ class CrashOnce:
 
 
 class End(NamedTuple):
-    """The split ends here."""
+    """A mark at which the split ends; it must be the last element."""
 
 
 class TestingSource(NumberedSplitSource):
-    """See the module. Picklable; its records are part of the program.
+    """A source with given records, and marks among them that pause, crash or end it, or raise the watermark.
+
+    It is bounded if its splits end with `End`. Its records are part of the program and must be picklable.
 
     Args:
-        elements: what the one split holds. For several splits see `of_splits`.
-        type_info: the type of the records.
+        elements: the records and marks of the only split. For several splits see `of_splits`.
+        type_info: the type of the records; None: any values.
+
+    Raises:
+        ProgramError: `End` is not the last element, watermarks go back, or a `Pause` has less than one epoch.
     """
 
     #: keeps pytest from taking the class for tests
@@ -76,8 +82,11 @@ class TestingSource(NumberedSplitSource):
 
     @classmethod
     def of_splits(cls, *splits: Iterable[Any], type_info: TypeInformation | None = None) -> TestingSource:
-        """A source with several splits, each with a watermark of its own, which are read side by side. Either all of
-        them end, or none."""
+        """A source with several splits, each with its own watermark, which are read side by side.
+
+        Raises:
+            ProgramError: some of the splits end and others do not, or the elements of a split are wrong.
+        """
         source = cls(type_info=type_info)
         source._splits = [_Split(tuple(elements), f"split {number}") for number, elements in enumerate(splits)]
         if len({split.ends for split in source._splits}) != 1:
@@ -103,11 +112,11 @@ class TestingSource(NumberedSplitSource):
         return len(self._splits[split].positions) if self.bounded else None
 
     def end_of_epoch(self, split: int, position: int) -> int:
-        """Up to the next pause, and over it."""
+        """The position after the next pause, or the end of the split."""
         return self._splits[split].end_of_epoch(position)
 
     def values(self, split: int, start: int, stop: int) -> list[Any]:
-        """The elements, marks included."""
+        """The elements of a split in a range of positions, including marks."""
         return self._splits[split].positions[start:stop]
 
     def create_reader(self) -> SplitReader:
@@ -115,7 +124,7 @@ class TestingSource(NumberedSplitSource):
 
 
 class _Split:
-    """The elements of a split, one to a position; a pause of several epochs has as many."""
+    """The elements of a split, one per position; a pause takes one position per epoch."""
 
     def __init__(self, elements: tuple[Any, ...], where: str) -> None:
         self.ends = bool(elements) and isinstance(elements[-1], End)
@@ -148,7 +157,8 @@ class _Reader(SplitReader):
         self._source = source
 
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
-        """Records that follow each other and all have timestamps, or all none, are a batch."""
+        """Read a range of a split. A batch holds consecutive records that either all have timestamps or all have
+        none."""
         number = int(wanted.split.id)
         stop = self._source.end_of_epoch(number, wanted.start) if wanted.stop is None else wanted.stop
         held: list[StreamRecord] = []

@@ -13,14 +13,14 @@ from typing import Any
 from flinkish.common.config_options import ConfigOption
 from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, loggers, python, restart, state
 
-#: Below these Flink has many keys, of JobManager, TaskManager and what they show, which nobody reads here.
+#: Keys with these prefixes that are not declared here configure Flink's own cluster; nothing in flinkish reads them.
 CLUSTER_PREFIXES = ("metrics.", "rest.", "jobmanager.", "taskmanager.", "security.")
 
 _THEMES: tuple[ModuleType, ...] = (core, execution, checkpointing, restart, state, cluster, python, flinkish, loggers)
 
 
 def groups() -> dict[str, list[ConfigOption[Any]]]:
-    """Theme -> its options in the order of their declaration (for documentation)."""
+    """The options of each theme, by its name, in the order of their declaration (for documentation)."""
     return {
         theme.__name__.rpartition(".")[2]: [
             option for option in vars(theme).values() if isinstance(option, ConfigOption)
@@ -44,7 +44,7 @@ _REGISTRY = _registry()
 
 
 def lookup(key: str) -> ConfigOption[Any] | None:
-    """The option of a present or former key; None if there is none.
+    """The option that has this key as its present or a former name; None if there is none.
 
     >>> lookup("state.backend").key
     'state.backend.type'
@@ -53,7 +53,7 @@ def lookup(key: str) -> ConfigOption[Any] | None:
 
 
 def without_effect(keys: Iterable[str]) -> dict[str, str]:
-    """Those of the keys that change nothing in flinkish, and why.
+    """The keys among these that have no effect in flinkish, each with the reason.
 
     >>> without_effect(["rest.port", "parallelism.default"])
     {'rest.port': 'there is no REST endpoint'}
@@ -69,5 +69,5 @@ def without_effect(keys: Iterable[str]) -> dict[str, str]:
 
 
 def known_keys() -> list[str]:
-    """All present keys, sorted, without former names."""
+    """The present names of all keys, sorted."""
     return sorted({option.key for option in _REGISTRY.values()})

@@ -1,4 +1,4 @@
-"""How a job is run: keys that begin with ``execution.``, without those of checkpointing."""
+"""How a job is run: keys that begin with ``execution.``, except those of checkpointing."""
 
 from __future__ import annotations
 

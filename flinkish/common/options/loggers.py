@@ -1,6 +1,6 @@
 """Levels of Python's loggers: ``rootLogger`` and ``logger.NAME``, in the manner of ``log4j2.properties``.
 
-A name of `CLASSES` is one of flinkish's own loggers, called as the class of Flink or Kafka Streams whose work it
+A name in `CLASSES` is one of flinkish's own loggers, named after the class of Flink or Kafka Streams whose work it
 reports; any other name is a logger of the program or of a library, such as ``logger.my_shop.cleaning``.
 """
 
@@ -12,7 +12,7 @@ from flinkish.common.config_options import ConfigOption, ConfigOptions
 
 LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 
-#: flinkish's loggers, each called ``flinkish.NAME`` in Python: what they report.
+#: What each of flinkish's own loggers reports; in Python the logger is called ``flinkish.NAME``.
 CLASSES = {
     "CheckpointCoordinator": "checkpoints and savepoints",
     "HistoryServer": "the history tables of a job",
@@ -41,7 +41,7 @@ PREFIX = "logger."
 
 
 def logger_option(name: str) -> ConfigOption[str]:
-    """The key of one logger's level."""
+    """The option ``logger.NAME``, which sets the level of one logger."""
     option = ConfigOptions.key(PREFIX + name).string_type().default_value("WARN").with_choices(*LEVELS)
     return option.with_description(f"Level of the logger of {CLASSES.get(name, name)}.")
 
@@ -50,7 +50,7 @@ OF_CLASSES = {PREFIX + name: logger_option(name) for name in CLASSES}
 
 
 def lookup(key: str) -> ConfigOption[str] | None:
-    """The option of a logger's key; None if it is no such key, or only nearly the name of one of `CLASSES`.
+    """The option of a logger's key; None for any other key, and for a name that looks like a misspelt one of `CLASSES`.
 
     >>> lookup("logger.my_shop.cleaning").key
     'logger.my_shop.cleaning'
@@ -61,5 +61,5 @@ def lookup(key: str) -> ConfigOption[str] | None:
         return OF_CLASSES[key]
     if name in ("", key) or difflib.get_close_matches(name, CLASSES, n=1, cutoff=0.8):
         return None
-    # log4j's longer form, whose logger has a name and a level of its own
+    # log4j's longer form: one key for the name of a logger, another for its level
     return None if name.endswith((".level", ".name")) else logger_option(name)

@@ -1,11 +1,12 @@
-"""Records to Arrow, the one conversion of the code base; its inverse is ``connectors/columns.py``.
+"""Converts records to Arrow, in the one place of the code base; the inverse is ``connectors/columns.py``.
 
-It works by columns, and nested types are taken apart into columns as well: no work per value where the values already
-have the class that pyarrow takes for the column.
+The conversion works by columns, and nested types are split into columns as well: there is no work per value where the
+values already have the class that pyarrow takes for the column.
 
-Rule upheld here: a value becomes what its column says, or it is an error that names the value and the field. pyarrow
-alone would cut a float off under an integer type, a moment under a date and the zone of a time of day. What is
-narrowed: an Instant keeps microseconds (Spark's and Arrow's unit here), moments with a zone become UTC.
+Rule upheld here: a value is converted to its column's type, or an error names the value and the field. pyarrow alone
+would truncate a float under an integer type and a datetime under a date, and drop the time zone of a time of day. Two
+things are narrowed: an Instant keeps microseconds (Spark's and Arrow's unit here), and a datetime with a time zone
+becomes UTC.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class RecordWriter:
-    """Writes records of a type as batches: one column per field of a ROW or TUPLE, else one that is called ``value``.
+    """Writes records of a type as Arrow batches: a column per field of a ROW or TUPLE, else one called ``value``.
 
     >>> from flinkish.common.typeinfo import Types
     >>> writer = RecordWriter(Types.ROW_NAMED(["a", "n"], [Types.STRING(), Types.LIST(Types.LONG())]))
@@ -38,7 +39,7 @@ class RecordWriter:
 
     Args:
         type_info: the type of the records.
-        where: what the records are written for, such as a sink; errors say it.
+        where: what the records are written for, such as a sink; part of error messages.
 
     Raises:
         TypeMismatchError: the type holds pickled objects, which no column can hold.
@@ -53,14 +54,15 @@ class RecordWriter:
             raise no_columns(type_info, where)
         self._type_info = type_info
         self._where = where
-        #: of the batches
+        #: schema of the batches
         self.schema = pa.schema(type_info.to_arrow_fields())
         self._single = not isinstance(type_info, (RowTypeInfo, TupleTypeInfo))
 
     def write(self, records: Sequence[Any]) -> pa.RecordBatch:
-        """
+        """These records as one batch.
+
         Raises:
-            TypeMismatchError: a value does not fit its column; names both.
+            TypeMismatchError: a value does not fit its column; the error names both.
         """
         import pyarrow as pa
 
@@ -75,7 +77,7 @@ class RecordWriter:
 
 
 def no_columns(type_info: TypeInformation, where: str) -> TypeMismatchError:
-    """The error about a type that cannot be written as columns: it has no fields, or something in it is pickled."""
+    """The error for a type that cannot be written as columns, since it has no fields or holds pickled objects."""
     return TypeMismatchError(
         f"the type {type_info!r} has no fields, or one of pickled objects, which no column can hold",
         where=where,
@@ -85,7 +87,7 @@ def no_columns(type_info: TypeInformation, where: str) -> TypeMismatchError:
 
 
 def arrow_array(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
-    """Values, or None, as a column of an Arrow type.
+    """A column of an Arrow type that holds these values; None becomes null.
 
     Raises:
         Mismatch: for the first value that does not fit.
@@ -161,7 +163,7 @@ def _lists(values: Sequence[Any], arrow: pa.ListType) -> pa.Array:
     for value in values:
         if value is not None and not isinstance(value, (list, tuple)):
             raise Mismatch(value, f"a list, for a column of type {arrow}")
-        # an offset that is null makes a list that is null
+        # a null offset makes a null list
         offsets.append(None if value is None else len(elements))
         elements.extend(value or ())
     offsets.append(len(elements))
@@ -215,7 +217,7 @@ def _bytes(value: Any) -> bytes:
 
 
 def _day(value: Any) -> Any:
-    # a datetime is a date as well; as a day it would lose its time
+    # datetime is a subclass of date; converted to a day it would lose its time
     return value if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime) else _exactly(value)
 
 
@@ -231,8 +233,8 @@ def _moment(value: Any) -> Any:
     return value if value.tzinfo is None else value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
 
 
-# predicate of pyarrow.types -> the classes that pyarrow takes as they are, what is done with a value of another class,
-# and what is expected
+# predicate of pyarrow.types -> the classes that pyarrow takes as they are, the conversion of a value of another class,
+# and what error messages expect
 _LEAVES: dict[str, tuple[frozenset[type], Callable[[Any], Any], str]] = {
     "is_string": (frozenset({str}), _exactly, "a text (str)"),
     "is_integer": (frozenset({int}), _whole, "a whole number (int)"),

@@ -1,7 +1,8 @@
-"""What every type can do: check a value, narrow it as Flink's serializers do, and say its Arrow form.
+"""TypeInformation: every type checks values, narrows them as Flink's serializers do, and has an Arrow type.
 
 Rule upheld here: a type decides about a value in one place, ``_convert``. Checking, narrowing of one value and
-narrowing of a whole list are built on it, so they cannot disagree; a list converter may only be faster, never other.
+narrowing of a whole list are built on it, so they cannot disagree; a list converter may be faster, but its results are
+the same.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ListConverter = Callable[[list[Any]], list[Any]]
 
 
 class Mismatch(Exception):
-    """Internal: a value does not fit. ``path`` leads from the record to the value, outermost part first."""
+    """Internal: a value does not fit its type. ``path`` leads from the record to the value, outermost part first."""
 
     def __init__(self, value: Any, expected: str) -> None:
         super().__init__(value, expected)
@@ -43,7 +44,7 @@ class TypeInformation(abc.ABC):
         return False
 
     def to_internal_type(self, obj: Any) -> Any:
-        """The form that PyFlink hands to Java: days, microseconds, tuples."""
+        """The form of a value that PyFlink hands to Java, such as days, microseconds or tuples."""
         return obj
 
     def from_internal_type(self, obj: Any) -> Any:
@@ -68,10 +69,10 @@ class TypeInformation(abc.ABC):
         """The value as it comes out of Flink's serializer for this type.
 
         Whole numbers wrap as in Java, tuples under a ROW become Rows with the type's field names. A value that is in
-        its final form already is returned itself.
+        its final form already is returned as it is, not copied.
 
         Raises:
-            TypeMismatchError: the value does not fit this type; ``where`` says where it was met.
+            TypeMismatchError: the value does not fit this type; ``where`` becomes part of the message.
 
         >>> from flinkish.common.typeinfo import Types
         >>> Types.INT().convert(9147483648)
@@ -86,12 +87,13 @@ class TypeInformation(abc.ABC):
         """Check that a value fits this type (a number that would be narrowed fits).
 
         Raises:
-            TypeMismatchError: it does not.
+            TypeMismatchError: the value does not fit.
         """
         self.convert(value, where)
 
     def _list_converter(self) -> ListConverter | None:
-        """Override with a faster way for lists; it raises Mismatch (with any path) for what does not fit."""
+        """A converter of whole lists, or None if none is needed. Subclasses override it with a faster one, which raises
+        Mismatch (with any path) for a value that does not fit."""
         convert = self._convert
         return lambda values: [convert(value) for value in values]
 
@@ -116,7 +118,7 @@ class TypeInformation(abc.ABC):
         return convert_batch
 
     def _first_error(self, values: list[Any], where: str, found: Mismatch) -> TypeMismatchError:
-        # a list converter may work by columns and so not know which record was at fault: look again, one by one
+        # a list converter may work by columns and not know which record is at fault: convert the records one by one
         for position, value in enumerate(values):
             try:
                 self._convert(value)
@@ -143,7 +145,7 @@ class TypeInformation(abc.ABC):
         """The Arrow type of one value (Row and Tuple: struct). Imports pyarrow when called."""
 
     def to_arrow_fields(self) -> list[pa.Field]:
-        """The columns of a stream of this type: one per field of a ROW or TUPLE, else one that is called ``value``."""
+        """The columns of a stream of this type: one per field of a ROW or TUPLE, else a single one called ``value``."""
         import pyarrow as pa
 
         return [pa.field("value", self.arrow_type())]
@@ -152,7 +154,7 @@ class TypeInformation(abc.ABC):
 
     @abc.abstractmethod
     def _parts(self) -> tuple[Any, ...]:
-        """What makes up this type; equal types have equal classes and parts."""
+        """The components of this type; two types are equal if they have the same class and equal parts."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TypeInformation) and type(self) is type(other) and self._parts() == other._parts()

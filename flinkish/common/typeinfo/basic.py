@@ -38,7 +38,7 @@ class BasicType(Enum):
 
 
 _BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
-# the exact type whose values need no work at all; whole numbers are checked for their range as well
+# the Python type whose instances need no conversion; not for whole numbers of a fixed width, whose range is checked
 _FINAL = {
     BasicType.STRING: str,
     BasicType.BOOLEAN: bool,
@@ -49,7 +49,7 @@ _FINAL = {
 
 
 class BasicTypeInfo(TypeInformation):
-    """One of :class:`BasicType`. ``BIG_INT`` is of any size (PyFlink's coder stops at 64 bits)."""
+    """The type of one :class:`BasicType`. A ``BIG_INT`` may have any size (PyFlink's coder stops at 64 bits)."""
 
     def __init__(self, basic_type: BasicType) -> None:
         self._basic_type = basic_type
@@ -149,7 +149,7 @@ class BasicTypeInfo(TypeInformation):
 
 
 class InstantTypeInfo(BasicTypeInfo):
-    """An :class:`flinkish.common.time.Instant`."""
+    """The type of :class:`flinkish.common.time.Instant`."""
 
     def __init__(self, basic_type: BasicType = BasicType.INSTANT) -> None:
         super().__init__(basic_type)
@@ -198,7 +198,7 @@ def _real(value: Any) -> float:
 
 
 def _float32(value: Any) -> float:
-    return array("f", (_real(value),))[0]  # beyond the range: infinity, as Java's cast
+    return array("f", (_real(value),))[0]  # infinity beyond the range, as in Java's cast
 
 
 def _float_list(values: list[Any]) -> list[Any]:

@@ -1,7 +1,7 @@
-"""Arrays, lists and maps.
+"""The types of arrays, lists and maps.
 
 Rule upheld here: whatever sequence comes in (list, tuple, array, numpy array), a list comes out, as from PyFlink's
-coders; an array of bytes comes out as ``bytes``. Primitive arrays hold no None, the others may.
+coders; an array of bytes comes out as ``bytes``. Only primitive arrays may not hold None.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _SequenceTypeInfo(TypeInformation):
 
 
 class PrimitiveArrayTypeInfo(_SequenceTypeInfo):
-    """An array of Java's primitive types; of BYTE: ``bytes``."""
+    """An array of one of Java's primitive types, without None; an array of BYTE is ``bytes``."""
 
     _nullable_elements = False
 
@@ -105,7 +105,7 @@ class PrimitiveArrayTypeInfo(_SequenceTypeInfo):
 
 
 class BasicArrayTypeInfo(_SequenceTypeInfo):
-    """An array of Java's boxed types or of String; elements may be None."""
+    """An array of one of Java's boxed types or of String; elements may be None."""
 
     def __init__(self, element_type: TypeInformation) -> None:
         super().__init__(element_type)
@@ -120,7 +120,7 @@ class BasicArrayTypeInfo(_SequenceTypeInfo):
 
 
 class ObjectArrayTypeInfo(_SequenceTypeInfo):
-    """An array of anything else; elements may be None."""
+    """An array of any type; elements may be None."""
 
 
 class ListTypeInfo(_SequenceTypeInfo):

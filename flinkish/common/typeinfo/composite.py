@@ -1,4 +1,4 @@
-"""ROW and TUPLE: several fields, each with its own type.
+"""ROW and TUPLE: the types of records with several fields, each with its own type.
 
 Rule upheld here: under a ROW, whatever a function returns (Row, tuple, list, dict, object with attributes) comes out
 as a Row with the type's field names, because that is what PyFlink's coder hands to the next function. Fields of a Row
@@ -70,14 +70,14 @@ class _CompositeTypeInfo(TypeInformation):
         return [pa.field(name, field_type.arrow_type()) for name, field_type in pairs]
 
     def _parts(self) -> tuple[Any, ...]:
-        # as in Flink: the names of fields make no other type
+        # as in Flink, field names do not distinguish types
         return tuple(self._field_types)
 
 
 class RowTypeInfo(_CompositeTypeInfo):
-    """A Row. Without names its fields are called ``f0``, ``f1``, ...
+    """The type of a Row. Without names its fields are called ``f0``, ``f1``, ...
 
-    What is taken: a Row without names, a tuple or a list by position; a Row with names by name (if the type was
+    Accepted values: a Row without names, a tuple or a list by position; a Row with names by name (if the type was
     declared without names, by position); a dict by name, absent keys as None; any other object by its attributes.
 
     >>> from flinkish.common.typeinfo import Types
@@ -107,7 +107,11 @@ class RowTypeInfo(_CompositeTypeInfo):
         return self._names
 
     def get_field_index(self, field_name: str) -> int:
-        """The position of a field. Raises ArgumentValueError (a ValueError, as in PyFlink) if there is none."""
+        """The position of a field.
+
+        Raises:
+            ArgumentValueError: there is no such field (a ValueError, as in PyFlink).
+        """
         if field_name not in self._names:
             raise ArgumentValueError(
                 f"the Row type has no field {field_name!r}",
@@ -205,7 +209,7 @@ class RowTypeInfo(_CompositeTypeInfo):
 
 
 class TupleTypeInfo(_CompositeTypeInfo):
-    """A tuple; a list or a Row comes out as a tuple."""
+    """The type of a tuple; a list or a Row is converted to a tuple."""
 
     def to_internal_type(self, obj: Any) -> tuple[Any, ...] | None:
         if obj is None:
@@ -249,7 +253,7 @@ class TupleTypeInfo(_CompositeTypeInfo):
 
 
 class ExternalTypeInfo(TypeInformation):
-    """Another type, by reference; behaves as that one."""
+    """A reference to another type; it behaves as that type."""
 
     def __init__(self, type_info: TypeInformation) -> None:
         self._type_info = type_info
@@ -291,7 +295,7 @@ def _plain_tuple(value: Any, length: int) -> Any:
 def _converted_columns(
     rows: list[Any], converters: Sequence[Callable[[list[Any]], list[Any]] | None]
 ) -> tuple[Iterable[tuple[Any, ...]], bool]:
-    """Convert rows by columns; gives the converted rows and whether any column is another than before."""
+    """Convert rows column by column; returns the converted rows, and whether any column has changed."""
     changed, converted = False, []
     for convert, column in zip(converters, zip(*rows, strict=True), strict=True):
         before = list(column)

@@ -1,4 +1,4 @@
-"""The type of everything else: any Python object, carried by pickle."""
+"""The type of values for which none is declared: any Python object, carried by pickle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class PickledBytesTypeInfo(TypeInformation):
-    """Any object. Nothing is checked or converted, and it has no column: tables refuse it."""
+    """The type of any Python object. Nothing is checked or converted, and it has no column: tables refuse it."""
 
     def _convert(self, value: Any) -> Any:
         return value

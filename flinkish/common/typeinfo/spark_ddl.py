@@ -1,4 +1,4 @@
-"""Types as Spark's, written as DDL text, so that no pyspark is needed here."""
+"""Spark's counterparts of types, written as DDL, so that this package does not need pyspark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def spark_type(type_info: TypeInformation) -> str | None:
-    """The type of a column that holds such values; None if Spark has none that says what they are (anything pickled).
+    """The Spark type, in DDL, of a column of such values; None if Spark has none for them (anything pickled).
 
     >>> from flinkish.common.typeinfo import Types
     >>> spark_type(Types.LIST(Types.LONG())), spark_type(Types.PICKLED_BYTE_ARRAY())
@@ -37,7 +37,11 @@ def holds_pickled(value: Any) -> bool:
 
 
 def ddl_of_arrow(arrow: pa.DataType) -> str:
-    """Spark's name of an Arrow type. TypeMismatchError for one that it does not have (a time of day)."""
+    """Spark's name of an Arrow type.
+
+    Raises:
+        TypeMismatchError: Spark has no such type (a time of day).
+    """
     import pyarrow as pa
 
     types = pa.types
@@ -49,7 +53,7 @@ def ddl_of_arrow(arrow: pa.DataType) -> str:
         return f"ARRAY<{ddl_of_arrow(arrow.value_type)}>"
     if types.is_decimal(arrow):
         return f"DECIMAL({arrow.precision}, {arrow.scale})"
-    # both with and without zone: Spark refuses to read a zoned column as one without, the decoder casts instead
+    # with and without a zone: Spark refuses to read a column with a zone as one without, so the decoder casts
     name = "TIMESTAMP" if types.is_timestamp(arrow) else _SIMPLE.get(str(arrow))
     if name is None:
         raise TypeMismatchError(f"Spark has no type for {arrow}", expected="a type other than SQL_TIME", where="schema")
@@ -57,7 +61,7 @@ def ddl_of_arrow(arrow: pa.DataType) -> str:
 
 
 def quoted(name: str) -> str:
-    """A column's name in DDL."""
+    """A column's name as DDL quotes it."""
     return "`" + name.replace("`", "``") + "`"
 
 

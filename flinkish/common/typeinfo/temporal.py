@@ -1,7 +1,7 @@
-"""Dates and times of day: ``datetime.date``, ``datetime.time`` and ``datetime.datetime``.
+"""The types of dates and times: ``datetime.date``, ``datetime.time`` and ``datetime.datetime``.
 
 Rule upheld here: microseconds are kept. (PyFlink's coder for SQL_TIMESTAMP keeps milliseconds; what Python can hold
-is not cut off here.) A datetime with a time zone keeps it on its way through the job; in Arrow form it is UTC.
+is not truncated here.) A datetime keeps its time zone on its way through the job; in Arrow form it is in UTC.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class SqlTimeTypeInfo(TypeInformation):
 
 
 class LocalTimeTypeInfo(_TemporalTypeInfo):
-    """java.time's LocalDate, LocalTime or LocalDateTime: the same Python types, never a time zone meant."""
+    """java.time's LocalDate, LocalTime or LocalDateTime: the same Python types, without the meaning of a time zone."""
 
     class TimeType(Enum):
         LOCAL_DATE = 0

@@ -21,7 +21,7 @@ from flinkish.errors import ArgumentTypeError
 
 
 class Types:
-    """Gives access to type information.
+    """Creates the types by which programs declare their records, keys and state.
 
     >>> Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.LONG()])
     RowTypeInfo(word: String, count: Long)
@@ -50,12 +50,12 @@ class Types:
 
     @staticmethod
     def ROW(field_types: Sequence[TypeInformation]) -> RowTypeInfo:
-        """A Row whose fields are called ``f0``, ``f1``, ..."""
+        """The type of a Row whose fields are called ``f0``, ``f1``, ..."""
         return RowTypeInfo(field_types)
 
     @staticmethod
     def ROW_NAMED(field_names: Sequence[str], field_types: Sequence[TypeInformation]) -> RowTypeInfo:
-        """A Row with the given field names, which must be distinct."""
+        """The type of a Row with the given field names, which must be distinct."""
         return RowTypeInfo(field_types, field_names)
 
     @staticmethod
@@ -86,10 +86,10 @@ class Types:
 
 
 def declared_type(declared: TypeInformation | Sequence[TypeInformation] | None) -> TypeInformation:
-    """What ``output_type=`` means: nothing is PICKLED_BYTE_ARRAY, a list of types is a ROW (as in PyFlink).
+    """The type that ``output_type=`` declares: None is PICKLED_BYTE_ARRAY, a list of types is a ROW (as in PyFlink).
 
     Raises:
-        TypeError: it is something else.
+        TypeError: ``declared`` is anything else.
     """
     if declared is None:
         return PickledBytesTypeInfo()

@@ -1,1 +1,1 @@
-"""Files as a source (Spark lists and reads them) and as a sink (one file per bucket, subtask and epoch)."""
+"""Files as a source (each file is a split) and as a sink (one file per bucket, subtask and epoch)."""

@@ -1,4 +1,4 @@
-"""Avro's files of records: a file is read as a whole, by one subtask."""
+"""Avro object container files as a source: a file is read as a whole, by one subtask."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from flinkish.core.source import SourceSplit, SplitRange, SplitReader, SplitReco
 from flinkish.errors import MalformedRecordError
 from flinkish.formats.avro import AvroSchema, GenericRecordAvroTypeInfo, read_file
 
-#: How long a record is taken to be: an epoch's limit of records is met as far as that is so.
+#: The assumed size of a record, in bytes: an epoch's limit of records is kept as far as the assumption holds.
 _BYTES_PER_RECORD = 100
 
 
 @dataclass(frozen=True)
 class AvroFormat:
-    """Generic records; files that were written with another schema are read as far as Avro's rules allow it."""
+    """The format of Avro files that are read as generic records (dictionaries) of a schema. Files that were written
+    with another schema are read if Avro's rules of schema resolution allow it."""
 
     schema: AvroSchema
 
@@ -30,7 +31,7 @@ class AvroFormat:
 
 
 class AvroFileEnumerator(FileEnumerator[UnitCost]):
-    """The unit is the whole file."""
+    """Finds Avro files. Such a file is not cut: the unit of its positions is the whole file."""
 
     def cost(self, split: SourceSplit, position: int) -> UnitCost:
         return self.facts(split)
@@ -41,14 +42,14 @@ class AvroFileEnumerator(FileEnumerator[UnitCost]):
 
 
 class AvroSplitReader(SplitReader):
-    """Reads a file from its beginning to its end."""
+    """Reads an Avro file from its beginning to its end."""
 
     def __init__(self, avro_format: AvroFormat, systems: FileSystems) -> None:
         self._schema = avro_format.schema
         self._systems = systems
 
     def open(self, ranges: Sequence[SplitRange], batch_size: int) -> None:
-        """Nothing is kept open between ranges."""
+        """Does nothing: no file is kept open between ranges."""
 
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
         held: list[Any] = []
@@ -68,4 +69,4 @@ class AvroSplitReader(SplitReader):
             yield SplitRecords(held, None)
 
     def close(self) -> None:
-        """Nothing is kept open between ranges."""
+        """Does nothing: no file is kept open between ranges."""

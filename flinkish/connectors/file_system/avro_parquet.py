@@ -1,4 +1,4 @@
-"""Parquet files of generic Avro records: read in ranges of rows, as other Parquet files are."""
+"""Parquet files of generic Avro records as a source: read in ranges of rows, as other Parquet files are."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from flinkish.formats.avro_parquet import AvroColumns
 
 @dataclass(frozen=True)
 class AvroParquetFormat:
-    """Dictionaries of the schema's fields; other columns are not read."""
+    """The format of Parquet files that are read as generic Avro records: dictionaries of the schema's fields. Other
+    columns are not read."""
 
     records: AvroColumns
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are read."""
+        """The names of the columns that are read."""
         return self.records.names
 
     @property
@@ -31,7 +32,7 @@ class AvroParquetFormat:
 
 
 class AvroParquetSplitReader(ParquetSplitReader):
-    """Makes dictionaries of rows."""
+    """Reads ranges of rows as dictionaries, at most ``batch_size`` at a time."""
 
     def __init__(self, avro_format: AvroParquetFormat, systems: FileSystems) -> None:
         super().__init__(avro_format.columns, systems)

@@ -1,4 +1,5 @@
-"""Finds files: once, or again and again. What a file's positions are is up to its format."""
+"""The base of the enumerators of files: lists files once, or again and again. Each format decides what a position in
+its files is."""
 
 from __future__ import annotations
 
@@ -12,21 +13,21 @@ from flinkish.connectors.file_system.paths import FileSystems
 from flinkish.core.source import SourceSplit, SplitEnumerator
 from flinkish.errors import ConnectionFailedError, ProgramError
 
-#: What a format knows of a file after a look at it.
+#: The facts about a file that a format reads from the file itself.
 Facts = TypeVar("Facts")
 
-#: Of how many files the facts are kept.
+#: The number of files whose facts are cached.
 _MOST_FACTS = 1024
 
 
 class FileEnumerator(SplitEnumerator, Generic[Facts]):
-    """Splits are files, in the order (modification time, path).
+    """Finds the files of a source as splits, in the order (modification time, path).
 
     Args:
-        paths: without braces.
-        interval_s: seconds between two looks for new files; None: the set of files is static.
-        restored: ids of the splits that a savepoint named.
-        clock: gives seconds.
+        paths: paths or URIs without braces.
+        interval_s: seconds between two listings; None: the set of files is static.
+        restored: ids of the splits of the savepoint that the job was started from.
+        clock: gives seconds and never goes back.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class FileEnumerator(SplitEnumerator, Generic[Facts]):
         self._interval_s = interval_s
         self._restored = frozenset(restored)
         self._clock = clock
-        #: when to look again; None: never
+        #: when to list the files again, in seconds; None: never
         self._due_s: float | None = clock()
         self._frozen = False
         self._listed = False
@@ -54,7 +55,7 @@ class FileEnumerator(SplitEnumerator, Generic[Facts]):
         static = self._interval_s is None
         self._due_s = None if self._interval_s is None or self._frozen else now + self._interval_s
         known = frozenset(known)
-        # a query that goes on has its static set of files already
+        # a query that goes on has discovered its static set of files already
         found = [] if static and known - self._restored else self._list()
         self._listed = True
         return [self.as_found(split) for split in found if split.id not in known]
@@ -66,15 +67,17 @@ class FileEnumerator(SplitEnumerator, Generic[Facts]):
     def freeze(self) -> None:
         self._frozen = True
         if self._interval_s is not None:
-            # one look more: all that is there now is read
+            # list the files once more, so that all that are there now are read
             self._due_s = self._clock()
 
     def as_found(self, split: SourceSplit) -> SourceSplit:
-        """The split as its format wants it. Reads nothing: there may be many."""
+        """The split of a file that was listed, as its format needs it. Must not read the file, since there may be
+        many."""
         return split
 
     def facts(self, split: SourceSplit) -> Facts:
-        """What `look_at` found, which is asked once for a file: the engine asks before each epoch."""
+        """The facts about a file, from a cache: the engine asks for them before each epoch, and `look_at` reads the
+        file."""
         if split.id not in self._facts:
             if len(self._facts) >= _MOST_FACTS:
                 del self._facts[next(iter(self._facts))]
@@ -83,7 +86,7 @@ class FileEnumerator(SplitEnumerator, Generic[Facts]):
 
     @abstractmethod
     def look_at(self, split: SourceSplit) -> Facts:
-        """What must be known of a file in order to plan, out of the file itself."""
+        """Read the facts that planning needs from the file itself."""
 
     def _list(self) -> list[SourceSplit]:
         found: dict[str, SourceSplit] = {}
@@ -93,6 +96,6 @@ class FileEnumerator(SplitEnumerator, Generic[Facts]):
             except ProgramError as error:
                 if not self._listed:
                     raise
-                # it was there before: an operator's matter
+                # the path existed before, so this is no error of the program: the operator must act
                 raise ConnectionFailedError(error.what, where=error.where, expected=error.expected) from None
         return sorted(found.values(), key=lambda split: (split.info["modified_ns"], split.id))

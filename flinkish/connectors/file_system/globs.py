@@ -1,8 +1,8 @@
-"""Patterns of paths as Hadoop (and so Spark) writes them: ``*``, ``?``, ``[a-c]``, ``[^a]``, ``{a,b/c}``, ``\\`` before
-a character that stands for itself. A wildcard stands for characters within one name, never for a ``/``.
+"""Glob patterns in the syntax of Hadoop (and so of Spark): ``*``, ``?``, ``[a-c]``, ``[^a]``, ``{a,b/c}``, and ``\\``
+before a character that is meant literally. A wildcard matches characters within one name, never a ``/``.
 
-Rule upheld here: names that begin with ``.`` or ``_`` are hidden from wildcards and below folders, never from a path
-that spells them out.
+Rule upheld here: names that begin with ``.`` or ``_`` are hidden from wildcards and from the listing of a folder, but
+not from a path that spells them out.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def is_pattern(path: str) -> bool:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """The patterns without braces that one with braces stands for.
+    """The patterns without braces that a pattern with braces stands for.
 
     >>> expand_braces("/in/{a,b{1,2}/c}.txt")
     ['/in/a.txt', '/in/b1/c.txt', '/in/b2/c.txt']
 
     Raises:
-        ProgramError: a brace that is not closed.
+        ProgramError: a brace is not closed.
     """
     opened = re.search(r"(?<!\\)\{", pattern)
     if opened is None:
@@ -60,7 +60,8 @@ def expand_braces(pattern: str) -> list[str]:
 
 
 def split_pattern(pattern: str) -> tuple[str, str]:
-    """The folder that a pattern (without braces) begins with, and the rest; the whole path and "" without wildcards.
+    """Split a pattern without braces into the folder before its first wildcard, and the rest. A path without wildcards
+    gives itself and "".
 
     >>> split_pattern("s3://bucket/in/2024-*/x.txt"), split_pattern("/*"), split_pattern("/a/b")
     (('s3://bucket/in', '2024-*/x.txt'), ('/', '*'), ('/a/b', ''))
@@ -73,7 +74,8 @@ def split_pattern(pattern: str) -> tuple[str, str]:
 
 
 def matching(system: FileSystem, folder: str, rest: str) -> list[FileInfo]:
-    """The files and folders below ``folder`` that match the pattern ``rest``; what ``folder`` is, for an empty one."""
+    """The files and folders below ``folder`` that match the pattern ``rest``; for an empty pattern ``folder`` itself, a
+    file or a folder, if it exists."""
     from pyarrow import fs
 
     found: list[FileInfo] = [system.get_file_info(folder)]
@@ -96,7 +98,7 @@ def _children(system: FileSystem, folder: str, pattern: str) -> Iterator[FileInf
 
 
 def files_below(system: FileSystem, found: FileInfo) -> Iterator[FileInfo]:
-    """The file itself, or the files at any depth below a folder, without hidden ones."""
+    """The file itself; or the files of a folder at any depth, without hidden ones."""
     from pyarrow import fs
 
     if found.type == fs.FileType.File:

@@ -1,7 +1,7 @@
-"""Files of lines: positions are bytes, or the file as a whole where it is compressed.
+"""Files of lines as a source: positions are bytes; a compressed file is one unit.
 
-Rule upheld here (Hadoop's): a range holds the lines that BEGIN in it. So every cutting of a file gives each line
-exactly once, wherever the cuts fall, and nothing need be read in order to plan.
+Rule upheld here (Hadoop's): a range holds the lines that BEGIN in it. So wherever a file is cut into ranges, each line
+is read exactly once, and planning need not read the file.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from flinkish.errors import MalformedRecordError, ProgramError
 if TYPE_CHECKING:
     from pyarrow import NativeFile
 
-#: How much is read at a time: one request on object stores.
+#: The number of bytes that are read at a time: one request to an object store.
 BLOCK_BYTES = 2 * 1024 * 1024
-#: How much of a file is looked at to find out how long its lines are.
+#: The size of the sample by which the length of a file's lines is estimated.
 SAMPLE_BYTES = 64 * 1024
-#: Smaller files are taken to have lines as long as those of the file that was measured before.
+#: Smaller files are not sampled: their lines are assumed to be as long as those of the file sampled last.
 MEASURED_FROM_BYTES = 1024 * 1024
-#: The beginning of a line is looked for in steps of this size.
+#: The beginning of a line is searched for in steps of this size.
 _SCAN_BYTES = 16 * 1024
-#: In an error lines are counted up to here; on the local file system everywhere.
+#: An error names the line number up to this position; beyond it only for files of the local file system.
 _COUNTED_BYTES = 64 * 1024 * 1024
-#: So much of a compressed file's sample is unpacked.
+#: The most bytes that the sample of a compressed file is decompressed to.
 _UNPACKED_BYTES = 16 * 1024 * 1024
 
-#: How files are compressed, by the ends of their names.
+#: Suffix of a compressed file's name -> pyarrow's name of the codec.
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
-#: The ends of names of files that are compressed in ways that nothing here can read.
+#: The suffixes of files whose compression cannot be read.
 _UNKNOWN_COMPRESSION = (".deflate", ".lzo", ".snappy", ".xz")
 
 _LINE_END = re.compile(rb"[\r\n]")
@@ -45,7 +45,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def compression_of(path: str) -> str | None:
-    """How a file is compressed, as pyarrow calls it.
+    """pyarrow's name of a file's compression codec, by the suffix of the path; None if it is not compressed.
 
     >>> compression_of("/in/a.txt.gz"), compression_of("/in/a.txt")
     ('gzip', None)
@@ -54,7 +54,8 @@ def compression_of(path: str) -> str | None:
 
 
 class LineFileEnumerator(FileEnumerator[UnitCost]):
-    """Files of lines, as ranges of bytes. A compressed file cannot be cut: its unit is the whole file."""
+    """Finds files of lines, which are read in ranges of bytes. A compressed file cannot be cut: its unit is the whole
+    file."""
 
     _last: UnitCost | None = None
 
@@ -89,7 +90,7 @@ class LineFileEnumerator(FileEnumerator[UnitCost]):
 
 
 def _cost_of_compressed(sample: bytes, codec: str, size: int) -> UnitCost:
-    """Lines and bytes of a whole file, judged by its beginning."""
+    """The estimated number of lines and decompressed bytes of a whole file, judged by a sample of its beginning."""
     import pyarrow as pa
 
     unpacked = b""
@@ -98,20 +99,21 @@ def _cost_of_compressed(sample: bytes, codec: str, size: int) -> UnitCost:
             while len(unpacked) < _UNPACKED_BYTES and (block := stream.read(SAMPLE_BYTES)):
                 unpacked += block
         except OSError:
-            pass  # a sample ends in the middle; whether the file is whole is found out when it is read
+            pass  # the sample is truncated; whether the file is complete shows when it is read
     times = size / len(sample)
     return UnitCost(max(1.0, times * len(_LINE_ENDS.findall(unpacked))), max(float(size), times * len(unpacked)))
 
 
 class Lines(NamedTuple):
-    """A block of whole lines, line ends included. ``position`` in bytes (unpacked ones of a compressed file)."""
+    """A block of whole lines, line ends included. ``position`` is the byte at which it begins in the file (in the
+    decompressed content of a compressed file)."""
 
     data: bytes
     position: int
 
 
 def line_start(file: NativeFile, position: int, end: int) -> int:
-    """Where the first line begins that begins at ``position`` or behind it; ``end`` if none does.
+    """The position of the first line that begins at or after ``position``; ``end`` if none begins before it.
 
     A byte order mark belongs to no line.
     """
@@ -121,7 +123,7 @@ def line_start(file: NativeFile, position: int, end: int) -> int:
     at = position - 1
     while at < end:
         file.seek(at)
-        # one byte more than is searched: a \n behind a \r belongs to it
+        # one byte more than is searched, since a \n after a \r belongs to the same line end
         block = bytes(file.read(min(_SCAN_BYTES, end - at) + 1))
         found = _LINE_END.search(block, 0, _SCAN_BYTES)
         if found is not None:
@@ -133,15 +135,16 @@ def line_start(file: NativeFile, position: int, end: int) -> int:
 
 
 def whole_lines(file: NativeFile, position: int, stop: int | None) -> Iterator[Lines]:
-    """The lines from ``position`` (the beginning of one) to ``stop`` (the end of one; None: of the file).
+    """Read blocks of whole lines from ``position``, where a line begins, to ``stop``, where a line ends (None: to the
+    end of the file). The file must be positioned at ``position``.
 
     Raises:
-        EOFError: the file ends before.
+        EOFError: the file ends before ``stop``.
     """
     rest = b""
     at = position
     while stop is None or at < stop:
-        # a line that is longer than a block is read in steps that double
+        # for a line longer than a block, the size of each step doubles
         size = max(BLOCK_BYTES, len(rest))
         block = bytes(file.read(size if stop is None else min(size, stop - at)))
         if not block and stop is not None:
@@ -152,7 +155,7 @@ def whole_lines(file: NativeFile, position: int, stop: int | None) -> Iterator[L
         if at == 0 and stop is None:
             data = data.removeprefix(_BYTE_ORDER_MARK)
         at += len(block)
-        # a \r at the very end may be the half of a line end
+        # a \r at the very end of the data may be the first half of a \r\n
         cut = max(data.rfind(b"\n"), data.rfind(b"\r", 0, max(0, len(data) - 1))) + 1
         if cut:
             yield Lines(data[:cut], at - len(data))
@@ -168,7 +171,7 @@ def split_lines(data: bytes) -> list[bytes]:
     ([b'a', b'', b'b'], [b'a'])
     """
     if b"\r" in data:
-        return data.splitlines()  # three times slower
+        return data.splitlines()  # three times slower than the split at \n below
     lines = data.split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -176,7 +179,8 @@ def split_lines(data: bytes) -> list[bytes]:
 
 
 class LineSplitReader(SplitReader):
-    """Keeps the file open that it read last."""
+    """Reads ranges of files of lines, and makes a record of each line by the schema of the format. The file that was
+    read last is kept open."""
 
     def __init__(self, stream_format: StreamFormat, systems: FileSystems) -> None:
         self._format = stream_format
@@ -232,7 +236,7 @@ class LineSplitReader(SplitReader):
         except MalformedRecordError:
             raise self._located(lines, split, block, begin) from None
         if type(None) in set(map(type, records)):
-            # what the schema was told to pass over (ignore_parse_errors)
+            # lines that the schema was told to pass over (ignore_parse_errors)
             records = [record for record in records if record is not None]
         return records
 
@@ -246,7 +250,7 @@ class LineSplitReader(SplitReader):
         return kept
 
     def _located(self, lines: list[bytes], split: SourceSplit, block: Lines, begin: int) -> Exception:
-        """The error again, with file, line and byte: which line it was is asked of the schema one by one."""
+        """The schema's error with file, line and byte, found by deserializing the lines one by one."""
         for index, line in enumerate(lines, begin):
             try:
                 self._format.schema.deserialize_batch(self._messages([line]))
@@ -277,7 +281,7 @@ class LineSplitReader(SplitReader):
         return f"line {number} (byte {byte})"
 
     def _from_start(self, split: SourceSplit) -> NativeFile:
-        """The file that is being read; what is read next of it is of no interest any more."""
+        """The file of the split, at its beginning. Reading of the current range cannot go on afterwards."""
         if self._open is None or self._open[0] != split:
             self.close()
             self._open = (split, open_split(self._systems, split))

@@ -1,4 +1,4 @@
-"""Which files the paths of a source mean now."""
+"""Lists the files that the paths of a source match now."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def single_paths(paths: Sequence[str]) -> list[str]:
-    """The paths without braces.
+    """The paths with their braces expanded.
 
     Raises:
-        ProgramError: no path, or a brace that is not closed.
+        ProgramError: there is no path, or a brace is not closed.
     """
     if not paths:
         raise ProgramError("a file source without a path", where="FileSource", expected="at least one path")
@@ -27,7 +27,8 @@ def single_paths(paths: Sequence[str]) -> list[str]:
 
 
 def folder_of(path: str) -> tuple[str, str]:
-    """The path or URI that a path (without braces) begins with, and the pattern behind it.
+    """Split a path or URI without braces into the folder before the first wildcard, and the pattern after it. The query
+    string of a URI stays with the folder.
 
     >>> folder_of("s3://bucket/in/*.txt?region=eu-west-1"), folder_of("/in/a?.txt"), folder_of("/in")
     (('s3://bucket/in?region=eu-west-1', '*.txt'), ('/in', 'a?.txt'), ('/in', ''))
@@ -39,13 +40,13 @@ def folder_of(path: str) -> tuple[str, str]:
 
 
 def find_roots(path: str, must_match: bool) -> tuple[Root, list[FileInfo]]:
-    """The files and folders that one path without braces means.
+    """The root of one path without braces, and the files and folders that the path matches.
 
     Args:
-        must_match: a pattern that matches nothing is an error too.
+        must_match: whether a pattern that matches nothing is an error; a path without wildcards always must exist.
 
     Raises:
-        ProgramError: the path does not exist.
+        ProgramError: the path does not exist, or the pattern matches nothing.
         ConnectionFailedError: the file system does not answer.
     """
     folder, rest = folder_of(path)
@@ -65,12 +66,12 @@ def find_roots(path: str, must_match: bool) -> tuple[Root, list[FileInfo]]:
 
 
 def find_files(path: str, must_match: bool) -> list[SourceSplit]:
-    """The files of one path without braces, as splits that begin at 0 and whose end is not known.
+    """The files of one path without braces, as splits that begin at 0 and have no end yet.
 
-    Files without content are left out: one that is just being made would otherwise count as read.
+    Empty files are left out: a file that is just being created would otherwise count as read.
 
     Raises:
-        ProgramError: the path does not exist.
+        ProgramError: the path does not exist, or the pattern matches nothing and ``must_match`` is set.
         ConnectionFailedError: the file system does not answer.
     """
     root, found = find_roots(path, must_match)

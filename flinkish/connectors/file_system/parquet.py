@@ -1,4 +1,5 @@
-"""Parquet files: positions are rows. Only declared columns are read, and only the row groups that a range touches."""
+"""Parquet files as a source: positions are rows. Only the declared columns are read, and only the row groups that a
+range touches."""
 
 from __future__ import annotations
 
@@ -17,23 +18,25 @@ if TYPE_CHECKING:
     import pyarrow
     from pyarrow.parquet import FileMetaData
 
-#: Records that the reader takes from a file at a time: dictionaries are decoded once for so many.
+#: The most rows that are read from a file at a time; dictionaries are decoded once per read.
 READ_RECORDS = 131072
-#: Fewer, if they are long: what is taken at a time is not to hold more than this.
+#: The most bytes that are read at a time: of long rows fewer are read.
 READ_BYTES = 16 * 1024 * 1024
-#: A column of a row group is read through a buffer of this size: writers make row groups as large as they like.
+#: The buffer through which a column of a row group is read, since the size of row groups is up to their writer.
 _BUFFER_BYTES = 4 * 1024 * 1024
 
-#: A dictionary with more texts than this share of the records costs more than it spares (measured: 0.8 still pays).
+#: A dictionary with more strings than this share of the rows costs more than it saves (measured: 0.8 still pays).
 DICTIONARY_SHARE = 1.0
-#: Nor is a column read as a dictionary whose row groups hold more than this: Arrow collects the texts of a whole one.
+#: A column with a larger chunk in any row group is not read as a dictionary: Arrow collects the strings of the whole
+#: row group.
 _DICTIONARY_BYTES = 64 * 1024 * 1024
-#: Smaller reads say nothing about dictionaries.
+#: The use of dictionaries is not judged by batches with fewer rows.
 _JUDGED_RECORDS = 10_000
 
 
 class ParquetFacts(NamedTuple):
-    """Out of a file's footer. ``group_ends``: the row behind each row group."""
+    """The facts that a file's footer gives: the number of rows, ``group_ends`` (for each row group the number of the
+    row after its last one), and the uncompressed bytes per row of the declared columns."""
 
     rows: int
     group_ends: tuple[int, ...]
@@ -41,7 +44,7 @@ class ParquetFacts(NamedTuple):
 
 
 class ParquetFileEnumerator(FileEnumerator[ParquetFacts]):
-    """Parquet files, as ranges of rows."""
+    """Finds Parquet files, which are read in ranges of rows."""
 
     def __init__(
         self, columns: tuple[str, ...], paths: Sequence[str], interval_s: float | None, restored: Collection[str] = ()
@@ -67,14 +70,14 @@ class ParquetFileEnumerator(FileEnumerator[ParquetFacts]):
         return UnitCost(1.0, self.facts(split).bytes_per_row)
 
     def cut(self, split: SourceSplit, start: int, stop: int) -> int:
-        """At the end of a row group, if that takes at least half of what was offered: the rest of one that is cut is
-        decoded twice."""
+        """The last end of a row group in the range, if the range up to it has at least half of the rows up to ``stop``;
+        otherwise ``stop``. The rest of a row group that is cut is decoded twice."""
         ends = [end for end in self.facts(split).group_ends if end <= stop and 2 * end >= start + stop and end > start]
         return max(ends, default=stop)
 
 
 def facts_of(footer: FileMetaData, columns: tuple[str, ...]) -> ParquetFacts:
-    """What the footer says of the declared columns."""
+    """The facts that a footer gives about the declared columns."""
     ends, rows, size = [], 0, 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
@@ -88,8 +91,11 @@ def facts_of(footer: FileMetaData, columns: tuple[str, ...]) -> ParquetFacts:
 
 
 class ParquetSplitReader(SplitReader):
-    """Keeps the file open that it read last. ``encoded``: columns of texts that are read as dictionaries, until one
-    turns out to hold too many texts."""
+    """The base of the readers of Parquet files. The file that was read last is kept open.
+
+    ``encoded`` are string columns that are read as dictionaries, each until its dictionaries turn out to be too large
+    to pay.
+    """
 
     def __init__(self, columns: tuple[str, ...], systems: FileSystems, encoded: Sequence[str] = ()) -> None:
         self._columns = columns
@@ -107,7 +113,7 @@ class ParquetSplitReader(SplitReader):
             self._open = None
 
     def _parts(self, wanted: SplitRange) -> Iterator[tuple[pyarrow.RecordBatch, int]]:
-        """The rows of a range, with how many the file is read at a time."""
+        """The rows of a range in batches, each with the number of rows that the file is read at a time."""
         from pyarrow import ArrowInvalid
 
         columns = list(self._columns)
@@ -124,7 +130,7 @@ class ParquetSplitReader(SplitReader):
                 return
             at = starts[groups[0]]
             rows_at_a_time = _rows_at_a_time(facts)
-            # one thread: the other cores belong to other tasks
+            # a single thread, since the other cores belong to other tasks
             for part in file.iter_batches(rows_at_a_time, groups, columns, use_threads=False):
                 begin, end = max(0, wanted.start - at), min(part.num_rows, stop - at)
                 at += part.num_rows
@@ -150,7 +156,7 @@ class ParquetSplitReader(SplitReader):
                 check_columns(self._columns, footer, split.id)
                 facts = facts_of(footer, self._columns)
                 encoded = [name for name in self._encoded if _largest_chunk(footer, name) <= _DICTIONARY_BYTES]
-                # a file that is read ahead (pre_buffer) is held in memory until it is closed
+                # with pre_buffer, what was read ahead is held in memory until the file is closed
                 file = parquet.ParquetFile(
                     handle, metadata=footer, read_dictionary=encoded, buffer_size=_BUFFER_BYTES, pre_buffer=False
                 )
@@ -161,21 +167,21 @@ class ParquetSplitReader(SplitReader):
         return self._open[1], self._open[2]
 
     def _learn(self, batch: pyarrow.RecordBatch) -> None:
-        """The next files are read without the dictionaries that did not pay."""
+        """Judge the dictionaries of a batch: the next files are read without those that do not pay."""
         if batch.num_rows >= _JUDGED_RECORDS:
             most = DICTIONARY_SHARE * batch.num_rows
             self._encoded = [name for name in self._encoded if _dictionary_size(batch.column(name)) <= most]
 
 
 class RowSplitReader(ParquetSplitReader):
-    """Makes Rows or tuples of rows."""
+    """Reads ranges of rows as Rows or tuples."""
 
     def __init__(self, bulk_format: BulkFormat, systems: FileSystems) -> None:
         super().__init__(bulk_format.columns, systems, _text_columns(bulk_format))
         self._format = bulk_format
 
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
-        # what has been learnt about dictionaries moves the borders of Arrow's batches, but never those of ours
+        # which columns are read as dictionaries moves the ends of Arrow's batches, but never those of the batches here
         held: list[Any] = []
         reader = RecordReader(self._format.type_info, f"file {wanted.split.id}")
         for part, rows_at_a_time in self._parts(wanted):
@@ -200,7 +206,8 @@ def _text_columns(bulk_format: BulkFormat) -> list[str]:
 
 
 def _ranges(rows: int, size: int, first: int) -> Iterator[tuple[int, int]]:
-    """The ranges that so many rows are cut into, of which the first one is shorter.
+    """Cut rows into ranges of ``size`` rows each, except that the first one has ``first`` rows, and the last one the
+    rows that are left.
 
     >>> list(_ranges(7, 3, 1))
     [(0, 1), (1, 4), (4, 7)]
@@ -214,20 +221,21 @@ def _rows_at_a_time(facts: ParquetFacts) -> int:
 
 
 def _largest_chunk(footer: FileMetaData, column: str) -> int:
-    """The most bytes that a row group holds of a column, before compression."""
+    """The size of the column's largest chunk in a row group, in uncompressed bytes."""
     groups = map(footer.row_group, range(footer.num_row_groups))
     chunks = (group.column(index) for group in groups for index in range(group.num_columns))
     return max((chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema == column), default=0)
 
 
 def _dictionary_size(column: pyarrow.Array) -> int:
-    """Number of texts in the dictionary of a column; 0 if it has none."""
+    """The number of strings in the dictionary of a column; 0 if it has none."""
     dictionary = getattr(column, "dictionary", None)
     return 0 if dictionary is None else len(dictionary)
 
 
 def check_columns(declared: tuple[str, ...], footer: FileMetaData, file: str) -> None:
-    """
+    """Check that a file has all declared columns.
+
     Raises:
         ProgramError: a declared column is not in the file.
     """

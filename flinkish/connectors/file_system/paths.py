@@ -1,4 +1,4 @@
-"""Paths as users write them, and the names that files have as splits."""
+"""Resolves the paths that users write to file systems, and maps files to the ids of their splits and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def file_system_of(path: str) -> tuple[FileSystem, str]:
-    """pyarrow's file system for a path or URI, and the path inside it. ``s3a`` (Hadoop's name) is ``s3``.
+    """pyarrow's file system for a path or URI, and the path within it. Hadoop's schemes ``s3a`` and ``s3n`` are read as
+    ``s3``.
 
     Raises:
         ConnectionFailedError: the file system cannot be reached or is not known.
@@ -24,7 +25,7 @@ def file_system_of(path: str) -> tuple[FileSystem, str]:
     import pyarrow as pa
     from pyarrow import fs
 
-    # Hadoop writes file:/x, and does not encode what is in its paths
+    # Hadoop writes file:/x, and does not percent-encode its paths
     local = re.fullmatch(r"file:(?://)?(/.*)", path)
     if local or "://" not in path:
         return fs.LocalFileSystem(), local[1] if local else path
@@ -40,7 +41,8 @@ def file_system_of(path: str) -> tuple[FileSystem, str]:
 
 
 def absolute(path: str) -> str:
-    """A path that means the same in every process: local ones from the root and without ``file:``, URIs as they are.
+    """The path in a form that means the same in every process: a local path becomes absolute and loses ``file:``, other
+    URIs stay as they are.
 
     >>> absolute("file:///data/in/"), absolute("s3a://bucket/in")
     ('/data/in', 's3a://bucket/in')
@@ -50,8 +52,9 @@ def absolute(path: str) -> str:
 
 
 class Root(NamedTuple):
-    """Where the files of a path lie. Their ids begin with ``prefix``, without its first ``cut`` characters they are
-    paths inside of the file system. Neither keys nor settings of a URI get into ids."""
+    """The file system of a source's path, the path within it, and how files map to split ids. The ids of the files
+    begin with ``prefix``; an id without its first ``cut`` characters is the file's path within the file system. Neither
+    the credentials nor the query string of a URI become part of an id."""
 
     system: FileSystem
     path: str
@@ -59,12 +62,13 @@ class Root(NamedTuple):
     cut: int
 
     def id_of(self, path: str) -> str:
-        """The id of a file by its path inside of the file system."""
+        """The split id of a file, given its path within the file system."""
         return self.prefix[: self.cut] + path
 
 
 def root_of(path: str) -> Root:
-    """
+    """The root of a path or URI, which has no wildcards.
+
     Raises:
         ConnectionFailedError: the file system cannot be reached or is not known.
     """
@@ -75,7 +79,8 @@ def root_of(path: str) -> Root:
 
 
 def id_prefix(uri: str, inside: str) -> tuple[str, int]:
-    """What the ids of files of a URI begin with, and how much of it is not part of the path ``inside``.
+    """The prefix of the split ids of a URI's files, and how many of its characters are not part of the path ``inside``
+    the file system.
 
     >>> id_prefix("s3a://key:secret@bucket/in?region=eu", "bucket/in"), id_prefix("hdfs://node:8020/in", "/in")
     (('s3://bucket/', 5), ('hdfs://node:8020/', 16))
@@ -89,14 +94,15 @@ def id_prefix(uri: str, inside: str) -> tuple[str, int]:
 
 
 class FileSystems:
-    """The file systems of a source, made when they are first needed in a process."""
+    """The file systems of a source's paths, opened when they are first needed in a process."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = paths
         self._roots: list[Root] | None = None
 
     def locate(self, split_id: str) -> tuple[FileSystem, str]:
-        """The file system of a split and its path there: that of the source's path with the same beginning.
+        """The file system of a split and its path within it. The file system is that of the source's path whose prefix
+        the split id has.
 
         Raises:
             ConnectionFailedError: the file system cannot be reached or is not known.
@@ -106,5 +112,5 @@ class FileSystems:
         for root in self._roots:
             if split_id.startswith(root.prefix):
                 return root.system, split_id[root.cut :]
-        # the program no longer names the path that the split was found by
+        # the program no longer names the path under which the split was found
         return file_system_of(split_id if split_id.startswith("/") else quote(split_id, safe=":/@"))

@@ -1,7 +1,7 @@
-"""``FileSink``: one file per bucket, subtask and epoch.
+"""``FileSink``: writes one file per bucket, subtask and epoch.
 
-Rule upheld here: a file's name follows from (subtask, epoch) and it appears whole, by a rename. An epoch that is
-delivered again replaces its own file by the same content.
+Rule upheld here: a file's name follows from (subtask, epoch), and the file becomes visible as a whole, by a rename. An
+epoch that is committed again replaces its own file by one with the same content.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ B = TypeVar("B", bound="FileSink.BaseBuilder")
 
 
 class FileSink(WriterSink, SupportsPreprocessing):
-    """Writes records to ``<base path>/<bucket>/<prefix>-<subtask>-<epoch><suffix>``.
+    """Writes records to files ``<base path>/<bucket>/<prefix>-<subtask>-<epoch><suffix>``.
 
-    Guarantee: exactly once, for readers that look at files whose names do not begin with a dot. An epoch of a subtask
-    without records makes no file. Buckets are by the hour of processing time, as in Flink, unless another
-    BucketAssigner is given. Two jobs must not share a base path and a prefix.
+    Guarantee: exactly once, for readers that ignore files whose names begin with a dot. A subtask without records in an
+    epoch writes no file. Buckets are by the hour of processing time, as in Flink, unless another BucketAssigner is
+    given. Two jobs must not share a base path and a prefix.
 
     >>> from flinkish.common.serialization import Encoder
     >>> sink = (FileSink.for_row_format("/data/out", Encoder.simple_string_encoder())
@@ -72,12 +72,17 @@ class FileSink(WriterSink, SupportsPreprocessing):
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
-        """Records one after the other, each as the encoder writes it."""
+        """Builder of a sink whose files are the encoded records, one after the other."""
         return FileSink.RowFormatBuilder(base_path, encoder)
 
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> FileSink.BulkFormatBuilder:
-        """Files that a bulk writer makes of all records of a subtask and epoch, such as Parquet's."""
+        """Builder of a sink whose files are written by a bulk writer from all records of a subtask and epoch, such as
+        Parquet files.
+
+        Raises:
+            TypeError: ``writer_factory`` is no BulkWriterFactory.
+        """
         check_instance(
             writer_factory,
             BulkWriterFactory,
@@ -88,11 +93,12 @@ class FileSink(WriterSink, SupportsPreprocessing):
         return FileSink.BulkFormatBuilder(base_path, writer_factory)
 
     def get_transformer(self) -> StreamTransformer | None:
-        """None: encoders and bulk writers of Python take records as they are."""
+        """None: encoders and bulk writers written in Python take the records as they are."""
         return None
 
     def with_input_type(self, input_type: TypeInformation) -> FileSink:
-        """The sink for a stream of this type: decides the text form of ``Encoder.simple_string_encoder()``."""
+        """The same sink for a stream of this type, which decides the text form of
+        ``Encoder.simple_string_encoder()``."""
         content = self._content.bind(input_type)
         return FileSink(self._base_path, content, self._file_config, self._bucket_assigner, self._part_size)
 
@@ -113,7 +119,7 @@ class FileSink(WriterSink, SupportsPreprocessing):
             self._part_size: int | None = None
 
         def with_bucket_check_interval(self: B, interval: int) -> B:
-            """Changes nothing, and says so: files end with their epoch."""
+            """Has no effect, and warns of that: files end with their epoch."""
             warn_without_effect("with_bucket_check_interval", "files end with their epoch")
             return self
 
@@ -126,32 +132,37 @@ class FileSink(WriterSink, SupportsPreprocessing):
             return self
 
         def with_rolling_policy(self: B, rolling_policy: RollingPolicy) -> B:
-            """A file ends with its epoch in any case, and before that at the part size of the policy, if it has one."""
+            """Set the part size: a file ends with its epoch in any case, and before that when it reaches the part size
+            of the policy, if the policy has one."""
             self._part_size = rolling_policy.part_size if isinstance(rolling_policy, DefaultRollingPolicy) else None
             return self
 
         def enable_compact(self: B, strategy: FileCompactStrategy, compactor: FileCompactor) -> B:
-            """Changes nothing, and says so: each file is final when its epoch ends."""
+            """Has no effect, and warns of that: each file is final when its epoch ends."""
             warn_without_effect(
                 "enable_compact", "each file is final when its epoch ends; longer epochs give fewer files"
             )
             return self
 
         def disable_compact(self: B) -> B:
-            """As it is in any case."""
+            """Has no effect: files are never compacted."""
             return self
 
         def build(self) -> FileSink:
             return FileSink(self._base_path, self._content, self._file_config, self._bucket_assigner, self._part_size)
 
     class RowFormatBuilder(BaseBuilder):
-        """Of files whose records stand one after the other."""
+        """Builder of a sink whose files are the encoded records, one after the other."""
 
     class BulkFormatBuilder(BaseBuilder):
-        """Of files that are made as a whole."""
+        """Builder of a sink whose files are written by a bulk writer."""
 
         def with_rolling_policy(self: B, rolling_policy: RollingPolicy) -> B:
-            """Only OnCheckpointRollingPolicy, as in Flink: a file that is made as a whole ends with its epoch."""
+            """Accepts OnCheckpointRollingPolicy only, as in Flink: the file of a bulk writer ends with its epoch.
+
+            Raises:
+                TypeError: another policy.
+            """
             if not isinstance(rolling_policy, OnCheckpointRollingPolicy):
                 raise ArgumentTypeError(
                     f"rolling_policy must be OnCheckpointRollingPolicy for bulk format. It is {rolling_policy!r}",
@@ -163,7 +174,7 @@ class FileSink(WriterSink, SupportsPreprocessing):
 
 
 class StreamingFileSink(FileSink):
-    """The older name of :class:`FileSink`, for ``add_sink``."""
+    """The former name of :class:`FileSink` in Flink, for ``add_sink``."""
 
     BaseBuilder = FileSink.BaseBuilder
     DefaultRowFormatBuilder = FileSink.RowFormatBuilder
@@ -171,7 +182,7 @@ class StreamingFileSink(FileSink):
 
 
 class _RowWriter(SinkWriter):
-    """Committables are (bytes, number of records)."""
+    """Encodes each batch of records to a committable (bytes, number of records)."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -181,7 +192,7 @@ class _RowWriter(SinkWriter):
 
 
 class _BulkFileWriter(SinkWriter):
-    """One committable per epoch: the whole file and the number of its records."""
+    """Writes all records of an epoch with a bulk writer to one committable: (the whole file, number of records)."""
 
     def __init__(self, factory: BulkWriterFactory) -> None:
         self._factory = factory
@@ -225,7 +236,7 @@ class _FileCommitter(Committer):
             records = 0
             for number, file in enumerate(self._files(chain((first,), parts))):
                 name = self._name(context, number)
-                # of its own for each attempt: a predecessor that was thought dead may still be writing
+                # a name of its own for each attempt: an earlier attempt that was taken for dead may still be writing
                 unfinished.append((f"{folder}/.{name}.inprogress.{uuid.uuid4().hex}", f"{folder}/{name}"))
                 with system.open_output_stream(unfinished[-1][0]) as stream:
                     for content, count in file:
@@ -247,12 +258,13 @@ class _FileCommitter(Committer):
         return records
 
     def _name(self, context: CommitContext, number: int) -> str:
-        """Of the file of that number in the epoch: the first one has none, since there is seldom another."""
+        """The name of the file with that number in the epoch. The first one's number is left out of its name, since an
+        epoch seldom has another."""
         config, which = self._file_config, f"-{number}" if number else ""
         return f"{config.part_prefix}-{context.subtask}-{context.epoch}{which}{config.part_suffix}"
 
     def _files(self, parts: Iterator[tuple[bytes, int]]) -> Iterator[Iterator[tuple[bytes, int]]]:
-        """The content of one file after the other. Each must be worked through before the next one is asked for."""
+        """The parts of each file in turn. The parts of a file must be consumed before the next file is asked for."""
         ahead = next(parts, None)
         while ahead is not None:
 

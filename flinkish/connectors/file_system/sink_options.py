@@ -1,4 +1,4 @@
-"""PyFlink's options of a file sink: names, buckets and rolling."""
+"""PyFlink's options of a file sink: file names, buckets, rolling and compaction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from flinkish.errors import ProgramError
 
-# letters of Java's DateTimeFormatter that have a counterpart
+# letters of Java's DateTimeFormatter -> their counterparts in strftime
 _PATTERNS = {
     "yyyy": "%Y", "uuuu": "%Y", "yy": "%y", "MM": "%m", "dd": "%d", "DDD": "%j", "HH": "%H", "hh": "%I", "mm": "%M",
     "ss": "%S", "a": "%p", "EEE": "%a", "EEEE": "%A", "MMM": "%b", "MMMM": "%B",
@@ -18,7 +18,7 @@ _PATTERNS = {
 
 @dataclass(frozen=True)
 class OutputFileConfig:
-    """What a part file's name begins and ends with: ``<prefix>-<subtask>-<epoch><suffix>``."""
+    """The prefix and the suffix of the names of part files: ``<prefix>-<subtask>-<epoch><suffix>``."""
 
     part_prefix: str = "part"
     part_suffix: str = ""
@@ -54,25 +54,27 @@ class OutputFileConfig:
 
 @dataclass(frozen=True)
 class BucketAssigner:
-    """The folder below the base path. By processing time it is that of the epoch, so a replay finds the same one."""
+    """Decides the folder below the base path that a file is written to: none, or one by the processing time of the
+    epoch, which is the same when the epoch runs again."""
 
     format: str = ""
     timezone_id: str | None = None
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
-        """No folders."""
+        """Writes all files to the base path itself."""
         return BucketAssigner()
 
     @staticmethod
     def date_time_bucket_assigner(format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None) -> BucketAssigner:
-        """By processing time; the pattern is Java's ``DateTimeFormatter``, the zone the local one if none is given.
+        """Assigns buckets by processing time. ``format_str`` is a pattern of Java's ``DateTimeFormatter``;
+        ``timezone_id`` is a zone such as Europe/Berlin, by default the local one.
 
         >>> BucketAssigner.date_time_bucket_assigner("yyyy/MM/'d'dd", "UTC").bucket(86_400_000)
         '1970/01/d02'
 
         Raises:
-            ProgramError: a letter of the pattern or a zone that is not known.
+            ProgramError: a letter of the pattern, or the zone, is not known.
         """
         assigner = BucketAssigner(format_str, timezone_id)
         try:
@@ -86,7 +88,7 @@ class BucketAssigner:
         return assigner
 
     def bucket(self, epoch_time_ms: int) -> str:
-        """The folder for an epoch, or '' for the base path."""
+        """The folder for an epoch with this processing time (ms since the Unix epoch); '' is the base path."""
         if not self.format:
             return ""
         zone = ZoneInfo(self.timezone_id) if self.timezone_id else None
@@ -101,8 +103,9 @@ def _formatted(match: re.Match[str], moment: datetime.datetime) -> str:
 
 
 class RollingPolicy:
-    """When a new part file begins. In flinkish always with each epoch: a file that is finished is never touched again,
-    which is what makes the sink exactly-once. So intervals have no effect; a part size ends files within an epoch."""
+    """Decides when a new part file begins. In flinkish one begins with each epoch in any case: a finished file is never
+    touched again, which makes the sink exactly-once. So intervals have no effect; a part size ends a file within an
+    epoch."""
 
     @staticmethod
     def default_rolling_policy(
@@ -117,7 +120,12 @@ class RollingPolicy:
 
 @dataclass(frozen=True)
 class DefaultRollingPolicy(RollingPolicy):
-    """By size, as far as single batches of records allow it; see :class:`RollingPolicy`."""
+    """Begins a new part file when the current one has reached ``part_size`` bytes. A batch of records is not divided,
+    so a file may be larger. The two intervals (ms) have no effect; see :class:`RollingPolicy`.
+
+    Raises:
+        ProgramError: a value that is not above 0.
+    """
 
     part_size: int
     rollover_interval: int
@@ -130,12 +138,13 @@ class DefaultRollingPolicy(RollingPolicy):
 
 
 class OnCheckpointRollingPolicy(RollingPolicy):
-    """With each epoch."""
+    """Begins a new part file with each epoch only."""
 
 
 @dataclass(frozen=True)
 class FileCompactStrategy:
-    """When Flink joins small files. Files here end with their epoch, and are not joined."""
+    """Flink's rule for when small files are compacted. It has no effect here: files end with their epoch and are never
+    compacted."""
 
     size_threshold: int = -1
     checkpoints: int = -1
@@ -166,7 +175,11 @@ class FileCompactStrategy:
             return self
 
         def build(self) -> FileCompactStrategy:
-            """Raises ProgramError if nothing says when, as in Flink."""
+            """The strategy.
+
+            Raises:
+                ProgramError: neither a size threshold nor a number of checkpoints is set, as in Flink.
+            """
             if self._size_threshold < 0 and self._checkpoints < 0:
                 raise ProgramError(
                     "a strategy that never compacts",
@@ -178,7 +191,7 @@ class FileCompactStrategy:
 
 @dataclass(frozen=True)
 class FileCompactor:
-    """How Flink joins small files; see :class:`FileCompactStrategy`."""
+    """Flink's way to compact small files; it has no effect here, see :class:`FileCompactStrategy`."""
 
     delimiter: bytes | None = None
 

@@ -1,7 +1,7 @@
-"""``FileSource``: records out of files, each of which is a split.
+"""``FileSource``: reads records from files, each of which is a split.
 
-Rule upheld here: no line and no column becomes null unnoticed. JSON and CSV are not parsed by Spark: its parsers
-take the first of two objects in a line, cut off what follows, and put null where a text does not fit.
+Rule upheld here: no line and no column becomes null unnoticed. So JSON and CSV are not parsed by Spark, whose parsers
+take the first of two objects in a line, ignore the rest of the line, and give null where a text does not fit the type.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ DISCOVERY_INTERVAL = Duration.of_seconds(1)
 
 
 class FileSource(SplitSource):
-    """Records out of files. Directories are read with all that is below them; names that begin with ``.`` or ``_``
-    and files without content are left out. Paths may have wildcards (``*``, ``?``, ``[a-c]``, ``{a,b}``) and lie on
-    several file systems, which the workers and the driver must both reach with pyarrow.fs.
+    """Reads records from files. A directory is read with all files below it; names that begin with ``.`` or ``_``
+    and empty files are left out. Paths may have wildcards (``*``, ``?``, ``[a-c]``, ``{a,b}``) and may be on several
+    file systems, all of which the workers and the driver must be able to reach with pyarrow.fs.
 
-    Bounded (the files that are there when the job starts), unless it monitors its paths: then new files are taken in as
-    they appear. Files are read one after the other in the order (modification time, path), by whichever subtask is
-    free; large ones over several epochs, except compressed ones. A file must stay as it is until it has been read.
+    The source is bounded (the files that exist when the job starts), unless it monitors its paths: then it also reads
+    new files as they appear. Files are read one after the other in the order (modification time, path), by whichever
+    subtask is free. A large file is read over several epochs, unless it is compressed. A file must not change until it
+    has been read.
 
-    Restore: exact. Files that the savepoint knows go on where they were, others are new.
+    Restore: exact. Files that the savepoint has are read on from their positions there, all others from the beginning.
 
     Made by :meth:`for_record_stream_format` (PyFlink's) or by :meth:`text`, :meth:`csv`, :meth:`json`, :meth:`parquet`.
 
@@ -54,7 +55,7 @@ class FileSource(SplitSource):
 
     @staticmethod
     def for_record_stream_format(stream_format: StreamFormat | AvroParquetFormat, *paths: str) -> FileSourceBuilder:
-        """Read lines.
+        """Builder of a source that reads files of lines, each of which is a record (or Parquet files of Avro records).
 
         >>> source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/data/in").build()
         >>> source.bounded
@@ -64,20 +65,20 @@ class FileSource(SplitSource):
 
     @staticmethod
     def for_bulk_file_format(bulk_format: BulkFormat, *paths: str) -> FileSourceBuilder:
-        """Read columns."""
+        """Builder of a source that reads the columns of Parquet files."""
         return FileSourceBuilder(bulk_format, paths)
 
     @staticmethod
     def text(*paths: str, charset: str = "UTF-8") -> FileSource:
-        """Each line is a text (type STRING)."""
+        """A source of the lines of text files, as records of type STRING without line ends."""
         return FileSource(StreamFormat.text_line_format(charset), paths)
 
     @staticmethod
     def json(*paths: str, type_info: TypeInformation, ignore_parse_errors: bool = False) -> FileSource:
-        """Each line is a JSON object; ``type_info`` is a ROW_NAMED. Blank lines are no records.
+        """A source of files of JSON objects, one per line; ``type_info`` is a ROW_NAMED. Blank lines are no records.
 
-        A line that is not such an object ends the job with MalformedRecordError (file and text), unless
-        ``ignore_parse_errors``: then it is passed over. An absent field is None.
+        A line that is no JSON object of this type fails the job with MalformedRecordError (with file, line and text),
+        unless ``ignore_parse_errors`` is set: then the line is left out. An absent field is None.
         """
         from flinkish.formats.json import JsonRowDeserializationSchema
 
@@ -93,10 +94,14 @@ class FileSource(SplitSource):
         header: bool = False,
         ignore_parse_errors: bool = False,
     ) -> FileSource:
-        """Each line is a record (no line breaks inside of quotes); ``type_info`` is a ROW. Blank lines are no records.
+        """A source of CSV files; ``type_info`` is a ROW. Each line is a record, so a quoted field must not hold a line
+        break. Blank lines are no records.
 
-        With ``header`` the lines that hold the field names of the type, joined by the delimiter, are no records.
-        Errors as for :meth:`json`.
+        With ``header``, a line that consists of the field names of the type, joined by the delimiter, is no record.
+        Malformed lines are treated as by :meth:`json`.
+
+        Raises:
+            ProgramError: the type is no ROW.
         """
         from flinkish.formats.csv import CsvRowDeserializationSchema
 
@@ -111,8 +116,11 @@ class FileSource(SplitSource):
 
     @staticmethod
     def parquet(*paths: str, type_info: TypeInformation, columns: Sequence[str] | None = None) -> FileSource:
-        """Only the declared columns are read: those of a ROW_NAMED (gives Rows), or ``columns`` of a TUPLE (gives
-        tuples, which are faster).
+        """A source of Parquet files. Only the declared columns are read: the fields of a ROW_NAMED, as Rows; or
+        ``columns`` with the types of a TUPLE, as tuples, which are faster.
+
+        Raises:
+            ProgramError: the columns have no names, or there are not as many of them as the type has fields.
         """
         if columns is None and isinstance(type_info, RowTypeInfo):
             columns = type_info.get_field_names()
@@ -125,7 +133,8 @@ class FileSource(SplitSource):
         return FileSource(BulkFormat(type_info, tuple(columns)), paths)
 
     def monitor(self, discovery_interval: Duration = DISCOVERY_INTERVAL) -> FileSource:
-        """The same source, unbounded: files that appear later are read as well."""
+        """An unbounded source of the same files and of those that appear later. It lists the files again before an
+        epoch if ``discovery_interval`` has passed."""
         return FileSource(self._content, self._paths, discovery_interval)
 
     @property
@@ -157,9 +166,10 @@ class FileSource(SplitSource):
         return RowSplitReader(self._content, systems)
 
     def check_continuation(self, position: str | None, known: Mapping[str, str]) -> dict[str, str]:
-        """
+        """Check that the paths exist.
+
         Raises:
-            ProgramError: a path does not exist.
+            ProgramError: a path does not exist, or a pattern of a bounded source matches nothing.
             ConnectionFailedError: a file system does not answer.
         """
         for path in self._paths:
@@ -176,23 +186,23 @@ class FileSourceBuilder:
         self._discovery_interval: Duration | None = None
 
     def monitor_continuously(self, discovery_interval: Duration) -> FileSourceBuilder:
-        """Unbounded: files that appear later are read as well. New ones are looked for before an epoch, if the
-        interval has passed."""
+        """Make the source unbounded: it also reads files that appear later. It lists the files again before an epoch if
+        the interval has passed."""
         self._discovery_interval = discovery_interval
         return self
 
     def process_static_file_set(self) -> FileSourceBuilder:
-        """Bounded: the files that are there when the job starts."""
+        """Make the source bounded (default): it reads the files that exist when the job starts."""
         self._discovery_interval = None
         return self
 
     def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> FileSourceBuilder:
-        """Changes nothing, and says so: every file is a split, read in ranges."""
+        """Has no effect, and warns of that: every file is a split, which is read in ranges."""
         warn_without_effect("set_file_enumerator", "every file is a split, read in ranges")
         return self
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder:
-        """Changes nothing, and says so: the next file goes to the subtask that has read least."""
+        """Has no effect, and warns of that: the next file is assigned to the subtask that has read least."""
         warn_without_effect("set_split_assigner", "the next file goes to the subtask that has read least")
         return self
 
@@ -201,7 +211,7 @@ class FileSourceBuilder:
 
 
 class FileEnumeratorProvider:
-    """Kept for PyFlink; has no effect."""
+    """PyFlink's choice of a file enumerator, for `FileSourceBuilder.set_file_enumerator`; has no effect."""
 
     @staticmethod
     def default_splittable_file_enumerator() -> FileEnumeratorProvider:
@@ -213,7 +223,7 @@ class FileEnumeratorProvider:
 
 
 class FileSplitAssignerProvider:
-    """Kept for PyFlink; has no effect."""
+    """PyFlink's choice of a split assigner, for `FileSourceBuilder.set_split_assigner`; has no effect."""
 
     @staticmethod
     def locality_aware_split_assigner() -> FileSplitAssignerProvider:

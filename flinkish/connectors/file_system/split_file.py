@@ -1,4 +1,4 @@
-"""A file that is a split: opened, and still the one that was found. The errors of reading one."""
+"""Opens the file of a split and checks that it is still the one that was found; classifies the errors of reading it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 def open_split(systems: FileSystems, split: SourceSplit, as_it_is: bool = False) -> NativeFile:
-    """The file, for reading anywhere in it.
+    """Open the file of a split for random access.
 
-    A file that has grown is read as far as it went when it was found. ``as_it_is``: the file is read as a whole, so
-    that it does not matter whether it has changed: somebody may have mended it.
+    A file that has grown is accepted: it is read up to the size that it had when it was found. With ``as_it_is`` a
+    changed file is accepted too: it is read as a whole, and somebody may have repaired it.
 
     Raises:
-        FinalOperationError: it is gone; or it is not to be read as it is, and is shorter, or was replaced by another
-            one of the same length.
+        FinalOperationError: the file is gone; or, without ``as_it_is``, it has become shorter or was replaced by
+            another one of the same size.
         ConnectionFailedError: the file system cannot be reached.
-        RetryableError: it cannot be opened.
+        RetryableError: the file cannot be opened.
     """
     from pyarrow import fs
 
@@ -56,11 +56,11 @@ def _changed(split: SourceSplit, what: str) -> FinalOperationError:
 
 
 def unreadable(split_id: str, error: Exception) -> FlinkishError:
-    """What to raise when reading has failed. Another attempt is worth it if the file system is to blame, and not the
-    content."""
+    """The error to raise when reading a file has failed: a RetryableError if the file system is to blame, and a
+    MalformedRecordError if the content is."""
     if isinstance(error, FlinkishError):
         return error
-    # pyarrow's file systems give a number (errno), and name the service that failed; its decoders do neither
+    # the errors of pyarrow's file systems have an errno, or name the service that failed; those of its decoders do not
     damaged = not isinstance(error, OSError) or (error.errno is None and split_id.startswith("/"))
     if damaged:
         return MalformedRecordError(

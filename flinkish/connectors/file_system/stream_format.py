@@ -1,4 +1,5 @@
-"""What is in the files: lines with a schema each, or Parquet columns. PyFlink's ``StreamFormat`` and ``BulkFormat``."""
+"""The formats of files that a source reads, PyFlink's ``StreamFormat`` and ``BulkFormat``: lines that a schema
+deserializes, or Parquet columns."""
 
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ from flinkish.errors import ProgramError
 
 @dataclass(frozen=True)
 class StreamFormat:
-    """Files of lines; each line is a message for ``schema``.
+    """The format of files of lines; ``schema`` deserializes each line.
 
-    ``skip_blank``: a line of blanks is no record. ``header``: a line with exactly this text is no record (CSV).
+    With ``skip_blank`` an empty or blank line is no record. A line whose text is exactly ``header`` is no record either
+    (CSV).
     """
 
     schema: DeserializationSchema
@@ -27,10 +29,11 @@ class StreamFormat:
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8") -> StreamFormat:
-        """Each line is a text; lines end with ``\\n``, ``\\r\\n`` or ``\\r``. Bytes that are no text are an error.
+        """The format of text files whose lines are records of type STRING. Lines end with ``\\n``, ``\\r\\n`` or
+        ``\\r``. Bytes that the charset cannot decode are an error.
 
         Raises:
-            ProgramError: a charset in which the end of a line is not the byte 10.
+            ProgramError: the charset is not known, or does not encode a line feed as the byte 10 (UTF-16, UTF-32).
         """
         try:
             single = "\n".encode(codecs.lookup(charset_name).name.replace("_sig", "")) == b"\n"
@@ -48,10 +51,11 @@ class StreamFormat:
 
 @dataclass(frozen=True)
 class BulkFormat:
-    """Parquet files; ``type_info`` is a ROW_NAMED (Rows) or, with ``columns``, a TUPLE. Other columns are not read.
+    """The format of Parquet files that are read as Rows (``type_info`` is a ROW) or tuples (a TUPLE). ``columns`` are
+    the names of the columns for the fields of the type, in their order; other columns are not read.
 
     Raises:
-        ProgramError: the number of columns is not that of the type.
+        ProgramError: there are not as many columns as fields of the type.
     """
 
     type_info: TypeInformation

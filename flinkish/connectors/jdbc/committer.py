@@ -1,11 +1,12 @@
-"""The rows of one (sink, subtask, epoch) and the epoch's marker, in ONE database transaction.
+"""The committer of the JDBC sink: the rows of one (sink, subtask, epoch) and the epoch's marker are ONE transaction.
 
-Lost connections and conflicts are tried again with all rows; the marker tells whether a commit whose answer got lost
-had happened. Everything else is an error by who must act.
+After a lost connection or a conflict the transaction is retried with all rows; the marker tells whether a commit whose
+answer got lost had succeeded. Every other failure becomes an error whose class says who must act: the user or the
+operator.
 
-Connections are kept per process and used again by the next epoch or subtask. Whatever goes wrong in a transaction, in
-the database or in the program, ends with its connection rolled back and closed, so that a kept connection never holds
-a part of an epoch.
+Connections are kept per process and used again by the next epoch or subtask. Whatever fails in a transaction, in the
+database or in the program, its connection is rolled back and closed, so that a kept connection never holds a part of an
+epoch.
 """
 
 from __future__ import annotations
@@ -26,17 +27,21 @@ from flinkish.connectors.kept_resources import KeptResources
 from flinkish.core.sink import CommitContext, Committer
 from flinkish.errors import ConnectionFailedError, OperationError, ProgramError, RetryableError
 
-#: waiting time before the n-th retry grows up to this
+#: the longest delay before a retry, in seconds; the delays begin at 0.1 s and double
 RETRY_DELAY_MAX_S = 2.0
 
-#: how many connections a worker keeps while it does not use them
+#: how many idle connections a worker process keeps
 CONNECTIONS_KEPT_MAX = 8
 
 _connections = KeptResources[Database](close, CONNECTIONS_KEPT_MAX)
 
 
 class JdbcCommitter(Committer):
-    """Commits one epoch of one subtask."""
+    """Writes the rows of one subtask and epoch in one database transaction; commits nothing if the database has the
+    epoch already.
+
+    ``types`` describes the declared type of the rows in error messages.
+    """
 
     def __init__(
         self, location: DatabaseLocation, statement: JdbcStatement, options: JdbcExecutionOptions, types: str
@@ -47,7 +52,7 @@ class JdbcCommitter(Committer):
         self._types = types
 
     def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
-        # held in memory, because a transaction that is lost must be written again from its first row
+        # held in memory, since the retry of a failed transaction begins with its first row
         rows = self._in_order([row for batch in committables for row in batch])
         if not rows:
             return 0
@@ -67,7 +72,7 @@ class JdbcCommitter(Committer):
     def _in_order(self, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         if not self._statement.is_upsert or len(rows) < 2:
             return rows
-        # one row per key, and keys in one order for all subtasks: two transactions then cannot lock each other out
+        # one row per key, and the keys in the same order in all subtasks, so that two transactions cannot deadlock
         key = itemgetter(*self._statement.key_positions)
         last = dict(zip(map(key, rows), rows, strict=True))
         try:
@@ -82,7 +87,7 @@ class JdbcCommitter(Committer):
                 database.rollback()
                 return 0
             database.write(self._statement, rows, self._options.batch_size)
-            # a driver that was paused in here must not commit when it wakes up
+            # a driver that was paused here, and superseded meanwhile, must not commit when it goes on
             context.fence.check()
             database.commit()
         return len(rows)
@@ -117,7 +122,7 @@ class JdbcCommitter(Committer):
         )
 
     def _refused_row(self, rows: list[tuple[Any, ...]]) -> tuple[Any, ...] | None:
-        """The first row that the database refuses by itself, found by halving; None if there is no single one."""
+        """A row that the database refuses on its own, found by bisection; None if no single row is to blame."""
         if not self._refuses(rows):
             return None
         while len(rows) > 1:

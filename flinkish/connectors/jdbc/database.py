@@ -1,8 +1,9 @@
-"""One open connection, behind an interface without SQL: claim an epoch, write rows, commit.
+"""The interface of an open database connection, free of SQL: claim an epoch, write rows, commit.
 
-The rule that makes the sink exactly-once lives in ``claim``: the marker of (job, sink, subtask) moves to the epoch in
-the SAME transaction as the rows, and it only moves forward. Whoever finds it there already has nothing to do. The
-claim is the transaction's first statement: a second committer of the same epoch waits on its row and then sees it.
+The rule that makes the sink exactly-once is in ``claim``: the marker of (job, sink, subtask) moves to the epoch in the
+SAME transaction as the rows, and it only moves forward. A committer that finds it at the epoch, or beyond, has nothing
+to do. The claim is the first statement of the transaction: a second committer of the same epoch waits for the lock on
+the marker's row and then sees the marker.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ CLAIM = (
 
 
 class Failure(Enum):
-    """What an error of a driver means."""
+    """The kinds of database errors, by what must happen next."""
 
     CONNECTION_LOST = "the connection is lost"
     CONFLICT = "another transaction was in the way"
@@ -40,11 +41,11 @@ class Failure(Enum):
 
 
 class Database(ABC):
-    """A connection. Made in the process that uses it, used by one thread at a time."""
+    """An open database connection. It is opened in the process that uses it, and used by one thread at a time."""
 
     @abstractmethod
     def ensure_marker_table(self) -> None:
-        """Create the table of markers if it is missing; safe with many subtasks at once."""
+        """Create the table of markers if it does not exist; many subtasks may do so at the same time."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -52,11 +53,13 @@ class Database(ABC):
 
     @abstractmethod
     def claim(self, context: CommitContext) -> bool:
-        """Move the marker to the epoch; False: it is there or beyond, so the epoch's rows are in the database."""
+        """Move the marker to the epoch of the context. False: the marker is there or beyond already, so the rows of
+        the epoch are in the database."""
 
     @abstractmethod
     def write(self, statement: JdbcStatement, rows: Sequence[tuple[Any, ...]], batch_size: int) -> None:
-        """Execute the statement for each row."""
+        """Execute the statement for each row, ``batch_size`` rows per round trip where the database takes batches (0 or
+        less: all rows)."""
 
     @abstractmethod
     def commit(self) -> None:
@@ -64,7 +67,7 @@ class Database(ABC):
 
     @abstractmethod
     def rollback(self) -> None:
-        """Undo the transaction; never raises an error of the database's or of its driver's."""
+        """Roll the transaction back; never raises an error of the database or its driver."""
 
     @abstractmethod
     def close(self) -> None:
@@ -72,12 +75,12 @@ class Database(ABC):
 
 
 def claim_values(context: CommitContext) -> tuple[Any, ...]:
-    """The values for CLAIM."""
+    """The values for the placeholders of ``CLAIM``."""
     return (context.job_id, context.sink_uid, context.subtask, context.epoch)
 
 
 def open_database(location: DatabaseLocation) -> Database:
-    """Open a connection and see to it that the table of markers is there. Raises what the driver raises."""
+    """Open a connection and make sure that the table of markers exists. Raises the errors of the driver."""
     database = _connect(location)
     try:
         database.ensure_marker_table()
@@ -88,8 +91,8 @@ def open_database(location: DatabaseLocation) -> Database:
 
 
 def close(database: Database) -> None:
-    """Undo what is under way on a connection, whatever state it is in, and close it."""
-    # this is done while another error is on its way, which must not be replaced
+    """Roll back the transaction of a connection, whatever state it is in, and close the connection; never raises."""
+    # an error here must not replace the one that is being handled
     with suppress(Exception):
         database.rollback()
     with suppress(Exception):
@@ -107,7 +110,7 @@ def _connect(location: DatabaseLocation) -> Database:
 
 
 def failure_of(location: DatabaseLocation, error: Exception) -> Failure | None:
-    """What an error means, or None if it does not come from the database or its driver."""
+    """The kind of failure of an error, or None if it does not come from the database or its driver."""
     if location.kind == SQLITE:
         from flinkish.connectors.jdbc.sqlite import classify as classify_sqlite
 

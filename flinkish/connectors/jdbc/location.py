@@ -1,4 +1,5 @@
-"""A database URL as users of JDBC or of Python write it -> what the driver wants. Unknown parameters are errors."""
+"""Parses a database URL, as users of JDBC or of Python write it, to the parameters of the Python driver. Unknown
+parameters are errors."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from flinkish.errors import ConfigurationError
 
 POSTGRESQL = "postgresql"
 SQLITE = "sqlite"
-#: a server that does not answer is an error after this time, not a hanging job
+#: seconds after which a server that does not answer is an error, so that the job does not hang
 CONNECT_TIMEOUT_S = 10
 
 _FORMS = (
     "jdbc:postgresql://host:port/db, postgresql://host:port/db, jdbc:sqlite:/path/file.db or sqlite:///path/file.db"
 )
-# names of the Java driver that the C library spells differently
+# parameters of the Java driver -> their names in libpq, PostgreSQL's C library
 _RENAMED = {
     "ApplicationName": "application_name",
     "connectTimeout": "connect_timeout",
@@ -26,7 +27,7 @@ _RENAMED = {
     "sslkey": "sslkey",
     "sslrootcert": "sslrootcert",
 }
-# tuning of the Java driver without a meaning here
+# tuning parameters of the Java driver that have no counterpart here
 _IGNORED = {"reWriteBatchedInserts", "prepareThreshold", "defaultRowFetchSize", "tcpKeepAlive", "stringtype"}
 _LIBPQ = set(
     "application_name channel_binding client_encoding connect_timeout dbname gssencmode host hostaddr keepalives "
@@ -38,7 +39,8 @@ _LIBPQ = set(
 
 @dataclass(frozen=True)
 class DatabaseLocation:
-    """``kind`` is POSTGRESQL (``parameters`` are libpq's) or SQLITE (``path``)."""
+    """Where a database is: ``kind`` is ``POSTGRESQL``, with libpq's connection ``parameters``, or ``SQLITE``, with the
+    ``path`` of its file. ``repr`` does not show the parameters, which hold the password."""
 
     kind: str
     path: str = ""
@@ -46,12 +48,12 @@ class DatabaseLocation:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What makes it another connection: database, user and all parameters."""
+        """The key under which connections are kept: database, user and all parameters."""
         return (self.kind, self.path, tuple(sorted(self.parameters.items())))
 
     @property
     def label(self) -> str:
-        """For messages: never with a password."""
+        """The database as messages name it, without user and password."""
         if self.kind == SQLITE:
             return f"SQLite {self.path}"
         found = self.parameters
@@ -59,9 +61,11 @@ class DatabaseLocation:
 
 
 def parse_url(url: str, user: str | None = None, password: str | None = None) -> DatabaseLocation:
-    """
+    """The location that a database URL means. ``user`` and ``password``, if given, replace those of the URL of a
+    PostgreSQL database.
+
     Raises:
-        ConfigurationError: a database or a parameter that is not known.
+        ConfigurationError: the kind of database or a parameter is not known, or the URL names no SQLite file.
 
     >>> parse_url("jdbc:postgresql://db:5433/shop?user=me").parameters
     {'connect_timeout': '10', 'host': 'db', 'port': '5433', 'dbname': 'shop', 'user': 'me'}
@@ -81,7 +85,7 @@ def parse_url(url: str, user: str | None = None, password: str | None = None) ->
 
 
 def without_password(url: str) -> str:
-    """The URL with its password blanked.
+    """The URL with ``***`` in place of its passwords.
 
     >>> without_password("postgresql://me:secret@db/shop?password=secret&a=b")
     'postgresql://me:***@db/shop?password=***&a=b'

@@ -1,4 +1,4 @@
-"""PyFlink's two bags of options: how to connect, and how to execute."""
+"""PyFlink's options of the JDBC sink: how to connect, and how to execute statements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flinkish.errors import ArgumentTypeError, ConfigurationError
 
 @dataclass(frozen=True)
 class JdbcConnectionOptions:
-    """Where the database is. The password never appears in ``repr``.
+    """Where the database is, and who connects. The password never appears in ``repr``.
 
     >>> JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("jdbc:sqlite:/tmp/x.db").build().get_db_url()
     'jdbc:sqlite:/tmp/x.db'
@@ -30,7 +30,7 @@ class JdbcConnectionOptions:
         return self.url
 
     def get_driver_name(self) -> str | None:
-        """Kept for PyFlink; the URL decides which driver is used."""
+        """The driver name that was given; without effect and kept for PyFlink, since the URL decides the driver."""
         return self.driver_name
 
     def get_user_name(self) -> str | None:
@@ -49,7 +49,8 @@ class JdbcConnectionOptions:
             self._password: str | None = None
 
         def with_url(self, url: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            """``jdbc:postgresql://host:port/db?...``, ``postgresql://...``, ``jdbc:sqlite:/path``, ``sqlite:///path``."""
+            """One of ``jdbc:postgresql://host:port/db?...``, ``postgresql://...``, ``jdbc:sqlite:/path`` and
+            ``sqlite:///path``."""
             self._url = url
             return self
 
@@ -66,7 +67,8 @@ class JdbcConnectionOptions:
             return self
 
         def build(self) -> JdbcConnectionOptions:
-            """
+            """The options.
+
             Raises:
                 ConfigurationError: no URL was given.
             """
@@ -82,11 +84,12 @@ class JdbcConnectionOptions:
 
 @dataclass(frozen=True)
 class JdbcExecutionOptions:
-    """How rows are sent.
+    """How rows are sent to the database.
 
-    ``batch_size``: rows per round trip; 0 or less: no limit. ``max_retries``: how often an epoch's transaction is
-    tried again when the connection is lost or the database chose it as a victim. ``batch_interval_ms`` is kept for
-    PyFlink and has no effect: rows become visible with their epoch, never earlier.
+    ``batch_size``: rows per round trip; 0 or less: all rows of a subtask and epoch. It has an effect for
+    ``JdbcSink.sink`` into PostgreSQL only. ``max_retries``: how often the transaction of an epoch is retried
+    after a lost connection, or after a conflict in which the database chose it as the victim. ``batch_interval_ms`` is
+    kept for PyFlink and has no effect: rows become visible with their epoch, never earlier.
     """
 
     batch_interval_ms: int = 0
@@ -119,7 +122,7 @@ class JdbcExecutionOptions:
             self._max_retries = 3
 
         def with_batch_size(self, size: int) -> JdbcExecutionOptions.Builder:
-            """Rows per round trip; 0 or less: all rows of a subtask and epoch."""
+            """Set the rows per round trip; 0 or less: all rows of a subtask and epoch."""
             self._batch_size = _whole(size, "the batch size")
             return self
 
@@ -134,7 +137,8 @@ class JdbcExecutionOptions:
             return self
 
         def build(self) -> JdbcExecutionOptions:
-            """
+            """The options.
+
             Raises:
                 ConfigurationError: a negative number of retries.
             """

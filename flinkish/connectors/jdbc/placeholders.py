@@ -1,7 +1,7 @@
-"""``?`` placeholders of JDBC statements: counted, and rewritten for psycopg.
+"""Counts the ``?`` placeholders of JDBC statements, and rewrites them for psycopg.
 
-A ``?`` inside a literal, a quoted identifier, a dollar-quoted text or a comment is no placeholder; ``??`` is JDBC's
-way to write PostgreSQL's operator ``?``.
+A ``?`` inside a literal, a quoted identifier, a dollar-quoted string or a comment is no placeholder; ``??`` is how JDBC
+writes PostgreSQL's operator ``?``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _TOKEN = re.compile(
 
 
 def count_placeholders(sql: str) -> int:
-    """
+    """The number of placeholders of a statement.
+
     >>> count_placeholders("INSERT INTO t VALUES (?, '?', ?) -- ?")
     2
     """
@@ -31,7 +32,7 @@ def count_placeholders(sql: str) -> int:
 
 
 def psycopg_placeholders(sql: str) -> str:
-    """The statement with ``%s`` for each placeholder, and ``%`` doubled everywhere else.
+    """The statement in psycopg's syntax: ``%s`` for each placeholder, and every other ``%`` doubled.
 
     >>> psycopg_placeholders("UPDATE t SET a = ? WHERE b LIKE '5%?' AND c ?? 'k'")
     "UPDATE t SET a = %s WHERE b LIKE '5%%?' AND c ? 'k'"

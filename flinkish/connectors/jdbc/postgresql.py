@@ -1,7 +1,8 @@
-"""PostgreSQL by psycopg. Rows go in pipelined batches; an upsert goes by COPY into a temporary table first.
+"""PostgreSQL connections by psycopg. Statements of the user are executed in pipelined batches of rows; the rows of an
+upsert are first copied (COPY) into a temporary table.
 
-COPY because an upsert of 150,000 rows takes seconds row by row, which is as long as the epoch that made them; for few
-rows as well, so that one set of rules decides what fits a column, however many rows an epoch has.
+COPY is used because an upsert of 150,000 rows takes seconds row by row, as long as the epoch that made them. It is used
+for few rows as well, so that the same rules decide what fits a column, however many rows an epoch has.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ _CLAIM = psycopg_placeholders(CLAIM)
 
 
 def driver() -> Any:
-    """psycopg, or a clear error."""
+    """The module ``psycopg``.
+
+    Raises:
+        EnvironmentVersionError: psycopg is not installed.
+    """
     try:
         import psycopg
     except ImportError as error:
@@ -38,7 +43,7 @@ def driver() -> Any:
 
 
 class PostgresqlDatabase(Database):
-    """A connection to a server."""
+    """A connection to a PostgreSQL server."""
 
     def __init__(self, location: DatabaseLocation) -> None:
         self._connection = driver().connect(autocommit=True, **location.parameters)
@@ -48,7 +53,7 @@ class PostgresqlDatabase(Database):
         if connection.execute("SELECT to_regclass(%s)", (MARKER_TABLE,)).fetchone()[0] is not None:
             return
         with connection.transaction():
-            # CREATE IF NOT EXISTS fails when two do it at once
+            # CREATE TABLE IF NOT EXISTS fails if two sessions execute it at the same time
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK_ID,))
             connection.execute(CREATE_MARKER_TABLE)
 
@@ -71,7 +76,7 @@ class PostgresqlDatabase(Database):
     def _copy(self, statement: JdbcStatement, rows: Sequence[tuple[Any, ...]]) -> None:
         columns = ", ".join(map(quoted, statement.columns))
         target = quoted_table(statement.table)
-        # lives as long as the connection, one per statement: tables made for each epoch would bloat the catalog
+        # one table per statement, for the life of the connection: a table per epoch would bloat the system catalog
         staging = "flinkish_" + hashlib.md5(statement.sql.encode(), usedforsecurity=False).hexdigest()
         with self._connection.cursor() as cursor:
             cursor.execute(
@@ -98,7 +103,7 @@ class PostgresqlDatabase(Database):
 
 
 def classify(error: Exception) -> Failure | None:
-    """What an error of psycopg means."""
+    """The kind of failure of an error of psycopg; None if it is none of psycopg's."""
     psycopg = driver()
     if not isinstance(error, psycopg.Error):
         return None
@@ -108,14 +113,14 @@ def classify(error: Exception) -> Failure | None:
     if isinstance(error, (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)):
         return Failure.OPERATOR
     code = error.sqlstate
-    # class 42: syntax, unknown names; a parameter of the wrong type (42804) is a matter of the row
+    # SQLSTATE class 42 is syntax and unknown names; but 42804, a parameter of the wrong type, is the fault of the row
     if code is not None and code.startswith("42") and code != "42804":
         return Failure.STATEMENT
     if isinstance(
         error, (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError, psycopg.NotSupportedError)
     ):
         return Failure.ROW
-    # classes 08 (connection) and 57P (shutdown), and what the client library found out itself, which has no code
+    # classes 08 (connection) and 57P (shutdown); errors that the client library detects itself have no SQLSTATE
     if code is None or code.startswith(("08", "57P")):
         return Failure.CONNECTION_LOST
     return Failure.OPERATOR

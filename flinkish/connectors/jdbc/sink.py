@@ -1,4 +1,4 @@
-"""The JDBC sink as users see it."""
+"""``JdbcSink``: the public API of the JDBC sink."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ class JdbcSink(WriterSink):
     """Writes rows to PostgreSQL or SQLite.
 
     Guarantee: exactly once. The rows of one (subtask, epoch) and the marker of the epoch in the table
-    ``flinkish_epochs`` are one transaction; an epoch that is delivered again finds its marker and writes nothing.
-    Whatever goes wrong in it, in the database or in the program, rolls it back.
+    ``flinkish_epochs`` are one transaction; an epoch that is committed again finds its marker and writes nothing.
+    Whatever fails within the transaction, in the database or in the program, rolls it back.
 
-    Made by :meth:`sink` (PyFlink's) or :meth:`upsert`; takes Rows or tuples with as many fields as the type.
+    Made by :meth:`sink` (PyFlink's) or :meth:`upsert`. The records are Rows, tuples or lists with as many fields as the
+    type.
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
@@ -48,7 +49,7 @@ class JdbcSink(WriterSink):
         jdbc_connection_options: JdbcConnectionOptions,
         jdbc_execution_options: JdbcExecutionOptions | None = None,
     ) -> JdbcSink:
-        """A statement per record, its ``?`` filled with the fields in order.
+        """A sink that executes one statement per record; its placeholders ``?`` are the fields, in their order.
 
         >>> from flinkish.common.typeinfo import Types
         >>> options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("sqlite:////tmp/shop.db").build()
@@ -57,7 +58,7 @@ class JdbcSink(WriterSink):
         Raises:
             ProgramError: the type is no ROW, or has another number of fields than the statement has placeholders.
             ConfigurationError: the URL is not understood.
-            TypeError: the options are none.
+            TypeError: ``jdbc_connection_options`` are no JdbcConnectionOptions.
         """
         row_type = _row_type(type_info)
         check_instance(
@@ -82,13 +83,17 @@ class JdbcSink(WriterSink):
         jdbc_connection_options: JdbcConnectionOptions,
         jdbc_execution_options: JdbcExecutionOptions | None = None,
     ) -> JdbcSink:
-        """Keep one row per primary key up to date: ONE row per key and epoch is written, the last one.
+        """A sink that keeps one row per primary key up to date (``INSERT ... ON CONFLICT DO UPDATE``). Of the records
+        of an epoch with the same key only the last one is written.
 
-        ``table`` may be ``schema.table``; ``key_columns`` must have a unique constraint; the field names of
-        ``type_info`` are the columns. Names keep their case (they are quoted).
+        Args:
+            table: ``table`` or ``schema.table``.
+            key_columns: the columns of the primary key, which must have a unique constraint.
+            type_info: a ROW_NAMED whose field names are the columns. Names are quoted, so they keep their case.
 
         Raises:
-            ProgramError: the type is no ROW_NAMED, or a key column is none of its fields.
+            ProgramError: the type is no ROW, or there is no key column, one that is named twice, or one that is no
+                field.
             ConfigurationError: the URL is not understood.
         """
         row_type = _row_type(type_info)

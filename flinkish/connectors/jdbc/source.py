@@ -1,7 +1,7 @@
-"""``JdbcSource``: the rows of a query, page by page in the order of a key.
+"""``JdbcSource``: reads the rows of a query page by page, in the order of a key.
 
-Rule: a table may change at any time, so what was read once is not asked for again: pages are read ahead into the job
-directory (``paged_source``), and the cursor is the last key.
+Rule: a table may change at any time, so rows that were read once are not asked for again: pages are read ahead into the
+job directory (``paged_source``), and the cursor is the last key read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from flinkish.errors import ConnectionFailedError, FlinkishError, OperationError
 
 
 class JdbcSource(PagedSource):
-    """The rows of a query, from PostgreSQL or SQLite.
+    """Reads the rows of a query from PostgreSQL or SQLite, as Rows in the order of a key column.
 
     >>> source = JdbcSource(
     ...     "SELECT id, amount FROM orders", Types.ROW_NAMED(["id", "amount"], [Types.LONG(), Types.BIG_DEC()]), "id",
@@ -40,12 +40,19 @@ class JdbcSource(PagedSource):
 
     Args:
         sql: the query; it may have more columns than the type has fields.
-        type_info: of the rows; the names of the fields are those of columns.
-        key_column: a column whose values are all different and never NULL. Rows come in its order.
-        connection: where to.
-        discovery_interval: how often rows with greater keys are looked for; None: the source ends with the last row.
-            A row that becomes visible when a greater key was read already is not seen.
-        page_size: rows that are asked for at a time.
+        type_info: a ROW_NAMED whose field names are columns of the query.
+        key_column: a column of the query whose values are all different and never NULL; the rows are read in its order.
+        connection: the database.
+        discovery_interval: how often the source, when it has read all rows, looks for rows with greater keys; None: the
+            source is bounded and ends with the last row. A row that becomes visible after a greater key was read is
+            never read.
+        page_size: rows that one query fetches.
+
+    Raises:
+        TypeMismatchError: the type is no ROW.
+        ProgramError: ``page_size`` is less than 1; or, when rows are fetched, a key is NULL or comes twice, or the
+            query fails.
+        ConfigurationError: the URL is not understood.
     """
 
     def __init__(
@@ -85,7 +92,8 @@ class JdbcSource(PagedSource):
         return self._type
 
     def fetch(self, cursor: Any) -> Page:
-        """The rows behind the key ``cursor[0]``."""
+        """The next page: the rows whose keys are greater than ``cursor[0]``; without a cursor, the first page. It asks
+        for one row more than a page has, to find out whether the page is the last one."""
         key = f"q.{quoted(self._key)}"
         order = f"ORDER BY {key} LIMIT {self._page_size + 1}"
         if not cursor:
@@ -141,7 +149,7 @@ class JdbcSource(PagedSource):
             ) from error
 
 
-#: Cursor of a table that is empty: the first page is asked for again.
+#: The cursor of a continuous source whose query has no rows yet: the first page is asked for again.
 _NOTHING_YET: list[Any] = []
 
 
@@ -159,7 +167,7 @@ def _selected(location: DatabaseLocation, sql: str, parameters: tuple[Any, ...])
 
 
 def _plain(value: Any) -> Any:
-    """A cell as JSON can say it."""
+    """The value of a column, as a value of JSON's types."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (datetime.date, datetime.time)):
@@ -221,10 +229,10 @@ _DECODERS: list[tuple[TypeInformation, Callable[[Any], Any]]] = [
 
 
 def _decoder(name: str, kind: TypeInformation) -> Callable[[Any], Any]:
-    """What makes of a cell in a page the field that was declared.
+    """The function that converts a column's value, as it is kept in a page, to the declared type of the field.
 
     Raises:
-        TypeMismatchError: later, when a cell is none; at once for a type that no column has.
+        TypeMismatchError: when the function is called, if a value is not of the declared type.
     """
     found = next((decode for one, decode in _DECODERS if one == kind), None)
     if found is None:

@@ -1,4 +1,5 @@
-"""SQLite: one writer at a time. The transaction takes the write lock at its beginning and others wait for it."""
+"""SQLite connections. SQLite has one writer at a time: a transaction takes the write lock when it begins, and the other
+transactions wait for it."""
 
 from __future__ import annotations
 
@@ -13,20 +14,20 @@ from flinkish.connectors.jdbc.location import DatabaseLocation
 from flinkish.connectors.jdbc.statement import JdbcStatement
 from flinkish.core.sink import CommitContext
 
-#: how long a subtask waits for the others' transactions
+#: how long a subtask waits for the transactions of the others, in seconds
 BUSY_TIMEOUT_S = 120
 
 
 class SqliteDatabase(Database):
-    """A connection to a database file."""
+    """A connection to an SQLite database file."""
 
     def __init__(self, location: DatabaseLocation) -> None:
-        # autocommit: transactions begin where begin() is called and nowhere else.
-        # Another thread than the one that opened it may close it when it is idle.
+        # Autocommit mode: a transaction begins only where begin() is called. check_same_thread is off because an idle
+        # connection may be closed by another thread than the one that opened it.
         self._connection = sqlite3.connect(
             location.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
-        # readers do not block the writer; the mode is a property of the file and stays
+        # WAL, so that readers do not block the writer; the mode is stored in the file
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._path = location.path
         self._file = _identity(self._path)
@@ -36,7 +37,7 @@ class SqliteDatabase(Database):
 
     def begin(self) -> None:
         if _identity(self._path) != self._file:
-            # SQLite would go on writing to the file that is gone, for nobody
+            # SQLite would go on writing to the removed file, which nobody can read
             raise sqlite3.OperationalError(f"unable to open {self._path}: the file was removed or replaced")
         self._connection.execute("BEGIN IMMEDIATE")
 
@@ -67,12 +68,12 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def classify(error: Exception) -> Failure | None:
-    """What an error of sqlite3 means."""
+    """The kind of failure of an error of sqlite3; None if it is none of sqlite3's."""
     if isinstance(error, OverflowError):  # an int of more than 64 bits
         return Failure.ROW
     if not isinstance(error, sqlite3.Error):
         return None
-    # Python 3.10 gives no error codes, only SQLite's fixed texts
+    # Python 3.10 does not give SQLite's error codes, only its fixed messages
     text = str(error)
     if "locked" in text or "busy" in text:
         return Failure.CONFLICT

@@ -1,4 +1,4 @@
-"""What is done with each row: the user's own statement, or an upsert that is made from the type's field names."""
+"""The SQL statement that is executed for each row: the user's own, or an upsert made from the type's field names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from flinkish.errors import ProgramError
 
 @dataclass(frozen=True)
 class JdbcStatement:
-    """``sql`` has one ``?`` per column. ``table``, ``columns`` and ``key_positions`` are only known of an upsert."""
+    """A statement that is executed for each row. ``sql`` has ``width`` placeholders ``?``, one per field of the row.
+    ``table``, ``columns`` and ``key_positions`` (the indices of the key in ``columns``) are set for an upsert only."""
 
     sql: str
     width: int
@@ -25,7 +26,8 @@ class JdbcStatement:
 
 
 def user_statement(sql: str, width: int) -> JdbcStatement:
-    """
+    """The user's own statement, for rows of ``width`` fields.
+
     Raises:
         ProgramError: the number of placeholders is not the number of fields.
     """
@@ -40,9 +42,10 @@ def user_statement(sql: str, width: int) -> JdbcStatement:
 
 
 def upsert_statement(table: str, columns: Sequence[str], key_columns: Sequence[str]) -> JdbcStatement:
-    """
+    """The statement that inserts a row, or updates the row that has the same key.
+
     Raises:
-        ProgramError: no key, or a key column that is not a field.
+        ProgramError: there is no key column, one that is named twice, or one that is no field.
 
     >>> print(upsert_statement("counts", ["page", "n"], ["page"]).sql)
     INSERT INTO "counts" ("page", "n") VALUES (?, ?) ON CONFLICT ("page") DO UPDATE SET "n" = excluded."n"
@@ -62,19 +65,20 @@ def upsert_statement(table: str, columns: Sequence[str], key_columns: Sequence[s
 
 
 def on_conflict(columns: Sequence[str], key_columns: Sequence[str]) -> str:
-    """The clause that makes an insert an upsert; a row that is all key has nothing to update."""
+    """The clause that makes an insert an upsert. If all columns belong to the key, there is nothing to update, and the
+    conflict is ignored."""
     others = [quoted(column) for column in columns if column not in key_columns]
     action = f"UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in others)}" if others else "NOTHING"
     return f"ON CONFLICT ({', '.join(map(quoted, key_columns))}) DO {action}"
 
 
 def quoted(name: str) -> str:
-    """A name as an SQL identifier, its case kept."""
+    """A name as a quoted SQL identifier, which keeps its case."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def quoted_table(table: str) -> str:
-    """``schema.table`` or ``table``; quoted part by part.
+    """The name of a table, ``schema.table`` or ``table``, with each part quoted.
 
     >>> quoted_table("shop.counts")
     '"shop"."counts"'

@@ -1,4 +1,5 @@
-"""The rows of one subtask and epoch. An upsert keeps only the last row of each primary key until the barrier."""
+"""The writers of the JDBC sink: they convert the records of one subtask and epoch to rows for the driver. For an upsert
+the writer holds the last row of each primary key until the barrier."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from flinkish.core.sink import SinkWriter
 from flinkish.errors import TypeMismatchError
 
 _RECORDS = {Row, tuple, list}
-# The classes of values that drivers do not take; str, int and the like, the many, are not looked at one by one.
+
 _UTC = datetime.timezone.utc
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=_UTC)
 
@@ -25,9 +26,10 @@ def _instant(value: Instant) -> datetime.datetime:
     return _EPOCH + datetime.timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)
 
 
+# database -> {class of values that its driver does not take: conversion}; columns without such values stay as they are
 _ADAPTERS: dict[str, dict[type, Callable[[Any], Any]]] = {
     "postgresql": {Instant: _instant},
-    # SQLite has neither decimals nor dates: exact texts that sort
+    # SQLite has neither decimals nor dates: they become exact texts, which sort
     SQLITE: {
         Instant: lambda value: _instant(value).isoformat(" "),
         Decimal: str,
@@ -39,7 +41,7 @@ _ADAPTERS: dict[str, dict[type, Callable[[Any], Any]]] = {
 
 
 class RowWriter(SinkWriter):
-    """Each record is a row; nothing is held back."""
+    """Converts each record to a row at once; holds nothing until the barrier."""
 
     def __init__(self, statement: JdbcStatement, kind: str) -> None:
         self._statement = statement
@@ -49,10 +51,10 @@ class RowWriter(SinkWriter):
         return self.rows(values)
 
     def rows(self, values: list[Any]) -> list[tuple[Any, ...]]:
-        """Records as tuples of what the driver takes.
+        """The records as tuples of values that the driver takes.
 
         Raises:
-            TypeMismatchError: a record that is no row, or has another number of fields.
+            TypeMismatchError: a record is no Row, tuple or list, or has another number of fields than the statement.
         """
         if not set(map(type, values)) <= _RECORDS:
             wrong = next(value for value in values if type(value) not in _RECORDS)
@@ -83,7 +85,8 @@ class RowWriter(SinkWriter):
 
 
 class UpsertWriter(RowWriter):
-    """The last row per primary key: nobody can see the ones in between, since the epoch is one transaction."""
+    """Holds the last row of each primary key until the barrier. The rows before it need not be written, since nobody
+    could see them: the epoch is one transaction."""
 
     def __init__(self, statement: JdbcStatement, kind: str) -> None:
         super().__init__(statement, kind)
@@ -94,7 +97,7 @@ class UpsertWriter(RowWriter):
         try:
             self._last.update(zip(map(self._key, values), values, strict=True))
         except (TypeError, IndexError):
-            self.rows(values)  # says which record is none
+            self.rows(values)  # raises with the record that is no row
             raise self._unhashable() from None
         return []
 
@@ -120,6 +123,6 @@ class UpsertWriter(RowWriter):
 
 
 def abbreviated(value: Any, limit: int = 200) -> str:
-    """``repr`` for messages, not longer than ``limit``."""
+    """The ``repr`` of a value for messages, at most ``limit`` characters long."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."

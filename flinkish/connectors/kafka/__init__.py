@@ -1,1 +1,1 @@
-"""Kafka, read and written by confluent-kafka (librdkafka) in the workers."""
+"""The Kafka source and sink, which read and write with confluent-kafka (librdkafka) in the workers."""

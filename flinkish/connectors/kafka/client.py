@@ -1,6 +1,7 @@
-"""What is asked of a broker outside of Spark: is it there, which partitions are there, which offsets.
+"""Makes Kafka clients, and asks a cluster for what the source and the sink must know: whether it can be reached, which
+partitions there are, and which offsets.
 
-The check for reachability needs nothing but a socket. The rest needs confluent-kafka (the extra ``kafka``).
+The check for reachability needs only a socket. All the rest needs confluent-kafka (the extra ``kafka``).
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from typing import Any, TypeVar
 from flinkish.connectors.kafka.properties import security_settings
 from flinkish.errors import ConfigurationError, ConnectionFailedError, EnvironmentVersionError, OperationError
 
-#: how long one server, or one answer, is waited for
+#: seconds to wait for a connection to one server, and for one answer
 CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 15.0
 _FIRST_TRY_S = 1.0
 
-# how librdkafka shows the id of a topic that has none
+# how librdkafka shows the id of a topic without an id
 _NO_IDS = ("", "None", "AAAAAAAAAAAAAAAAAAAAAA")
 
-# what the client says of a partition that has no leader at the moment (it has just been made, or its broker has just
-# gone), and of a group whose coordinator has not read its offsets yet
+# the client's errors for a partition that has no leader at the moment (it has just been created, or its broker has just
+# gone), and for a group whose coordinator has not loaded its offsets yet
 _MOMENTARY = (
     *("_NOENT", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "OFFSET_NOT_AVAILABLE"),
     *("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"),
@@ -34,9 +35,10 @@ T = TypeVar("T")
 
 
 def check_reachable(servers: str, where: str) -> None:
-    """
+    """Check that at least one server accepts a connection. Takes at most ``CONNECT_TIMEOUT_S`` per server.
+
     Raises:
-        ConnectionFailedError: none of the servers takes a connection; within CONNECT_TIMEOUT_S per server.
+        ConnectionFailedError: none of the servers accepts a connection.
     """
     failures = []
     for server in servers.split(","):
@@ -58,7 +60,7 @@ def driver(purpose: str) -> Any:
     """The module confluent_kafka.
 
     Raises:
-        EnvironmentVersionError: it is not installed; ``purpose`` says what it is needed for.
+        EnvironmentVersionError: it is not installed; the message names ``purpose``, which needs it.
     """
     try:
         import confluent_kafka
@@ -74,7 +76,8 @@ def driver(purpose: str) -> Any:
 
 
 def client_settings(servers: str, properties: Mapping[str, str]) -> dict[str, Any]:
-    """librdkafka's settings out of those for Java's client: servers and what is needed to get in.
+    """The settings of librdkafka that are needed to connect, translated from the properties of Java's client: servers,
+    encryption and credentials.
 
     >>> jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";'
     >>> client_settings("k:9092", {"sasl.jaas.config": jaas, "fetch.min.bytes": "1"})
@@ -84,19 +87,19 @@ def client_settings(servers: str, properties: Mapping[str, str]) -> dict[str, An
 
 
 def new_consumer(settings: Mapping[str, Any], where: str) -> Any:
-    """A consumer of these settings of librdkafka's.
+    """A consumer with these settings of librdkafka.
 
     Raises:
         ConfigurationError: a property that librdkafka does not know, or a value that it refuses.
         EnvironmentVersionError: confluent-kafka is missing.
     """
-    # errors of connections come as exceptions of the calls; librdkafka would print them as well
+    # log_level 0: connection errors are raised by the calls, and librdkafka would print them as well
     defaults = {"log_level": 0, "enable.auto.commit": False}
     return _new_client(driver("KafkaSource").Consumer, {**defaults, **settings}, "consumer", where)
 
 
 def new_producer(settings: Mapping[str, Any], where: str) -> Any:
-    """A producer of these settings of librdkafka's; raises as `new_consumer` does."""
+    """A producer with these settings of librdkafka; raises the same errors as `new_consumer`."""
     defaults = {"log_level": 0, "linger.ms": 20, "enable.idempotence": True}
     return _new_client(driver("KafkaSink").Producer, {**defaults, **settings}, "producer", where)
 
@@ -114,7 +117,18 @@ def _new_client(client: Callable[[dict[str, Any]], Any], settings: dict[str, Any
 
 
 class Cluster:
-    """Questions to a cluster. Use as a context: it holds one consumer, which joins no group."""
+    """Queries the metadata and offsets of a Kafka cluster. A context manager: it holds one consumer, which never joins
+    its group, and an admin client if one is needed.
+
+    Every query raises ConnectionFailedError if the cluster does not answer, and OperationError if it refuses access or
+    a topic or partition does not exist.
+
+    Args:
+        servers: the bootstrap servers.
+        properties: properties of Java's client or librdkafka's; those for encryption and credentials are used.
+        group_id: the consumer group that `committed` and `group_metadata` are about; "" for none.
+        purpose: the part of the program that needs confluent-kafka, for the error if it is missing.
+    """
 
     def __init__(self, servers: str, properties: Mapping[str, str], group_id: str, purpose: str) -> None:
         self._kafka = driver(purpose)
@@ -133,12 +147,12 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._consumer.close()
         self._admin_client = None
 
     def partitions(self, topics: Sequence[str], pattern: str | None) -> list[tuple[str, int]]:
-        """All partitions of the topics, or of those that the pattern matches as a whole.
+        """All partitions (topic, number) of the topics; with a pattern, of the topics whose whole names it matches.
 
         Raises:
             OperationError: a topic does not exist.
@@ -157,8 +171,8 @@ class Cluster:
         return [(topic, partition) for topic in topics for partition in sorted(found[topic].partitions)]
 
     def committed(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """The offsets that the group has committed; partitions without one are left out. Waits for transactions that
-        are about to end."""
+        """The offsets that the group has committed; partitions without one are left out. Waits for the end of
+        transactions that are just being completed."""
         wanted = [self._kafka.TopicPartition(*partition) for partition in partitions]
         found = self._ask_until_settled(
             lambda: self._without_errors(self._consumer.committed(wanted, timeout=REQUEST_TIMEOUT_S))
@@ -177,36 +191,38 @@ class Cluster:
         return [(topic, 0) for topic in sorted(found)]
 
     def group_metadata(self) -> Any:
-        """What a transaction wants in order to commit an offset of this group."""
+        """The metadata of the group with which a transactional producer commits offsets of this group."""
         return self._consumer.consumer_group_metadata()
 
     def at_time(self, partitions: Sequence[tuple[str, int]], timestamp_ms: int) -> dict[tuple[str, int], int]:
-        """The first offset at or after the time; partitions without such a record are left out."""
+        """The offset of each partition's first record at or after the time (ms since the Unix epoch); partitions
+        without such a record are left out."""
         wanted = [self._kafka.TopicPartition(topic, partition, timestamp_ms) for topic, partition in partitions]
         found = self._ask(lambda: self._consumer.offsets_for_times(wanted, timeout=REQUEST_TIMEOUT_S))
         return {(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """Topic -> the id it got when it was made; without those of brokers that give none (before Kafka 2.8)."""
+        """Topic -> the id that it got when it was created; topics of brokers without topic ids (before Kafka 2.8) are
+        left out."""
         wanted = self._kafka.TopicCollection(sorted(set(topics)))
         futures = self._admin.describe_topics(wanted, request_timeout=REQUEST_TIMEOUT_S)
         found = {topic: self._ask(lambda f=future: f.result(REQUEST_TIMEOUT_S)) for topic, future in futures.items()}
         return {topic: str(entry.topic_id) for topic, entry in found.items() if str(entry.topic_id) not in _NO_IDS}
 
     def kept(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
-        """Partition -> (first offset that is still there, offset of the next record to come)."""
+        """Partition -> (first offset that still exists, offset of the next record to be written)."""
         firsts, nexts = self.first_offsets(partitions), self.next_offsets(partitions)
         return {partition: (firsts[partition], nexts[partition]) for partition in partitions}
 
     def first_offsets(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """Partition -> the first offset that is still there."""
+        """Partition -> the first offset that still exists."""
         return self._listed(partitions, self._kafka.admin.OffsetSpec.earliest(), committed=False)
 
     def next_offsets(
         self, partitions: Sequence[tuple[str, int]], committed: bool = False
     ) -> dict[tuple[str, int], int]:
-        """Partition -> the offset of the next record to come; with ``committed`` the first one of a transaction that is
-        still open, if there is one. One request for all of them."""
+        """Partition -> the offset of the next record to be written; with ``committed`` the first offset of a
+        transaction that is still open, if there is one. One request for all partitions."""
         return self._listed(partitions, self._kafka.admin.OffsetSpec.latest(), committed)
 
     def _listed(
@@ -234,8 +250,8 @@ class Cluster:
         return self._admin_client
 
     def _topics(self) -> dict[str, Any]:
-        """All topics. Asked shortly at first: whoever is not let in hears that at once, while the client goes on trying
-        for as long as it may."""
+        """The metadata of all topics. The first request has a short timeout: a refusal of the credentials is known at
+        once, but the client would retry until its timeout."""
         try:
             found = self._consumer.list_topics(timeout=_FIRST_TRY_S)
         except self._kafka.KafkaException as error:
@@ -243,7 +259,7 @@ class Cluster:
             if self._refusal:
                 raise failed from error
             found = self._ask(lambda: self._consumer.list_topics(timeout=REQUEST_TIMEOUT_S))
-        # what was heard before is over
+        # the cluster has answered: an earlier refusal counts no more
         self._refusal = ""
         return dict(found.topics)
 
@@ -254,7 +270,7 @@ class Cluster:
             raise self._failed(error) from error
 
     def _ask_until_settled(self, question: Callable[[], T]) -> T:
-        """The answer to a question that brokers cannot answer for a moment."""
+        """The answer to a query, which is retried for REQUEST_TIMEOUT_S while it fails with a momentary error."""
         deadline = time.monotonic() + REQUEST_TIMEOUT_S
         while True:
             try:
@@ -262,7 +278,7 @@ class Cluster:
             except self._kafka.KafkaException as error:
                 if error.args[0].name() not in _MOMENTARY or time.monotonic() > deadline:
                     raise self._failed(error) from error
-                # a client asks for what it knows of a topic so seldom that a new one is faster
+                # a client refreshes its metadata so seldom that a new client is faster
                 self._admin_client = None
                 time.sleep(0.1)
 

@@ -1,16 +1,17 @@
-"""Producing the records of one (sink, subtask, epoch): plainly, or as a transaction that carries the epoch's number.
+"""The committers of the Kafka sink: they produce the records of one (sink, subtask, epoch), either without a
+transaction or in a transaction that also holds the number of the epoch.
 
-How a transaction knows that its epoch is done: it also commits an offset of a consumer group of its own, the marker,
-which is the epoch's number plus one (on the first partition of a topic that the epoch writes to). Kafka makes records
-and marker visible together or not at all, as it does for the positions of Kafka Streams. A producer begins by fencing
-off the earlier ones with its transactional id and ending what they left open; what it then reads as the marker is
-final.
+How a transaction tells that its epoch is committed: it also commits an offset of a consumer group of its own, the
+marker, which is the epoch's number plus one (on the first partition of a topic that the epoch writes to). Kafka makes
+records and marker visible together or not at all, as it does for the positions of Kafka Streams. A new producer first
+fences off the earlier producers with its transactional id, which ends the transactions that they left open; so the
+marker that it reads then is final.
 
 Producers are kept per process and used again by later epochs (``kept_resources``). A kept transactional producer need
-not read the marker again: only a transaction with its transactional id moves the marker, and the broker refuses those
-of a producer as soon as another one has begun with that id. So either nobody but this producer has moved the marker
-since it was read, or this producer cannot commit anything any more. It finds that out before it writes a record, since
-the marker is what it sends first; then it is thrown away, and a new one begins as the first did.
+not read the marker again: only a transaction with its transactional id moves the marker, and the broker refuses the
+transactions of a producer as soon as another producer has been initialized with that id. So either only this producer
+has moved the marker since it was read, or this producer can commit nothing any more. It learns that before it writes a
+record, since it sends the marker first; then it is closed, and a new producer is initialized.
 """
 
 from __future__ import annotations
@@ -32,60 +33,62 @@ from flinkish.errors import ConnectionFailedError, OperationError, ProgramError,
 
 _log = logging.getLogger("flinkish.KafkaCommitter")
 
-#: how long acknowledgements of one epoch are waited for after its last record was handed to the client
+#: how long to wait for the acknowledgements of an epoch after its last record was handed to the client, in seconds
 FLUSH_TIMEOUT_S = 120.0
 ABORT_TIMEOUT_S = 5.0
-#: after which a broker ends a transaction whose producer is gone, unless the sink's properties say otherwise
+#: time after which a broker aborts a transaction whose producer is gone, unless the sink's properties set another one
 TRANSACTION_TIMEOUT_MS = 300_000
-#: how many producers a worker keeps while it does not use them
+#: how many idle producers a worker process keeps
 PRODUCERS_KEPT_MAX = 16
 
 
 class _Producer:
-    """A client of Kafka that can be kept."""
+    """A producer that can be kept for later epochs."""
 
     def __init__(self, settings: Mapping[str, Any], where: str) -> None:
-        # errors of connections are heard, not printed
+        # connection errors are recorded by the callback, not printed
         self.client = new_producer({**settings, "error_cb": self._on_error}, where)
-        #: a connection was lost since the producer was made
+        #: whether the client has reported an error, such as a lost connection, since the producer was made
         self.disturbed = False
 
     def _on_error(self, error: Any) -> None:
         self.disturbed = True
 
     def close(self) -> None:
-        """Drop what the client still holds, and end it."""
-        # this is done while another error is on its way, which must not be replaced
+        """Discard the records that the client still holds, and close it; never raises."""
+        # an error here must not replace the one that is being handled
         with suppress(Exception):
             self.client.purge()
         with suppress(Exception), warnings.catch_warnings():
-            # that there was a transaction, of a producer that was fenced off, which it could not end
+            # the warning that a producer that was fenced off could not end its transaction
             warnings.simplefilter("ignore", RuntimeWarning)
             self.client.close()
 
 
 class _TransactionalProducer(_Producer):
-    """A producer that has fenced off the earlier ones with its transactional id."""
+    """A producer that writes one epoch per transaction. It fences off the earlier producers with its transactional
+    id."""
 
     def __init__(self, settings: Mapping[str, Any], where: str) -> None:
         super().__init__(settings, where)
-        #: all epochs below are committed; moves only with this producer's transactions
+        #: all epochs below this one are committed; advances only with this producer's transactions
         self.next_epoch = 0
         self._group: Any = None
-        #: made for the commit that is under way, not kept from an earlier one
+        #: whether it was made for the current commit, and not kept from an earlier one
         self.fresh = True
         self._hangs = False
 
     def initialize(self, cluster: Cluster) -> None:
-        """Fence off earlier producers, then read the marker; the transactional id is the group of ``cluster``, too."""
+        """Fence off earlier producers, then read the marker. The group of ``cluster``, which holds the marker, has the
+        transactional id as its id."""
         self.client.init_transactions(REQUEST_TIMEOUT_S * 2)
-        # over all topics: with a selector the last epoch may have begun with a record for another one. Asked by the
-        # consumer: librdkafka 2.16 crashes now and then when an admin client asks for a group's offsets
+        # Over all topics: with a topic selector the last epoch may have begun with a record for another topic. Fetched
+        # by the consumer: librdkafka 2.16 sometimes crashes when an admin client fetches the offsets of a group.
         self.next_epoch = max(cluster.committed(cluster.first_partitions()).values(), default=0)
         self._group = cluster.group_metadata()
 
     def begin(self, topic: str, epoch: int) -> None:
-        """Begin the epoch's transaction with its marker, before any record."""
+        """Begin the transaction of the epoch and send its marker, before any record."""
         self.client.begin_transaction()
         marker = driver("KafkaSink").TopicPartition(topic, 0, epoch + 1)
         failures: list[BaseException] = []
@@ -96,7 +99,7 @@ class _TransactionalProducer(_Producer):
             except BaseException as error:
                 failures.append(error)
 
-        # librdkafka's own timeout does not always hold
+        # in a thread of its own, since librdkafka does not always observe its timeout
         sender = threading.Thread(target=send, daemon=True)
         self._hangs = True
         sender.start()
@@ -108,10 +111,10 @@ class _TransactionalProducer(_Producer):
             raise failures[0]
 
     def begin_again(self, topic: str, epoch: int) -> None:
-        """The same as :meth:`begin`, of a producer that was kept from an earlier commit.
+        """The same as :meth:`begin`, for a producer that was kept from an earlier commit.
 
         Raises:
-            _Outdated: it cannot be used any more.
+            _Outdated: the producer cannot be used any more.
         """
         kafka = driver("KafkaSink")
         try:
@@ -124,30 +127,30 @@ class _TransactionalProducer(_Producer):
             raise _Outdated from error
 
     def commit(self, epoch: int) -> None:
-        """Commit the transaction."""
+        """Commit the transaction, and record the epoch as committed."""
         self.client.commit_transaction(FLUSH_TIMEOUT_S)
         self.next_epoch = epoch + 1
 
     def close(self) -> None:
-        """End a transaction that failed half way (readers of committed records would wait for it until it times out),
-        then the client."""
+        """Abort a transaction that is open (readers of committed records would wait for it until it times out), then
+        close the client."""
         if self._hangs:
-            return  # it would hang again
+            return  # aborting and closing would hang as well
         with suppress(Exception):
             self.client.abort_transaction(ABORT_TIMEOUT_S)
         super().close()
 
 
 class _Outdated(Exception):
-    """A kept producer cannot be used any more; nothing of the epoch has been written with it."""
+    """A kept producer cannot be used any more; no record of the epoch has been written with it."""
 
 
 _producers = KeptResources[Any](lambda producer: producer.close(), PRODUCERS_KEPT_MAX)
 
 
 class KafkaCommitter(Committer):
-    """At least once: returns when all replicas in sync have acknowledged all records. ``log_failures``: records that
-    Kafka does not take are logged and lost."""
+    """Produces an epoch at least once: the commit returns when all in-sync replicas have acknowledged all records. With
+    ``log_failures`` the records that Kafka refuses are logged and lost."""
 
     def __init__(self, servers: str, properties: Mapping[str, str], log_failures: bool = False) -> None:
         self._servers = servers
@@ -163,7 +166,7 @@ class KafkaCommitter(Committer):
         try:
             return self._commit(first, batches, context)
         except (kafka.KafkaException, SystemError) as error:
-            # a fatal error that the client finds while it calls on_delivery comes as a SystemError of Python's
+            # a fatal error that the client detects while it calls on_delivery is raised as Python's SystemError
             cause = error.__cause__ if isinstance(error, SystemError) else error
             if not isinstance(cause, kafka.KafkaException):
                 raise
@@ -179,7 +182,8 @@ class KafkaCommitter(Committer):
 
     @contextmanager
     def _cluster(self, context: CommitContext, group_id: str = "") -> Iterator[Cluster]:
-        """Raises at once, with the reason, where a producer would only wait for brokers that do not let it in."""
+        """A connection for queries. It raises the reason at once if brokers cannot be reached or refuse access; a
+        producer would only wait."""
         check_reachable(self._servers, self._where(context))
         with Cluster(self._servers, self._properties, group_id, "KafkaSink") as cluster:
             cluster.first_partitions()
@@ -205,7 +209,7 @@ class KafkaCommitter(Committer):
                 try:
                     _send(producer, record, on_delivery)
                 except kafka.KafkaException as error:
-                    # the client refuses by itself what is larger than its message.max.bytes
+                    # the client itself refuses records larger than its message.max.bytes
                     if error.args[0].code() != kafka.KafkaError.MSG_SIZE_TOO_LARGE:
                         raise
                     failures.append(error.args[0])
@@ -239,7 +243,8 @@ class KafkaCommitter(Committer):
 
 
 class KafkaTransactionCommitter(KafkaCommitter):
-    """Exactly once: see the head of this module."""
+    """Produces an epoch exactly once: its records and its marker are one transaction, and an epoch whose marker is
+    committed is skipped (see the module's docstring)."""
 
     def __init__(self, servers: str, properties: Mapping[str, str], transactional_id_prefix: str) -> None:
         super().__init__(servers, properties)
@@ -252,7 +257,7 @@ class KafkaTransactionCommitter(KafkaCommitter):
             with use() as producer:
                 return self._transaction(producer, first, batches, context)
         except _Outdated:
-            # a driver that was taken over must not fence off the newer one's producer
+            # a driver that was superseded must not fence off the producer of the newer one
             context.fence.check()
         with use() as producer:
             return self._transaction(producer, first, batches, context)
@@ -266,7 +271,7 @@ class KafkaTransactionCommitter(KafkaCommitter):
         begin = producer.begin if fresh else producer.begin_again
         begin(first[0][0], context.epoch)
         records = self._produce(producer.client, first, batches, context)
-        # a newer driver's producer has fenced this one off, unless it has not begun yet
+        # the producer of a newer driver fences this one off, but perhaps has not been initialized yet
         context.fence.check()
         producer.commit(context.epoch)
         return records
@@ -284,7 +289,7 @@ class KafkaTransactionCommitter(KafkaCommitter):
 
 
 def _send(producer: Any, record: Any, on_delivery: Callable[[Any, Any], None]) -> None:
-    """Hands a record to the client, as soon as there is room in its queue."""
+    """Hand a record to the client as soon as there is room in the client's queue."""
     topic, key, value, timestamp, *headers = record
     more = {"headers": headers[0]} if headers else {}
     while True:
@@ -303,7 +308,7 @@ def _classified(error: Any, where: str) -> Exception:
     said = f"Kafka refused the records: {found.str()} ({found.name()})"
     if found.code() in (kafka.KafkaError.MSG_SIZE_TOO_LARGE, kafka.KafkaError.INVALID_RECORD):
         return ProgramError(said, where=where, hint="make the records smaller, or raise message.max.bytes")
-    # a producer that was fenced off while it sent says only that it cannot go on
+    # a producer that was fenced off while it was sending reports only a fatal error
     if found.code() in (kafka.KafkaError._FENCED, kafka.KafkaError._FATAL, kafka.KafkaError.INVALID_PRODUCER_EPOCH):
         return RetryableError(f"another committer of this subtask has taken over: {found.str()}", where=where)
     if found.code() in (

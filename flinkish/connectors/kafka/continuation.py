@@ -1,7 +1,7 @@
-"""Whether a reader that has stopped can go on: are its next records still there, and is its topic still the same?
+"""Checks whether a reader that has stopped can go on: whether its next records still exist, and its topic is the same.
 
-Rule: records are never passed over, and those of a topic that was made anew are never taken for what followed in the
-old one, unless the source says that losses are accepted; then what is lost is told.
+Rule: records are never skipped, and the records of a topic that was deleted and created again are never taken for those
+that followed in the old one, unless the source accepts data loss; then the loss is logged.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ Offsets = Mapping[tuple[str, int], int]
 def check(
     cluster: Cluster, offsets: Offsets, known: Mapping[str, str], topics: set[str], fail: bool, where: str
 ) -> dict[str, str]:
-    """The ids of the topics.
+    """Check that reading can go on at these offsets, and return the current ids of the topics.
 
     Args:
         offsets: (topic, partition) -> the next offset to read.
-        known: topic -> the id it had.
-        topics: all that are read; each of them is there.
-        fail: raise what is wrong; else only say it.
+        known: topic -> the id that it had when the job was started before.
+        topics: all topics that are read; each of them exists.
+        fail: whether to raise if records are lost; otherwise the loss is logged as a warning.
+        where: the source, for messages.
 
     Raises:
-        FinalOperationError: records are gone that were not read, or a topic is another one than before.
+        FinalOperationError: records that were not read are gone, or a topic is another one than before.
     """
     ids = cluster.topic_ids(sorted(topics))
     there = [partition for partition in cluster.partitions(sorted(topics), None) if partition in offsets]
@@ -49,10 +50,10 @@ def check(
 
 
 def next_offsets(position: str) -> dict[tuple[str, int], int]:
-    """The next offset of each partition that is not read to its end, out of the engine's text of a source's position.
+    """The next offset of each partition that is not read to its end, parsed from a source's position (JSON).
 
     Raises:
-        SavepointError: it is no position of a Kafka source.
+        SavepointError: the text is no position of a Kafka source.
 
     >>> next_offsets('{"splits": [["a-0", 5, null, {"topic": "a", "partition": 0}]]}')
     {('a', 0): 5}
@@ -72,7 +73,8 @@ def next_offsets(position: str) -> dict[tuple[str, int], int]:
 
 
 def renewed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """
+    """A sentence for each topic whose id has changed. Both arguments are topic -> id.
+
     >>> renewed({"clicks": "aa", "views": "bb"}, {"clicks": "cc", "views": "bb", "new": "dd"})
     ["the topic 'clicks' is not the one that the job has read: it was deleted and made anew (id aa, now cc)"]
     """
@@ -85,7 +87,8 @@ def renewed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def gone(offsets: Offsets, kept: Mapping[tuple[str, int], tuple[int, int]]) -> list[str]:
-    """What lies between the next offsets and what the partitions hold (first offset, next one to come).
+    """A sentence for each partition that lacks the records at its next offset. ``kept`` is partition -> (first offset
+    that still exists, offset of the next record to be written).
 
     >>> gone({("a", 0): 5, ("a", 1): 5}, {("a", 0): (5, 5), ("a", 1): (8, 9)})
     ["records of topic 'a', partition 1 were deleted before they were read: offsets 5 to 7 (the first one there is 8)"]

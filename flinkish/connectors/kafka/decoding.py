@@ -1,4 +1,4 @@
-"""The values of Kafka's messages through the schema; their timestamps beside them, in ms."""
+"""Deserializes Kafka's messages to records, with Kafka's timestamps in ms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.source import SplitRecords
 from flinkish.errors import MalformedRecordError, ProgramError
 
-#: What a source makes records with.
+#: The deserializer of a Kafka source: of values only, or of whole Kafka records.
 Schema: TypeAlias = "DeserializationSchema | KafkaRecordDeserializationSchema"
 
 _value, _timestamp = methodcaller("value"), methodcaller("timestamp")
@@ -21,7 +21,7 @@ _milliseconds = itemgetter(1)
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as it lies in a topic."""
+    """A record of a topic, with all that Kafka keeps of it. The timestamp is in ms since the Unix epoch."""
 
     topic: str
     partition: int
@@ -33,18 +33,19 @@ class ConsumerRecord(NamedTuple):
 
 
 class KafkaRecordDeserializationSchema(ABC):
-    """Makes records of the stream of whole records of Kafka, with their keys, headers and topics."""
+    """Deserializes whole Kafka records, with their keys, headers and topics, to records of the stream."""
 
     @abstractmethod
     def deserialize(self, record: ConsumerRecord) -> Any:
-        """The record of the stream, made of plain data (a tuple or Row, not the ConsumerRecord); None: it is none."""
+        """The record of the stream, made of plain data (a tuple or Row, not the ConsumerRecord itself); None: the Kafka
+        record is left out."""
 
     @abstractmethod
     def get_produced_type(self) -> TypeInformation:
-        """The type of what `deserialize` gives."""
+        """The type of the records that `deserialize` returns."""
 
     def deserialize_batch(self, messages: Sequence[Any]) -> list[Any]:
-        """All of them, as the client has them."""
+        """The result of `deserialize` for each message (confluent-kafka's ``Message``), in order."""
         return [self.deserialize(_record_of(message)) for message in messages]
 
 
@@ -62,10 +63,11 @@ def _record_of(message: Any) -> ConsumerRecord:
 
 
 def decoded(schema: Schema, messages: Sequence[Any], split: str) -> SplitRecords:
-    """The records of messages of one partition, without those that hold no record (tombstones).
+    """Deserialize messages of one partition. Messages without a record (tombstones, and those that the schema passes
+    over) are left out.
 
     Raises:
-        MalformedRecordError: names partition and offset.
+        MalformedRecordError: the schema refuses a message; the error names partition and offset.
     """
     timestamps: Iterable[int] = map(_milliseconds, map(_timestamp, messages))
     try:
@@ -73,7 +75,7 @@ def decoded(schema: Schema, messages: Sequence[Any], split: str) -> SplitRecords
     except MalformedRecordError:
         raise _located(schema, messages, split) from None
     if type(None) in set(map(type, records)):
-        # null messages (tombstones) and what the schema was told to pass over
+        # messages without a value (tombstones), and those that the schema was told to pass over
         kept = [record is not None for record in records]
         records, timestamps = list(compress(records, kept)), compress(timestamps, kept)
     return SplitRecords(records, list(timestamps))
@@ -84,7 +86,7 @@ def _input(schema: Schema, messages: Sequence[Any]) -> list[Any]:
 
 
 def _located(schema: Schema, messages: Sequence[Any], split: str) -> Exception:
-    """The error again, with partition and offset: which record it was is asked of the schema one by one."""
+    """The schema's error with partition and offset, found by deserializing the messages one by one."""
     for message in messages:
         try:
             schema.deserialize_batch(_input(schema, [message]))

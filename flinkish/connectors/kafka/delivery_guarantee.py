@@ -6,9 +6,9 @@ from enum import Enum
 
 
 class DeliveryGuarantee(Enum):
-    """What a sink is asked to promise."""
+    """The delivery guarantee that a program asks of a sink."""
 
-    # the values are PyFlink's, its odd tuples included
+    # PyFlink's values, including the tuples
     EXACTLY_ONCE = (0,)
     AT_LEAST_ONCE = (1,)
     NONE = 2

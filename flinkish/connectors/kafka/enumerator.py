@@ -1,7 +1,8 @@
-"""Which partitions a Kafka source reads, from where, how far and at which cost.
+"""The enumerator of the Kafka source: which partitions are read, from which offsets, how far and at which cost.
 
-Rule: what decides which records belong to a bounded source, its starting and its stopping offsets, is asked once, when
-a partition is found first, and travels in the split: the engine keeps it, so that a restart reads the same.
+Rule: the starting and stopping offsets, which decide which records belong to a bounded source, are looked up once, when
+a partition is discovered, and are part of the split. The engine keeps the split, so that a restart reads the same
+records.
 """
 
 from __future__ import annotations
@@ -20,31 +21,31 @@ from flinkish.errors import FinalOperationError
 
 _log = logging.getLogger("flinkish.KafkaSourceEnumerator")
 
-#: the ends of partitions are asked for all of them at once, and hold for the splits that are asked for right after, in
-#: the planning of one epoch
+#: seconds for which the end offsets of the partitions count as current: they are fetched for all partitions at once,
+#: for the calls that follow in the planning of one epoch
 _ENDS_HOLD_S = 0.05
-#: a sample of a partition tells the size of its records for so many offsets
+#: number of offsets after which the record size of a partition is sampled again
 _SAMPLE_HOLDS_OFFSETS = 1_000_000
-#: so few records cannot be too much for an epoch: they are not worth a sample
+#: so few records cannot be too much for an epoch, and are not sampled
 _NO_SAMPLE_RECORDS = 100
 _SAMPLE_RECORDS = 100
 _SAMPLE_BYTES = 64 * 1024
 _SAMPLE_TIMEOUT_S = 2.0
-#: assumed until the first sample
+#: the assumed size of a record until the first sample
 _BYTES_PER_RECORD = 1024.0
 
 
 def partition_of(split: SourceSplit) -> Partition:
-    """Topic and number of a split's partition."""
+    """The partition (topic, number) of a split."""
     return split.info["topic"], split.info["partition"]
 
 
 class KafkaSplitEnumerator(SplitEnumerator):
-    """Each partition is a split.
+    """Discovers the partitions of a Kafka source, each of which is a split; positions are offsets.
 
     Args:
         restored: the splits of the savepoint that the job was started from.
-        clock: seconds that only go on.
+        clock: gives seconds and never goes back.
     """
 
     def __init__(
@@ -59,11 +60,11 @@ class KafkaSplitEnumerator(SplitEnumerator):
         self._opened: Cluster | None = None
         self._looked = False
         self._look_again_at = 0.0
-        # the end of each partition, when it was asked, and the ends that hold for ever after `freeze`
+        # the end offset of each partition, when they were fetched, and the end offsets at the time of `freeze`
         self._ends: dict[Partition, int] = {}
         self._ends_asked_at = float("-inf")
         self._frozen: dict[Partition, int] | None = None
-        # where splits end that come from a savepoint of a source without bounds, if this one has bounds
+        # stopping offsets of splits from a savepoint of an unbounded source, if this source is bounded
         self._late_stops: dict[Partition, int] = {}
         self._told: set[Partition] = set()
         self._sampler: Any = None
@@ -78,7 +79,7 @@ class KafkaSplitEnumerator(SplitEnumerator):
         self._looked = True
         self._look_again_at = now + self._settings.discovery_interval_ms / 1000
         if self._settings.stopping is not None and set(known) - self._restored:
-            # a bounded source that was started before: what it reads was settled then
+            # a bounded source that was started before: its partitions were decided then
             return ()
         partitions = self._settings.partitions_of(self._cluster)
         self._ends.update(dict.fromkeys(partitions, 0))
@@ -127,7 +128,7 @@ class KafkaSplitEnumerator(SplitEnumerator):
 
     def _splits(self, new: list[Partition], first: bool) -> list[SourceSplit]:
         settings = self._settings
-        # as in Flink, partitions that came later are read from their beginning, wherever the others began
+        # as in Flink, partitions that are discovered later are read from their beginning, wherever the others began
         starts = (
             settings.starting.starts(self._cluster, new, settings.read_committed)
             if first
@@ -167,11 +168,11 @@ class KafkaSplitEnumerator(SplitEnumerator):
         return self._ends[partition]
 
     def _taken_away(self, partition: Partition, position: int) -> bool:
-        """Whether a partition that ends before the position has lost records (and not just a transaction that is open,
-        which a reader of uncommitted records had read before).
+        """Whether a partition whose end is before the position has lost records. It has lost none if it only ends
+        before an open transaction whose records were read earlier as uncommitted ones.
 
         Raises:
-            FinalOperationError: it has, and the source does not accept that.
+            FinalOperationError: records are lost, and the source fails on data loss.
         """
         kept = self._cluster.kept([partition])
         first, end = kept[partition]
@@ -195,7 +196,7 @@ class KafkaSplitEnumerator(SplitEnumerator):
         return max(sizes) if sizes else _BYTES_PER_RECORD
 
     def _sample(self, partition: Partition, position: int) -> float | None:
-        """Mean bytes of some records at the position; None if there are none, or nobody answers."""
+        """The mean size in bytes of some records from the position on; None if there are none, or no broker answers."""
         kafka = driver("KafkaSource")
         try:
             if self._sampler is None:
@@ -219,7 +220,7 @@ class KafkaSplitEnumerator(SplitEnumerator):
 
     def _sampler_settings(self) -> dict[str, Any]:
         all_settings = self._settings.consumer_settings("sampler")
-        # what decides how much is fetched is for the readers
+        # the properties that decide how much is fetched are meant for the readers
         kept = {key: value for key, value in all_settings.items() if not key.startswith(("fetch.", "queued.", "max."))}
         return {
             **kept,

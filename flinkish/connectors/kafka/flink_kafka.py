@@ -1,7 +1,8 @@
-"""PyFlink's former names of the Kafka source and sink: ``FlinkKafkaConsumer`` and ``FlinkKafkaProducer``.
+"""PyFlink's former Kafka source and sink: ``FlinkKafkaConsumer`` and ``FlinkKafkaProducer``.
 
-They are the same machinery with the defaults that these classes have in Flink: reading begins at the offsets of the
-consumer group, new partitions are not looked for, and records are written without their timestamps.
+They are implemented by the Kafka source and sink, with the defaults that these classes have in Flink: reading begins at
+the committed offsets of the consumer group, new partitions are not discovered, and records are written without their
+timestamps.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from flinkish.connectors.kafka.source_builder import check_properties
 from flinkish.core.sink import Committer, Guarantee, SinkWriter, WriterSink
 from flinkish.errors import ConfigurationError
 
-#: The former consumer's own property.
+#: The former consumer's own property for the discovery of partitions, in ms.
 _DISCOVERY_INTERVAL = "flink.partition-discovery.interval-millis"
 _DEFAULT_POOL_SIZE = 5
 
 
 class FlinkKafkaConsumerBase(KafkaPartitionsSource):
-    """What may be set on a consumer; each call gives the consumer back."""
+    """The setters of `FlinkKafkaConsumer`; each returns the consumer itself."""
 
     def set_commit_offsets_on_checkpoints(self, commit_on_checkpoints: bool) -> FlinkKafkaConsumerBase:
-        """Whether the offsets of finished epochs are committed to the consumer group (default)."""
+        """Set whether the offsets of finished epochs are committed to the consumer group (default: they are)."""
         properties = {**self._settings.properties, COMMIT_OFFSETS: "true" if commit_on_checkpoints else "false"}
         return self._with(properties=properties)
 
@@ -45,7 +46,8 @@ class FlinkKafkaConsumerBase(KafkaPartitionsSource):
         return self._with(starting=KafkaOffsetsInitializer.latest())
 
     def set_start_from_timestamp(self, startup_offsets_timestamp: int) -> FlinkKafkaConsumerBase:
-        """From the first record at or after the time in ms; the end of a partition that has none."""
+        """Start from the first record at or after the time (ms since the Unix epoch), or from the end of a partition
+        without such a record."""
         if startup_offsets_timestamp < 0:
             raise ConfigurationError(
                 f"the timestamp is {startup_offsets_timestamp}", where=self._settings.label, expected="0 or more, in ms"
@@ -53,11 +55,12 @@ class FlinkKafkaConsumerBase(KafkaPartitionsSource):
         return self._with(starting=KafkaOffsetsInitializer.timestamp(startup_offsets_timestamp))
 
     def set_start_from_group_offsets(self) -> FlinkKafkaConsumerBase:
-        """From what the group has committed (default); a partition without that by ``auto.offset.reset``."""
+        """Start from the offsets that the consumer group has committed (default). For a partition without one, the
+        property ``auto.offset.reset`` decides."""
         return self._with(starting=_group_offsets(self._settings.properties, self._settings.label))
 
     def disable_filter_restored_partitions_with_subscribed_topics(self) -> FlinkKafkaConsumerBase:
-        """Go on with all partitions that a savepoint names, also of topics that are not read any more."""
+        """Go on reading all partitions of a savepoint, also those of topics that the consumer no longer names."""
         return self._with(only_topics=False)
 
     def get_produced_type(self) -> TypeInformation:
@@ -69,13 +72,14 @@ class FlinkKafkaConsumerBase(KafkaPartitionsSource):
 
 
 class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
-    """Reads topics without end (Flink's former source, for ``env.add_source``). New programs use `KafkaSource`.
+    """An unbounded source of Kafka topics (Flink's former source, for ``env.add_source``). New programs use
+    `KafkaSource`.
 
     Args:
-        topics: one or several.
-        deserialization_schema: of the values.
-        properties: of Java's consumer, among them ``bootstrap.servers`` and ``group.id``. New partitions are looked for
-            only with ``flink.partition-discovery.interval-millis``.
+        topics: the name of a topic, or several names.
+        deserialization_schema: deserializes the values of the Kafka records.
+        properties: properties of Java's consumer, among them ``bootstrap.servers`` and ``group.id``. New partitions are
+            discovered only with ``flink.partition-discovery.interval-millis``.
 
     Raises:
         ConfigurationError: no servers, no topics, no group, or a property that the client does not know.
@@ -115,53 +119,54 @@ def _group_offsets(properties: Mapping[str, str], where: str) -> KafkaOffsetsIni
 
 
 class Semantic(Enum):
-    """What a producer is asked to promise."""
+    """The delivery guarantee that a program asks of `FlinkKafkaProducer`."""
 
-    # the values are PyFlink's, its odd tuples included
+    # PyFlink's values, including the tuples
     EXACTLY_ONCE = (0,)
     AT_LEAST_ONCE = (1,)
     NONE = 2
 
 
 class FlinkKafkaProducerBase(WriterSink):
-    """What may be set on a producer; each call gives the producer back."""
+    """The setters of `FlinkKafkaProducer`; each returns the producer itself."""
 
     _semantic = Semantic.AT_LEAST_ONCE
     _log_failures_only = False
     _with_timestamps = False
 
     def set_log_failures_only(self, log_failures_only: bool) -> FlinkKafkaProducerBase:
-        """Whether records that Kafka does not take are only logged: they are lost. Not within a transaction, which
-        Kafka commits as a whole or not at all."""
+        """Set whether records that Kafka refuses are only logged, and so lost, instead of failing the job (default).
+        Has no effect for ``EXACTLY_ONCE``: a transaction is committed as a whole or not at all."""
         if log_failures_only and self._semantic is Semantic.EXACTLY_ONCE:
             warn_without_effect("set_log_failures_only", "a transaction is committed as a whole or not at all")
         self._log_failures_only = log_failures_only
         return self
 
     def set_flush_on_checkpoint(self, flush_on_checkpoint: bool) -> FlinkKafkaProducerBase:
-        """Whether an epoch waits for Kafka's acknowledgements: it always does."""
+        """Has no effect: an epoch always waits for Kafka's acknowledgements. False warns of that."""
         if not flush_on_checkpoint:
             warn_without_effect("set_flush_on_checkpoint(False)", "an epoch counts when Kafka has acknowledged it")
         return self
 
     def set_write_timestamp_to_kafka(self, write_timestamp_to_kafka: bool) -> FlinkKafkaProducerBase:
-        """Whether records are written with their event time, and not with the time of writing (default)."""
+        """Set whether records are written with their own timestamps, instead of the time of writing (default)."""
         self._with_timestamps = write_timestamp_to_kafka
         return self
 
 
 class FlinkKafkaProducer(FlinkKafkaProducerBase):
-    """Writes values to a topic (Flink's former sink, for ``ds.add_sink``). New programs use `KafkaSink`, whose
-    guarantees it has: ``EXACTLY_ONCE`` for consumers with ``isolation.level=read_committed``, ``AT_LEAST_ONCE``, and
-    ``NONE``, which does the same here.
+    """A sink that writes values to a topic (Flink's former sink, for ``ds.add_sink``). New programs use `KafkaSink`.
+
+    Guarantee: that of `KafkaSink`: ``EXACTLY_ONCE`` for consumers with ``isolation.level=read_committed``;
+    ``AT_LEAST_ONCE``; and ``NONE``, which does the same as ``AT_LEAST_ONCE`` here.
 
     Args:
-        topic: where to.
-        serialization_schema: of the values; there are no keys.
-        producer_config: properties of Java's producer, among them ``bootstrap.servers``. For ``EXACTLY_ONCE``
-            ``transactional.id`` is what the names of the transactions begin with (``flinkish`` unless it is given).
-        kafka_producer_pool_size: has no effect: a worker keeps one producer per subtask.
-        semantic: what is promised.
+        topic: the topic to write to.
+        serialization_schema: serializes the values; the Kafka records have no keys.
+        producer_config: properties of Java's producer, among them ``bootstrap.servers``. For ``EXACTLY_ONCE``,
+            ``transactional.id`` is the prefix of the transactional ids (default: ``flinkish``).
+        kafka_producer_pool_size: has no effect: a worker process keeps one producer per subtask.
+        semantic: the delivery guarantee.
 
     Raises:
         ConfigurationError: no servers, or a property that the client does not know.
@@ -186,11 +191,12 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
         self._semantic = semantic
         exact = semantic is Semantic.EXACTLY_ONCE
         self.guarantee = Guarantee.EXACTLY_ONCE if exact else Guarantee.AT_LEAST_ONCE
-        # for its errors alone; without servers it connects to nobody
+        # made only to validate the properties; without servers it connects to no broker
         new_producer(writing_settings(self._properties), "FlinkKafkaProducer").close()
 
     def ignore_failures_after_transaction_timeout(self) -> FlinkKafkaProducer:
-        """Has no effect: an epoch whose transaction has timed out is written again, from the job directory."""
+        """Has no effect: the records of an epoch whose transaction has timed out are still in the job directory, and
+        are written again."""
         warn_without_effect(
             "ignore_failures_after_transaction_timeout", "an epoch whose transaction timed out is written again"
         )

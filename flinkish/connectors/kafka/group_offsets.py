@@ -1,7 +1,7 @@
 """Commits the offsets of finished epochs to the source's consumer group, as Flink does when a checkpoint is complete.
 
-The job itself never reads them: they are for monitoring, and for jobs that start from ``committed_offsets()``. So a
-failure is logged and does no harm.
+The job itself never reads these offsets: they serve monitoring, and jobs that start from ``committed_offsets()``. So a
+failure is only logged.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ _log = logging.getLogger("flinkish.KafkaSourceReader")
 TIMEOUT_S = 10.0
 
 _lock = threading.Lock()
-# a client for each cluster and way to get in, kept for the next epoch; and what was committed to a group by it last
+# Admin clients are kept for the next epoch, one per cluster and credentials: its settings as text -> client.
+# (settings as text, group id) -> the offset of each split that was committed last.
 _clients: dict[str, Any] = {}
 _committed: dict[tuple[str, str], dict[str, int]] = {}
 
 
 def commit(settings: KafkaSourceSettings, positions: Mapping[str, int]) -> None:
-    """Commit the next offset of each split to the group of the source; those that have not moved are left out."""
+    """Commit the next offset of each split to the group of the source. Splits whose offset was committed already are
+    left out. A failure is logged as a warning."""
     kafka = driver("KafkaSource")
     access = client_settings(settings.bootstrap_servers, settings.properties)
     key = str(sorted(access.items()))

@@ -1,15 +1,16 @@
-"""A consumer that outlives the epochs of a worker, and what it has fetched and nobody has read yet.
+"""Consumers that a worker process keeps from epoch to epoch, with buffers of the messages that were fetched but not yet
+read.
 
 Rules:
 
-* A consumer is used by one reader at a time; `lend` and `give_back` are the only way to one. A worker that runs one
-  task at a time therefore has one consumer per source, whichever subtasks it runs.
-* What was fetched behind the end of an epoch's range is kept: where a partition goes on exactly there, nothing is
-  fetched again.
-* `PartitionBuffer.messages` holds every record between `start` and `reached`. Offsets without a record (compacted away,
-  markers of transactions) are known to be empty once `reached` is behind them; Kafka tells the end of a partition even
-  if the last offsets hold no record.
-* Memory is bounded: a partition whose buffer is full is paused until it has been read.
+* A consumer is used by one reader at a time, which gets it by `lend` and returns it by `give_back`. A worker process
+  that runs one task at a time therefore has one consumer per source, whichever subtasks it runs.
+* Messages that were fetched beyond the end of an epoch's range are kept: if a partition goes on exactly there, nothing
+  is fetched again.
+* `PartitionBuffer.messages` holds every record from `start` (inclusive) to `reached` (exclusive). Offsets without a
+  record (compacted away, or markers of transactions) are known to be empty once `reached` is beyond them; Kafka reports
+  the end of a partition even if there are no records at the last offsets.
+* Memory is bounded: a partition whose buffer is full is paused until the buffer has been read.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from flinkish.errors import ConnectionFailedError, FinalOperationError, Flinkish
 
 _log = logging.getLogger("flinkish.KafkaPartitionSplitReader")
 
-#: all buffers of a consumer together; librdkafka's own queue of fetched messages comes on top of it
+#: the size of all buffers of a consumer together; librdkafka's own queue of fetched messages comes on top of it
 BUFFER_BYTES = 32 * 1024 * 1024
 QUEUE_KIB = 16 * 1024
-#: a batch ends with the record that makes it so large
+#: a batch ends with the record with which it reaches this size
 BATCH_BYTES = 4 * 1024 * 1024
-#: a partition with fewer buffered messages is not paused for their number
+#: a partition with more buffered messages is paused, however small they are
 BUFFER_MESSAGES = 50_000
-#: how many messages are taken from librdkafka at a time
+#: how many messages, and bytes, are taken from librdkafka at a time
 TAKE_MESSAGES = 10_000
 TAKE_BYTES = 4 * 1024 * 1024
 POLL_S = 0.5
-#: a partition that brings nothing for so long, although there is more, ends the epoch
+#: the time after which a partition that delivers nothing, although it has more records, fails the epoch
 STALLED_S = 60.0
-#: partitions that nobody has read for so long are given up, and consumers that nobody has used
+#: the times after which a partition that is not read is unassigned, and a consumer that is not used is closed
 PARTITION_IDLE_S = 30.0
 CONSUMER_IDLE_S = 600.0
 
@@ -54,7 +55,8 @@ _offset = methodcaller("offset")
 
 
 class PartitionBuffer:
-    """What was fetched of one partition and not read yet."""
+    """The messages of one partition that were fetched and not read yet. ``start`` is the offset of the next one to
+    read, ``reached`` the offset up to which (exclusive) the partition has been fetched."""
 
     def __init__(self, partition: Partition, start: int) -> None:
         self.partition = partition
@@ -62,12 +64,12 @@ class PartitionBuffer:
         self.bytes = 0
         self.start = self.reached = start
         self.paused = False
-        #: why nothing more comes; raised when somebody wants more
+        #: the error that prevents further messages; raised when more are fetched
         self.failure: FlinkishError | None = None
         self.used_at = 0.0
 
     def add(self, messages: list[Any]) -> None:
-        """Messages that were fetched, in order."""
+        """Append messages that were fetched, in the order of their offsets; those before ``reached`` are ignored."""
         if messages[0].offset() < self.reached:
             messages = messages[bisect_left(messages, self.reached, key=_offset) :]
             if not messages:
@@ -77,13 +79,13 @@ class PartitionBuffer:
         self.reached = messages[-1].offset() + 1
 
     def skip_to(self, start: int) -> None:
-        """Forget what lies before ``start``, which is not behind ``reached``."""
+        """Discard the messages before the offset ``start``, which is at most ``reached``."""
         self._remove(bisect_left(self.messages, start, key=_offset))
         self.start = start
 
     def take(self, stop: int, batch_size: int) -> list[Any]:
-        """The next batch before ``stop``, [] as long as it is not there as a whole. Where a batch ends depends on its
-        records alone, never on what has been fetched by now."""
+        """Remove and return the next batch of messages before ``stop``; [] while the batch is not complete. Where a
+        batch ends depends on its records alone, never on how much has been fetched so far."""
         messages = self.messages
         end = len(messages)
         if end and messages[-1].offset() >= stop:
@@ -106,7 +108,7 @@ class PartitionBuffer:
 
 
 class KeptConsumer:
-    """A consumer that is assigned its partitions, one buffer for each."""
+    """A consumer that is assigned its partitions, with a buffer for each of them."""
 
     def __init__(self, settings: KafkaSourceSettings) -> None:
         self._kafka = driver("KafkaSource")
@@ -132,11 +134,13 @@ class KeptConsumer:
         self.used_at = time.monotonic()
 
     def continues(self, starts: Mapping[Partition, int]) -> int:
-        """How many of the partitions go on where this consumer is."""
+        """The number of partitions whose start offset lies within this consumer's buffer, so that nothing is fetched
+        again."""
         return sum(self._goes_on(partition, start) for partition, start in starts.items())
 
     def open(self, starts: Mapping[Partition, int]) -> dict[Partition, PartitionBuffer]:
-        """Buffers that begin at these offsets."""
+        """Assign the partitions and return their buffers, which begin at these offsets. Partitions that have been idle
+        for ``PARTITION_IDLE_S`` are unassigned."""
         now = time.monotonic()
         changed = {partition: start for partition, start in starts.items() if not self._goes_on(partition, start)}
         idle = [
@@ -156,11 +160,12 @@ class KeptConsumer:
         return {partition: self._buffers[partition] for partition in starts}
 
     def fetch(self, wanted: PartitionBuffer) -> None:
-        """Return when the buffer holds more, or knows that there is no more up to some offset.
+        """Poll until the buffer's ``reached`` advances: by messages, or by offsets that are known to hold no record.
 
         Raises:
             FinalOperationError: the next records were deleted.
-            ConnectionFailedError: nothing comes.
+            OperationError: Kafka refuses to deliver records.
+            ConnectionFailedError: Kafka has delivered nothing for ``STALLED_S``.
         """
         before = wanted.reached
         deadline = time.monotonic() + STALLED_S
@@ -187,7 +192,7 @@ class KeptConsumer:
                 ) from error
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._consumer.close()
 
     def _goes_on(self, partition: Partition, start: int) -> bool:
@@ -204,7 +209,7 @@ class KeptConsumer:
         messages = self._consumer.consume(1, POLL_S)
         if not messages:
             return
-        # the first call waits for a message, the second one takes what has come with it and does not wait
+        # the first call waits for a message; the second one takes those that came with it, and does not wait
         count = max(1, min(TAKE_MESSAGES, int(TAKE_BYTES / self._bytes_per_message)))
         messages += self._consumer.consume(count, 0)
         events = [message for message in messages if message.error() is not None]
@@ -258,7 +263,8 @@ class KeptConsumer:
                 concerned.failure = failure
 
     def _out_of_range(self, buffer: PartitionBuffer) -> None:
-        """The next offset is not there: what lies between was deleted."""
+        """Handle a next offset that the partition does not have: fail the buffer if records are lost, or go on from the
+        first offset that still exists."""
         partition = self._kafka.TopicPartition(*buffer.partition)
         first, end = self._consumer.get_watermark_offsets(partition, REQUEST_TIMEOUT_S)
         lost = gone({buffer.partition: buffer.reached}, {buffer.partition: (first, end)})
@@ -286,7 +292,7 @@ def _partition_text(event: Any) -> str:
     return f"partition {event.topic()}-{event.partition()}" if event.topic() is not None else "all partitions"
 
 
-# ------------------------------------------------------------------------------------------------ of this process
+# ------------------------------------------------------------------------------------- the consumers of this process
 
 _lock = threading.Lock()
 _process = os.getpid()
@@ -294,12 +300,12 @@ _idle: dict[str, list[KeptConsumer]] = {}
 
 
 def lend(settings: KafkaSourceSettings, starts: Mapping[Partition, int]) -> KeptConsumer:
-    """A consumer of this process for the source: of those that nobody uses, the one that can go on with most of the
-    partitions; a new one if there is none."""
+    """A consumer for the source: of the idle ones of this process, the one whose buffers continue most of the
+    partitions; a new one if none is idle."""
     global _process
     with _lock:
         if _process != os.getpid():
-            # the threads of a consumer do not live in a forked process
+            # a forked process does not have the threads of its parent's consumers
             _idle.clear()
             _process = os.getpid()
         _close_unused()
@@ -312,7 +318,7 @@ def lend(settings: KafkaSourceSettings, starts: Mapping[Partition, int]) -> Kept
 
 
 def give_back(settings: KafkaSourceSettings, consumer: KeptConsumer) -> None:
-    """Nobody uses the consumer any more, and no call of it has failed."""
+    """Return a consumer that was lent, so that the next reader of the source can use it."""
     consumer.used_at = time.monotonic()
     with _lock:
         _idle.setdefault(_key(settings), []).append(consumer)

@@ -1,4 +1,5 @@
-"""Where to begin and where to end: PyFlink's names, and their meaning for each partition."""
+"""PyFlink's ``KafkaOffsetsInitializer``, for starting and for stopping offsets, and how it resolves to an offset for
+each partition."""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ _WHERE = "KafkaOffsetsInitializer"
 
 _log = logging.getLogger("flinkish.KafkaSourceEnumerator")
 
-#: topic and number of a partition
+#: A partition as (topic, number).
 Partition = tuple[str, int]
 
 
 class KafkaOffsetResetStrategy(Enum):
-    """What to do for a partition without a committed or given offset."""
+    """Which offset a partition without a committed or given offset gets: its end (LATEST), its first one (EARLIEST), or
+    an error (NONE)."""
 
     LATEST = 0
     EARLIEST = 1
@@ -29,7 +31,7 @@ class KafkaOffsetResetStrategy(Enum):
 
 @dataclass(frozen=True)
 class KafkaTopicPartition:
-    """One partition of a topic."""
+    """A partition of a topic: its topic and its number."""
 
     topic: str
     partition: int
@@ -42,7 +44,7 @@ def _check_strategy(strategy: KafkaOffsetResetStrategy) -> None:
 
 @dataclass(frozen=True)
 class KafkaOffsetsInitializer:
-    """Made by its static methods."""
+    """Decides at which offset the source begins, or ends, in each partition. Made by its static methods."""
 
     kind: str
     timestamp_ms: int = 0
@@ -53,13 +55,15 @@ class KafkaOffsetsInitializer:
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
-        """What the consumer group has committed."""
+        """The offsets that the consumer group has committed; a partition without one by the strategy. Needs a group
+        id."""
         _check_strategy(offset_reset_strategy)
         return KafkaOffsetsInitializer("committed", reset=offset_reset_strategy)
 
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
-        """The first record at or after the time (ms since the epoch); the end of the partition if there is none."""
+        """The first record at or after the time (ms since the Unix epoch); the end of a partition without such a
+        record."""
         check_at_least(timestamp, 0, "the timestamp", _WHERE, "milliseconds since 1970", "ms")
         return KafkaOffsetsInitializer("timestamp", timestamp)
 
@@ -76,7 +80,7 @@ class KafkaOffsetsInitializer:
         offsets: Mapping[KafkaTopicPartition, int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
-        """These offsets; other partitions by the strategy."""
+        """The given offsets; a partition without one by the strategy."""
         for partition, offset in offsets.items():
             check_instance(
                 partition, KafkaTopicPartition, "a partition is", _WHERE, "KafkaTopicPartition(topic, number)"
@@ -92,8 +96,8 @@ class KafkaOffsetsInitializer:
         return KafkaOffsetsInitializer("offsets", given=tuple(offsets.items()), reset=offset_reset_strategy)
 
     def starts(self, cluster: Cluster, partitions: Sequence[Partition], read_committed: bool) -> dict[Partition, int]:
-        """The offset to begin at, for each partition. A committed or given one that the partition does not hold (any
-        more) counts as none, as for Kafka's own consumers: the reset strategy decides.
+        """The offset to begin at, for each partition. A committed or given offset that the partition does not have, or
+        no longer has, counts as missing, as for Kafka's own consumers: the reset strategy decides.
 
         Raises:
             OperationError: a partition has no offset and the strategy is NONE.
@@ -117,7 +121,8 @@ class KafkaOffsetsInitializer:
         return {**offsets, **self._reset_offsets(cluster, outside, read_committed)}
 
     def resolve(self, cluster: Cluster, partitions: Sequence[Partition], read_committed: bool) -> dict[Partition, int]:
-        """An offset for each partition. ``read_committed``: the end of a partition is where an open transaction begins.
+        """An offset for each partition. With ``read_committed`` the end of a partition is where its first open
+        transaction begins, if there is one.
 
         Raises:
             OperationError: a partition has no offset and the strategy is NONE.

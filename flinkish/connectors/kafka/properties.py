@@ -1,8 +1,8 @@
-"""Properties of Java's Kafka clients, as users of Flink write them, translated into librdkafka's.
+"""Translates the properties of Java's Kafka clients, as users of Flink write them, into librdkafka's.
 
-Rule: what librdkafka calls otherwise is translated. What has no meaning for it, or for a reader that is assigned its
-partitions, is left out, and everything else goes to librdkafka, which refuses what it does not know. Nothing is ignored
-that decides how a connection is secured.
+Rule: a property that has another name in librdkafka is translated. A property without a meaning for librdkafka, or for
+a reader that is assigned its partitions, is left out. Every other property is passed to librdkafka, which refuses those
+that it does not know. No property that decides how a connection is secured is ignored.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ CLIENT_ID_PREFIX = "client.id.prefix"
 COMMIT_OFFSETS = "commit.offsets.on.checkpoint"
 DISCOVERY_INTERVAL_MS = "partition.discovery.interval.ms"
 
-# Flink's own, those that the source decides itself, and those that only concern members of a consumer group or the way
-# in which Java's client hands records over
+# Flink's own properties, those that the source decides itself, and those that only concern members of a consumer group
+# or how Java's client hands records over
 _NOT_PASSED_ON_BY_READERS = {
     CLIENT_ID_PREFIX,
     COMMIT_OFFSETS,
@@ -39,7 +39,7 @@ _NOT_PASSED_ON_BY_READERS = {
     "register.consumer.metrics",
     "value.deserializer",
 }
-# those that the sink decides itself, and those that only concern how Java's client takes records
+# properties that the sink decides itself, and those that only concern how Java's client accepts records
 _NOT_PASSED_ON_BY_WRITERS = {
     "acks",
     "bootstrap.servers",
@@ -60,7 +60,7 @@ _RENAMED_FOR_READERS = {
     "request.timeout.ms": "socket.timeout.ms",
 }
 _RENAMED_FOR_WRITERS = {**_RENAMED_FOR_ALL, "max.request.size": "message.max.bytes"}
-# properties that decide whether one gets in, and that librdkafka knows by the same name
+# properties for encryption and credentials that librdkafka knows by the same name
 _SECURITY = ("security.protocol", "enable.ssl.certificate.verification")
 _SECURITY_PREFIXES = ("sasl.", "ssl.")
 _TRANSLATED = ("sasl.jaas.config", "ssl.endpoint.identification.algorithm")
@@ -68,7 +68,7 @@ _TRANSLATED_PREFIXES = ("ssl.truststore.", "ssl.keystore.")
 
 
 def security_settings(properties: Mapping[str, str]) -> dict[str, Any]:
-    """librdkafka's settings for encryption and credentials.
+    """The settings of librdkafka for encryption and credentials.
 
     Raises:
         ConfigurationError: a key store, trust store or login module that librdkafka cannot read.
@@ -86,7 +86,7 @@ def security_settings(properties: Mapping[str, str]) -> dict[str, Any]:
         and not (key in _TRANSLATED or key.startswith(_TRANSLATED_PREFIXES))
     }
     if "ssl.endpoint.identification.algorithm" in properties:
-        # Java turns the check of the host's name off by an empty text
+        # an empty text turns the verification of the host name off in Java, and is "none" in librdkafka
         settings["ssl.endpoint.identification.algorithm"] = (
             properties["ssl.endpoint.identification.algorithm"] or "none"
         )
@@ -94,7 +94,7 @@ def security_settings(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def reading_settings(properties: Mapping[str, str]) -> dict[str, Any]:
-    """All settings of a consumer, without its servers, its group and its client's id.
+    """The settings of librdkafka for a consumer, without its servers, its group and its client id.
 
     >>> reading_settings({"fetch.max.wait.ms": "10", "max.poll.records": "500", "isolation.level": "read_committed"})
     {'fetch.wait.max.ms': '10', 'isolation.level': 'read_committed'}
@@ -103,7 +103,7 @@ def reading_settings(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def writing_settings(properties: Mapping[str, str]) -> dict[str, Any]:
-    """All settings of a producer, without its servers and its transactional id.
+    """The settings of librdkafka for a producer, without its servers and its transactional id.
 
     >>> writing_settings({"linger.ms": "5", "max.request.size": "1000", "key.serializer": "StringSerializer"})
     {'linger.ms': '5', 'message.max.bytes': '1000'}
@@ -121,12 +121,14 @@ def _settings(properties: Mapping[str, str], not_passed_on: set[str], renamed: M
 
 
 def is_read_committed(properties: Mapping[str, str]) -> bool:
-    """Whether only committed transactions are read. Java's default, which Flink users know, is read_uncommitted."""
+    """Whether the properties ask for records of committed transactions only. The default is ``read_uncommitted``, that
+    of Java's client, which Flink users know."""
     return properties.get("isolation.level", "read_uncommitted") == "read_committed"
 
 
 def whole_number(properties: Mapping[str, str], key: str, default: int) -> int:
-    """
+    """The value of a property as an int; ``default`` if it is not set.
+
     Raises:
         ConfigurationError: the property is no whole number.
     """

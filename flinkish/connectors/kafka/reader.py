@@ -1,4 +1,4 @@
-"""Reads ranges of partitions in a worker."""
+"""The reader of the Kafka source: reads ranges of partitions in a worker."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from flinkish.errors import InternalError
 
 
 class KafkaSplitReader(SplitReader):
-    """The ranges of an epoch are opened together and read side by side, by one consumer, which goes back to the process
-    when the last of them has been read."""
+    """Reads ranges of partitions. The ranges of an epoch are opened together and read side by side by one consumer,
+    which is given back to the pool of the process when the last range has been read."""
 
     def __init__(self, settings: KafkaSourceSettings) -> None:
         self._settings = settings
@@ -45,7 +45,7 @@ class KafkaSplitReader(SplitReader):
             if batch:
                 yield decoded(self._settings.deserializer, batch, wanted.split.id)
             elif buffer.reached >= stop:
-                # the last offsets of the range hold no record
+                # there are no records at the last offsets of the range
                 buffer.skip_to(stop)
             else:
                 self._consumer.fetch(buffer)

@@ -1,4 +1,4 @@
-"""PyFlink's serializer of Kafka records: a topic, and schemas for key and value."""
+"""PyFlink's serializer of Kafka records: a topic or topic selector, schemas for key and value, and headers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from flinkish.errors import ArgumentTypeError, ConfigurationError, TypeMismatchE
 
 
 class KafkaTopicSelector(ABC):
-    """Chooses the topic of a record."""
+    """Chooses the topic that a record is written to."""
 
     @abstractmethod
     def apply(self, data: Any) -> str:
-        """The topic."""
+        """The name of the topic for the record ``data``."""
 
 
 @dataclass(frozen=True)
 class KafkaRecordSerializationSchema:
-    """Made by :meth:`builder`."""
+    """Serializes records of the stream to Kafka records: topic, key, value and headers. Made by :meth:`builder`."""
 
     topic: str | None
     topic_selector: Callable[[Any], str] | None
@@ -39,7 +39,7 @@ class KafkaRecordSerializationSchema:
         """(topic, key, value) for each record, in order.
 
         Raises:
-            TypeMismatchError: the selector gave no topic.
+            TypeMismatchError: the topic selector did not return a non-empty str.
         """
         topics: Any = repeat(self.topic, len(values))
         if self.topic_selector is not None:
@@ -53,10 +53,10 @@ class KafkaRecordSerializationSchema:
         return list(zip(topics, keys, self.value_schema.serialize_batch(values), strict=True))
 
     def headers_batch(self, values: list[Any]) -> list[list[tuple[str, bytes | None]]] | None:
-        """The headers of each record; None: there are none.
+        """The headers of each record, in order; None if there is no header provider.
 
         Raises:
-            TypeMismatchError: the provider gave something else.
+            TypeMismatchError: the header provider gave something else than tuples (str, bytes or None).
         """
         if self.header_provider is None:
             return None
@@ -75,7 +75,7 @@ def _is_header(name: Any, value: Any) -> bool:
     return isinstance(name, str) and (value is None or isinstance(value, bytes))
 
 
-#: Names the builder in errors.
+#: The builder's name in error messages.
 _BUILDER = "KafkaRecordSerializationSchema.builder()"
 
 
@@ -146,14 +146,16 @@ class KafkaRecordSerializationSchemaBuilder:
     def set_header_provider(
         self, header_provider: Callable[[Any], Iterable[tuple[str, bytes | None]]]
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """A function from a record to its headers, as in Java."""
+        """Set the function that gives the headers of a record, tuples (name, value), as Flink's ``HeaderProvider``
+        does."""
         self._headers = header_provider
         return self
 
     def build(self) -> KafkaRecordSerializationSchema:
-        """
+        """The serialization schema.
+
         Raises:
-            ConfigurationError: no value schema, or not exactly one of topic and selector.
+            ConfigurationError: no value schema, or not exactly one of topic and topic selector.
         """
         if self._value is None:
             raise ConfigurationError(

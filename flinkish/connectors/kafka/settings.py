@@ -1,4 +1,4 @@
-"""What a Kafka source is told by its builder, and what its enumerator and its readers make of it."""
+"""The settings of a Kafka source: set by its builder, used by its enumerator and its readers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from flinkish.connectors.kafka.properties import (
     whole_number,
 )
 
-#: Flink's
+#: Flink's default
 DEFAULT_DISCOVERY_INTERVAL_MS = 300_000
 
 
 @dataclass(frozen=True)
 class KafkaSourceSettings:
-    """What the builder collects."""
+    """The settings of a Kafka source, as its builder collects them, and what follows from them."""
 
     bootstrap_servers: str
     deserializer: Schema
@@ -36,14 +36,14 @@ class KafkaSourceSettings:
     starting: KafkaOffsetsInitializer = field(default_factory=KafkaOffsetsInitializer.earliest)
     stopping: KafkaOffsetsInitializer | None = None
     fail_on_data_loss: bool = True
-    #: what becomes of partitions in a savepoint whose topics are not named any more: they are not read (True), they are
-    #: read on (False), or the job is refused (None)
+    #: what happens to partitions of a savepoint whose topics are not read any more: they are left out (True), reading
+    #: them goes on (False), or the job is refused (None, if the source fails on data loss)
     only_topics: bool | None = None
     properties: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def label(self) -> str:
-        """For messages."""
+        """The source as messages name it."""
         what = self.topic_pattern or ",".join(self.topics) or f"{len(self.partitions)} partitions"
         return f"KafkaSource {what} at {self.bootstrap_servers}"
 
@@ -63,12 +63,13 @@ class KafkaSourceSettings:
         return bool(self.group_id) and self.properties.get(COMMIT_OFFSETS, "true").strip().lower() != "false"
 
     def leaves_out(self, topic: str) -> bool:
-        """Whether partitions of this topic, which a savepoint may name, are not read."""
+        """Whether the partitions of this topic are not read although a savepoint has them."""
         return self.only_topics is True and topic not in self.topics
 
     def consumer_settings(self, role: str) -> dict[str, Any]:
-        """librdkafka's settings of a consumer of this source: servers, group and all properties. It is assigned its
-        partitions and never joins the group, so ``role`` only tells clients apart in the broker's log."""
+        """The settings of librdkafka for a consumer of this source: servers, group and all properties. The consumer is
+        assigned its partitions and never joins the group. ``role`` distinguishes the source's clients in the broker's
+        log, if the source has a client id prefix."""
         prefix = self.properties.get(CLIENT_ID_PREFIX)
         named = {"client.id": f"{prefix}-{role}-{socket.gethostname()}-{os.getpid()}"} if prefix else {}
         return {
@@ -79,11 +80,11 @@ class KafkaSourceSettings:
         }
 
     def cluster(self, purpose: str) -> Cluster:
-        """A connection for questions."""
+        """A connection for queries to the cluster; ``purpose`` is named if confluent-kafka is missing."""
         return Cluster(self.bootstrap_servers, self.properties, self.group_id, purpose)
 
     def partitions_of(self, cluster: Cluster) -> list[Partition]:
-        """All partitions that are to be read, in order.
+        """All partitions that the source reads: sorted, or as ``partitions`` lists them.
 
         Raises:
             OperationError: a topic does not exist.
@@ -94,7 +95,8 @@ class KafkaSourceSettings:
 
 
 def split_id(partition: Partition) -> str:
-    """
+    """The id of the split of a partition.
+
     >>> split_id(("clicks", 3))
     'clicks-3'
     """

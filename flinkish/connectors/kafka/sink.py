@@ -1,4 +1,4 @@
-"""``KafkaSink``: records are serialized in the task and produced when their epoch commits."""
+"""``KafkaSink``: serializes the records in the task, and produces them to Kafka when their epoch commits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from flinkish.errors import ArgumentTypeError, ArgumentValueError, Configuration
 
 @dataclass(frozen=True)
 class KafkaSinkSettings:
-    """What the builder collects."""
+    """The settings of a :class:`KafkaSink`, as its builder collects them."""
 
     bootstrap_servers: str = ""
     serializer: KafkaRecordSerializationSchema | None = None
@@ -34,17 +34,17 @@ class KafkaSinkSettings:
 
 
 class KafkaSink(WriterSink, SupportsPreprocessing):
-    """Produces to Kafka with confluent-kafka (on the executors). Made by :meth:`builder`.
+    """Produces records to Kafka with confluent-kafka (on the executors). Made by :meth:`builder`.
 
-    Guarantee, as the builder was told:
+    Guarantee, by ``set_delivery_guarantee`` of the builder:
 
-    * ``AT_LEAST_ONCE``: an epoch is acknowledged by all replicas before it counts as committed; one that is delivered
-      again is produced again. ``NONE`` (PyFlink's default) does the same here.
+    * ``AT_LEAST_ONCE``: an epoch counts as committed when all in-sync replicas have acknowledged its records; an epoch
+      that is committed again is produced again. ``NONE`` (PyFlink's default) does the same here.
     * ``EXACTLY_ONCE``: for consumers with ``isolation.level=read_committed``. The epoch's records and its number, kept
-      as an offset of a consumer group, are one transaction; an epoch delivered again finds its number and is skipped.
-      The broker forgets that number ``offsets.retention.minutes`` (7 days) after the sink's last epoch.
+      as an offset of a consumer group, are one transaction; an epoch that is committed again finds its number and is
+      skipped. The broker forgets that number ``offsets.retention.minutes`` (7 days) after the sink's last epoch.
 
-    A worker keeps its producers over epochs and closes those that it has not used for a minute.
+    A worker process keeps its producers from epoch to epoch, and closes those that have been idle for a minute.
     """
 
     def __init__(self, settings: KafkaSinkSettings) -> None:
@@ -57,7 +57,7 @@ class KafkaSink(WriterSink, SupportsPreprocessing):
         return KafkaSinkBuilder()
 
     def get_transformer(self) -> StreamTransformer | None:
-        """None: a topic selector of Python runs in the writer, so that nothing is to be prepared before it."""
+        """None: topic selectors written in Python run in the writer, so the stream needs no preprocessing."""
         return None
 
     def create_writer(self) -> SinkWriter:
@@ -74,8 +74,11 @@ class KafkaSink(WriterSink, SupportsPreprocessing):
 
 
 class KafkaWriter(SinkWriter):
-    """Makes (topic, key, value, timestamp[, headers]) of records. ``timestamped`` False: Kafka's client puts the time
-    of producing."""
+    """Serializes records to the committables (topic, key, value, timestamp[, headers]), with the timestamp in ms.
+
+    ``timestamped``: whether the timestamp is the record's; otherwise it is 0, for which Kafka's client sets the time of
+    producing.
+    """
 
     def __init__(self, serializer: KafkaRecordSerializationSchema, timestamped: bool = True) -> None:
         self._serializer = serializer
@@ -86,13 +89,13 @@ class KafkaWriter(SinkWriter):
         if timestamps is None or not self._timestamped:
             records = [(*record, 0) for record in records]
         else:
-            # a record without a timestamp carries Long.MIN_VALUE; 0 lets the client put the time of producing
+            # a record without a timestamp has Long.MIN_VALUE; for 0 the client sets the time of producing
             records = [(*record, max(time_ms, 0)) for record, time_ms in zip(records, timestamps, strict=True)]
         headers = self._serializer.headers_batch(values)
         return records if headers is None else [(*record, own) for record, own in zip(records, headers, strict=True)]
 
 
-#: Kafka's limit for transactional ids, less what is put behind the prefix.
+#: Kafka's limit for transactional ids, less room for what follows the prefix.
 _MAX_PREFIX_BYTES = 64_000
 
 
@@ -103,7 +106,7 @@ class KafkaSinkBuilder:
         self._settings = KafkaSinkSettings()
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
-        """``host:port``, several joined by commas."""
+        """Set the bootstrap servers: ``host:port``, several joined by commas."""
         self._settings = replace(self._settings, bootstrap_servers=bootstrap_servers)
         return self
 
@@ -114,7 +117,8 @@ class KafkaSinkBuilder:
         return self
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
-        """For EXACTLY_ONCE: ids are ``<prefix>-<job id>-<sink uid>-<subtask>``."""
+        """Set the prefix of the transactional ids, which ``EXACTLY_ONCE`` needs:
+        ``<prefix>-<job id>-<sink uid>-<subtask>``. At most 64,000 bytes."""
         check_instance(transactional_id_prefix, str, "the transactional id prefix is", "KafkaSink", "give a short text")
         if len(transactional_id_prefix.encode()) > _MAX_PREFIX_BYTES:
             raise ArgumentValueError(
@@ -139,7 +143,7 @@ class KafkaSinkBuilder:
         return self
 
     def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
-        """A property of Java's producer, or of librdkafka's."""
+        """Set a property of Kafka's Java producer, or of librdkafka's."""
         if value is None:
             raise ArgumentTypeError(
                 f"the property {key} is None", where="KafkaSink", expected="a text", hint="leave it out"
@@ -148,7 +152,8 @@ class KafkaSinkBuilder:
         return self
 
     def build(self) -> KafkaSink:
-        """
+        """The sink.
+
         Raises:
             ConfigurationError: no servers, no serializer, EXACTLY_ONCE without a transactional id prefix, or a property
                 that librdkafka refuses.
@@ -177,6 +182,6 @@ class KafkaSinkBuilder:
                 expected="a prefix that no other job uses",
                 hint="call set_transactional_id_prefix(...) with a text of this job's own",
             )
-        # for its errors alone; without servers it connects to nobody
+        # made only to validate the properties; without servers it connects to no broker
         new_producer(writing_settings(settings.properties), "KafkaSink").close()
         return KafkaSink(settings)

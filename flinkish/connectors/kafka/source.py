@@ -1,4 +1,4 @@
-"""``KafkaSource``: each partition is a split, read with confluent-kafka in the workers."""
+"""``KafkaSource``: reads topics of Kafka with confluent-kafka in the workers; each partition is a split."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class KafkaPartitionsSource(SplitSource):
-    """Reads partitions as the settings say; what `KafkaSource` and `FlinkKafkaConsumer` have in common."""
+    """The common base of `KafkaSource` and `FlinkKafkaConsumer`: reads the partitions that the settings name."""
 
     def __init__(self, settings: KafkaSourceSettings) -> None:
         self._settings = settings
@@ -36,7 +36,14 @@ class KafkaPartitionsSource(SplitSource):
         return True
 
     def check_continuation(self, position: str | None, known: Mapping[str, str]) -> dict[str, str]:
-        """Topic -> its id."""
+        """Check that Kafka can be reached and still has the records at the position; returns topic -> its id.
+
+        Raises:
+            ConnectionFailedError: no server can be reached.
+            OperationError: a topic does not exist.
+            FinalOperationError: records that were not read are gone, or a topic was deleted and created again.
+            SavepointError: the position is none of a Kafka source.
+        """
         settings = self._settings
         offsets = continuation.next_offsets(position) if position is not None else {}
         offsets = {partition: at for partition, at in offsets.items() if not settings.leaves_out(partition[0])}
@@ -48,7 +55,7 @@ class KafkaPartitionsSource(SplitSource):
             return continuation.check(cluster, offsets, known, topics, settings.fail_on_data_loss, settings.label)
 
     def declared_splits(self) -> tuple[str, ...]:
-        """All partitions."""
+        """The ids of all partitions that exist now."""
         check_reachable(self._settings.bootstrap_servers, self._settings.label)
         with self._settings.cluster("KafkaSource") as cluster:
             return tuple(map(split_id, self._settings.partitions_of(cluster)))
@@ -60,7 +67,8 @@ class KafkaPartitionsSource(SplitSource):
         return KafkaSplitReader(self._settings)
 
     def subtask_of(self, split_id: str, parallelism: int) -> int:
-        """As Flink's KafkaSourceEnumerator: the partitions of a topic go round, from a subtask that its name decides.
+        """The subtask of Flink's KafkaSourceEnumerator: round robin over the partitions of a topic, beginning with a
+        subtask that follows from the hash of the topic's name.
 
         >>> from flinkish.connectors.kafka.settings import KafkaSourceSettings
         >>> from flinkish.common.serialization import SimpleStringSchema
@@ -78,8 +86,8 @@ class KafkaPartitionsSource(SplitSource):
 
 
 class KafkaSource(KafkaPartitionsSource):
-    """The values of Kafka's records, with Kafka's timestamps. Made by :meth:`builder`. Needs confluent-kafka (the extra
-    ``kafka``) on the driver and the executors.
+    """Reads topics of Kafka. The timestamps of the records are Kafka's. Made by :meth:`builder`. Needs confluent-kafka
+    (the extra ``kafka``) on the driver and the executors.
 
     >>> from flinkish.common.serialization import SimpleStringSchema
     >>> source = (KafkaSource.builder().set_bootstrap_servers("localhost:9092").set_topics("clicks")
@@ -87,19 +95,19 @@ class KafkaSource(KafkaPartitionsSource):
     >>> source.bounded
     False
 
-    A record with a null value (a tombstone) is no record of the stream. Offsets live in the job's checkpoint; those of
-    finished epochs are also committed to the consumer group, if there is one (``commit.offsets.on.checkpoint``), for
-    monitoring and for ``committed_offsets()`` of another job. Records that Kafka deleted before they were read end the
-    job, unless ``set_fail_on_data_loss(False)``.
+    With a value-only deserializer, a Kafka record with a null value (a tombstone) is no record of the stream. Offsets
+    are kept in the job's checkpoint; those of finished epochs are also committed to the consumer group, if there is one
+    (``commit.offsets.on.checkpoint``), for monitoring and for ``committed_offsets()`` of another job. If Kafka deleted
+    records before they were read, the job fails, unless ``set_fail_on_data_loss(False)``.
 
-    New partitions are looked for every ``partition.discovery.interval.ms`` (five minutes; 0 or less: only at the
-    start) and read from their beginning. With ``set_bounded`` the stopping offsets are looked up when the source starts
-    for the first time and hold over all restarts: ``latest()`` is what was there then. Restore: exact, from the offsets
-    of the savepoint.
+    The source looks for new partitions every ``partition.discovery.interval.ms`` (five minutes; 0 or less: only at the
+    start) and reads them from their beginning. With ``set_bounded`` the stopping offsets are looked up when the source
+    starts for the first time and hold over all restarts: ``latest()`` is what was there then. Restore: exact, from the
+    offsets of the savepoint.
 
-    Raises (when it starts, or goes on):
-        FinalOperationError: records are gone that were not read, or a topic was made anew.
-        ConnectionFailedError: no server can be reached, found out before the query starts.
+    Raises (when the job starts, or goes on):
+        FinalOperationError: records that were not read are gone, or a topic was deleted and created again.
+        ConnectionFailedError: no server can be reached; checked before the query starts.
         OperationError: a topic does not exist.
     """
 
@@ -111,7 +119,7 @@ class KafkaSource(KafkaPartitionsSource):
 
 
 def _java_hash(text: str) -> int:
-    """Java's String.hashCode.
+    """Java's ``String.hashCode`` of the text.
 
     >>> _java_hash("hello"), _java_hash("polygenelubricants")
     (99162322, -2147483648)

@@ -1,4 +1,4 @@
-"""PyFlink's builder of a Kafka source."""
+"""``KafkaSourceBuilder``: PyFlink's builder of a Kafka source."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from flinkish.connectors.kafka.settings import KafkaSourceSettings
 from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, ConfigurationError
 
-#: Names the builder in errors.
+#: The builder's name in error messages.
 _WHERE = "KafkaSource.builder()"
 
 
 class KafkaSourceBuilder:
-    """Collects the settings of a :class:`KafkaSource`; starts from the earliest offsets and never ends by default."""
+    """Builder of :class:`KafkaSource`. By default the source starts from the earliest offsets and is unbounded."""
 
     def __init__(self) -> None:
         self._settings = KafkaSourceSettings("", SimpleStringSchema())
         self._has_deserializer = False
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
-        """``host:port``, several joined by commas."""
+        """Set the bootstrap servers: ``host:port``, several joined by commas."""
         return self._with(bootstrap_servers=bootstrap_servers)
 
     def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
-        """The group whose committed offsets are meant, and to which the offsets of finished epochs are committed."""
+        """Set the consumer group, to which the offsets of finished epochs are committed, and whose offsets
+        ``KafkaOffsetsInitializer.committed_offsets()`` means."""
         return self._with(group_id=group_id)
 
     def set_topics(self, *topics: str) -> KafkaSourceBuilder:
@@ -44,7 +45,8 @@ class KafkaSourceBuilder:
         return self._reading(topics=tuple(topics))
 
     def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
-        """A regular expression for the whole name (Java's; what Java and Python share is safe)."""
+        """Read the topics whose whole names match a regular expression of Python. Flink's are Java's: an expression in
+        the syntax that both have in common means the same."""
         check_instance(topic_pattern, str, "the topic pattern is", _WHERE, "give a regular expression as a text")
         try:
             re.compile(topic_pattern)
@@ -69,11 +71,12 @@ class KafkaSourceBuilder:
         return self._with(starting=_initializer(starting_offsets_initializer, "starting"))
 
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        """As `set_bounded`: in flinkish a job that is going to stop is a bounded one."""
+        """The same as `set_bounded`: in flinkish a source that stops at some offsets is a bounded one."""
         return self._with(stopping=_initializer(stopping_offsets_initializer, "stopping"))
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        """End before these offsets, which are looked up once, when the source starts for the first time."""
+        """Make the source bounded: it ends before these offsets, which are looked up once, when the source starts for
+        the first time."""
         return self._with(stopping=_initializer(stopping_offsets_initializer, "stopping"))
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> KafkaSourceBuilder:
@@ -84,20 +87,21 @@ class KafkaSourceBuilder:
         return self._with(deserializer=deserialization_schema)
 
     def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema) -> KafkaSourceBuilder:
-        """For records with their keys, headers and topics, as in Java."""
+        """Set a deserializer of whole Kafka records, with their keys, headers and topics, as in Flink's Java API."""
         self._has_deserializer = True
         return self._with(deserializer=record_deserializer)
 
     def set_fail_on_data_loss(self, fail: bool) -> KafkaSourceBuilder:
-        """Whether records that were deleted before they were read end the job (default), or are passed over."""
+        """Set whether records that Kafka deleted before they were read fail the job (default), or are skipped with a
+        warning in the log."""
         return self._with(fail_on_data_loss=fail)
 
     def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
-        """What the names of the source's clients begin with, in the broker's log and quotas."""
+        """Set the prefix of the client ids of the source, by which the broker's log and quotas name its clients."""
         return self.set_property("client.id.prefix", prefix)
 
     def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
-        """A property of Kafka's consumer: Java's names, or librdkafka's own."""
+        """Set a property of Kafka's Java consumer, or of librdkafka's."""
         return self.set_properties({key: value})
 
     def set_properties(self, props: Mapping[str, str]) -> KafkaSourceBuilder:
@@ -116,10 +120,11 @@ class KafkaSourceBuilder:
         return self._with(**changes)
 
     def build(self) -> KafkaSource:
-        """
+        """The source.
+
         Raises:
-            ConfigurationError: no servers, no deserializer, not exactly one of topics, pattern and partitions, or a
-                property that the client does not know.
+            ConfigurationError: no servers, no deserializer, not exactly one of topics, pattern and partitions,
+                committed offsets without a group id, or a property that the client does not know.
             EnvironmentVersionError: confluent-kafka is missing.
         """
         settings = self._settings
@@ -156,7 +161,7 @@ class KafkaSourceBuilder:
         return KafkaSource(settings)
 
     def _reading(self, **what: object) -> KafkaSourceBuilder:
-        """Say what to read, once."""
+        """Set the topics, the pattern or the partitions to read, of which only one may be set, and only once."""
         settings = self._settings
         if settings.topics or settings.topic_pattern or settings.partitions:
             raise ConfigurationError(
@@ -179,14 +184,15 @@ def _initializer(initializer: KafkaOffsetsInitializer, what: str) -> KafkaOffset
 
 
 def check_properties(settings: KafkaSourceSettings) -> None:
-    """
+    """Check the properties of a source without a connection to a broker.
+
     Raises:
-        ConfigurationError: one that the client does not know, or whose value it refuses.
+        ConfigurationError: a property that the client does not know, or whose value it refuses.
         EnvironmentVersionError: confluent-kafka is missing.
     """
     unconnected = {
         key: value for key, value in settings.consumer_settings("check").items() if key != "bootstrap.servers"
     }
     new_consumer(unconnected, settings.label).close()
-    # read for their errors alone
+    # evaluated only for the errors that they raise
     _ = settings.discovery_interval_ms, settings.commits_offsets

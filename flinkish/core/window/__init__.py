@@ -1,4 +1,5 @@
-"""Windows, assigners and triggers: what says which elements belong together, and when they are evaluated.
+"""Windows, assigners, triggers and evictors: which elements belong together, and when they are evaluated.
 
-One assigner or trigger a file. The names for users are re-exported by ``flinkish.datastream.window``.
+There is one assigner, trigger or evictor per file. The names for users are re-exported by
+``flinkish.datastream.window``.
 """

@@ -1,4 +1,4 @@
-"""The contract of assigners: which windows an element belongs to. Pure: no state, no side effect."""
+"""The contract of window assigners, which say which windows an element belongs to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 class WindowAssigner(ABC, Generic[T, W]):
     """Assigns zero or more windows to each element.
 
-    Example of an own assigner (windows of ten seconds that begin at the element)::
+    Example: a user's own assigner, of windows of ten seconds that begin at the element::
 
         class TenSecondsFromHere(WindowAssigner):
             def assign_windows(self, element, timestamp, context):
@@ -33,11 +33,11 @@ class WindowAssigner(ABC, Generic[T, W]):
     """
 
     class WindowAssignerContext(ABC):
-        """What an assigner may ask for."""
+        """The context that an assigner is called with."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
-            """The epoch's processing time, in ms."""
+            """The processing time of the epoch, in ms."""
 
         @abstractmethod
         def get_runtime_context(self) -> RuntimeContext:
@@ -47,27 +47,27 @@ class WindowAssigner(ABC, Generic[T, W]):
     def assign_windows(
         self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[W]:
-        """The windows of ``element``. ``timestamp`` is in ms, -9223372036854775808 when it has none."""
+        """The windows of ``element``. ``timestamp`` is in ms; -9223372036854775808 if the element has none."""
 
     @abstractmethod
     def get_default_trigger(self, env: Any) -> Trigger[T, W]:
-        """The trigger of a window for which the program names none."""
+        """The trigger of windows for which the program sets none."""
 
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Whether windows end by the watermark (True) or by processing time."""
+        """Whether windows end by the watermark (True) or by processing time (False)."""
 
     def get_window_serializer(self) -> TypeSerializer[Any]:
-        """How windows of this assigner are written to bytes. The engine does not ask for it: any will do."""
+        """The serializer of this assigner's windows. The engine does not use it, so any will do."""
         return PickledWindowSerializer()
 
     def needs_processing_time(self) -> bool:
-        """For the engine: whether windows end while no data comes. Windows that end by a count override it."""
+        """Tell the engine whether windows end also while no data arrives; assigners of count windows override it."""
         return not self.is_event_time()
 
 
 def missing_timestamp(assigner: object) -> ProgramError:
-    """What event-time assigners raise for an element without a timestamp."""
+    """The error that event-time assigners raise for an element without a timestamp."""
     return ProgramError(
         f"a record has no timestamp (Long.MIN_VALUE, the marker for 'no timestamp'), and {assigner} needs one",
         where=f"{assigner}",
@@ -99,7 +99,7 @@ def check_sliding(name: str, size_ms: int, slide_ms: int, offset_ms: int) -> Non
 
 
 def checked_count(what: str, count: int) -> int:
-    """A number of elements. Raises ProgramError unless it is a whole number of more than 0."""
+    """Return the number of elements. Raises ProgramError unless it is a whole number of more than 0."""
     if not isinstance(count, int) or count <= 0:
         raise ArgumentValueError(
             f"{what} is {count!r}",

@@ -1,4 +1,4 @@
-"""Fire again and again as event time goes on. Semantics: Flink's ``ContinuousEventTimeTrigger``."""
+"""A trigger that fires at regular intervals of event time. Semantics: Flink's ``ContinuousEventTimeTrigger``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ContinuousEventTimeTrigger(Trigger[Any, TimeWindow]):
 
     def __init__(self, interval: int) -> None:
         self._interval = checked_interval("ContinuousEventTimeTrigger", interval)
-        # reducing, not a plain value: of windows that merge the earliest time counts
+        # reducing state, not a plain value: when windows merge, the earliest time counts
         self._state = ReducingStateDescriptor("fire-timestamp", min, Types.LONG())
 
     @staticmethod
@@ -73,9 +73,9 @@ class ContinuousEventTimeTrigger(Trigger[Any, TimeWindow]):
     def register_next_fire_timestamp(
         self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext, fire_timestamp_state: ReducingState[int]
     ) -> None:
-        """Fire an interval after ``time``, but not behind the end of the window."""
+        """Register the next firing an interval after ``time``, but not behind the end of the window."""
         last_ms = window.max_timestamp()
-        # behind the end of the input a window without an end (GlobalWindows) fires once more, not for ever
+        # after the end of the input a window without an end (GlobalWindows) fires once more, not for ever
         ended = ctx.get_current_watermark() == last_ms == MAX_WATERMARK_MS
         next_fire_ms = last_ms if ended else min(time + self._interval, last_ms)
         fire_timestamp_state.add(next_fire_ms)

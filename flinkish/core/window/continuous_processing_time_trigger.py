@@ -1,4 +1,5 @@
-"""Fire again and again as processing time goes on. Semantics: Flink's ``ContinuousProcessingTimeTrigger``."""
+"""A trigger that fires at regular intervals of processing time. Semantics: Flink's
+``ContinuousProcessingTimeTrigger``."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class ContinuousProcessingTimeTrigger(Trigger[Any, TimeWindow]):
 
     def __init__(self, interval: int) -> None:
         self._interval = checked_interval("ContinuousProcessingTimeTrigger", interval)
-        # reducing, not a plain value: of windows that merge the earliest time counts
+        # reducing state, not a plain value: when windows merge, the earliest time counts
         self._state = ReducingStateDescriptor("fire-timestamp", min, Types.LONG())
 
     @staticmethod
@@ -43,7 +44,7 @@ class ContinuousProcessingTimeTrigger(Trigger[Any, TimeWindow]):
             return TriggerResult.CONTINUE
         fire_timestamp.clear()
         if time < window.max_timestamp():
-            # at the end there is no next time; registering the same one again would never end
+            # there is no next firing at the end of the window: registering the same time again would go on for ever
             self.register_next_fire_timestamp(time, window, ctx, fire_timestamp)
         return TriggerResult.FIRE
 
@@ -69,7 +70,7 @@ class ContinuousProcessingTimeTrigger(Trigger[Any, TimeWindow]):
     def register_next_fire_timestamp(
         self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext, fire_timestamp_state: ReducingState[int]
     ) -> None:
-        """Fire an interval after ``time``, but not behind the end of the window."""
+        """Register the next firing an interval after ``time``, but not behind the end of the window."""
         next_fire_ms = min(time + self._interval, window.max_timestamp())
         fire_timestamp_state.add(next_fire_ms)
         ctx.register_processing_time_timer(next_fire_ms)

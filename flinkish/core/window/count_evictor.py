@@ -1,4 +1,4 @@
-"""Keep the last elements of a window. Semantics: Flink's ``CountEvictor``."""
+"""An evictor that keeps the last elements of a window. Semantics: Flink's ``CountEvictor``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class CountEvictor(OneSidedEvictor[Window]):
 
     @staticmethod
     def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
-        """The evictor that keeps ``max_count`` elements; ``do_evict_after``: the window function sees all of them."""
+        """The evictor that keeps ``max_count`` elements; with ``do_evict_after`` the window function sees all of
+        them."""
         return CountEvictor(max_count, do_evict_after)
 
     def evict(self, elements: list[TimestampedValue]) -> None:

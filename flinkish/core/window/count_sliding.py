@@ -1,5 +1,5 @@
-"""Windows of a number of elements that begin at regular distances. Semantics: PyFlink's
-``CountSlidingWindowAssigner``; windows that have fired are thrown away."""
+"""Sliding windows of a fixed number of elements. Semantics: PyFlink's ``CountSlidingWindowAssigner``; windows that have
+fired are purged."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from flinkish.core.window.serializers import CountWindowSerializer
 from flinkish.core.window.trigger import Trigger
 from flinkish.core.window.window import CountWindow
 
-#: How many elements of the key have come.
+#: the number of elements of the key so far
 _COUNT = ValueStateDescriptor("slide-count-assigner", Types.LONG())
 
 
 class CountSlidingWindowAssigner(WindowAssigner[Any, CountWindow]):
-    """The n-th window of a key has its elements from number ``n * slide`` on, ``size`` of them (from 0).
+    """The n-th window of a key holds ``size`` of its elements from number ``n * slide`` on (both count from 0).
 
     Only full windows fire, as in PyFlink; Java's ``countWindow(size, slide)`` also fires the first ones, which are not
     full (``GlobalWindows`` with ``CountEvictor.of(size)`` and ``CountTrigger.of(slide)``).
@@ -33,7 +33,7 @@ class CountSlidingWindowAssigner(WindowAssigner[Any, CountWindow]):
 
     @staticmethod
     def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
-        """Windows of ``window_size`` elements that begin at every ``window_slide``-th element."""
+        """The assigner of windows of ``window_size`` elements that begin at every ``window_slide``-th element."""
         return CountSlidingWindowAssigner(window_size, window_slide)
 
     def assign_windows(
@@ -47,7 +47,7 @@ class CountSlidingWindowAssigner(WindowAssigner[Any, CountWindow]):
         return [CountWindow(window_id) for window_id in range(last_id, first_id - 1, -1)]
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
-        # no element comes to a window that is full, and nothing else would ever clean it up
+        # a full window gets no more elements, and nothing else would ever clean it up
         return PurgingTrigger.of(CountTrigger.of(self._size))
 
     def get_window_serializer(self) -> CountWindowSerializer:

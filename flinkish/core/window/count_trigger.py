@@ -1,4 +1,4 @@
-"""Fire when a window has a number of elements. Semantics: Flink's ``CountTrigger``."""
+"""A trigger that fires when a window has a number of elements. Semantics: Flink's ``CountTrigger``."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class _Sum(ReduceFunction):
 
 
 class CountTrigger(Trigger[Any, Window]):
-    """Fires at every ``window_size``-th element of a key and window. Does not purge: see PurgingTrigger."""
+    """Fires at every ``window_size``-th element of a key and window. It does not purge: see PurgingTrigger."""
 
     def __init__(self, window_size: int) -> None:
         self._window_size = window_size
-        # reducing, not a plain value: merged windows add up
+        # reducing state, not a plain value: when windows merge, their counts add up
         self._count = ReducingStateDescriptor("trigger-count", _Sum(), Types.LONG())
 
     @staticmethod
     def of(window_size: int) -> CountTrigger:
-        """The trigger for ``window_size`` elements."""
+        """The trigger that fires at every ``window_size``-th element."""
         return CountTrigger(window_size)
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:

@@ -1,5 +1,5 @@
-"""Windows of a number of elements, side by side. Semantics: PyFlink's ``CountTumblingWindowAssigner``; windows
-that have fired are thrown away."""
+"""Tumbling windows of a fixed number of elements. Semantics: PyFlink's ``CountTumblingWindowAssigner``; windows that
+have fired are purged."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from flinkish.core.window.serializers import CountWindowSerializer
 from flinkish.core.window.trigger import Trigger
 from flinkish.core.window.window import CountWindow
 
-#: How many elements of the key have come.
+#: the number of elements of the key so far
 _COUNT = ValueStateDescriptor("tumbling-count-assigner", Types.LONG())
 
 
 class CountTumblingWindowAssigner(WindowAssigner[Any, CountWindow]):
-    """The n-th window of a key has its elements from number ``n * size`` on, ``size`` of them (from 0)."""
+    """The n-th window of a key holds ``size`` of its elements from number ``n * size`` on (both count from 0)."""
 
     def __init__(self, window_size: int) -> None:
         self._size = checked_count("the size of count windows", window_size)
 
     @staticmethod
     def of(window_size: int) -> CountTumblingWindowAssigner:
-        """Windows of ``window_size`` elements."""
+        """The assigner of windows of ``window_size`` elements."""
         return CountTumblingWindowAssigner(window_size)
 
     def assign_windows(
@@ -39,7 +39,7 @@ class CountTumblingWindowAssigner(WindowAssigner[Any, CountWindow]):
         return [CountWindow(count // self._size)]
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
-        # no element comes to a window that is full, and nothing else would ever clean it up
+        # a full window gets no more elements, and nothing else would ever clean it up
         return PurgingTrigger.of(CountTrigger.of(self._size))
 
     def get_window_serializer(self) -> CountWindowSerializer:

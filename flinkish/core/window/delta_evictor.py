@@ -1,4 +1,5 @@
-"""Keep the elements of a window that are close to the last one. Semantics: Flink's ``DeltaEvictor``."""
+"""An evictor that keeps the elements of a window that are close to the last one. Semantics: Flink's
+``DeltaEvictor``."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class DeltaEvictor(OneSidedEvictor[Window]):
 
     @staticmethod
     def of(threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False) -> DeltaEvictor:
-        """The evictor of that threshold; ``do_evict_after``: the window function sees all elements."""
+        """The evictor with that threshold; with ``do_evict_after`` the window function sees all elements."""
         return DeltaEvictor(threshold, delta_function, do_evict_after)
 
     def evict(self, elements: list[TimestampedValue]) -> None:

@@ -1,4 +1,4 @@
-"""Sessions by timestamp, with a gap of its own for each element. Semantics: Flink's
+"""Session windows by timestamp, with a gap of its own for each element. Semantics: Flink's
 ``DynamicEventTimeSessionWindows``."""
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from flinkish.core.window.window import TimeWindow
 
 
 class DynamicEventTimeSessionWindows(SessionWindows):
-    """An element opens a session until its timestamp and its own gap are over; sessions that overlap or touch are one.
+    """The window of an element lasts until its timestamp and its own gap are over; sessions that overlap or touch are
+    one.
 
     Raises:
-        TypeError: the extractor is no SessionWindowTimeGapExtractor.
+        TypeError: the extractor is not a SessionWindowTimeGapExtractor.
     """
 
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
@@ -30,7 +31,7 @@ class DynamicEventTimeSessionWindows(SessionWindows):
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:
-        """Sessions with the gaps that the extractor gives."""
+        """The assigner of sessions with the gaps that the extractor gives."""
         return DynamicEventTimeSessionWindows(extractor)
 
     def assign_windows(
@@ -41,7 +42,7 @@ class DynamicEventTimeSessionWindows(SessionWindows):
         return [TimeWindow(timestamp, timestamp + dynamic_gap(self._extractor, element))]
 
     def ends_ms(self, values: list[Any], timestamps: list[int]) -> list[int]:
-        """The ends (exclusive) of the windows of many elements, for the engine."""
+        """The ends (exclusive, in ms) of the windows of many elements, for the engine."""
         return [timestamp_ms + dynamic_gap(self._extractor, value) for timestamp_ms, value in zip(timestamps, values)]
 
     def get_default_trigger(self, env: Any) -> EventTimeTrigger:

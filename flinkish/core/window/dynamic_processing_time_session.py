@@ -1,4 +1,4 @@
-"""Sessions by processing time, with a gap of its own for each element. Semantics: Flink's
+"""Session windows by processing time, with a gap of its own for each element. Semantics: Flink's
 ``DynamicProcessingTimeSessionWindows``."""
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from flinkish.core.window.window import TimeWindow
 
 
 class DynamicProcessingTimeSessionWindows(SessionWindows):
-    """An element opens a session until its processing time and its own gap are over; sessions that overlap or touch are
-    one.
+    """The window of an element lasts until its processing time and its own gap are over; sessions that overlap or touch
+    are one.
 
     Raises:
-        TypeError: the extractor is no SessionWindowTimeGapExtractor.
+        TypeError: the extractor is not a SessionWindowTimeGapExtractor.
     """
 
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
@@ -30,7 +30,7 @@ class DynamicProcessingTimeSessionWindows(SessionWindows):
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:
-        """Sessions with the gaps that the extractor gives."""
+        """The assigner of sessions with the gaps that the extractor gives."""
         return DynamicProcessingTimeSessionWindows(extractor)
 
     def assign_windows(

@@ -1,4 +1,4 @@
-"""Sessions by timestamp, with one gap. Semantics: Flink's ``EventTimeSessionWindows``."""
+"""Session windows by timestamp, with a fixed gap. Semantics: Flink's ``EventTimeSessionWindows``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from flinkish.core.window.window import TimeWindow
 
 
 class EventTimeSessionWindows(SessionWindows):
-    """An element opens a session until its timestamp and the gap are over; sessions that overlap or touch are one.
+    """The window of an element lasts until its timestamp and the gap are over; sessions that overlap or touch are one.
 
-    Example: how often each user did something until he paused for half an hour::
+    Example: the number of actions of each user in sessions that end after a pause of half an hour::
 
         ds.key_by(lambda v: v[0]).window(EventTimeSessionWindows.with_gap(Time.minutes(30))).aggregate(Count())
 
@@ -30,12 +30,12 @@ class EventTimeSessionWindows(SessionWindows):
 
     @staticmethod
     def with_gap(size: Time) -> EventTimeSessionWindows:
-        """Sessions that end when nothing came for that long."""
+        """The assigner of sessions that end when no element arrives for that time."""
         return EventTimeSessionWindows(size.to_milliseconds())
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:
-        """Sessions with a gap of its own for each element."""
+        """The assigner of sessions with a gap of its own for each element."""
         return DynamicEventTimeSessionWindows(extractor)
 
     def assign_windows(
@@ -46,7 +46,7 @@ class EventTimeSessionWindows(SessionWindows):
         return [TimeWindow(timestamp, timestamp + self._gap_ms)]
 
     def ends_ms(self, values: list[Any], timestamps: list[int]) -> list[int]:
-        """The ends (exclusive) of the windows of many elements, for the engine."""
+        """The ends (exclusive, in ms) of the windows of many elements, for the engine."""
         return [timestamp_ms + self._gap_ms for timestamp_ms in timestamps]
 
     def get_default_trigger(self, env: Any) -> EventTimeTrigger:

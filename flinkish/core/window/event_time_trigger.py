@@ -1,4 +1,4 @@
-"""Fire when the watermark passes the end of the window. Semantics: Flink's ``EventTimeTrigger``."""
+"""A trigger that fires when the watermark passes the end of the window. Semantics: Flink's ``EventTimeTrigger``."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class EventTimeTrigger(Trigger[Any, TimeWindow]):
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
-        # a timer at another time is the one that cleans up after the allowed lateness
+        # a timer at any other time is the cleanup timer, at the end of the allowed lateness
         return TriggerResult.FIRE if time == window.max_timestamp() else TriggerResult.CONTINUE
 
     def can_merge(self) -> bool:
         return True
 
     def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
-        # behind the watermark nothing is registered: the element that led to the merge fires at once
+        # no timer is registered behind the watermark: the element that caused the merge fires at once
         if window.max_timestamp() > ctx.get_current_watermark():
             ctx.register_event_time_timer(window.max_timestamp())
 
@@ -42,7 +42,7 @@ class EventTimeTrigger(Trigger[Any, TimeWindow]):
 
     @staticmethod
     def create() -> EventTimeTrigger:
-        """The trigger."""
+        """The trigger that fires at the end of event-time windows."""
         return EventTimeTrigger()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The contract of evictors: which elements of a window go before or after it is evaluated. Semantics: Flink's
+"""The contract of evictors, which remove elements of a window before or after its evaluation. Semantics: Flink's
 ``Evictor``; PyFlink has none."""
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class TimestampedValue(NamedTuple):
 
 
 class Evictor(ABC, Generic[W]):
-    """Removes elements from a window that fires. All elements of the window are kept until then, also with ``reduce``
+    """Removes elements from a window that fires. Until then all elements of the window are kept, also with ``reduce``
     and ``aggregate``.
 
-    Example: what is evaluated once is not evaluated again::
+    Example: each element is evaluated only once::
 
         class Once(Evictor):
             def evict_before(self, elements, size, window, evictor_context):
@@ -38,11 +38,11 @@ class Evictor(ABC, Generic[W]):
     """
 
     class EvictorContext(ABC):
-        """What an evictor may know of the time."""
+        """The context of an evictor: time and metrics."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
-            """The epoch's processing time, in ms."""
+            """The processing time of the epoch, in ms."""
 
         @abstractmethod
         def get_metric_group(self) -> MetricGroup:
@@ -56,13 +56,13 @@ class Evictor(ABC, Generic[W]):
     def evict_before(
         self, elements: list[TimestampedValue], size: int, window: W, evictor_context: Evictor.EvictorContext
     ) -> None:
-        """Before the window function: take out of ``elements`` what is to go. ``size`` is their number."""
+        """Remove elements, from the list ``elements``, before the window function; ``size`` is their number."""
 
     @abstractmethod
     def evict_after(
         self, elements: list[TimestampedValue], size: int, window: W, evictor_context: Evictor.EvictorContext
     ) -> None:
-        """After the window function: take out of ``elements`` what is to go."""
+        """Remove elements, from the list ``elements``, after the window function."""
 
 
 class OneSidedEvictor(Evictor[W]):
@@ -85,4 +85,4 @@ class OneSidedEvictor(Evictor[W]):
 
     @abstractmethod
     def evict(self, elements: list[TimestampedValue]) -> None:
-        """Take out of ``elements`` what is to go."""
+        """Remove elements from the list ``elements``."""

@@ -1,4 +1,4 @@
-"""One window for all elements of a key. Semantics: Flink's ``GlobalWindows``."""
+"""One global window for all elements of a key. Semantics: Flink's ``GlobalWindows``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from flinkish.core.window.window import GlobalWindow
 
 
 class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
-    """The window has no end and never fires by itself: it needs a trigger, which should purge it now and then.
+    """Assigns all elements of a key to one window, which has no end and never fires by itself.
+
+    It needs a trigger, which should purge it now and then.
 
     Example: the sum of each hundred elements::
 
@@ -21,7 +23,7 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
 
     @staticmethod
     def create() -> GlobalWindows:
-        """The assigner."""
+        """The assigner of the global window."""
         return GlobalWindows()
 
     def assign_windows(

@@ -1,4 +1,5 @@
-"""Flink's hashes of whole numbers, which PyFlink has beside windows. Results are Java's: signed, of 32 bits."""
+"""Flink's hash functions of whole numbers, which PyFlink has in its window module. Results are signed 32-bit
+numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ _LONG = (1 << 64) - 1
 
 
 def long_to_int_with_bit_mixing(x: int) -> int:
-    """A hash of a number of 64 bits in which each of its bits changes about half of the result's.
+    """A hash of a 64-bit number: each bit of it influences about half of the bits of the result.
 
     >>> long_to_int_with_bit_mixing(-7046029254386353131)
     2065550767
@@ -24,7 +25,7 @@ def mod_inverse(x: int) -> int:
     -1431655765
 
     Raises:
-        ValueError: ``x`` is even, and there is none.
+        ValueError: ``x`` is even, and so has no inverse.
     """
     return _signed(pow(x, -1, 1 << 32))
 

@@ -1,4 +1,4 @@
-"""The contract of assigners whose windows may merge. Semantics: Flink's ``MergingWindowAssigner``."""
+"""The contract of window assigners whose windows may merge. Semantics: Flink's ``MergingWindowAssigner``."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ W2 = TypeVar("W2", bound=Window)
 
 
 class MergingWindowAssigner(WindowAssigner[T, W]):
-    """Gives each element a window of its own, mostly, and says which windows of a key become one.
+    """Assigns windows, mostly one of its own to each element, and says which windows of a key merge into one.
 
     The trigger of such windows must be able to merge (``can_merge``).
     """
 
     class MergeCallback(ABC, Generic[W2]):
-        """Takes in what `merge_windows` decides."""
+        """Receives the decisions of `merge_windows`."""
 
         @abstractmethod
         def merge(self, to_be_merged: Iterable[W2], merge_result: W2) -> None:
-            """These windows become ``merge_result``, which may be one of them."""
+            """Merge these windows into ``merge_result``, which may be one of them."""
 
     @abstractmethod
     def merge_windows(self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W]) -> None:
-        """``windows``: those of a key that are open, the window of a new element behind them. Calls
-        ``callback.merge`` for each set of windows that become one; no window may be in two of them."""
+        """Call ``callback.merge`` for each set of windows that merge into one; no window may be in two sets.
+        ``windows`` are the open windows of a key, followed by the window of a new element."""

@@ -1,4 +1,4 @@
-"""Never fire. Semantics: Flink's ``GlobalWindows.NeverTrigger``."""
+"""A trigger that never fires. Semantics: Flink's ``GlobalWindows.NeverTrigger``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flinkish.core.window.window import GlobalWindow
 
 
 class NeverTrigger(Trigger[Any, GlobalWindow]):
-    """The default trigger of GlobalWindows."""
+    """The default trigger of GlobalWindows, which never fires."""
 
     def on_element(
         self, element: Any, timestamp: int, window: GlobalWindow, ctx: Trigger.TriggerContext

@@ -1,4 +1,4 @@
-"""Sessions by processing time, with one gap. Semantics: Flink's ``ProcessingTimeSessionWindows``."""
+"""Session windows by processing time, with a fixed gap. Semantics: Flink's ``ProcessingTimeSessionWindows``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flinkish.core.window.window import TimeWindow
 
 
 class ProcessingTimeSessionWindows(SessionWindows):
-    """An element opens a session until its processing time and the gap are over; sessions that overlap or touch are
+    """The window of an element lasts until its processing time and the gap are over; sessions that overlap or touch are
     one.
 
     Raises:
@@ -26,12 +26,12 @@ class ProcessingTimeSessionWindows(SessionWindows):
 
     @staticmethod
     def with_gap(size: Time) -> ProcessingTimeSessionWindows:
-        """Sessions that end when nothing came for that long."""
+        """The assigner of sessions that end when no element arrives for that time."""
         return ProcessingTimeSessionWindows(size.to_milliseconds())
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:
-        """Sessions with a gap of its own for each element."""
+        """The assigner of sessions with a gap of its own for each element."""
         return DynamicProcessingTimeSessionWindows(extractor)
 
     def assign_windows(

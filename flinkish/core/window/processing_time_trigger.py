@@ -1,4 +1,5 @@
-"""Fire when processing time passes the end of the window. Semantics: Flink's ``ProcessingTimeTrigger``."""
+"""A trigger that fires when processing time passes the end of the window. Semantics: Flink's
+``ProcessingTimeTrigger``."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class ProcessingTimeTrigger(Trigger[Any, TimeWindow]):
         return True
 
     def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
-        # a window that is already over gets no timer: the element that led to the merge registers it
+        # a window that is already over gets no timer here: the element that caused the merge registers it
         if window.max_timestamp() > ctx.get_current_processing_time():
             ctx.register_processing_time_timer(window.max_timestamp())
 
@@ -39,7 +40,7 @@ class ProcessingTimeTrigger(Trigger[Any, TimeWindow]):
 
     @staticmethod
     def create() -> ProcessingTimeTrigger:
-        """The trigger."""
+        """The trigger that fires at the end of processing-time windows."""
         return ProcessingTimeTrigger()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Turn any trigger into one that throws the elements away when it fires. Semantics: Flink's ``PurgingTrigger``."""
+"""A trigger that purges the window whenever a nested trigger fires. Semantics: Flink's ``PurgingTrigger``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PurgingTrigger(Trigger[Any, Window]):
 
     @staticmethod
     def of(nested_trigger: Trigger[Any, Any]) -> PurgingTrigger:
-        """Wrap a trigger."""
+        """The purging form of a trigger."""
         return PurgingTrigger(nested_trigger)
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:

@@ -1,4 +1,4 @@
-"""Windows as bytes, for programs that ask an assigner for its serializer.
+"""Serializers of windows, for programs that ask an assigner for its serializer.
 
 The engine does not use them: it writes windows as namespaces of the state (``runtime.windowing.window_namespace``).
 They are here because PyFlink programs with their own assigners name them.
@@ -15,7 +15,7 @@ from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow, W
 
 
 class TimeWindowSerializer(TypeSerializer[TimeWindow]):
-    """Start and end as two big-endian 64-bit numbers.
+    """Writes a TimeWindow as its start and end: two big-endian 64-bit numbers.
 
     >>> TimeWindowSerializer().from_bytes(TimeWindowSerializer().to_bytes(TimeWindow(0, 10)))
     TimeWindow(start=0, end=10)
@@ -29,7 +29,7 @@ class TimeWindowSerializer(TypeSerializer[TimeWindow]):
 
 
 class CountWindowSerializer(TypeSerializer[CountWindow]):
-    """The id as a big-endian 64-bit number."""
+    """Writes a CountWindow as its id: a big-endian 64-bit number."""
 
     def serialize(self, element: CountWindow, stream: BytesIO) -> None:
         stream.write(struct.pack(">q", element.id))
@@ -39,7 +39,7 @@ class CountWindowSerializer(TypeSerializer[CountWindow]):
 
 
 class GlobalWindowSerializer(TypeSerializer[GlobalWindow]):
-    """One zero byte."""
+    """Writes the GlobalWindow as one zero byte."""
 
     def serialize(self, element: GlobalWindow, stream: BytesIO) -> None:
         stream.write(b"\0")
@@ -50,7 +50,7 @@ class GlobalWindowSerializer(TypeSerializer[GlobalWindow]):
 
 
 class PickledWindowSerializer(TypeSerializer[Window]):
-    """Any window, pickled."""
+    """Writes any window with pickle."""
 
     def serialize(self, element: Window, stream: BytesIO) -> None:
         pickle.dump(element, stream, protocol=5)

@@ -1,4 +1,7 @@
-"""What all session windows share: the gap, fixed or by element. Semantics: Flink's session windows."""
+"""The common parts of session windows: their merging, and their gap, which is fixed or depends on the element.
+
+Semantics: Flink's session windows.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from flinkish.errors import ArgumentTypeError, ArgumentValueError, ProgramError
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """Says for each element how long its session stays open behind it.
+    """Determines for each element the gap after which its session ends.
 
     Example: elements are (user, gap in seconds)::
 
@@ -25,11 +28,11 @@ class SessionWindowTimeGapExtractor(ABC):
 
     @abstractmethod
     def extract(self, element: Any) -> int:
-        """The gap in ms, more than 0."""
+        """The gap of an element in ms, more than 0."""
 
 
 class SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
-    """Base: windows that overlap or touch become one."""
+    """Base of session windows: windows that overlap or touch are merged."""
 
     def merge_windows(
         self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]
@@ -41,7 +44,7 @@ class SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
 
 
 def checked_gap(name: str, gap_ms: int) -> int:
-    """The fixed gap of an assigner. Raises ProgramError unless it is more than 0."""
+    """Return the fixed gap of an assigner, in ms. Raises ProgramError unless it is more than 0."""
     if gap_ms <= 0:
         raise ArgumentValueError(
             f"{name} with a gap of {gap_ms} ms",
@@ -53,7 +56,7 @@ def checked_gap(name: str, gap_ms: int) -> int:
 
 
 def checked_extractor(extractor: Any) -> SessionWindowTimeGapExtractor:
-    """The extractor of an assigner. Raises ArgumentTypeError for what has no method ``extract``."""
+    """Return the extractor of an assigner. Raises ArgumentTypeError if it has no method ``extract``."""
     if not callable(getattr(extractor, "extract", None)):
         raise ArgumentTypeError(
             f"the gap extractor is {kind_of(extractor)}",
@@ -65,7 +68,7 @@ def checked_extractor(extractor: Any) -> SessionWindowTimeGapExtractor:
 
 
 def dynamic_gap(extractor: SessionWindowTimeGapExtractor, element: Any) -> int:
-    """The gap of an element. Raises ProgramError unless it is an int of more than 0."""
+    """The gap of an element, in ms. Raises ProgramError unless it is an int of more than 0."""
     gap_ms = extractor.extract(element)
     if not isinstance(gap_ms, int) or gap_ms <= 0:
         raise ProgramError(

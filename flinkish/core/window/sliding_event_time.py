@@ -1,5 +1,4 @@
-"""Windows of a fixed size that begin at regular distances, by timestamp. Semantics: Flink's
-``SlidingEventTimeWindows``."""
+"""Sliding windows of a fixed size, by timestamp. Semantics: Flink's ``SlidingEventTimeWindows``."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ class SlidingEventTimeWindows(WindowAssigner[Any, TimeWindow]):
 
     @staticmethod
     def of(size: Time, slide: Time, offset: Time | None = None) -> SlidingEventTimeWindows:
-        """Windows of ``size`` that begin every ``slide``, shifted by ``offset``.
+        """The assigner of windows of ``size`` that begin every ``slide``, shifted by ``offset``.
 
         Raises:
             ProgramError: unless ``abs(offset) < slide`` and ``size > 0``.
@@ -41,17 +40,17 @@ class SlidingEventTimeWindows(WindowAssigner[Any, TimeWindow]):
 
     @property
     def size_ms(self) -> int:
-        """Length of a window."""
+        """The length of a window in ms."""
         return self._size
 
     @property
     def slide_ms(self) -> int:
-        """Distance of the beginnings of two windows."""
+        """The time between the starts of two successive windows, in ms."""
         return self._slide
 
     @property
     def offset_ms(self) -> int:
-        """Start of a window, modulo the slide."""
+        """The start of windows modulo the slide, in ms."""
         return self._offset
 
     def assign_windows(

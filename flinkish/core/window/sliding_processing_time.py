@@ -1,5 +1,4 @@
-"""Windows of a fixed size that begin at regular distances, by processing time. Semantics: Flink's
-``SlidingProcessingTimeWindows``."""
+"""Sliding windows of a fixed size, by processing time. Semantics: Flink's ``SlidingProcessingTimeWindows``."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ class SlidingProcessingTimeWindows(WindowAssigner[Any, TimeWindow]):
 
     @staticmethod
     def of(size: Time, slide: Time, offset: Time | None = None) -> SlidingProcessingTimeWindows:
-        """Windows of ``size`` that begin every ``slide``, shifted by ``offset``.
+        """The assigner of windows of ``size`` that begin every ``slide``, shifted by ``offset``.
 
         Raises:
             ProgramError: unless ``abs(offset) < slide`` and ``size > 0``.

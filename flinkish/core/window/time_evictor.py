@@ -1,4 +1,4 @@
-"""Keep the youngest elements of a window. Semantics: Flink's ``TimeEvictor``."""
+"""An evictor that keeps the latest elements of a window. Semantics: Flink's ``TimeEvictor``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class TimeEvictor(OneSidedEvictor[Window]):
 
     @staticmethod
     def of(window_size: Time, do_evict_after: bool = False) -> TimeEvictor:
-        """The evictor that keeps that much time; ``do_evict_after``: the window function sees all elements."""
+        """The evictor that keeps elements of that time; with ``do_evict_after`` the window function sees all
+        elements."""
         return TimeEvictor(window_size.to_milliseconds(), do_evict_after)
 
     def evict(self, elements: list[TimestampedValue]) -> None:

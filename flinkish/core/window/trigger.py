@@ -1,4 +1,4 @@
-"""The contract of triggers: when a window's elements are evaluated, and when they are thrown away."""
+"""The contract of triggers, which decide when a window is evaluated (fires), and when its elements are purged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class TriggerResult(Enum):
-    """What is to happen to the window: evaluate it, throw its elements away, both, or nothing."""
+    """The decision of a trigger: evaluate the window, purge its elements, both, or nothing."""
 
     CONTINUE = (False, False)
     FIRE_AND_PURGE = (True, True)
@@ -30,21 +30,22 @@ class TriggerResult(Enum):
         return self.value[0]
 
     def is_purge(self) -> bool:
-        """Whether the elements are thrown away; timers and the trigger's state stay."""
+        """Whether the elements are purged; timers and the trigger's state are kept."""
         return self.value[1]
 
 
 @dataclass(frozen=True)
 class TriggerTraits:
-    """What the engine must prepare for a trigger."""
+    """The properties of a trigger that the engine must prepare for."""
 
-    #: it can notice at which watermark it is called: sources then stamp watermarks finely
+    #: whether the trigger can notice at which watermark it is called: if so, sources stamp watermarks at finer
+    #: intervals
     sees_watermarks: bool
-    #: it registers processing-time timers: time must go on without data
+    #: whether it registers processing-time timers: if so, time must advance without data
     uses_processing_time: bool
 
 
-#: Of triggers that do not say: those of users.
+#: The traits of triggers that state none, which are those of users.
 UNKNOWN_TRAITS = TriggerTraits(sees_watermarks=True, uses_processing_time=True)
 
 
@@ -69,11 +70,11 @@ class Trigger(ABC, Generic[T, W]):
     """
 
     class TriggerContext(ABC):
-        """Time, timers and state of the current key and window. All times are in ms."""
+        """Access to time, and to timers and state of the current key and window. All times are in ms."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
-            """The epoch's processing time."""
+            """The processing time of the epoch."""
 
         @abstractmethod
         def get_metric_group(self) -> MetricGroup:
@@ -85,7 +86,8 @@ class Trigger(ABC, Generic[T, W]):
 
         @abstractmethod
         def register_processing_time_timer(self, time: int) -> None:
-            """Have ``on_processing_time`` called for this key and window at ``time``; twice the same is once."""
+            """Have ``on_processing_time`` called for this key and window at ``time``; once, even if registered
+            twice."""
 
         @abstractmethod
         def register_event_time_timer(self, time: int) -> None:
@@ -93,49 +95,49 @@ class Trigger(ABC, Generic[T, W]):
 
         @abstractmethod
         def delete_processing_time_timer(self, time: int) -> None:
-            """Forget the timer; nothing happens if there is none."""
+            """Delete the timer; nothing happens if there is none."""
 
         @abstractmethod
         def delete_event_time_timer(self, time: int) -> None:
-            """Forget the timer; nothing happens if there is none."""
+            """Delete the timer; nothing happens if there is none."""
 
         @abstractmethod
         def get_partitioned_state(self, state_descriptor: StateDescriptor) -> State:
-            """State of the current key and window. Not to be kept: ask again at each call."""
+            """The state of the current key and window. Do not keep the handle: get it again at each call."""
 
     class OnMergeContext(TriggerContext):
         """The context of ``on_merge``."""
 
         @abstractmethod
         def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-            """Merge the state of the windows that were merged into that of the result."""
+            """Merge the state of the windows that were merged into the state of the resulting window."""
 
     @abstractmethod
     def on_element(self, element: T, timestamp: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """An element was added to the window."""
+        """Called when an element was added to the window."""
 
     @abstractmethod
     def on_processing_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """A processing-time timer of this trigger is due, or the window is about to be cleaned up."""
+        """Called when a processing-time timer of this trigger is due, or when the window is about to be cleaned up."""
 
     @abstractmethod
     def on_event_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """An event-time timer of this trigger is due, or the window is about to be cleaned up."""
+        """Called when an event-time timer of this trigger is due, or when the window is about to be cleaned up."""
 
     def can_merge(self) -> bool:
-        """Whether the trigger can work with windows that merge; then ``on_merge`` must be right."""
+        """Whether the trigger supports windows that merge; if so, ``on_merge`` must handle them."""
         return False
 
     @abstractmethod
     def on_merge(self, window: W, ctx: Trigger.OnMergeContext) -> None:
-        """Several windows were merged into ``window``."""
+        """Called when several windows were merged into ``window``."""
 
     @abstractmethod
     def clear(self, window: W, ctx: Trigger.TriggerContext) -> None:
-        """The window is gone: drop the trigger's own state and timers."""
+        """Called when the window is removed: delete the trigger's own state and timers."""
 
     def traits(self) -> TriggerTraits:
-        """For the engine; triggers of flinkish override it."""
+        """The traits of the trigger, for the engine; triggers of flinkish override it."""
         return UNKNOWN_TRAITS
 
 
@@ -145,7 +147,7 @@ def traits_of(trigger: Trigger[Any, Any]) -> TriggerTraits:
 
 
 def checked_interval(name: str, interval_ms: int) -> int:
-    """A length of time. Raises ProgramError unless it is more than 0 ms."""
+    """Return the length of time, in ms. Raises ProgramError unless it is more than 0."""
     if interval_ms <= 0:
         raise ArgumentValueError(
             f"{name} with {interval_ms} ms",

@@ -1,4 +1,4 @@
-"""Windows of a fixed size, side by side, by timestamp. Semantics: Flink's ``TumblingEventTimeWindows``."""
+"""Tumbling windows of a fixed size, by timestamp. Semantics: Flink's ``TumblingEventTimeWindows``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class TumblingEventTimeWindows(WindowAssigner[Any, TimeWindow]):
 
     @staticmethod
     def of(size: Time, offset: Time | None = None) -> TumblingEventTimeWindows:
-        """Windows of ``size``, shifted by ``offset`` (``Time.hours(-8)`` for days that begin at midnight in UTC+8).
+        """The assigner of windows of ``size``, shifted by ``offset`` (``Time.hours(-8)`` for days that begin at
+        midnight in UTC+8).
 
         Raises:
             ProgramError: unless ``abs(offset) < size``.
@@ -37,12 +38,12 @@ class TumblingEventTimeWindows(WindowAssigner[Any, TimeWindow]):
 
     @property
     def size_ms(self) -> int:
-        """Length of a window."""
+        """The length of a window in ms."""
         return self._size
 
     @property
     def offset_ms(self) -> int:
-        """Start of a window, modulo the size."""
+        """The start of windows modulo the size, in ms."""
         return self._offset
 
     def assign_windows(

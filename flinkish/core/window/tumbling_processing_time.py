@@ -1,4 +1,4 @@
-"""Windows of a fixed size, side by side, by processing time. Semantics: Flink's ``TumblingProcessingTimeWindows``."""
+"""Tumbling windows of a fixed size, by processing time. Semantics: Flink's ``TumblingProcessingTimeWindows``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TumblingProcessingTimeWindows(WindowAssigner[Any, TimeWindow]):
 
     @staticmethod
     def of(size: Time, offset: Time | None = None) -> TumblingProcessingTimeWindows:
-        """Windows of ``size``, shifted by ``offset``.
+        """The assigner of windows of ``size``, shifted by ``offset``.
 
         Raises:
             ProgramError: unless ``abs(offset) < size``.

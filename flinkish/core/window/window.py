@@ -1,4 +1,4 @@
-"""The windows. Each is an immutable value: equal windows are one window, in every process.
+"""The kinds of windows. Each is an immutable value: equal windows are the same window, in every process.
 
 Semantics: Flink's ``TimeWindow``, ``GlobalWindow`` and PyFlink's ``CountWindow``.
 """
@@ -20,13 +20,13 @@ W = TypeVar("W", bound="Window")
 
 
 class Window(ABC):
-    """A finite bucket of elements. Subclasses must be hashable and picklable: they are part of the state's address."""
+    """A finite bucket of elements. Subclasses must be hashable and picklable: they are namespaces of the state."""
 
     __slots__ = ()
 
     @abstractmethod
     def max_timestamp(self) -> int:
-        """The largest timestamp (ms) that still belongs to this window; its results carry it as their timestamp."""
+        """The largest timestamp (ms) that still belongs to this window; it is the timestamp of the window's results."""
 
 
 _start_and_end = attrgetter("start", "end")
@@ -58,12 +58,12 @@ class TimeWindow(Window):
         return self.start <= other.end and self.end >= other.start
 
     def cover(self, other: TimeWindow) -> TimeWindow:
-        """The smallest window that holds both."""
+        """The smallest window that covers both."""
         return TimeWindow(min(self.start, other.start), max(self.end, other.end))
 
     @staticmethod
     def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
-        """Start of the aligned window that ``timestamp`` falls into; right for negative timestamps too.
+        """The start of the aligned window that ``timestamp`` falls into, also for negative timestamps.
 
         >>> TimeWindow.get_window_start_with_offset(-1, 0, 10), TimeWindow.get_window_start_with_offset(14, 5, 10)
         (-10, 5)
@@ -72,7 +72,7 @@ class TimeWindow(Window):
 
     @staticmethod
     def merge_windows(windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]) -> None:
-        """Merge the windows that overlap or touch, directly or by others between them."""
+        """Merge the windows that overlap or touch, directly or through others between them."""
         ordered = sorted(windows, key=_start_and_end)
         begin, end_ms = 0, ordered[0].end if ordered else 0
         for place, window in enumerate(ordered):
@@ -87,7 +87,7 @@ class TimeWindow(Window):
     def _merged(
         together: list[TimeWindow], end_ms: int, callback: MergingWindowAssigner.MergeCallback[TimeWindow]
     ) -> None:
-        """Windows that overlap or touch, in their order; the same one may be among them twice."""
+        """Merge windows that overlap or touch, given in order; the same window may be among them twice."""
         if len(together) > 1 and (distinct := list(dict.fromkeys(together)))[1:]:
             callback.merge(distinct, TimeWindow(distinct[0].start, end_ms))
 
@@ -111,7 +111,7 @@ class TimeWindow(Window):
 
 @total_ordering
 class CountWindow(Window):
-    """The ``id``-th window of a key that is bounded by a number of elements. It has no end in time."""
+    """The ``id``-th window of a key, which is bounded by a number of elements and has no end in time."""
 
     __slots__ = ("id",)
 

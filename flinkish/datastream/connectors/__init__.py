@@ -1,4 +1,4 @@
-"""Sources and sinks at PyFlink's paths; defined in ``flinkish.connectors``."""
+"""Re-exports sources and sinks at PyFlink's module paths; they are defined in ``flinkish.connectors``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``flinkish.datastream.connectors.base``: PyFlink's, and what sources and sinks in Python are made of."""
+"""Re-exports the names of PyFlink's module ``connectors.base``, and the base classes for sources and sinks that are
+written in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``flinkish.datastream.connectors.datagen``."""
+"""Re-exports DataGeneratorSource, a source of generated records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``flinkish.datastream.connectors.delta``."""
+"""Re-exports the source and the sink of Delta tables."""
 
 from __future__ import annotations
 

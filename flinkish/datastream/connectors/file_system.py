@@ -1,4 +1,4 @@
-"""``flinkish.datastream.connectors.file_system``."""
+"""Re-exports the source and the sinks of files at PyFlink's module path."""
 
 from __future__ import annotations
 

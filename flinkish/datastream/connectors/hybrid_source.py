@@ -1,4 +1,4 @@
-"""``flinkish.datastream.connectors.hybrid_source``: PyFlink's names."""
+"""Re-exports HybridSource, which reads several sources one after another, at PyFlink's module path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``flinkish.datastream.connectors.jdbc``."""
+"""Re-exports the source and the sink of SQL databases at PyFlink's module path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``flinkish.datastream.connectors.kafka``."""
+"""Re-exports the source and the sink of Kafka topics at PyFlink's module path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``flinkish.datastream.connectors.number_seq``."""
+"""Re-exports NumberSequenceSource at PyFlink's module path."""
 
 from __future__ import annotations
 

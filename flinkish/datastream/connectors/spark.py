@@ -1,4 +1,4 @@
-"""``flinkish.datastream.connectors.spark``."""
+"""Re-exports the source that reads a Spark DataFrame, and the sink that hands DataFrames to a function."""
 
 from __future__ import annotations
 

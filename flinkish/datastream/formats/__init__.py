@@ -1,1 +1,1 @@
-"""Formats, at PyFlink's module paths."""
+"""The formats of records and files, at PyFlink's module paths."""

@@ -1,4 +1,4 @@
-"""Avro, at PyFlink's module path."""
+"""The Avro formats, at PyFlink's module path."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class AvroInputFormat(InputFormat):
-    """Avro's files of records, as dictionaries.
+    """Reads the records of Avro files as dictionaries. ``path`` is a file or a directory.
 
     Example::
 
@@ -36,7 +36,7 @@ class AvroInputFormat(InputFormat):
         self._format = AvroFormat(schema)
 
     def get_produced_type(self) -> GenericRecordAvroTypeInfo:
-        """Of dictionaries that fit the schema."""
+        """The type of the records: dictionaries that fit the schema."""
         return GenericRecordAvroTypeInfo(self._format.schema)
 
     def _source(self) -> FileSource:

@@ -1,4 +1,4 @@
-"""CSV, at PyFlink's module path."""
+"""The CSV formats, at PyFlink's module path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 class CsvReaderFormat(StreamFormat):
-    """Reads files of CSV as Rows.
+    """Reads the lines of CSV files as Rows.
 
     Example::
 
@@ -26,5 +26,5 @@ class CsvReaderFormat(StreamFormat):
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvReaderFormat:
-        """Lines without anything but blanks are no records."""
+        """A format that reads lines of this schema. Blank lines are skipped."""
         return CsvReaderFormat(schema._reader(), skip_blank=True, header=schema._header)

@@ -1,4 +1,4 @@
-"""JSON, at PyFlink's module path."""
+"""Re-exports the JSON formats at PyFlink's module path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OrcBulkWriters, at PyFlink's module path."""
+"""Re-exports OrcBulkWriters at PyFlink's module path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parquet, at PyFlink's module path."""
+"""The Parquet formats, at PyFlink's module path."""
 
 from __future__ import annotations
 
@@ -16,23 +16,28 @@ __all__ = ["AvroParquetReaders", "AvroParquetWriters", "ParquetBulkWriters", "Pa
 
 
 class AvroParquetReaders:
-    """Example::
+    """Makes formats that read Parquet files as Avro records.
 
-    source = FileSource.for_record_stream_format(AvroParquetReaders.for_generic_record(schema), "/data/in").build()
+    Example::
+
+        readers = AvroParquetReaders.for_generic_record(schema)
+        source = FileSource.for_record_stream_format(readers, "/data/in").build()
     """
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> AvroParquetFormat:
-        """Parquet files as dictionaries of the schema's fields. Needs the extra ``avro`` (fastavro).
+        """A format that reads the rows of Parquet files as dictionaries of the schema's fields. Needs the extra
+        ``avro`` (fastavro).
 
         Raises:
-            ProgramError: a schema that Parquet has no columns for.
+            ProgramError: Parquet has no columns for the schema.
         """
         return AvroParquetFormat(AvroColumns(schema))
 
 
 class ParquetColumnarRowInputFormat(BulkFormat):
-    """Reads the columns of a ROW as Rows. Columns are found by their names as they are written; moments are in UTC.
+    """Reads columns of Parquet files as Rows. Columns are found by the field names of ``row_type``, which are case
+    sensitive; timestamps are in UTC. The other arguments are PyFlink's and have no effect.
 
     Example::
 

@@ -1,1 +1,1 @@
-"""The streams of the API, one class a file; users import them from ``flinkish.datastream``."""
+"""The stream classes of the API. Users import them from ``flinkish.datastream``."""

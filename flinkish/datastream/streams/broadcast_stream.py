@@ -1,6 +1,7 @@
-"""BroadcastStream: a stream that all subtasks of the next operator see, with the states that are made of it.
+"""BroadcastStream: a stream whose records go to all subtasks of the next operator, with its broadcast states.
 
-Rule upheld here: only what is connected with a broadcast stream can use its states, through one function for both.
+Rule upheld here: only an operator on a stream connected with the broadcast stream can use the broadcast states, through
+one function for both streams.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class BroadcastStream:
-    """What `DataStream.broadcast` gives when states are named. Its only use is `DataStream.connect`.
+    """A broadcast stream with descriptors of broadcast states, as `DataStream.broadcast` gives it. Its only use is to
+    be passed to `DataStream.connect`.
 
     Example::
 
@@ -68,7 +70,7 @@ class BroadcastStream:
 
 
 class BroadcastConnectedStream:
-    """A stream, keyed or not, connected with a broadcast stream."""
+    """A stream, keyed or not, connected with a broadcast stream; `DataStream.connect` gives it."""
 
     def __init__(
         self,
@@ -86,8 +88,16 @@ class BroadcastConnectedStream:
         func: BroadcastProcessFunction[Any, Any, Any] | KeyedBroadcastProcessFunction[Any, Any, Any, Any],
         output_type: DeclaredType = None,
     ) -> DataStream:
-        """Any number of results for each record and broadcast element: a KeyedBroadcastProcessFunction on a keyed
-        stream, which also has state and timers of its keys, a BroadcastProcessFunction on any other."""
+        """Call a function for each record and each broadcast element, which gives any number of results.
+
+        Args:
+            func: a KeyedBroadcastProcessFunction on a keyed stream, which also has keyed state and timers; a
+                BroadcastProcessFunction on any other stream.
+            output_type: the type of the results; None: any Python object.
+
+        Raises:
+            ArgumentTypeError: the function is of the wrong kind.
+        """
         stream = self.non_broadcast_stream
         keyed = isinstance(stream, KeyedStream)
         where = f"BroadcastConnectedStream.process() on a {'' if keyed else 'non-'}keyed stream"

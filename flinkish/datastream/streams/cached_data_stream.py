@@ -1,7 +1,7 @@
-"""CachedDataStream: what ``cache()`` gives.
+"""CachedDataStream: the stream that ``cache()`` gives.
 
-Rule upheld here: it has the records of the stream that it was made of, in every job that reads it. Flink keeps them
-after the first job as an optimization, and computes them again when they are lost; here each job computes them.
+Rule upheld here: every job that reads the cached stream gets the records of the original stream. Flink keeps them after
+the first job as an optimization, and computes them again if they are lost; here each job computes them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from flinkish.datastream.streams.operator_stream import unsupported
 
 
 class CachedDataStream(DataStream):
-    """A stream that several jobs of one environment read. It is no operator's output: settings raise as in PyFlink."""
+    """A stream that several jobs of one environment can read. Since it is not the output of an operator, setting an
+    operator's name, uid or parallelism on it raises UnsupportedOperationError, as in PyFlink."""
 
     def __init__(self, *stream: Any) -> None:
         super().__init__(*stream)
         warn_without_effect("cache", "each job that reads the stream computes it again; write it to files to keep it")
 
     def invalidate(self) -> None:
-        """Forget what is kept: nothing is."""
+        """Discard the cached records. It has no effect, and a warning says so: nothing is kept between jobs."""
         warn_without_effect("invalidate", "nothing is kept between jobs")
 
     def get_name(self) -> NoReturn:

@@ -1,7 +1,7 @@
-"""CloseableIterator: the records of a running job, one by one.
+"""CloseableIterator: iterates over the records of a running job.
 
-Rule upheld here: records come over a bounded queue. A consumer that does not keep up holds the job back, as Flink's
-collect sink does; a consumer that goes away ends the job.
+Rule upheld here: records pass a bounded queue. A consumer that does not keep up slows the job down, as with Flink's
+collect sink; a consumer that closes the iterator ends the job.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ from typing import Any
 
 from flinkish.common.job_client import JobClient
 
-#: Epochs' shares of records that may wait for the consumer.
+#: The most lists of records, one per commit of the sink, that may wait for the consumer.
 QUEUE_SIZE = 16
 
-#: How long both sides wait before they look whether the other one is still there.
+#: How long each side waits for the queue before it checks whether the other side is still there.
 POLL_SECONDS = 0.05
 
 
 class CollectedRows:
-    """What the committing thread hands over to the consumer."""
+    """The bounded queue through which the thread that commits passes lists of records to the consumer."""
 
     def __init__(self) -> None:
         self._batches: queue.Queue[list[Any]] = queue.Queue(QUEUE_SIZE)
         self._closed = False
 
     def put(self, rows: list[Any]) -> None:
-        """Called by the sink at each commit; waits while the queue is full."""
+        """Add the records of a commit, waiting while the queue is full. The sink calls it. After `close` the records
+        are dropped."""
         while not self._closed:
             try:
                 self._batches.put(rows, timeout=POLL_SECONDS)
@@ -37,19 +38,20 @@ class CollectedRows:
                 continue
 
     def take(self, timeout_s: float) -> list[Any] | None:
-        """The next batch, or None if there was none in that time."""
+        """The next list of records, or None if none comes within ``timeout_s`` seconds."""
         try:
             return self._batches.get(timeout=timeout_s) if timeout_s > 0 else self._batches.get_nowait()
         except queue.Empty:
             return None
 
     def close(self) -> None:
-        """Nobody reads any more: what still comes is dropped."""
+        """End the consumption: records that still come are dropped."""
         self._closed = True
 
 
 class CloseableIterator:
-    """Iterates over the records; ends with the job, and raises what the job failed with.
+    """Iterates over the records of a job. The iteration ends when the job ends, and raises the error of a job that
+    fails.
 
     Example::
 
@@ -83,8 +85,8 @@ class CloseableIterator:
         """The next record.
 
         Raises:
-            StopIteration: the job has finished, and all its records were read; or the iterator is closed.
-            Exception: what the job failed with.
+            StopIteration: the job has finished and all its records were read, or the iterator is closed.
+            Exception: the error that the job failed with.
         """
         for value in self._current:
             return value
@@ -97,7 +99,7 @@ class CloseableIterator:
 
     def _next_batch(self) -> list[Any] | None:
         while True:
-            # looked up first: what a finished job has committed is in the queue already
+            # checked before the queue is read, because all records of a finished job are in the queue already
             finished = self._result.done()
             batch = self._rows.take(0 if finished else POLL_SECONDS)
             if batch is not None:
@@ -107,7 +109,7 @@ class CloseableIterator:
                 return None
 
     def close(self) -> None:
-        """End the job if it still runs; no more records come. May be called twice."""
+        """End the iteration, and cancel the job if it still runs. May be called more than once."""
         if self._closed:
             return
         self._closed = True

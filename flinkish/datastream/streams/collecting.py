@@ -1,4 +1,4 @@
-"""``execute_and_collect``: a job with one more sink, whose records come back to the program."""
+"""``execute_and_collect``: runs a job with one more sink, which returns its records to the program."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def execute_and_collect(stream: DataStream, job_name: str | None, limit: int | N
             hint="leave it out to get all records through an iterator",
         )
     rows = CollectedRows()
-    # the name of the collector travels with the sink: the job's id is not known before the job runs
+    # the sink finds its collector by this name, since the job's id is not known before the job runs
     collector = uuid.uuid4().hex
-    # one subtask, as in Flink: several would come back in the order in which they happen to commit
+    # one subtask, as in Flink: the records of several would come back in the order in which they happen to commit
     add_sink(stream, CollectSink(collector)).set_parallelism(1)
     register_collector(collector, NAMED, rows.put)
     forget = partial(unregister_collector, collector, NAMED)

@@ -1,7 +1,7 @@
-"""ConnectedStreams: two streams, of different types perhaps, whose records one function sees.
+"""ConnectedStreams: two streams, possibly of different types, whose records are processed by one function.
 
-Rule upheld here: connected streams are keyed if both of them are, by keys of one type. If only one is keyed, the
-function runs without keys, and gets the records of the keyed one as PyFlink hands them to it: ``Row(key, value)``.
+Rule upheld here: connected streams are keyed if both streams are, by keys of one type. If only one of them is keyed,
+the function runs without keys, and gets the records of the keyed stream as in PyFlink: as ``Row(key, value)``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from flinkish.runtime.side_outputs import Converter
 
 
 class ConnectedStreams:
-    """What `DataStream.connect` gives.
+    """Two connected streams, as `DataStream.connect` gives them.
 
     Example::
 
@@ -58,19 +58,21 @@ class ConnectedStreams:
         key_selector2: KeySelector | KeyFunction,
         key_type: TypeInformation | None = None,
     ) -> ConnectedStreams:
-        """Partition both streams by keys that are compared with each other, each with a selector of its own."""
+        """Partition both streams by key, each with a key selector of its own. Records of both streams with equal keys
+        meet in one subtask and share keyed state. ``key_type`` is the type of the keys of both."""
         return ConnectedStreams(
             self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type)
         )
 
     def map(self, func: CoMapFunction, output_type: DeclaredType = None) -> DataStream:
-        """At most one result for each record. On keyed streams the function can use state of the record's key."""
+        """Call a function for each record, which gives at most one result. On keyed streams it can use keyed state."""
         check_instance(func, CoMapFunction, "The input function must be a CoMapFunction, not", _place("map"), _TWO_HINT)
         keyed = self._keyed is not None and _can_use_state(func)
         return self._transform("Co-Map", lambda converter: CoMapFactory(func, keyed, converter), output_type)
 
     def flat_map(self, func: CoFlatMapFunction, output_type: DeclaredType = None) -> DataStream:
-        """Any number of results for each record. On keyed streams the function can use state of the record's key."""
+        """Call a function for each record, which gives any number of results. On keyed streams it can use keyed
+        state."""
         check_instance(
             func, CoFlatMapFunction, "The input must be a CoFlatMapFunction, not", _place("flat_map"), _TWO_HINT
         )
@@ -78,8 +80,13 @@ class ConnectedStreams:
         return self._transform("Co-Flat Map", lambda converter: CoFlatMapFactory(func, keyed, converter), output_type)
 
     def process(self, func: CoProcessFunction | KeyedCoProcessFunction, output_type: DeclaredType = None) -> DataStream:
-        """Any number of results for each record, with access to time and side outputs; on keyed streams also with state
-        and timers."""
+        """Call a function for each record, which gives any number of results and has access to time and side outputs;
+        on keyed streams also to keyed state and timers.
+
+        Raises:
+            ArgumentTypeError: the function is neither a CoProcessFunction nor a KeyedCoProcessFunction.
+            ProgramError: a KeyedCoProcessFunction is applied to streams that are not both keyed.
+        """
         if self._keyed and isinstance(func, (CoProcessFunction, KeyedCoProcessFunction)):
             return self._transform(
                 "Keyed Co-Process", lambda converter: KeyedCoProcessFactory(func, converter), output_type
@@ -117,7 +124,7 @@ class ConnectedStreams:
         return DataStream(self.stream1._env, [Tap(node)], declared, [node])
 
 
-#: what to do about a function that does not take two inputs
+#: the hint for a function that does not take two inputs
 _TWO_HINT = "connected streams take functions of two inputs: derive the class from it; plain functions will not do"
 
 
@@ -126,7 +133,7 @@ def _place(method: str) -> str:
 
 
 def _as_handed_over(stream: DataStream) -> DataStream:
-    """What a function without keys gets of a stream."""
+    """The stream as a function without keys gets it: a keyed stream becomes a stream of ``Row(key, value)``."""
     return stream._rows() if isinstance(stream, KeyedStream) else stream
 
 
@@ -142,7 +149,8 @@ def _check_key_types(first: TypeInformation, second: TypeInformation) -> None:
 
 
 def check_connected(stream1: Any, stream2: Any) -> None:
-    """Raises ArgumentTypeError when the second one is no stream, ProgramError when its environment is another."""
+    """Raises ArgumentTypeError if the second argument is not a DataStream, ProgramError if the streams belong to
+    different environments."""
     where = stream1._place("connect")
     check_instance(
         stream2,

@@ -1,7 +1,7 @@
-"""DataStream: a stream of records of one type, and the operators that can be put behind it.
+"""DataStream: a stream of records of one type, and the operators that can be applied to it.
 
-Rule upheld here: a method only describes. It adds a node to the environment's program and gives the stream that leaves
-it; nothing runs before ``execute``.
+Rule upheld here: the methods only describe the program. A method adds a node to the environment's program and returns
+the stream of its output; nothing runs before ``execute``.
 """
 
 from __future__ import annotations
@@ -66,17 +66,18 @@ if TYPE_CHECKING:
     from flinkish.datastream.streams.keyed_stream import KeyedStream
     from flinkish.datastream.streams.windowed_stream import AllWindowedStream
 
-#: what to do about something else than a tag
+#: the hint for an argument that is not an OutputTag
 TAG_HINT = "pass the OutputTag that the function yields, not its name"
 
 DeclaredType = TypeInformation | Sequence[TypeInformation] | None
 
 
 class DataStream(OperatorStream):
-    """A stream of records. Made by an environment or by another stream, never by users.
+    """A stream of records. It is made by an environment or by a method of another stream, never by its constructor.
 
-    Wherever ``output_type`` is asked for: None means any Python object, a list of types means a ROW of them; values
-    are converted to it as Flink's serializers do, and one that does not fit raises TypeMismatchError in the job.
+    In all methods ``output_type`` is the type of the results: None means any Python object, a list of types means a ROW
+    of them. Results are converted to it as Flink's serializers do, and one that does not fit raises TypeMismatchError
+    in the job.
 
     Example::
 
@@ -88,7 +89,8 @@ class DataStream(OperatorStream):
     # --- operators ----------------------------------------------------------------------------------------------
 
     def map(self, func: MapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
-        """One result for each record; never None (use ``flat_map`` or ``filter`` to drop records)."""
+        """Call a function for each record, which gives one result and never None. Use ``flat_map`` or ``filter`` to
+        drop records."""
         _check_function(func, MapFunction, self._place("map"))
         return self._transform("Map", lambda converter: MapFactory(func, converter=converter), output_type)
 
@@ -98,7 +100,8 @@ class DataStream(OperatorStream):
         output_type: DeclaredType,
         batch_format: Literal["arrow", "pandas"] = "arrow",
     ) -> DataStream:
-        """Work on the columns of many records at once. Only for streams of a declared type without pickled objects.
+        """Call a function on batches of many records in columns. Only for streams of a declared type without pickled
+        objects. Not in PyFlink.
 
         Example::
 
@@ -109,17 +112,17 @@ class DataStream(OperatorStream):
             )
 
         Args:
-            func: takes a batch and gives one with a row for each row of it, in their order: a
-                ``pyarrow.RecordBatch``, a ``pyarrow.Table`` or a ``pandas.DataFrame``. How records are cut into batches
-                is for the engine to say.
-            output_type: names and types of the columns that it gives. A type that is no ROW or TUPLE is one column,
-                called ``value``.
-            batch_format: what it takes: ``"arrow"`` for a ``pyarrow.RecordBatch``, ``"pandas"`` for a
-                ``pandas.DataFrame``.
+            func: takes a batch, and returns one with a row for each of its rows, in the same order: a
+                ``pyarrow.RecordBatch``, a ``pyarrow.Table`` or a ``pandas.DataFrame``. The engine decides how records
+                are cut into batches.
+            output_type: the names and types of the columns that ``func`` returns. A type other than ROW or TUPLE is one
+                column, called ``value``.
+            batch_format: the form of the batches that ``func`` takes: ``"arrow"`` for a ``pyarrow.RecordBatch``,
+                ``"pandas"`` for a ``pandas.DataFrame``.
 
         Raises:
-            ProgramError: ``batch_format`` is neither.
-            TypeMismatchError: the stream's type or ``output_type`` has no columns.
+            ProgramError: ``batch_format`` is neither of these.
+            TypeMismatchError: the type of the stream or ``output_type`` cannot be represented in columns.
         """
         from flinkish.connectors.columns import RecordReader
 
@@ -134,17 +137,19 @@ class DataStream(OperatorStream):
         return self._add_operator("Map Batches", factory, declared)
 
     def flat_map(self, func: FlatMapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
-        """Any number of results for each record: the function returns an iterable, or nothing."""
+        """Call a function for each record, which gives any number of results: it returns an iterable of them, or
+        None."""
         _check_function(func, FlatMapFunction, self._place("flat_map"))
         return self._transform("FlatMap", lambda converter: FlatMapFactory(func, converter=converter), output_type)
 
     def filter(self, func: FilterFunction | Callable[[Any], Any]) -> DataStream:
-        """The records for which the function is true."""
+        """Keep the records for which the function returns a true value."""
         _check_function(func, FilterFunction, self._place("filter"))
         return self._add_operator("Filter", FilterFactory(func), self._type)
 
     def process(self, func: ProcessFunction, output_type: DeclaredType = None) -> DataStream:
-        """Any number of results for each record, with access to time and side outputs (``yield tag, value``)."""
+        """Call a function for each record, which gives any number of results, and has access to time and to side
+        outputs (``yield tag, value``)."""
         check_instance(
             func,
             ProcessFunction,
@@ -155,7 +160,11 @@ class DataStream(OperatorStream):
         return self._transform("PROCESS", lambda converter: ProcessFactory(func, converter), output_type)
 
     def project(self, *field_indexes: int) -> DataStream:
-        """Tuples of the fields at these positions, in this order. Only for streams of a TUPLE type."""
+        """Tuples of the fields at these positions (from 0), in this order. Only for streams of a TUPLE type.
+
+        Raises:
+            ProgramError: the type of the stream is not a TUPLE, or there is no field at a position.
+        """
         if not isinstance(self._type, TupleTypeInfo):
             raise ProgramError(
                 "Only Tuple DataStreams can be projected.",
@@ -176,49 +185,55 @@ class DataStream(OperatorStream):
         return self._add_operator("Projection", MapFactory(_projection(field_indexes)), projected)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
-        """Give the records event times and the stream watermarks; those it had are replaced."""
+        """Assign event times to the records and emit watermarks, which replace those that the stream had."""
         factory = watermarks_factory(watermark_strategy)
-        # one to one with the operator before it, as in Flink: a watermark generator per subtask of the source
+        # the parallelism of the operator before it, as in Flink: each of its subtasks gets a watermark generator
         parallelism = self._taps[0].node.parallelism if len(self._taps) == 1 else None
         node = self._add_node("Timestamps/Watermarks", factory, self._type, parallelism=parallelism)
         return DataStream(self._env, [Tap(node)], self._type, [node])
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
-        """Group all records, whatever their key, into windows, in one subtask."""
+        """Group all records of the stream into windows, regardless of keys. The window operator has one subtask."""
         from flinkish.datastream.streams.windowed_stream import AllWindowedStream
 
         return AllWindowedStream(self, window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
-        """Group all records into windows of ``size`` records, as ``KeyedStream.count_window`` does."""
+        """Group all records of the stream into windows of ``size`` records, as ``KeyedStream.count_window`` does with
+        the records of a key."""
         from flinkish.datastream.streams.windowed_stream import AllWindowedStream
 
         return AllWindowedStream(self, count_windows(size, slide))
 
     def join(self, other_stream: DataStream) -> JoinedStreams:
-        """Join the records with those of another stream that have the same key, in windows."""
+        """Join the records with those of another stream that have the same key and are in the same window."""
         from flinkish.datastream.streams.joined_streams import JoinedStreams
 
         return JoinedStreams(self, other_stream)
 
     def co_group(self, other_stream: DataStream) -> CoGroupedStreams:
-        """Group the records with those of another stream that have the same key, in windows."""
+        """Group the records with those of another stream that have the same key and are in the same window."""
         from flinkish.datastream.streams.joined_streams import CoGroupedStreams
 
         return CoGroupedStreams(self, other_stream)
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """What the operator before emitted with this tag. A tag that nobody reads stays in the main stream."""
+        """The side output with this tag of the operator that the stream leaves. If a tag is never asked for, what the
+        function yields with it stays in the main output."""
         check_instance(output_tag, OutputTag, "the output tag is", self._place("get_side_output"), TAG_HINT)
         node = self._settings_nodes("get_side_output")[-1]
         side = DataStream(self._env, [Tap(node, tag=output_tag.tag_id)], output_tag.type_info)
         # as in PyFlink the side output is an operator, which has a name, a uid and a parallelism
         return side._transform("Map", ConvertFactory, output_tag.type_info)
 
-    # --- ways ---------------------------------------------------------------------------------------------------
+    # --- partitioning, union and connect ------------------------------------------------------------------------
 
     def union(self, *streams: DataStream) -> DataStream:
-        """All records of this stream and the others, which must have the same type."""
+        """A stream of all records of this stream and the others.
+
+        Raises:
+            ProgramError: the streams differ in their types or their environments.
+        """
         for stream in streams:
             check_instance(
                 stream, DataStream, "what union takes is", self._place("union"), "of a list of streams: union(*streams)"
@@ -241,7 +256,7 @@ class DataStream(OperatorStream):
     def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
 
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
-        """This stream and another one of any type, for functions that see the records of both."""
+        """Connect this stream with another one of any type, so that one function processes the records of both."""
         from flinkish.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
         from flinkish.datastream.streams.connected_streams import ConnectedStreams
 
@@ -250,25 +265,35 @@ class DataStream(OperatorStream):
         return ConnectedStreams(self, ds)
 
     def key_by(self, key_selector: KeySelector | KeyFunction, key_type: TypeInformation | None = None) -> KeyedStream:
-        """Partition the stream by a key: hashable, never NaN, and always the same for the same record."""
+        """Partition the stream by the key that a function gives for each record.
+
+        Example::
+
+            clicks.key_by(lambda click: click.user, Types.STRING())
+
+        Args:
+            key_selector: record -> key. The key must be hashable, never NaN, and always the same for the same record.
+            key_type: the type of the keys; None: any Python object.
+        """
         from flinkish.datastream.streams.keyed_stream import KeyedStream
 
         return KeyedStream(self, key_function(key_selector, key_type), declared_type(key_type))
 
     def shuffle(self) -> DataStream:
-        """Spread the records at random."""
+        """Distribute the records at random over the subtasks of the next operator."""
         return self._partitioned(ShufflePartitioner())
 
     def rescale(self) -> DataStream:
-        """Spread the records round-robin over a part of the next operator's subtasks."""
+        """Distribute the records of each subtask round-robin over a subset of the next operator's subtasks."""
         return self._partitioned(RescalePartitioner())
 
     def rebalance(self) -> DataStream:
-        """Spread the records round-robin over all subtasks of the next operator."""
+        """Distribute the records round-robin over all subtasks of the next operator."""
         return self._partitioned(RebalancePartitioner())
 
     def forward(self) -> DataStream:
-        """To the subtask of the same number. Raises ProgramError on submission unless both parallelisms are equal."""
+        """Send each record to the next operator's subtask of the same index. If the parallelisms differ, the submission
+        of the job raises ProgramError."""
         return self._partitioned(ForwardPartitioner())
 
     @overload
@@ -286,8 +311,8 @@ class DataStream(OperatorStream):
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> DataStream | BroadcastStream:
-        """Every record to every subtask of the next operator; with descriptors of broadcast states, a stream that can
-        be connected with another one whose function keeps these states."""
+        """Send every record to every subtask of the next operator. With descriptors of broadcast states the result is a
+        BroadcastStream, which can be connected with another stream, for a function that keeps these states."""
         from flinkish.datastream.streams.broadcast_stream import BroadcastStream
 
         broadcast = self._partitioned(BroadcastPartitioner())
@@ -297,34 +322,35 @@ class DataStream(OperatorStream):
     def partition_custom(
         self, partitioner: Partitioner | Callable[[Any, int], int], key_selector: KeySelector | KeyFunction
     ) -> DataStream:
-        """Spread the records by ``partitioner(key, number of subtasks)``, which gives a subtask's number from 0."""
+        """Distribute the records by ``partitioner(key, number of subtasks)``, which gives the index of a subtask, from
+        0."""
         return self._partitioned(CustomPartitioner(partition_function(partitioner), key_function(key_selector)))
 
     def cache(self) -> CachedDataStream:
-        """The same records for later jobs of this environment; they are computed again by each job that reads them,
-        and a warning says so."""
+        """A stream of the same records that later jobs of this environment can read, too. Each job that reads it
+        computes the records again, and a warning says so."""
         from flinkish.datastream.streams.cached_data_stream import CachedDataStream
 
         self._settings_nodes("cache")
         return CachedDataStream(self._env, self._taps, self._type)
 
-    # --- ends ---------------------------------------------------------------------------------------------------
+    # --- sinks --------------------------------------------------------------------------------------------------
 
     def add_sink(self, sink_func: Sink) -> DataStreamSink:
-        """Write the records to a sink (`JdbcSink.sink(...)`)."""
+        """Write the records to a sink, such as ``JdbcSink.sink(...)`` gives."""
         from flinkish.datastream.streams.sinks import add_sink
 
         return add_sink(self, sink_func, name="Unnamed")
 
     def sink_to(self, sink: Sink | Callable[[Any, int], None]) -> DataStreamSink:
-        """Write the records to a sink, or hand each epoch to a function of (Spark DataFrame, epoch)."""
+        """Write the records to a sink, or pass the records of each epoch to a function of (Spark DataFrame, epoch)."""
         from flinkish.datastream.streams.sinks import add_sink
 
         return add_sink(self, sink)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Print the records on the driver's standard output, with ``sink_identifier> `` before each, and the number of
-        the subtask if there are several."""
+        """Print the records to the driver's standard output, one per line. ``sink_identifier> `` comes before each,
+        with the number of the subtask (from 1) if there are several: ``clicks:2> ``."""
         from flinkish.connectors.print_sink import PrintSink
         from flinkish.datastream.streams.sinks import add_sink
 
@@ -333,9 +359,13 @@ class DataStream(OperatorStream):
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator | list[Any]:
-        """Run the job and get the records of this stream: all through an iterator, or a list of at most ``limit``.
+        """Run the job and return the records of this stream: an iterator over all of them, or a list of at most
+        ``limit`` records.
 
-        The iterator must be closed, or used in a ``with`` statement: that cancels the job if it still runs.
+        The iterator must be closed, or used in a ``with`` statement: this cancels the job if it still runs.
+
+        Raises:
+            ArgumentValueError: ``limit`` is below 1.
         """
         from flinkish.datastream.streams.collecting import execute_and_collect
 
@@ -365,7 +395,7 @@ class DataStream(OperatorStream):
 
 
 def watermarks_factory(strategy: WatermarkStrategy) -> TimestampsAndWatermarksFactory:
-    """The operator of a strategy."""
+    """The factory of the operator that applies a watermark strategy."""
     check_instance(
         strategy,
         WatermarkStrategy,
@@ -389,7 +419,7 @@ def _alignment(strategy: WatermarkStrategy) -> WatermarkAlignment | None:
 
 
 def refuse_checkpointed(*functions: Any) -> None:
-    """Raises ProgramError for functions of windows that want to take part in checkpoints."""
+    """Raises ProgramError if a function of a window is a CheckpointedFunction or a CheckpointListener."""
     for function in functions:
         for kind in (CheckpointedFunction, CheckpointListener):
             if isinstance(function, kind):
@@ -406,7 +436,7 @@ def _projection(field_indexes: Sequence[int]) -> Callable[[Any], Any]:
 
 
 def check_environment(stream: OperatorStream, other: OperatorStream, where: str) -> None:
-    """Raises ProgramError when two streams belong to different environments."""
+    """Raises ProgramError if two streams belong to different environments."""
     if other._env is not stream._env:
         raise ProgramError(
             "two streams of different environments",
@@ -417,7 +447,8 @@ def check_environment(stream: OperatorStream, other: OperatorStream, where: str)
 
 
 def _check_function(func: Any, kind: type[Function], where: str) -> None:
-    """Raises ArgumentTypeError unless it is a function object of this kind, or a plain function."""
+    """Raises ArgumentTypeError unless ``func`` is an instance of the function class ``kind``, or any callable that is
+    not a function class."""
     no_instance = isinstance(func, type) and issubclass(func, Function)
     if no_instance or not (isinstance(func, kind) or callable(func)):
         name = kind.__name__

@@ -1,5 +1,5 @@
-"""Which operators may have ``on_error``: those whose function is called for one record, timer or window at a time, so
-that one call can be undone and the next one goes on."""
+"""Decides which operators may have ``on_error``: those whose function is called for one record, timer or window at a
+time, so that a failed call can be undone before the next one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _GUARDABLE = (
 
 
 def check_guardable(node: StreamNode) -> None:
-    """Raises ProgramError, with what to do instead, for an operator that cannot have ``on_error``."""
+    """Raises ProgramError for an operator that cannot have ``on_error``; the message says what to do instead."""
     if isinstance(node.factory, _GUARDABLE):
         return
     reason, hint = _why_not(node)

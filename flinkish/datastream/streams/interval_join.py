@@ -1,4 +1,4 @@
-"""``interval_join`` of two keyed streams: builders that end in one operator over their union.
+"""``interval_join`` of two keyed streams: builders that finally add one operator over the union of both streams.
 
 Semantics: Flink's ``KeyedStream.IntervalJoin`` and ``IntervalJoined``.
 """
@@ -20,9 +20,9 @@ from flinkish.runtime.operators.interval_join import IntervalJoinFactory
 
 
 class IntervalJoin:
-    """What ``KeyedStream.interval_join`` gives: `between` comes next.
+    """Two keyed streams that are to be joined, as ``KeyedStream.interval_join`` gives them; the next call is `between`.
 
-    Example: payments up to ten minutes behind their order::
+    Example: payments up to ten minutes after their order::
 
         orders.key_by(lambda o: o[0]).interval_join(payments.key_by(lambda p: p[0])).between(
             Time.minutes(0), Time.minutes(10)
@@ -41,11 +41,11 @@ class IntervalJoin:
         self._right = right
 
     def in_event_time(self) -> IntervalJoin:
-        """Join by timestamps, which is the only way."""
+        """Join by event time, which is the default and the only possibility."""
         return self
 
     def in_processing_time(self) -> IntervalJoin:
-        """Raises ProgramError, as in Flink."""
+        """Raises ProgramError: as in Flink, interval joins work in event time only."""
         raise ProgramError(
             "Time-bounded stream joins are only supported in event time",
             where="IntervalJoin.in_processing_time()",
@@ -54,13 +54,13 @@ class IntervalJoin:
         )
 
     def between(self, lower_bound: Time, upper_bound: Time) -> IntervalJoined:
-        """A right record meets a left one if it lies at least ``lower_bound`` and at most ``upper_bound`` behind it;
-        both may be negative."""
+        """Set the bounds. A right record is joined with a left record of the same key if its timestamp is at least
+        ``lower_bound`` and at most ``upper_bound`` later than that of the left record. The bounds may be negative."""
         return IntervalJoined(self._left, self._right, lower_bound.to_milliseconds(), upper_bound.to_milliseconds())
 
 
 class IntervalJoined:
-    """Two keyed streams with the bounds of their join."""
+    """Two keyed streams with the bounds of their interval join; the last call is `process`."""
 
     def __init__(self, left: KeyedStream, right: KeyedStream, lower_ms: int, upper_ms: int) -> None:
         self._left = left
@@ -70,28 +70,33 @@ class IntervalJoined:
         self._late_tags: list[OutputTag | None] = [None, None]
 
     def lower_bound_exclusive(self) -> IntervalJoined:
-        """A record right at the lower bound does not meet the other one."""
+        """Exclude the lower bound: records that are exactly so far apart are not joined."""
         self._exclusive[0] = True
         return self
 
     def upper_bound_exclusive(self) -> IntervalJoined:
-        """A record right at the upper bound does not meet the other one."""
+        """Exclude the upper bound: records that are exactly so far apart are not joined."""
         self._exclusive[1] = True
         return self
 
     def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoined:
-        """Where late records of the left stream go; without it they are counted and dropped."""
+        """Send late records of the left stream to a side output; without it they are counted and dropped."""
         return self._late(0, output_tag)
 
     def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoined:
-        """Where late records of the right stream go; without it they are counted and dropped."""
+        """Send late records of the right stream to a side output; without it they are counted and dropped."""
         return self._late(1, output_tag)
 
     def process(self, process_join_function: ProcessJoinFunction, output_type: DeclaredType = None) -> DataStream:
-        """Call a function for each pair.
+        """Call a function for each pair of records within the bounds.
+
+        Args:
+            process_join_function: the function; it gives any number of results.
+            output_type: the type of the results; None: any Python object.
 
         Raises:
-            ProgramError: no time lies between the bounds.
+            ArgumentTypeError: the function is not a ProcessJoinFunction.
+            ProgramError: the lower bound is above the upper one, or exclusive bounds leave nothing between them.
         """
         check_instance(
             process_join_function,

@@ -1,8 +1,9 @@
-"""``join`` and ``co_group`` of two streams in windows: builders that end in one window operator over their union.
+"""``join`` and ``co_group`` of two streams in windows: builders that finally add one window operator over the union of
+both streams.
 
-Semantics: Flink's ``JoinedStreams`` and ``CoGroupedStreams``. The records of both streams are tagged, (0, record) and
-(1, record), brought together by a union and partitioned by key; triggers, evictors and side outputs for late data see
-them in this form, as Flink's see a ``TaggedUnion``.
+Semantics: Flink's ``JoinedStreams`` and ``CoGroupedStreams``. The records of both streams are tagged as (0, record) and
+(1, record), merged by a union and partitioned by key. Triggers, evictors and side outputs for late data see them in
+this form, as Flink's see a ``TaggedUnion``.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ W = TypeVar("W", bound="_WithWindow")
 def by_common_key(
     first: DataStream, second: DataStream, first_key: KeyFunction, second_key: KeyFunction, key_type: Any = None
 ) -> KeyedStream:
-    """The records of both streams as (0, record) and (1, record), by key."""
+    """The records of both streams as (0, record) and (1, record), partitioned by key."""
     check_environment(first, second, "a join")
     both = _tagged(first, 0).union(_tagged(second, 1))
     return both.key_by(partial(_key, first_key, second_key), key_type)
@@ -46,7 +47,7 @@ def by_common_key(
 
 def _tagged(stream: DataStream, side: int) -> DataStream:
     stream = stream._origin if isinstance(stream, KeyedStream) else stream
-    # one to one with the operator before it, as in Flink
+    # the parallelism of the operator before it, as in Flink
     alone = len(stream._taps) == 1 and stream._taps[0].partitioner is None
     parallelism = stream._taps[0].node.parallelism if alone else None
     pickled = Types.PICKLED_BYTE_ARRAY()
@@ -63,41 +64,44 @@ def _key(first_key: KeyFunction, second_key: KeyFunction, tagged: tuple[int, Any
 
 
 class _WithWindow:
-    """Two streams with keys and windows; ``apply`` of the subclasses adds the operator."""
+    """Two streams with their keys and windows. The method ``apply`` of the subclasses adds the window operator."""
 
     def __init__(self, keyed: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
         self._windowed = WindowedStream(keyed, window_assigner)
 
     def trigger(self: W, trigger: Trigger[Any, Any]) -> W:
-        """When windows are evaluated; without it by the assigner's own trigger."""
+        """Set when windows are evaluated; the default is the assigner's own trigger."""
         self._windowed.trigger(trigger)
         return self
 
     def evictor(self: W, evictor: Evictor[Any]) -> W:
-        """What removes elements, (0, record) or (1, record), from a window before or after it is evaluated."""
+        """Set an evictor, which removes elements from a window before or after it is evaluated. It sees them as (0,
+        record) and (1, record)."""
         self._windowed.evictor(evictor)
         return self
 
     def allowed_lateness(self: W, time_ms: int) -> W:
-        """How long after its end (ms of event time) a window still takes late records and is evaluated again."""
+        """Set how long after its end, in ms of event time, a window still takes late records and is evaluated again."""
         self._windowed.allowed_lateness(time_ms)
         return self
 
     def side_output_late_data(self: W, output_tag: OutputTag) -> W:
-        """Where (0, record) or (1, record) goes that comes too late for any window; without it they are counted."""
+        """Send records that come too late for any window to a side output, as (0, record) or (1, record); without it
+        they are counted and dropped."""
         self._windowed.side_output_late_data(output_tag)
         return self
 
 
 class JoinWithWindow(_WithWindow):
-    """Two streams that are joined in windows."""
+    """Two streams that are joined in windows; the last call is `apply`."""
 
     def apply(
         self,
         function: JoinFunction | FlatJoinFunction | Callable[[Any, Any], Any],
         output_type: DeclaredType = None,
     ) -> DataStream:
-        """Call a function for each pair of records of the same key and window."""
+        """Call a function for each pair of records of both streams with the same key in the same window. A
+        FlatJoinFunction gives any number of results, any other function gives one."""
         if not callable(function):
             check_instance(
                 function,
@@ -111,14 +115,15 @@ class JoinWithWindow(_WithWindow):
 
 
 class CoGroupWithWindow(_WithWindow):
-    """Two streams whose records are grouped in windows."""
+    """Two streams whose records are grouped in windows; the last call is `apply`."""
 
     def apply(
         self,
         function: CoGroupFunction | Callable[[list[Any], list[Any]], Any],
         output_type: DeclaredType = None,
     ) -> DataStream:
-        """Call a function for each key and window with the records of both streams."""
+        """Call a function for each key and window with the list of the records of each stream. It gives any number of
+        results."""
         if not callable(function):
             check_instance(
                 function,
@@ -132,19 +137,19 @@ class CoGroupWithWindow(_WithWindow):
 
 
 class EqualTo(Generic[W]):
-    """Two streams with keys: `window` comes next."""
+    """Two streams with their keys; the next call is `window`."""
 
     def __init__(self, keyed: KeyedStream, with_window: type[W]) -> None:
         self._keyed = keyed
         self._with_window = with_window
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> W:
-        """The windows in which records of both streams meet."""
+        """Set the windows in which records of both streams meet."""
         return self._with_window(self._keyed, window_assigner)
 
 
 class Where(Generic[W]):
-    """Two streams, and the key of the first one: `equal_to` comes next."""
+    """Two streams, with the key of the first one; the next call is `equal_to`."""
 
     def __init__(
         self, streams: _TwoStreams[W], key_selector: KeySelector | KeyFunction, key_type: TypeInformation | None
@@ -154,14 +159,14 @@ class Where(Generic[W]):
         self._key_type = key_type
 
     def equal_to(self, key_selector: KeySelector | KeyFunction) -> EqualTo[W]:
-        """The key of the second stream's records."""
+        """Set the key selector of the second stream."""
         first, second = self._streams.first, self._streams.second
         keyed = by_common_key(first, second, self._key, key_function(key_selector, self._key_type), self._key_type)
         return EqualTo(keyed, self._streams.with_window)
 
 
 class _TwoStreams(Generic[W]):
-    """Two streams: `where` comes next."""
+    """Two streams without keys yet; the next call is `where`."""
 
     with_window: type[W]
 
@@ -171,12 +176,13 @@ class _TwoStreams(Generic[W]):
         self.second = second
 
     def where(self, key_selector: KeySelector | KeyFunction, key_type: TypeInformation | None = None) -> Where[W]:
-        """The key of the first stream's records."""
+        """Set the key selector of the first stream, and the type of the keys of both streams."""
         return Where(self, key_selector, key_type)
 
 
 class JoinedStreams(_TwoStreams[JoinWithWindow]):
-    """What ``DataStream.join`` gives.
+    """Two streams that are to be joined, as ``DataStream.join`` gives them. Records without a partner in their window
+    give no result.
 
     Example::
 
@@ -189,6 +195,14 @@ class JoinedStreams(_TwoStreams[JoinWithWindow]):
 
 
 class CoGroupedStreams(_TwoStreams[CoGroupWithWindow]):
-    """What ``DataStream.co_group`` gives. Unlike in a join a key that only one of the streams has counts."""
+    """Two streams whose records are to be grouped, as ``DataStream.co_group`` gives them. Unlike in a join, the
+    function is also called for keys that only one of the streams has in a window.
+
+    Example::
+
+        orders.co_group(payments).where(lambda o: o[0]).equal_to(lambda p: p[0]).window(
+            TumblingEventTimeWindows.of(Time.minutes(1))
+        ).apply(lambda orders, payments: [(len(orders), len(payments))])
+    """
 
     with_window = CoGroupWithWindow

@@ -1,4 +1,4 @@
-"""Functions of the user as the callables that the engine calls: key selectors and partitioners."""
+"""Turns key selectors and partitioners of the user into the callables that the engine calls."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ KeyFunction = Callable[[Any], Any]
 
 
 def key_function(key_selector: KeySelector | KeyFunction, key_type: TypeInformation | None = None) -> KeyFunction:
-    """value -> key, converted to ``key_type`` if there is one.
+    """The function value -> key of a key selector. It converts keys to ``key_type``, if there is one.
 
     Raises:
-        ArgumentTypeError: it is neither a KeySelector nor callable.
-        ProgramError: a KeySelector with ``open`` or ``close``.
+        ArgumentTypeError: ``key_selector`` is neither a KeySelector nor callable.
+        ProgramError: ``key_selector`` is a KeySelector that overrides ``open`` or ``close``.
     """
     if isinstance(key_selector, KeySelector):
         select = _method(key_selector, KeySelector, "get_key")
@@ -38,11 +38,11 @@ def key_function(key_selector: KeySelector | KeyFunction, key_type: TypeInformat
 
 
 def partition_function(partitioner: Partitioner | Callable[[Any, int], int]) -> Callable[[Any, int], int]:
-    """(key, number of partitions) -> partition.
+    """The function (key, number of partitions) -> partition of a partitioner.
 
     Raises:
-        ArgumentTypeError: it is neither a Partitioner nor callable.
-        ProgramError: a Partitioner with ``open`` or ``close``.
+        ArgumentTypeError: ``partitioner`` is neither a Partitioner nor callable.
+        ProgramError: ``partitioner`` is a Partitioner that overrides ``open`` or ``close``.
     """
     if isinstance(partitioner, Partitioner):
         return _method(partitioner, Partitioner, "partition")
@@ -57,7 +57,8 @@ def partition_function(partitioner: Partitioner | Callable[[Any, int], int]) -> 
 
 
 def _method(function: Function, kind: type[Function], name: str) -> Callable[..., Any]:
-    """The method to call. Both ends of an edge call it, one of them outside any operator: nobody could open it."""
+    """The bound method ``name`` of the function. The function must not override ``open`` or ``close``: both ends of an
+    edge call the method, and one of them is outside any operator that could open the function."""
     for lifecycle in ("open", "close"):
         if getattr(type(function), lifecycle) is not getattr(kind, lifecycle):
             raise ProgramError(

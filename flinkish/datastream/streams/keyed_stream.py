@@ -1,7 +1,7 @@
-"""KeyedStream: a stream partitioned by a key, whose operators have state and timers per key.
+"""KeyedStream: a stream partitioned by key, whose operators have keyed state and timers.
 
-Where PyFlink's KeyedStream physically is a stream of ``Row(key, value)``, this one is the original stream on a way by
-key; the Row is made only where a user sees it in PyFlink too (``sink_to``, ``execute_and_collect``).
+PyFlink's KeyedStream physically is a stream of ``Row(key, value)``. This one consists of the original records,
+partitioned by key; the Row is made only where a user sees it in PyFlink, too (``sink_to``, ``execute_and_collect``).
 """
 
 from __future__ import annotations
@@ -55,7 +55,13 @@ if TYPE_CHECKING:
 
 
 class KeyedStream(DataStream):
-    """The stream that ``key_by`` gives. It is no operator's output: settings and repartitioning raise as in PyFlink."""
+    """A stream partitioned by key, as ``key_by`` gives it. Since it is not the output of an operator, setting an
+    operator's name, uid or parallelism on it raises UnsupportedOperationError, as in PyFlink; so does repartitioning.
+
+    Example::
+
+        env.from_collection([("a", 1), ("b", 2), ("a", 3)]).key_by(lambda pair: pair[0]).sum(1).print()
+    """
 
     AccumulateType: TypeAlias = _AccumulateType
 
@@ -67,32 +73,47 @@ class KeyedStream(DataStream):
         self._key_type = key_type
 
     def get_type(self) -> TypeInformation:
-        """The type of ``Row(key, value)``, which is what users see of the stream, as in PyFlink."""
+        """The type of ``Row(key, value)``, the form in which users see the records, as in PyFlink."""
         return RowTypeInfo([self._key_type, self._type])
 
     # --- operators ----------------------------------------------------------------------------------------------
 
     def map(self, func: MapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
-        """One result for each record. A MapFunction can use state of the record's key."""
+        """Call a function for each record, which gives one result. A MapFunction can use keyed state."""
         _check_function(func, MapFunction, self._place("map"))
         keyed = _can_use_state(func)
         return self._transform("Map", lambda converter: MapFactory(func, keyed, converter), output_type)
 
     def flat_map(self, func: FlatMapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
-        """Any number of results for each record. A FlatMapFunction can use state of the record's key."""
+        """Call a function for each record, which gives any number of results. A FlatMapFunction can use keyed state."""
         _check_function(func, FlatMapFunction, self._place("flat_map"))
         keyed = _can_use_state(func)
         return self._transform("FlatMap", lambda converter: FlatMapFactory(func, keyed, converter), output_type)
 
     def filter(self, func: FilterFunction | Callable[[Any], Any]) -> DataStream:
-        """The records for which the function is true. A FilterFunction can use state of the record's key."""
+        """Keep the records for which the function returns a true value. A FilterFunction can use keyed state."""
         _check_function(func, FilterFunction, self._place("filter"))
         return self._add_operator("Filter", FilterFactory(func, _can_use_state(func)), self._type)
 
     def process(  # type: ignore[override]
         self, func: KeyedProcessFunction, output_type: DeclaredType = None
     ) -> DataStream:
-        """Any number of results for each record and timer, with state, timers and side outputs."""
+        """Call a function for each record and each timer, which gives any number of results, and has access to keyed
+        state, timers and side outputs.
+
+        Example::
+
+            class Count(KeyedProcessFunction):
+                def open(self, runtime_context):
+                    self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+                def process_element(self, value, ctx):
+                    count = (self.count.value() or 0) + 1
+                    self.count.update(count)
+                    yield ctx.get_current_key(), count
+
+            ds.key_by(lambda e: e.user).process(Count())
+        """
         check_instance(
             func,
             KeyedProcessFunction,
@@ -103,66 +124,74 @@ class KeyedStream(DataStream):
         return self._transform("KEYED PROCESS", lambda converter: KeyedProcessFactory(func, converter), output_type)
 
     def reduce(self, func: ReduceFunction | Callable[[Any, Any], Any]) -> DataStream:
-        """Each record gives the value reduced so far for its key; in BATCH mode only the last one comes."""
+        """Combine each record with the value reduced so far for its key, and emit the new value. In BATCH mode only the
+        last value of each key is emitted. Example: ``ds.key_by(key).reduce(lambda old, new: max(old, new))``."""
         _check_function(func, ReduceFunction, self._place("reduce"))
         return self._rolling(ReduceFactory(func, self._type.batch_converter("results of 'Reduce'")))
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
-        """The first record of the key with the sum so far at that position (or field name)."""
+        """For each record, emit the first record of its key with the sum so far at this position (or field name)."""
         return self._aggregate(_AccumulateType.SUM, position_to_sum)
 
     def min(self, position_to_min: int | str = 0) -> DataStream:
-        """The first record of the key with the smallest value so far at that position (or field name)."""
+        """For each record, emit the first record of its key with the smallest value so far at this position (or field
+        name)."""
         return self._aggregate(_AccumulateType.MIN, position_to_min)
 
     def max(self, position_to_max: int | str = 0) -> DataStream:
-        """The first record of the key with the greatest value so far at that position (or field name)."""
+        """For each record, emit the first record of its key with the greatest value so far at this position (or field
+        name)."""
         return self._aggregate(_AccumulateType.MAX, position_to_max)
 
     def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
-        """The record with the smallest value so far at that position (or field name), the first one of several."""
+        """For each record, emit the record of its key with the smallest value so far at this position (or field name);
+        of several such records the first one."""
         return self._aggregate(_AccumulateType.MIN_BY, position_to_min_by)
 
     def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
-        """The record with the greatest value so far at that position (or field name), the first one of several."""
+        """For each record, emit the record of its key with the greatest value so far at this position (or field name);
+        of several such records the first one."""
         return self._aggregate(_AccumulateType.MAX_BY, position_to_max_by)
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
-        """Group the records of each key into windows."""
+        """Group the records of each key into windows, such as ``TumblingEventTimeWindows.of(Time.minutes(1))``."""
         from flinkish.datastream.streams.windowed_stream import WindowedStream
 
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
-        """Group the records of each key into windows of ``size`` records, side by side, or beginning at every
-        ``slide``-th record. A window fires when it is full, and is thrown away."""
+        """Group the records of each key into windows of ``size`` records. With the slide 0 each window begins where the
+        one before ends, else at every ``slide``-th record. A window fires when it is full, and is then purged."""
         from flinkish.datastream.streams.windowed_stream import WindowedStream
 
         return WindowedStream(self, count_windows(size, slide))
 
     def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
-        """Join the records with those of another keyed stream whose timestamps are close to them."""
+        """Join the records with those of another keyed stream that have the same key and a timestamp within bounds
+        around their own."""
         from flinkish.datastream.streams.interval_join import IntervalJoin
 
         return IntervalJoin(self, other_stream)
 
     def key_by(self, key_selector: KeySelector | KeyFunction, key_type: TypeInformation | None = None) -> KeyedStream:
-        """Partition the original stream by another key."""
+        """Partition the original stream by another key instead."""
         return self._origin.key_by(key_selector, key_type)
 
-    # --- ends: PyFlink's KeyedStream is a stream of Row(key, value), and here users see it ------------------------
+    # --- sinks: PyFlink's KeyedStream is a stream of Row(key, value), and here users see it -----------------------
 
     def sink_to(self, sink: Sink | Callable[[Any, int], None]) -> DataStreamSink:
-        """The sink gets ``Row(key, value)``, as in PyFlink; ``add_sink`` and ``print`` get the value."""
+        """Write the records to a sink as ``Row(key, value)``, as in PyFlink; ``add_sink`` and ``print`` write the value
+        alone."""
         return self._rows().sink_to(sink)
 
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator | list[Any]:
-        """As on a DataStream, with the records ``Row(f0=key, f1=value)``, as in PyFlink."""
+        """Run the job and return the records, as on a DataStream. They have the form ``Row(f0=key, f1=value)``, as in
+        PyFlink."""
         return self._rows().execute_and_collect(job_execution_name, limit)
 
-    # --- what belongs to operators, or would undo the partitioning: raises as in PyFlink --------------------------
+    # --- settings of operators, and repartitioning, which would undo key_by: they raise as in PyFlink -------------
 
     def get_name(self) -> NoReturn:
         self._refuse("Get name of KeyedStream", "get_name")
@@ -219,14 +248,15 @@ class KeyedStream(DataStream):
     def _add_node(
         self, name: str, factory: OperatorFactory, output_type: TypeInformation, **settings: Any
     ) -> StreamNode:
-        """An operator that can use state gets a state backend; others only get the records by key."""
+        """Add an operator. If it can use keyed state, it gets a state backend; any other operator only gets the records
+        partitioned by key."""
         if factory.keyed:
             settings["key_selectors"] = (self._key_selector,)
             settings["key_type"] = self._key_type
         return super()._add_node(name, factory, output_type, **settings)
 
     def _aggregate(self, accumulate_type: _AccumulateType, position: int | str) -> DataStream:
-        RollingAggregation(accumulate_type, position)  # to refuse a wrong position here and not in the job
+        RollingAggregation(accumulate_type, position)  # refuses a wrong position now, and not only in the job
         converter = self._type.batch_converter("results of 'Reduce'")
         return self._rolling(RollingAggregationFactory(accumulate_type, position, converter))
 
@@ -234,7 +264,7 @@ class KeyedStream(DataStream):
         return self._add_operator("Reduce", factory, self._type)
 
     def _rows(self) -> DataStream:
-        """The stream of Row(key, value), still partitioned by key."""
+        """The stream of ``Row(key, value)``, still partitioned by key."""
         select = self._key_selector
         row_type = RowTypeInfo([self._key_type, self._type])
         rows = self._origin.map(lambda value: Row(select(value), value), row_type)
@@ -244,5 +274,6 @@ class KeyedStream(DataStream):
 
 
 def _can_use_state(func: Any) -> bool:
-    """Only ``open`` gives access to state. Without it the function needs no state backend."""
+    """Whether a function can use state. Only ``open`` gives access to it, so a function that does not override it needs
+    no state backend."""
     return isinstance(func, Function) and type(func).open is not Function.open

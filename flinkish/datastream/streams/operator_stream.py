@@ -1,4 +1,4 @@
-"""What all streams have in common: where they come from, and the settings of the operator that they leave."""
+"""OperatorStream: the base class of all streams, with the settings of the operator whose output a stream is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def unsupported(stream: OperatorStream, what: str, method: str, hint: str) -> UnsupportedOperationError:
-    """The error for a setting of an operator on a stream that is no operator's output."""
+    """The error for a call that sets something on an operator, on a stream that is not the output of an operator."""
     return UnsupportedOperationError(
         f"{what} is not supported.",
         where=stream._place(method),
@@ -31,7 +31,11 @@ S = TypeVar("S", bound="OperatorStream")
 
 
 class OperatorStream:
-    """Base of DataStream: its settings. Operators, ways and ends are DataStream's."""
+    """Base class of DataStream, with its settings; DataStream adds the operators, the partitioning and the sinks.
+
+    Setters change the operator whose output this stream is, and return the stream. On a stream that is not the output
+    of an operator, such as a union, they raise ProgramError.
+    """
 
     def __init__(
         self,
@@ -43,10 +47,11 @@ class OperatorStream:
         self._env = env
         self._taps = tuple(taps)
         self._type = output_type
-        #: the operator that this stream leaves (a source with its watermark generator is two nodes); () for mere ways
+        #: the operator whose output this stream is (a source and its watermark generator are two nodes), or () for a
+        #: union, a repartitioned stream or a side output before its operator
         self._operators = tuple(operators)
 
-    # --- about the stream ---------------------------------------------------------------------------------------
+    # --- properties of the stream -------------------------------------------------------------------------------
 
     def get_type(self) -> TypeInformation:
         """The type of the records."""
@@ -57,67 +62,70 @@ class OperatorStream:
         return self._env
 
     def get_execution_config(self) -> ExecutionConfig:
-        """The environment's configuration."""
+        """The execution settings of the stream's environment."""
         return self._env.get_config()
 
-    # --- about its operator -------------------------------------------------------------------------------------
+    # --- settings of its operator -------------------------------------------------------------------------------
 
     def get_name(self) -> str:
-        """The operator's name."""
+        """The name of the operator."""
         return self._settings("get_name").get_name()
 
     def name(self: S, name: str) -> S:
-        """Name the operator, for plans and reports."""
+        """Set the name of the operator that plans and reports show. Raises ArgumentValueError if it is empty."""
         self._settings("name").set_name(name)
         return self
 
     def uid(self: S, uid: str) -> S:
         """Give the operator's state an identity that later versions of the program can be matched with.
 
-        Each operator needs another one (DuplicateUidError when the job is submitted).
+        Each operator needs a uid of its own; a uid used twice raises DuplicateUidError when the job is submitted.
         """
         self._settings("uid").set_uid(uid)
         return self
 
     def set_uid_hash(self: S, uid_hash: str) -> S:
-        """Take over the identity of an operator of an earlier job: 32 hexadecimal digits. Goes before ``uid``."""
+        """Take over the identity of an operator of an earlier job: 32 hexadecimal digits, which win over ``uid``."""
         self._settings("set_uid_hash").set_uid_hash(uid_hash)
         return self
 
     def set_parallelism(self: S, parallelism: int) -> S:
-        """Number of subtasks of the operator. Raises ProgramError for a number below 1 (but -1: the environment's)."""
+        """Set the number of subtasks of the operator. Raises ArgumentValueError below 1, except for -1, which means the
+        parallelism of the environment."""
         self._settings("set_parallelism").set_parallelism(parallelism)
         return self
 
     def set_max_parallelism(self: S, max_parallelism: int) -> S:
-        """Number of key groups of the operator: from 1 to 32768 (ProgramError)."""
+        """Set the max parallelism of the operator, which is its number of key groups. Raises ArgumentValueError unless
+        it is from 1 to 32768."""
         self._settings("set_max_parallelism").set_max_parallelism(max_parallelism)
         return self
 
     def force_non_parallel(self: S) -> S:
-        """One subtask; the parallelism cannot be raised afterwards."""
+        """Set the parallelism to 1. It cannot be raised afterwards."""
         self._settings("force_non_parallel").force_non_parallel()
         return self
 
     def set_buffer_timeout(self: S, timeout_millis: int) -> S:
-        """How long records may wait to be sent. Changes nothing, and says so: an epoch's end flushes all buffers."""
+        """Set how long records may wait in a buffer, in ms. It has no effect, and a warning says so: the end of an
+        epoch flushes all buffers."""
         self._settings("set_buffer_timeout").set_buffer_timeout(timeout_millis)
         return self
 
     def start_new_chain(self: S) -> S:
-        """The operator begins a task of its own, together with what comes after it."""
+        """Begin a new chain with the operator: it does not share a task with the operator before it."""
         self._settings("start_new_chain").set_chaining(ChainingStrategy.HEAD)
         return self
 
     def disable_chaining(self: S) -> S:
-        """The operator has a task of its own."""
+        """Run the operator in a task of its own."""
         self._settings("disable_chaining").set_chaining(ChainingStrategy.NEVER)
         return self
 
     def on_error(self: S, on_error: OnError) -> S:
-        """What becomes of a record, timer or window for which the operator's function raises: the job fails (the
-        default), it is skipped, or it goes to a side output as a `DeadLetter`. The outputs, the state and the timers of
-        the failed call are undone. How many may fail is bounded: see `OnError`.
+        """Set what happens to a record, timer or window for which the operator's function raises: the job fails (the
+        default), it is skipped, or it goes to a side output as a `DeadLetter`. The outputs, state changes and timers of
+        the failed call are undone. The number of failures is bounded: see `OnError`. Not in PyFlink.
 
         Example::
 
@@ -126,28 +134,29 @@ class OperatorStream:
             parsed.get_side_output(dead).map(lambda letter: letter.error_message).print()
 
         Raises:
-            ProgramError: the operator is none of which one call can fail alone (a source, a sink, a watermark strategy,
-                `map_batches` or a rolling aggregation).
+            ProgramError: one call of the operator cannot fail alone (sources, sinks, watermark strategies and
+                `map_batches`).
         """
         self._settings("on_error").set_on_error(on_error)
         return self
 
     def slot_sharing_group(self: S, slot_sharing_group: str | SlotSharingGroup) -> S:
-        """Never in one task with operators of other groups; those behind it inherit the group."""
+        """Put the operator into a slot sharing group, by its name or with its resources. Operators of different groups
+        never share a task. An operator without a group inherits that of its inputs, if they agree."""
         self._settings("slot_sharing_group").set_slot_sharing_group(slot_sharing_group)
         if isinstance(slot_sharing_group, SlotSharingGroup):
             self._env.register_slot_sharing_group(slot_sharing_group)
         return self
 
     def set_description(self: S, description: str) -> S:
-        """A longer text for plans."""
+        """Set a longer text that plans show."""
         self._settings("set_description").set_description(description)
         return self
 
     # --- the inside ---------------------------------------------------------------------------------------------
 
     def _place(self, method: str) -> str:
-        """Where a call is, for messages."""
+        """The place of a call in the program, for error messages."""
         return f"{type(self).__name__}.{method}() after " + " and ".join(f"'{tap.node.name}'" for tap in self._taps)
 
     def _settings(self, method: str) -> OperatorSettings:

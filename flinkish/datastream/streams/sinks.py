@@ -1,4 +1,4 @@
-"""Adds sinks to streams: the writing half is an operator, the committing half is numbered by the graph."""
+"""Adds sinks to streams. The writers of a sink run in an operator; the job graph numbers its committers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ if TYPE_CHECKING:
 
 
 def add_sink(stream: DataStream, sink: Sink | Callable[[Any, int], None], name: str | None = None) -> DataStreamSink:
-    """Put a sink behind a stream.
+    """Add a sink to a stream.
+
+    Args:
+        stream: the stream whose records are written.
+        sink: a sink, or a function of (Spark DataFrame, epoch).
+        name: the name of the sink in plans; None: the default name of the sink.
 
     Raises:
-        TypeError: it is neither a sink nor a function of (DataFrame, epoch).
-        TypeMismatchError: the sink writes tables, and the stream's type is none.
+        ArgumentTypeError: ``sink`` is neither a sink nor such a function.
+        TypeMismatchError: the sink writes tables, and the type of the stream has no columns.
     """
     sink = sink if isinstance(sink, Sink) else _function_sink(sink)
     transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None

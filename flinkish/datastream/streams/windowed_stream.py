@@ -1,4 +1,4 @@
-"""WindowedStream and AllWindowedStream: a stream grouped into windows; their methods add the one window operator."""
+"""WindowedStream and AllWindowedStream: streams grouped into windows, whose methods add the window operator."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ S = TypeVar("S", bound="_Windowed")
 
 
 class _Windowed:
-    """What both have in common: settings of the windows, and ways to evaluate them."""
+    """Base class of both streams, with the settings of the windows and the ways to evaluate them."""
 
-    #: the classes of window functions
+    #: the classes of the functions that `apply` and `process` take
     _function: ClassVar[type[Function]]
     _process_function: ClassVar[type[Function]]
 
@@ -74,10 +74,10 @@ class _Windowed:
     # --- settings -----------------------------------------------------------------------------------------------
 
     def trigger(self: S, trigger: Trigger[Any, Any]) -> S:
-        """When windows are evaluated; without it by the assigner's own trigger.
+        """Set when windows are evaluated; the default is the assigner's own trigger.
 
         Raises:
-            ProgramError: the windows merge, and the trigger cannot.
+            ProgramError: the assigner merges windows, and the trigger does not support merging.
         """
         check_instance(trigger, Trigger, "the trigger is", self._place("trigger"), "such as CountTrigger.of(10)")
         if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
@@ -91,13 +91,15 @@ class _Windowed:
         return self
 
     def evictor(self: S, evictor: Evictor[Any]) -> S:
-        """What removes elements from a window before or after it is evaluated. All elements are kept until then."""
+        """Set an evictor, which removes elements from a window before or after it is evaluated. All elements of a
+        window are kept until then."""
         check_instance(evictor, Evictor, "the evictor is", self._place("evictor"), "such as CountEvictor.of(10)")
         self._evictor = evictor
         return self
 
     def allowed_lateness(self: S, time_ms: int) -> S:
-        """How long after its end (ms of event time) a window still takes late records and is evaluated again."""
+        """Set how long after its end, in ms of event time, a window still takes late records and is evaluated again.
+        Raises ArgumentValueError below 0."""
         check_at_least(
             time_ms, 0, "the allowed lateness", self._place("allowed_lateness"), "it is a number of milliseconds", "ms"
         )
@@ -105,7 +107,7 @@ class _Windowed:
         return self
 
     def side_output_late_data(self: S, output_tag: OutputTag) -> S:
-        """Where records go that come too late for any window; without it they are counted and dropped."""
+        """Send records that come too late for any window to a side output; without it they are counted and dropped."""
         check_instance(output_tag, OutputTag, "the output tag is", self._place("side_output_late_data"), TAG_HINT)
         self._late_tag = output_tag
         return self
@@ -113,23 +115,25 @@ class _Windowed:
     # --- aggregations of one field ------------------------------------------------------------------------------
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
-        """The first record of each window with the sum at that position (or field name)."""
+        """Emit the first record of each window with the sum at this position (or field name)."""
         return self._aggregate(RollingAggregation(AccumulateType.SUM, position_to_sum))
 
     def min(self, position_to_min: int | str = 0) -> DataStream:
-        """The first record of each window with the smallest value at that position (or field name)."""
+        """Emit the first record of each window with the smallest value at this position (or field name)."""
         return self._aggregate(RollingAggregation(AccumulateType.MIN, position_to_min))
 
     def max(self, position_to_max: int | str = 0) -> DataStream:
-        """The first record of each window with the greatest value at that position (or field name)."""
+        """Emit the first record of each window with the greatest value at this position (or field name)."""
         return self._aggregate(RollingAggregation(AccumulateType.MAX, position_to_max))
 
     def min_by(self, position_to_min_by: int | str = 0, first: bool = True) -> DataStream:
-        """The record with the smallest value at that position (or field name); of several the first or the last."""
+        """Emit the record of each window with the smallest value at this position (or field name). ``first`` chooses
+        the first or the last of several such records."""
         return self._aggregate(RollingAggregation(AccumulateType.MIN_BY, position_to_min_by, first))
 
     def max_by(self, position_to_max_by: int | str = 0, first: bool = True) -> DataStream:
-        """The record with the greatest value at that position (or field name); of several the first or the last."""
+        """Emit the record of each window with the greatest value at this position (or field name). ``first`` chooses
+        the first or the last of several such records."""
         return self._aggregate(RollingAggregation(AccumulateType.MAX_BY, position_to_max_by, first))
 
     # --- the inside ---------------------------------------------------------------------------------------------
@@ -183,7 +187,7 @@ class _Windowed:
         )
 
     def _place(self, method: str) -> str:
-        """Where a call is, for messages."""
+        """The place of a call in the program, for error messages."""
         return f"{type(self).__name__}.{method}() with {self._assigner}"
 
     def _evaluate(self, logic: WindowLogic, output_type: DeclaredType, *functions: Any) -> DataStream:
@@ -207,7 +211,7 @@ class _Windowed:
 
 
 class WindowedStream(_Windowed):
-    """What ``KeyedStream.window`` and ``KeyedStream.count_window`` give.
+    """A keyed stream grouped into windows, as ``KeyedStream.window`` and ``KeyedStream.count_window`` give it.
 
     Example: count and sum per page and minute::
 
@@ -223,8 +227,14 @@ class WindowedStream(_Windowed):
         window_function: WindowFunction[Any, Any, Any, Any] | ProcessWindowFunction[Any, Any, Any, Any] | None = None,
         output_type: DeclaredType = None,
     ) -> DataStream:
-        """Reduce the records of a window as they come. Without ``window_function`` the result has the input's type
-        unless ``output_type`` says otherwise; with it the function gets the one reduced value."""
+        """Reduce the records of each window incrementally, as they come.
+
+        Args:
+            reduce_function: (value so far, record) -> new value.
+            window_function: a function that gets the one reduced value of the window; None: this value is the result.
+            output_type: the type of the results; None: the type of the input, or with a ``window_function`` any Python
+                object.
+        """
         return self._reduce(reduce_function, window_function, output_type)
 
     def aggregate(
@@ -234,14 +244,20 @@ class WindowedStream(_Windowed):
         accumulator_type: DeclaredType = None,
         output_type: DeclaredType = None,
     ) -> DataStream:
-        """Aggregate the records of a window as they come. ``accumulator_type`` must be a type if it is given, and has
-        no other effect: accumulators are kept as the Python objects that they are."""
+        """Aggregate the records of each window incrementally, as they come.
+
+        Args:
+            aggregate_function: makes an accumulator, adds records to it, and gives its result.
+            window_function: a function that gets the one result of the window; None: this result is emitted.
+            accumulator_type: a type, which has no effect: accumulators are kept as Python objects.
+            output_type: the type of the emitted results; None: any Python object.
+        """
         return self._accumulate(aggregate_function, window_function, accumulator_type, output_type)
 
     def apply(
         self, window_function: WindowFunction[Any, Any, Any, Any], output_type: DeclaredType = None
     ) -> DataStream:
-        """Evaluate a function over all records of a window, which are kept until then."""
+        """Call a function with all records of each window, which are kept until then."""
         return self._apply(window_function, output_type)
 
     def process(
@@ -249,13 +265,14 @@ class WindowedStream(_Windowed):
         process_window_function: ProcessWindowFunction[Any, Any, Any, Any],
         output_type: DeclaredType = None,
     ) -> DataStream:
-        """Evaluate a function with state and time over all records of a window, which are kept until then."""
+        """Call a function with all records of each window, which are kept until then. The function has access to state
+        and time."""
         return self._process(process_window_function, output_type)
 
 
 class AllWindowedStream(_Windowed):
-    """What ``DataStream.window_all`` and ``DataStream.count_window_all`` give: windows over all records, whatever their
-    key, in one subtask.
+    """A stream grouped into windows over all records, regardless of keys, as ``DataStream.window_all`` and
+    ``DataStream.count_window_all`` give it. The window operator has one subtask.
 
     Example: the number of records per minute::
 
@@ -274,7 +291,7 @@ class AllWindowedStream(_Windowed):
         window_function: AllWindowFunction[Any, Any, Any] | ProcessAllWindowFunction[Any, Any, Any] | None = None,
         output_type: DeclaredType = None,
     ) -> DataStream:
-        """Reduce the records of a window as they come, as on a WindowedStream."""
+        """Reduce the records of each window incrementally, as `WindowedStream.reduce` does."""
         return self._reduce(reduce_function, window_function, output_type)
 
     def aggregate(
@@ -284,17 +301,18 @@ class AllWindowedStream(_Windowed):
         accumulator_type: DeclaredType = None,
         output_type: DeclaredType = None,
     ) -> DataStream:
-        """Aggregate the records of a window as they come, as on a WindowedStream."""
+        """Aggregate the records of each window incrementally, as `WindowedStream.aggregate` does."""
         return self._accumulate(aggregate_function, window_function, accumulator_type, output_type)
 
     def apply(self, window_function: AllWindowFunction[Any, Any, Any], output_type: DeclaredType = None) -> DataStream:
-        """Evaluate a function over all records of a window, which are kept until then."""
+        """Call a function with all records of each window, which are kept until then."""
         return self._apply(window_function, output_type)
 
     def process(
         self, process_window_function: ProcessAllWindowFunction[Any, Any, Any], output_type: DeclaredType = None
     ) -> DataStream:
-        """Evaluate a function with state over all records of a window, which are kept until then."""
+        """Call a function with all records of each window, which are kept until then. The function has access to
+        state."""
         return self._process(process_window_function, output_type)
 
     def _evaluate(self, logic: WindowLogic, output_type: DeclaredType, *functions: Any) -> DataStream:

@@ -1,1 +1,1 @@
-"""One attempt of a job: the queries that run it, and what they tell the JobManager."""
+"""One attempt of a job: the Spark queries that run it, and what they report to the JobManager."""

@@ -1,6 +1,8 @@
-"""Tells sources how far they have been read for good, beside the epochs (Flink's notifyCheckpointComplete).
+"""Acknowledges committed epochs to the sources: tells them up to which positions they have been read for good, as
+Flink does with notifyCheckpointComplete.
 
-Rule: nothing waits for it and nothing fails by it. When epochs are faster, only the newest is told.
+Rule: no epoch waits for an acknowledgement, and none fails because of one. When epochs are committed faster than
+sources are told, only the newest is acknowledged.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from flinkish.runtime.sources.split_list import SegmentStore
 
 _log = logging.getLogger("flinkish.JobMaster")
 
-#: How long the end of the job waits for the last one, in seconds.
+#: How long the end of an attempt waits for the last acknowledgement, in seconds.
 _LAST_S = 5.0
 
 
 class Acknowledgements:
-    """Those of one attempt of a job. Its thread begins with the first committed epoch, if any source listens."""
+    """Acknowledges the epochs of one attempt of a job to the sources that override `SplitSource.acknowledge`, in a
+    thread that starts with the first committed epoch."""
 
     def __init__(self, job: JobDescriptor, sources: Mapping[int, Source], store: SegmentStore) -> None:
         self._where = f"job '{job.name}'"
@@ -40,11 +43,12 @@ class Acknowledgements:
 
     @property
     def wanted(self) -> bool:
-        """Whether any source listens."""
+        """Whether any source wants acknowledgements."""
         return bool(self._listening)
 
     def committed(self, offset: str | None) -> None:
-        """An epoch is committed; ``offset``: where the sources stood at its end, as the query's log has it."""
+        """Acknowledge a committed epoch, without waiting for it. ``offset``: the positions of the sources at its end,
+        as the query's log has them; None: there is nothing to acknowledge."""
         with self._changed:
             self._newest = offset
             self._changed.notify()
@@ -53,7 +57,7 @@ class Acknowledgements:
                 self._thread.start()
 
     def close(self) -> None:
-        """Tell the last one, and end."""
+        """Acknowledge the newest epoch, then end the thread; waits for a few seconds at most."""
         with self._changed:
             self._closing = True
             self._changed.notify()

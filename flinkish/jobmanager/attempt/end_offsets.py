@@ -1,4 +1,4 @@
-"""Where the sources of a query stood after an epoch, in Spark's words."""
+"""The end offsets of the sources of a query after an epoch, in the form in which Spark writes them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from flinkish.jobmanager.directory.query_log import QueryLog
 
 
 def end_offsets(query: Any, location: QueryLocation, epoch: int) -> list[str | None]:
-    """Of each source of the plan, as Spark writes it; None: it had nothing to read yet.
+    """The end offset of each input of the plan, as Spark writes it; None for an input that had nothing to read yet.
 
-    ``query`` None: it has not been started in this attempt.
+    ``query``: the attempt's query, whose progress is asked first, then the query's log; None: no query has been started
+    in this attempt.
     """
     for progress in reversed(query.recentProgress if query is not None else []):
         batch = int(progress["batchId"]) + location.first_epoch
-        # the one that follows begins where this one ended, also when it has nothing to read
+        # the next batch starts where this one ended, even if it has nothing to read
         if batch in (epoch, epoch + 1):
             edge = "endOffset" if batch == epoch else "startOffset"
             return [_text(source[edge]) for source in progress["sources"]]
-    # nothing has happened in this attempt
+    # this attempt has reported no progress of the epoch
     return [_text(end) for end in QueryLog(location.path).positions(epoch - location.first_epoch)]
 
 

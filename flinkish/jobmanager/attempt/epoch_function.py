@@ -1,4 +1,5 @@
-"""What Spark calls for each epoch: in the driver's process, or under Spark Connect in one of the server's."""
+"""The function that Spark calls for each epoch: in the driver's process, or under Spark Connect in a process of the
+server."""
 
 from __future__ import annotations
 
@@ -16,14 +17,15 @@ from flinkish.spark.worker import Deployment, announce_batch, failures_marked
 
 @dataclass(frozen=True)
 class EpochFunction:
-    """The ``foreachBatch`` function of a job. ``token``: of the driver that owns the job directory."""
+    """The ``foreachBatch`` function of a job: runs an epoch and reports it to the JobManager. ``token``: that of the
+    driver which owns the job directory."""
 
     deployment: Deployment
     job_dir: str
     token: str
 
     def __call__(self, frame: Any, batch: int) -> None:
-        """Run one epoch: a batch of the query."""
+        """Run one epoch, which is one batch of the query."""
         epoch = batch + self.deployment.first_epoch
         listener = listener_of(self.deployment.job_id)
         try:
@@ -34,7 +36,7 @@ class EpochFunction:
         except StopQuery:
             raise RuntimeError(STOP_MARK) from None
         except Exception as error:
-            # typed here, where the error itself is known: Spark hands on only its text
+            # translated here, where the exception itself is at hand: Spark passes on only its text
             typed = translate(error, self._what_of(epoch))
             if listener is None:
                 self._far_side().failed(typed)
@@ -54,7 +56,7 @@ class EpochFunction:
         far.after_epoch(EpochRunner(self.deployment).run(frame, epoch, far.keep))
 
     def _what_of(self, epoch: int) -> str:
-        """Whether anything of a failed epoch can have been committed."""
+        """Describe a failed epoch, and say whether any of it can have been committed."""
         with suppress(Exception):
             if not EpochRunner(self.deployment).is_prepared(epoch):
                 return f"epoch {epoch}, of which nothing is committed"

@@ -1,7 +1,7 @@
-"""How ``foreachBatch`` reaches the JobManager of the same process.
+"""How the ``foreachBatch`` function reaches the JobManager in the same process.
 
-The function that Spark calls must be picklable (under Spark Connect it runs elsewhere), so it finds its JobManager by
-job id. In a process without one it works on its own and leaves the reports in the job directory.
+The function must be picklable (under Spark Connect it runs in another process), so it finds its JobManager by job id.
+In a process without one it works on its own and leaves its reports in the job directory.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ from typing import Protocol
 
 from flinkish.runtime.epoch_report import EpochReport
 
-#: Text by which a query that was ended on purpose is known.
+#: Text in a query's error by which a query that was ended on purpose is recognized.
 STOP_MARK = "flinkish-stop-query"
 
 
 class EpochListener(Protocol):
-    """What a JobManager wants to know of each epoch."""
+    """Is told about each epoch before and after it runs; implemented by the attempt."""
 
     def before_epoch(self, epoch: int) -> None:
-        """May raise `StopQuery`, or FencedError."""
+        """Called before an epoch runs; raises `StopQuery` or FencedError to prevent it."""
 
     def after_epoch(self, report: EpochReport) -> None:
-        """All of the epoch is done, only Spark's own commit is left."""
+        """Called when the sinks have committed the epoch and only Spark's own commit is left."""
 
 
 class _Quiet(logging.Filter):
-    """py4j logs whatever a callback raises, with its traceback. What ends a query on purpose is no error."""
+    """Suppresses the log records of queries that were ended on purpose: py4j logs whatever a callback raises, with its
+    traceback, though this is no error."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not (record.exc_info and STOP_MARK in str(record.exc_info[1]))
@@ -43,15 +44,15 @@ _listeners: dict[str, EpochListener] = {}
 
 
 def register(job_id: str, listener: EpochListener) -> None:
-    """From now on this listener hears of the job's epochs."""
+    """Report the job's epochs to this listener from now on."""
     _listeners[job_id] = listener
 
 
 def unregister(job_id: str) -> None:
-    """Forget it."""
+    """Stop reporting the job's epochs to its listener, if it has one."""
     _listeners.pop(job_id, None)
 
 
 def listener_of(job_id: str) -> EpochListener | None:
-    """The job's listener in this process."""
+    """The job's listener in this process; None if there is none."""
     return _listeners.get(job_id)

@@ -27,7 +27,7 @@ from flinkish.spark.addressing import partitions_of
 
 
 class Preparation:
-    """Of one job in one driver."""
+    """Makes the plans of the attempts of one job in one driver."""
 
     def __init__(
         self, spark: Any, generator: JobGraphGenerator, name: str, settings: DriverSettings, directory: JobDirectory
@@ -40,7 +40,12 @@ class Preparation:
         self._job_id = directory.job_id() or JobID().to_hex_string()
 
     def next_plan(self) -> AttemptPlan:
-        """The plan of the next attempt."""
+        """Make the plan of the next attempt, which is counted in ``attempts.json``.
+
+        Raises:
+            FinalOperationError: a file of the job directory is missing, the program does not fit the directory, or the
+                savepoint cannot be restored.
+        """
         directory, sources = self._directory, self._generator.sources()
         check_nothing_missing(directory.path)
         job = self._generator.generate(self._job_id, self._name)
@@ -50,7 +55,7 @@ class Preparation:
         job = replace(job, attempt=attempts["attempts"])
         program = self._program(job, sources)
         base = prepare_restore(self._spark, program, self._settings, directory, first_run)
-        # only now: a start that fails while it restores is a first run again when it is repeated
+        # only now, so that a start which fails during its restore is a first run again when it is repeated
         directory.remember_structure(job, partitions_of(job))
         watermarks, restored = restored_watermarks(job, directory), read_restored(directory) is not None
         job = replace(job, restored_watermarks=watermarks, restored=restored)
@@ -60,8 +65,8 @@ class Preparation:
         return RestoredProgram(job, sources, self._generator.migrations())
 
     def fall_back(self, error: CorruptStateError) -> str:
-        """Spark's own checkpoint of the query is damaged: let the next attempt begin with the last one in Delta. Says
-        what was done.
+        """Let the next attempt begin with the last usable checkpoint in Delta, because Spark's own checkpoint of the
+        query is damaged; returns a text that says what was done.
 
         Raises:
             FinalOperationError: that is not possible, or not allowed.

@@ -1,7 +1,7 @@
 """One attempt of a job: its queries, from the one that starts or goes on to the one that announces the end.
 
 Rule: an attempt runs and fails as a whole. What happens next (a restart, the end of the job) is decided by whoever
-made it; it knows the job's directory, but neither the job's state nor its other attempts.
+made the attempt, which knows the job's directory, but neither the job's state nor its other attempts.
 """
 
 from __future__ import annotations
@@ -45,30 +45,33 @@ from flinkish.spark.worker import Deployment, deploy
 
 _log = logging.getLogger("flinkish.JobMaster")
 
-#: How often the driver looks whether the query has ended, in seconds.
+#: Seconds between two checks of whether the query has ended.
 _POLL_S = 0.02
-#: The same where each look is a request to a server.
+#: The same under Spark Connect, where each check is a request to the server.
 _REMOTE_POLL_S = 0.1
-#: How often the driver looks whether it still owns the job while no epoch runs, in seconds.
+#: Seconds between two checks of whether this driver still owns the job, besides those of each epoch.
 _CHECK_OWNER_S = 1.0
 
 
 class AttemptObserver(Protocol):
-    """What the maker of an attempt hears of it."""
+    """Is told about the progress of an attempt; implemented by the run that made the attempt."""
 
     def query_started(self) -> None:
-        """Spark has taken on a query. Called by the attempt's own thread."""
+        """Spark has started a query. Called by the attempt's own thread."""
 
     def epoch_done(self, report: EpochReport) -> None:
-        """The sinks have committed an epoch; Spark has not yet. Called by the thread that runs epochs."""
+        """The sinks have committed an epoch, Spark has not yet. Called by the thread that runs epochs; under Spark
+        Connect like `epoch_committed`, when Spark has committed it as well."""
 
     def epoch_committed(self, epoch: int) -> None:
-        """Spark has committed all epochs up to this one. Called by the attempt's own thread."""
+        """Spark has committed all epochs up to this one. Called by the attempt's own thread, or by one that has called
+        `QueryAttempt.committed_epoch`."""
 
 
 @dataclass(frozen=True)
 class AttemptPlan:
-    """What an attempt runs. ``base``: where its sources begin, and the rows of a savepoint to take in first."""
+    """The plan of one attempt. ``base``: the positions at which its sources begin, and the rows of a savepoint to take
+    in first."""
 
     job: JobDescriptor
     sources: dict[int, Source]
@@ -76,7 +79,7 @@ class AttemptPlan:
 
 
 class QueryAttempt:
-    """The queries of one attempt."""
+    """Runs the queries of one attempt, one after the other, and reports their epochs to an observer."""
 
     def __init__(
         self,
@@ -92,7 +95,7 @@ class QueryAttempt:
         self.sources = plan.sources
         self.directory = directory
         self.partitions = partitions_of(plan.job)
-        #: the input has ended
+        #: whether the input has ended
         self.ended = False
         self._settings = settings
         self._base = plan.base
@@ -100,19 +103,20 @@ class QueryAttempt:
         self._packing: dict[str, str] = {}
         self._observer = observer
         self._stop = stop
-        #: what the attempt must fail with, for a reason outside of its query
+        #: the error that the attempt must fail with, for a reason outside of its query
         self._failure: FlinkishError | None = None
         self._query: Any = None
         self.move_to(directory.query_location())
         self._commits = threading.Lock()
         self.clock_watch = ClockWatch()
-        #: the query waits for the times of its epochs; and the clock went back while it ran
+        #: whether the query waits for the times of its epochs; whether it must be started again, since the clock was
+        #: set back while it waited
         self._waits = self._set_back = False
         self._inbox = Inbox(directory, plan.job) if is_remote(spark) else None
         self._acknowledgements = Acknowledgements(plan.job, plan.sources, SegmentFiles(directory.path))
 
     def move_to(self, location: QueryLocation) -> None:
-        """Run the query there; not while it runs elsewhere."""
+        """Run the query at this location from now on; not to be called while it runs at another one."""
         self.location = location
         self._reported = self._committed = location.first_epoch - 1
         self._prepared = PreparedEpochs(prepared_directory(location.path))
@@ -120,13 +124,18 @@ class QueryAttempt:
     # ------------------------------------------------------------------ called by the query, for each epoch
 
     def before_epoch(self, epoch: int) -> None:
-        """The last moment at which an epoch can be kept from happening."""
+        """The last moment at which an epoch can be prevented.
+
+        Raises:
+            StopQuery: a stop was asked for, the input has ended, or the attempt must fail.
+            FencedError: another driver owns the job.
+        """
         if self._stop.is_set() or self.ended or self._failure is not None:
             raise StopQuery
         self.directory.check_owner(self.job.name)
 
     def after_epoch(self, report: EpochReport) -> None:
-        """Only Spark's own commit is left."""
+        """Report an epoch that is done but for Spark's own commit. Raises FencedError if the job has another owner."""
         self.directory.check_owner(self.job.name)
         self._tell(report)
 
@@ -138,7 +147,7 @@ class QueryAttempt:
     # ------------------------------------------------------------------ the queries
 
     def run(self) -> None:
-        """Run until the input has ended or a stop was asked for. Raises what a query failed with, typed."""
+        """Run the queries until the input has ended or a stop was asked for. Raises query failures as typed errors."""
         epoch_listeners.register(self.job.job_id, self)
         try:
             self._run_queries()
@@ -146,7 +155,7 @@ class QueryAttempt:
                 # Spark has committed the last epoch: nothing will be delivered again
                 self._prepared.delete_up_to(self._reported, self.directory.fence)
         except Exception as error:
-            # a newer driver takes the query's files away: whatever then fails here, that is why
+            # a newer driver moves the query's files away, which is then the cause of whatever fails here
             fenced = error if isinstance(error, FencedError) else self._fenced()
             if fenced is not None:
                 raise fenced from error
@@ -177,7 +186,7 @@ class QueryAttempt:
                 return
 
     def _delete_what_failed_runs_left(self) -> None:
-        """Of an epoch that is not prepared: it runs again, maybe with other results."""
+        """Delete the output and the state of an epoch that is not prepared: it runs again, maybe with other results."""
         self._prepared.delete_unreferenced(self.directory.fence)
         traces = read_traces(self.location)
         last = max(traces.planned, default=None)
@@ -187,9 +196,9 @@ class QueryAttempt:
             delete_state_from(self.location.path, last - self.location.first_epoch + 1)
 
     def _runs(self) -> list[QueryRun]:
-        """The runs still to be made."""
+        """The runs of the query that are still to be made."""
         check_query(self.location)
-        # of this query: one that takes its place begins before the end again
+        # announced for this query only: one that takes its place begins before the end again
         announced = (self.directory.read("end-of-input.json") or {}).get("query") == self.location.first_epoch
         self._packing = keep_packing(self.directory, self.job, self._base)
         check_sources(self.job, self.sources, self.directory, self._base)
@@ -212,7 +221,7 @@ class QueryAttempt:
         except Exception as error:
             if not self._was_stopped(error):
                 raise with_free_space(translate(error, where), self.directory) from error
-            # a query is stopped between two epochs: all that were reported are committed
+            # a query is stopped between two epochs, so all epochs that were reported are committed
             self._take_reports(None)
         finally:
             if self._query is not None and self._query.isActive:
@@ -221,7 +230,7 @@ class QueryAttempt:
             raise self._failure
 
     def _was_stopped(self, error: Exception) -> bool:
-        """Whether a query ended on purpose. Raises the error that the other process has left, if there is one."""
+        """Whether the query ended on purpose. Raises the error that ``foreachBatch`` in another process has left."""
         end = self._inbox.end() if self._inbox is not None else False
         if isinstance(end, FlinkishError):
             raise end from error
@@ -272,7 +281,7 @@ class QueryAttempt:
         return self.ended and self._committed >= self._reported
 
     def _look_at_clock(self) -> None:
-        """A query that waits for a time must be started again when the clock was set back."""
+        """Have a query that waits for the time of its next epoch started again if the clock was set back."""
         back_ms = self.clock_watch.set_back_ms()
         if back_ms:
             self._set_back = self._waits
@@ -284,14 +293,15 @@ class QueryAttempt:
             )
 
     def _stop_idle(self, query: Any) -> None:
-        """A query that waits for data is stopped at once; one that works ends before its next epoch."""
+        """Stop a query that waits for data at once; one that is running an epoch ends before its next one."""
         if epoch_listeners.listener_of(self.job.job_id) is not None:
             status = query.status
             if not status["isTriggerActive"] or "Waiting" in status["message"]:
                 query.stop()
 
     def _may_have_committed(self) -> bool:
-        """Asking Spark costs: only when an epoch has been reported, or when reports come from another process."""
+        """Whether to ask Spark for commits, which is costly: only when an epoch has been reported, or when reports come
+        from another process."""
         return self._inbox is not None or (self._reported > self._committed)
 
     def _look_for_commits(self, query: Any) -> None:
@@ -313,7 +323,7 @@ class QueryAttempt:
                 self._acknowledgements.committed(end_offsets(query, self.location, committed)[0])
 
     def _take_reports(self, committed: int | None) -> None:
-        """The reports of epochs that ran in another process (None: of all there are)."""
+        """Pass on the reports of epochs that ran in another process, up to this epoch (None: all there are)."""
         if self._inbox is not None:
             for report in self._inbox.take(committed):
                 self._tell(report)
@@ -321,14 +331,15 @@ class QueryAttempt:
     # ------------------------------------------------------------------ what a savepoint needs
 
     def committed_epoch(self) -> int | None:
-        """The last epoch that Spark has committed; None also while a later one, of an earlier attempt, is prepared and
-        still to be committed: sinks may have it, so there is no epoch at whose end everything stands."""
+        """The last epoch that Spark has committed; None before the first one, and also while a later epoch, of an
+        earlier attempt, is prepared and still to be committed: sinks may have it already, so there is no epoch at whose
+        end state and sinks agree."""
         if self._query is not None:
             self._look_for_commits(self._query)
         return self._committed if self._committed >= self.location.first_epoch else self._committed_before()
 
     def _committed_before(self) -> int | None:
-        """The last epoch of earlier attempts, if no sink can have heard of one behind it."""
+        """The last epoch that earlier attempts have committed; None if sinks can have heard of a later one."""
         committed = QueryLog(self.location.path).committed()
         if not committed:
             return None
@@ -336,17 +347,17 @@ class QueryAttempt:
         return None if any(prepared > epoch for prepared in self._prepared.epochs()) else epoch
 
     def positions(self, epoch: int) -> dict[str, str]:
-        """Source uid -> where it stood after an epoch. Not of a source that has had nothing to read yet."""
+        """Source uid -> its position after an epoch; without the sources that have had nothing to read yet."""
         ends = end_offsets(self._query, self.location, epoch)
         store, known = SegmentFiles(self.directory.path), known_sources(self.directory)
         return source_positions(self.job, self.sources, ends, store, known)
 
     def fail(self, failure: FlinkishError) -> None:
-        """End after the running epoch and fail with this, whatever the query says."""
+        """End after the running epoch and fail with this error, whatever becomes of the query."""
         self._failure = self._failure or failure
         self.wake()
 
     def wake(self) -> None:
-        """A stop was asked for: tell the process that runs epochs, if it is another one."""
+        """Tell the process that runs epochs, if it is another one, that a stop was asked for."""
         if self._inbox is not None:
             self.directory.write(STOP_FILE, {"stop": True})

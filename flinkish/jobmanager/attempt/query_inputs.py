@@ -1,8 +1,8 @@
-"""What must stay the same in the inputs of a job's query from run to run, and where its sources stand.
+"""What must stay the same in the inputs of a job's query from run to run, and the positions of its sources.
 
-``<job dir>/query.json`` remembers with what the job's first query began: whether it took in a savepoint, and into how
-many parts Spark packs the files of a source that it reads itself. With another packing a replayed epoch would have its
-records in another order, and in other subtasks.
+``<job dir>/query.json`` remembers how the job's first query began: whether it took in a savepoint, and into how many
+partitions Spark packs the files of a source that it reads itself. With another packing, a replayed epoch would have its
+records in another order and in other subtasks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flinkish.spark.plan import PlanOptions, frame_sources
 
 _FILE = "query.json"
 
-#: Spark's settings for the packing of files, with the values that a new job directory begins with.
+#: Spark's settings for packing files into partitions, with the values that a new job directory begins with.
 _PACKING = {
     "spark.sql.files.maxPartitionBytes": "134217728",
     "spark.sql.files.openCostInBytes": "4194304",
@@ -32,10 +32,10 @@ _MIN_PARTITIONS = "spark.sql.files.minPartitionNum"
 
 
 def keep_packing(directory: JobDirectory, job: JobDescriptor, options: PlanOptions) -> dict[str, str]:
-    """The settings of the packing that the job directory began with.
+    """The settings for packing files that the job directory began with; a new directory begins with the defaults.
 
     Raises:
-        CorruptStateError: the query began with a savepoint, and what it was is no longer known.
+        FinalOperationError: the query began with a savepoint, and the file that describes it is missing.
     """
     kept = directory.read(_FILE)
     if kept is None:
@@ -54,11 +54,12 @@ def source_positions(
     store: SegmentStore,
     known: Mapping[str, Mapping[str, str]],
 ) -> dict[str, str]:
-    """Source uid -> where it stands. Not of a source that has had nothing to read yet.
+    """Source uid -> its position; without the sources that have had nothing to read yet.
 
     Args:
-        ends: where each input of the query stands, as Spark has it; [] before the first epoch.
-        known: uid -> what tells the things that are read from others of the same name.
+        ends: the position of each input of the query, as Spark has it; [] before the first epoch.
+        known: source uid -> ids of the things that it reads (topic -> its id), which tell them from others of the same
+            name.
     """
     found: dict[str, str] = {}
     inputs = iter(ends)

@@ -1,9 +1,10 @@
-"""Between a driver and a ``foreachBatch`` function in another process (Spark Connect): files of the job directory.
+"""The files of the job directory through which a driver and its far side, a ``foreachBatch`` function in another
+process (Spark Connect), communicate.
 
-The far side asks before each epoch whether it may run (stop file, ownership) and leaves one report per epoch. What
+The far side checks before each epoch whether it may run (stop file, ownership) and leaves one report per epoch. What
 belongs to sinks that commit in the driver (printed lines, collected records) travels in the report, and is committed
-by the driver once Spark has committed the epoch; only then is the report deleted. So nothing is lost with a driver that
-dies, and what the far side prints is seen where the program runs.
+by the driver once Spark has committed the epoch; only then is the report deleted. So nothing is lost when a driver
+dies, and printed lines appear where the program runs.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from flinkish.spark.sink_stage import Target
 #: Name of the file that asks the query to end before its next epoch.
 STOP_FILE = "stop.json"
 
-#: Name of the file that says why the query ended. Spark Connect cuts off long messages, so their text cannot be
-#: relied upon.
+#: Name of the file that says why the query ended. Spark Connect cuts off long messages, so the text of its errors
+#: cannot be relied upon.
 END_FILE = "far-end.json"
 
 #: Version of the stored form of reports.
@@ -42,7 +43,8 @@ def report_file(epoch: int) -> str:
 
 
 class FarSide:
-    """The process that runs ``foreachBatch``. One per query, for all its epochs."""
+    """The side of the process that runs ``foreachBatch``: checks whether epochs may run and leaves their reports. One
+    instance serves all epochs of a query."""
 
     def __init__(self, job_dir: str, token: str, job_name: str, fence: Fence = NO_FENCE) -> None:
         self._directory = JobDirectory(job_dir, token)
@@ -50,14 +52,14 @@ class FarSide:
         self._token = token
         self._job_name = job_name
         self._ended = False
-        #: per sink and subtask that the driver commits: its buffers
+        #: sink, subtask and buffers of what the driver commits
         self._for_driver: list[dict[str, Any]] = []
 
     def before_epoch(self, epoch: int) -> None:
-        """The last moment at which an epoch can be kept from happening.
+        """The last moment at which an epoch can be prevented.
 
         Raises:
-            StopQuery: the driver asked for it, or the input has ended.
+            StopQuery: the driver asked for a stop, or the input has ended.
             FencedError: another driver owns the job.
             OperationError: this process does not see the driver's job directory.
         """
@@ -68,20 +70,21 @@ class FarSide:
         self._for_driver = []
 
     def keep(self, commit: EpochCommit, targets: list[Target]) -> list[CommitReport]:
-        """In place of committing in this process: the driver will."""
+        """Keep the buffers of these targets for the report, instead of committing them here: the driver does that."""
         for sink, subtask, buffers in targets:
             texts = [base64.b64encode(commit.with_payload(buffer)).decode() for buffer in buffers]
             self._for_driver.append({"sink": sink, "subtask": subtask, "buffers": texts})
         return []
 
     def after_epoch(self, report: EpochReport) -> None:
-        """All of the epoch is done here, only Spark's own commit is left."""
+        """Write the report of an epoch that is done but for Spark's own commit and what the driver commits."""
         self._check_owner()
         self._directory.write(report_file(report.epoch), {"report": report.to_json(), "for_driver": self._for_driver})
         self._ended = report.end_of_input
 
     def failed(self, error: FlinkishError) -> None:
-        """The query ends with this error. A directory that is somebody else's is left alone."""
+        """Write down the error with which the query ends. Nothing is written if another driver owns the directory, or
+        if this process does not see the driver's directory."""
         if not isinstance(error, FencedError) and self._directory.read("owner.json") is not None:
             data = base64.b64encode(encode_error(error)).decode()
             self._directory.write(END_FILE, {"token": self._token, "error": data})
@@ -101,7 +104,7 @@ _far_sides: dict[tuple[str, str], FarSide] = {}
 
 
 def far_side(job_dir: str, token: str, job_name: str, fence: Fence = NO_FENCE) -> FarSide:
-    """This process's far side of a job, kept from epoch to epoch."""
+    """The far side of a job in this process, kept from epoch to epoch."""
     found = _far_sides.get((job_dir, token))
     if found is None:
         found = _far_sides[job_dir, token] = FarSide(job_dir, token, job_name, fence)
@@ -109,14 +112,14 @@ def far_side(job_dir: str, token: str, job_name: str, fence: Fence = NO_FENCE) -
 
 
 class Inbox:
-    """The driver's side."""
+    """The driver's side: takes the reports of the far side, and commits what they hold for sinks of the driver."""
 
     def __init__(self, directory: JobDirectory, job: JobDescriptor) -> None:
         self._directory = directory
         self._job = job
 
     def take(self, committed: int | None) -> Iterator[EpochReport]:
-        """The reports up to an epoch (None: all), in order, once the driver has committed its part of each."""
+        """The reports up to an epoch (None: all), in order, each once the driver has committed its part of it."""
         for name in self._directory.names(_PREFIX, _SUFFIX):
             epoch = int(name[len(_PREFIX) : -len(_SUFFIX)])
             if committed is not None and epoch > committed:
@@ -129,7 +132,7 @@ class Inbox:
             self._directory.delete(name)
 
     def end(self) -> FlinkishError | bool:
-        """Why the query ended: True when it was asked to, the error, or False when the far side has said nothing."""
+        """How the query ended: True if on purpose, the error, or False if the far side has left nothing."""
         value = self._directory.read(END_FILE)
         if value is None or value["token"] != self._directory.token:
             return False

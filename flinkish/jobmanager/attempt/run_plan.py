@@ -1,4 +1,4 @@
-"""In which runs of the query a job gets to its end.
+"""Plans the runs of the query by which a job gets to its end.
 
 An unbounded job is one run without end. A bounded job must, after its last data, tell every task that the input has
 ended (watermark MAX, END_OF_INPUT):
@@ -6,8 +6,8 @@ ended (watermark MAX, END_OF_INPUT):
 * sources whose splits the engine assigns say so themselves, in the epoch of their last record;
 * sources that Spark reads cannot. If nothing bounds an epoch, all their data comes in one epoch and the end is
   announced in the same one. Otherwise a first run works through all data there is, and a second run of one epoch
-  announces the end. That the second run has begun is remembered in the job directory, so that an epoch that was
-  announced as the last one is replayed as the last one.
+  announces the end. The job directory remembers that the second run has begun, so that an epoch that was announced as
+  the last one is replayed as the last one.
 """
 
 from __future__ import annotations
@@ -21,28 +21,30 @@ from flinkish.runtime.code_scan import mentioned_names
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.plan import PlanOptions, frame_sources
 
-#: A bound this large is no bound.
+#: A limit this large counts as none.
 _UNLIMITED = 2**50
 
-#: How often requests for an epoch are looked for.
+#: Milliseconds between two checks of whether user code has requested an epoch.
 REQUEST_POLL_MS = 50
 
 
 @dataclass(frozen=True)
 class QueryRun:
-    """One run of the query. ``available_now``: ends by itself; else every ``interval_ms``."""
+    """One run of the query. ``available_now``: it ends by itself once it has read all that is there; otherwise it
+    begins an epoch every ``interval_ms`` milliseconds."""
 
     options: PlanOptions
     available_now: bool
     interval_ms: int = 0
-    #: epochs of this run announce the end of sources that Spark reads
+    #: whether epochs of this run announce the end of the sources that Spark reads
     announces_end: bool = False
 
 
 def plan_runs(
     job: JobDescriptor, sources: Mapping[int, Source], settings: DriverSettings, base: PlanOptions, end_announced: bool
 ) -> list[QueryRun]:
-    """The runs still to be made. ``end_announced``: the second run has begun before."""
+    """The runs that are still to be made, in order. ``end_announced``: the run that announces the end has begun
+    before."""
     if not all(source.bounded for source in sources.values()):
         clocked = any(vertex.clocked and vertex.level > 0 for vertex in job.vertices)
         interval_ms = settings.heartbeat_interval_ms if clocked else settings.epoch_interval_ms
@@ -55,9 +57,9 @@ def plan_runs(
 
 
 def _on_request(run: QueryRun, job: JobDescriptor) -> QueryRun:
-    """If user code may ask for the next epoch at once: Spark, which cannot be interrupted while it waits for the next
-    interval, asks often instead, and who plans epochs keeps the interval. Sources that Spark reads have no part in
-    that: with them, Spark keeps it."""
+    """The run, adapted to user code that may request the next epoch at once, if there is any. Spark cannot be
+    interrupted while it waits for the next interval; so it triggers often instead, and the planner of epochs keeps the
+    interval. Sources that Spark reads have no part in that: with them, Spark keeps the interval."""
     if run.available_now or run.interval_ms <= REQUEST_POLL_MS or not _may_request(job):
         return run
     return replace(run, options=replace(run.options, interval_ms=run.interval_ms), interval_ms=REQUEST_POLL_MS)

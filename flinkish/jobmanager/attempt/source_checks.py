@@ -1,7 +1,8 @@
-"""Looks at what sources are to go on with, before a query is started on it.
+"""Checks that the sources can go on from their positions, before a query is started.
 
-Rule: a job goes on with the input that it has read before. What has been deleted meanwhile, or been replaced by
-something else of the same name, is told before anything is read. ``<job dir>/sources.json`` remembers what was read.
+Rule: a job goes on with the input that it has read before. If that has been deleted meanwhile, or been replaced by
+something else of the same name, an error says so before anything is read. ``<job dir>/sources.json`` remembers what was
+read.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _FILE = "sources.json"
 
 
 def known_sources(directory: JobDirectory) -> dict[str, dict[str, str]]:
-    """Uid -> what was read when the job was started last, as its source tells it from others of the same name."""
+    """Source uid -> ids of the things that it read when the job was last started (topic -> its id), which tell them
+    from others of the same name."""
     found: dict[str, dict[str, str]] = (directory.read(_FILE) or {}).get("sources", {})
     return found
 
@@ -31,11 +33,11 @@ def known_sources(directory: JobDirectory) -> dict[str, dict[str, str]]:
 def check_sources(
     job: JobDescriptor, sources: Mapping[int, Source], directory: JobDirectory, base: PlanOptions
 ) -> None:
-    """Ask each source whether it can go on where the query will.
+    """Ask each source whether it can go on from the position at which the query will, and remember what it reads.
 
     Raises:
-        FinalOperationError: it cannot, and waiting does not help.
-        ConnectionFailedError: nobody answers.
+        FinalOperationError: a source cannot go on, and waiting does not help.
+        ConnectionFailedError: the external system of a source does not answer.
     """
     ends = QueryLog(directory.query_location().path).committed_positions()
     before = known_sources(directory)

@@ -1,4 +1,4 @@
-"""What is known of the ends of the last epochs: watermarks and sizes of state, as the tasks have reported them."""
+"""The watermarks, sizes of state and accumulators at the ends of the last epochs, as the tasks have reported them."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 
-#: Epochs that are remembered: Spark commits an epoch soon after its sinks have.
+#: Number of epochs that are remembered: Spark commits an epoch soon after its sinks have.
 _EPOCHS = 32
 
 
 @dataclass(frozen=True)
 class Barrier:
-    """The end of an epoch. Of tasks that have not been heard of since the driver started nothing is known."""
+    """What is known of the job at the end of an epoch; nothing of tasks that have not reported since the driver
+    started."""
 
     epoch: int
-    #: uid of a vertex' head -> its lowest watermark
+    #: uid of a vertex' head operator -> lowest watermark of its subtasks
     watermarks: dict[str, int] = field(default_factory=dict)
-    #: uid of a vertex' head -> bytes of its state, as the tasks hold it
+    #: uid of a vertex' head operator -> bytes of its state, as its tasks hold it
     state_bytes: dict[str, int] = field(default_factory=dict)
-    #: totals of the job's accumulators
+    #: totals of the job's accumulators, encoded
     accumulators: bytes = b""
 
 
 class Barriers:
-    """Those of the last epochs."""
+    """Remembers the barriers of the last epochs. Any thread may call it."""
 
     def __init__(self) -> None:
         self._watermarks: dict[tuple[int, int], int] = {}
@@ -38,12 +39,12 @@ class Barriers:
         self._accumulators = b""
 
     def begin(self, accumulators: bytes) -> None:
-        """These are the totals as of the end of the last epoch before those that will be added."""
+        """Set the totals of the accumulators as of the end of the last epoch before those that will be added."""
         with self._lock:
             self._accumulators = accumulators
 
     def add(self, job: JobDescriptor, report: EpochReport) -> None:
-        """The sinks have committed an epoch."""
+        """Remember the barrier of an epoch that the sinks have committed."""
         with self._lock:
             self._accumulators = report.accumulators or self._accumulators
             for task in report.tasks:
@@ -56,7 +57,7 @@ class Barriers:
                 self._ends.popitem(last=False)
 
     def of(self, epoch: int) -> Barrier:
-        """The end of an epoch."""
+        """The barrier of an epoch; if it is not remembered, one with the latest totals of the accumulators alone."""
         with self._lock:
             return self._ends.get(epoch, Barrier(epoch, accumulators=self._accumulators))
 

@@ -1,10 +1,11 @@
-"""From which epoch on the changelog of a job has no gap: what decides whether a checkpoint can be incremental.
+"""Remembers from which epoch on the changelog of a job has no gap, which decides whether a checkpoint can be
+incremental.
 
     <job dir>/changelog.json    {"since": 12, "location": "spark", "refused": null}
 
-Rule: in doubt there is no changelog. It begins behind the first epoch that is known to have been written by tasks
-that keep one; it ends with any run that does not keep one, and with any change of the query. What is deleted was there
-when it was last asked whether the job is still this driver's.
+Rule: in doubt there is no changelog. It begins after the first epoch that is known to have been written by tasks that
+keep one; it ends with any run that does not keep one, and with any change of the query. Only files are deleted that
+were there before the last check that this driver still owns the job.
 """
 
 from __future__ import annotations
@@ -20,29 +21,29 @@ _PREFIX = "epoch="
 
 
 class ChangelogLedger:
-    """Of one job."""
+    """Keeps the record of one job's changelog: which epochs it covers, and why checkpoints may not use it."""
 
     def __init__(self, directory: JobDirectory) -> None:
         self._directory = directory
         self.path = changelog_directory(directory.path)
         self._location: str | None = None
         self._since: int | None = None
-        #: why checkpoints of this job cannot be incremental
+        #: why checkpoints of this job cannot be incremental; None: they can
         self.refused: str | None = None
 
     def drop(self) -> None:
-        """There is no changelog (any more)."""
+        """Delete the changelog, if there is one."""
         self._since = None
-        # asks whether the directory is still this driver's
+        # checks that this driver still owns the directory
         self._directory.delete(_FILE)
         delete_directory_at_once(self.path)
 
     def epoch_written(self, epoch: int, location: str) -> None:
-        """The tasks of the query there have written an epoch."""
+        """Record that the tasks of the query at this location have written the changes of an epoch."""
         if location != self._location:
             self._begin(location)
         if self._since is None:
-            # of this epoch the files may just have been dropped; and rows of a savepoint that it took in are no changes
+            # not this epoch: its files may just have been dropped, and rows of a savepoint it took in are no changes
             self._since = epoch + 1
             self._write()
 
@@ -56,7 +57,7 @@ class ChangelogLedger:
         self._location = location
 
     def refuse(self, reason: str) -> None:
-        """From now on checkpoints are full."""
+        """Let all checkpoints be full from now on, for this reason."""
         self.refused = reason
         self._write()
 
@@ -66,16 +67,16 @@ class ChangelogLedger:
         self._directory.write(_FILE, content)
 
     def covers(self, first: int) -> bool:
-        """Whether all epochs from this one on are there."""
+        """Whether the changelog has all epochs from this one on."""
         return self._since is not None and self._since <= first
 
     def epochs(self, first: int, last: int) -> list[int]:
-        """Those of the epochs in which something has changed."""
+        """The epochs from ``first`` to ``last`` in which something has changed, in order."""
         found = (name[len(_PREFIX) :] for name in child_names(self.path) if name.startswith(_PREFIX))
         return sorted(epoch for epoch in map(int, found) if first <= epoch <= last)
 
     def forget(self, last: int) -> None:
-        """Delete what is part of a checkpoint now."""
+        """Delete the changes up to an epoch, which are part of a checkpoint now."""
         epochs = self.epochs(0, last)
         self._directory.fence.check()
         for epoch in epochs:

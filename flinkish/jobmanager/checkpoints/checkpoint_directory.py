@@ -1,13 +1,13 @@
-"""Where the checkpoints of a job are, and which of them are whole.
+"""The directory of a job's checkpoints: where they are, and which of them are complete.
 
     <checkpoints>/counter.json           the last number that was given to a checkpoint
     <checkpoints>/state/                 Delta: the state of the last checkpoint that was full, or after which changes
-                                         were merged; that of older ones are its versions
+                                         were merged; older checkpoints refer to earlier versions
     <checkpoints>/changes/               Delta: what has changed since (see `incremental`)
     <checkpoints>/chk-17/manifest.json   written last: without it there is no checkpoint 17
 
-Rule: a number is given once, whatever becomes of the checkpoint. What is deleted was there before it was asked whether
-the job is still this driver's (``check``), so it is nothing that a newer driver has made.
+Rule: a number is given once, whatever becomes of the checkpoint. Only what was there before the check that the job is
+still this driver's (``check``) is deleted, so nothing that a newer driver has made.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ _COUNTER = "counter.json"
 
 
 class CheckpointDirectory:
-    """See the module."""
+    """Numbers, lists, reads, writes and deletes the checkpoints of one job. A checkpoint is complete once its manifest
+    is written."""
 
     def __init__(self, path: str) -> None:
         self.path = absolute(path)
 
     @property
     def table(self) -> str:
-        """Path of the Delta table."""
+        """Path of the Delta table of state."""
         return posixpath.join(self.path, "state")
 
     @property
@@ -48,16 +49,16 @@ class CheckpointDirectory:
         return posixpath.join(self.path, "changes")
 
     def checkpoint(self, number: int) -> str:
-        """Path of one checkpoint, for restores."""
+        """Path of one checkpoint, from which a job can be restored."""
         return posixpath.join(self.path, f"chk-{number}")
 
     def next_id(self) -> int:
-        """A number that no checkpoint of the job has had."""
+        """Reserve a number that no checkpoint of the job has had; returns it."""
         data = read_bytes(posixpath.join(self.path, _COUNTER))
         try:
             counted = 0 if data is None else int(json.loads(data)["last"])
         except (ValueError, KeyError, TypeError):
-            # damaged: numbers only have to go up
+            # the counter is damaged: numbers only have to rise
             counted = 0
         number = max([counted, *self._ids()]) + 1
         write_bytes(posixpath.join(self.path, _COUNTER), json.dumps({"last": number}).encode())
@@ -68,22 +69,23 @@ class CheckpointDirectory:
         return sorted(int(match.group(1)) for match in found if match)
 
     def completed(self) -> list[int]:
-        """The numbers of the checkpoints that are whole, rising."""
+        """The numbers of the completed checkpoints, in ascending order."""
         return self._whole(self._ids())
 
     def _whole(self, numbers: list[int]) -> list[int]:
         return [number for number in numbers if MANIFEST in child_names(self.checkpoint(number))]
 
     def write(self, number: int, manifest: Manifest) -> None:
-        """From now on the checkpoint is whole."""
+        """Write the manifest of a checkpoint, which completes it."""
         write_manifest(self.checkpoint(number), manifest)
 
     def read(self, number: int) -> Manifest:
-        """The manifest of a checkpoint. SavepointError when it is damaged or there is none."""
+        """The manifest of a checkpoint. Raises SavepointError when it is damaged or there is none."""
         return read_manifest(self.checkpoint(number))
 
     def drop_but(self, retained: int, check: Callable[[], None]) -> list[int]:
-        """Delete all but the last ones; returns those that are left. What never became whole goes as well.
+        """Delete all but the last ``retained`` completed checkpoints, and those before the newest that were never
+        completed; returns the numbers of the completed checkpoints that are left.
 
         ``check``: raises when the job is no longer this driver's; then nothing is deleted.
         """
@@ -96,7 +98,8 @@ class CheckpointDirectory:
         return left
 
     def delete(self, check: Callable[[], None]) -> None:
-        """Delete all checkpoints. Numbers go on nevertheless. ``check``: as for `drop_but`."""
+        """Delete all checkpoints and their tables; the counter stays, so no number is given again. ``check``: as for
+        `drop_but`."""
         there = self._ids()
         check()
         for number in there:

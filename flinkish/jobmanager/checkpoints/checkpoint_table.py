@@ -1,10 +1,11 @@
-"""A Delta table of checkpoints: that of state, or that of the changes since the state was written.
+"""A Delta table of checkpoints: the table of state, or the table of the changes since the state was written.
 
-Rule: each commit is of one checkpoint as a whole, never of parts of two. A checkpoint's manifest names the versions of
-both tables, since they may already be at later ones whose checkpoint did not become whole.
+Rule: each commit belongs to one checkpoint as a whole, never to parts of two. A checkpoint's manifest names the
+versions of both tables, since they may already have later versions, whose checkpoint was not completed.
 
-Rule: before files are deleted it is asked whether the job is still this driver's, and what is deleted was listed before
-it was read what is needed. A driver that was paused in between deletes nothing that a newer one has written.
+Rule: files are listed first; then the log tells which of them are needed; then it is checked that the job is still this
+driver's; only then are the others deleted. So a driver that was paused in between deletes nothing that a newer one has
+written.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from flinkish.spark.vacuum import vacuum
 
 _LOG = "_delta_log"
 _HOUR_MS = 3_600_000
-#: A checkpoint of the log in one file, and any file of one version.
+#: Names of files of the log: of a checkpoint of the log in one file, and of any file of one version.
 _SINGLE_CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet")
 _OF_VERSION = re.compile(r"\d{20}\.(json|crc|checkpoint\.parquet)")
 
-#: Deletes by marks: a checkpoint of few changes rewrites no file of the others.
+#: Rows are deleted by deletion vectors: merging few changes does not rewrite the files of all other rows.
 _PROPERTIES = {"delta.enableDeletionVectors": "true"}
 
 
 @dataclass(frozen=True)
 class Written:
-    """One commit of the table."""
+    """One commit to the table: its version, and how many rows and bytes it has written."""
 
     version: int
     rows: int
@@ -39,11 +40,11 @@ class Written:
 
 
 class CheckpointTable:
-    """See the module.
+    """Writes and cleans up one Delta table of checkpoints, and reads its log.
 
     Args:
-        spark: a session of its own, so that settings are nobody else's.
-        path: of the table.
+        spark: the session for its Spark jobs; one of its own, so that its settings affect nobody else.
+        path: path of the table.
         check: raises when nothing may be deleted any more, because another driver owns the job.
     """
 
@@ -53,7 +54,7 @@ class CheckpointTable:
         self.check = check
 
     def overwrite(self, rows: Any) -> Written:
-        """All rows, in one commit."""
+        """Replace all rows by these, in one commit."""
         writer = rows.write.format("delta").mode("overwrite")
         for key, value in _PROPERTIES.items():
             writer = writer.option(key, value)
@@ -61,7 +62,7 @@ class CheckpointTable:
         return self.written("numOutputRows")
 
     def append(self, rows: Any) -> Written:
-        """More rows, in one commit."""
+        """Append rows, in one commit."""
         rows.write.format("delta").mode("append").save(self.path)
         return self.written("numOutputRows")
 
@@ -71,20 +72,22 @@ class CheckpointTable:
             self.spark.sql(f"DELETE FROM delta.`{self.path}`").collect()
 
     def compact(self) -> None:
-        """Join small files, and rewrite those of which many rows are deleted."""
+        """Join small files, and rewrite files of which many rows are deleted."""
         self.spark.sql(f"OPTIMIZE delta.`{self.path}`").collect()
 
     def vacuum(self, retain_ms: int) -> None:
-        """Delete the deletion vectors that were replaced longer ago than this: `delete_unneeded` deletes the rest."""
+        """Delete the deletion vectors that were replaced more than ``retain_ms`` ago; `delete_unneeded` deletes the
+        rest."""
         if any(name.endswith(".bin") for name in child_names(self.path)):
             self.check()
-            # Delta rounds to whole hours: half of one would be none, and take the files of retained checkpoints
+            # rounded up, as Delta counts whole hours: half an hour would become none, and files of retained checkpoints
+            # would be deleted
             vacuum(self.spark, self.path, -(-retain_ms // _HOUR_MS))
 
     def delete_unneeded(self, oldest: int) -> int:
-        """Delete the data files that no version from this one on has; how many. By the log and not by time, as VACUUM
-        does: that counts whole hours, and a clock may be set back."""
-        # first: a file that is written from now on is never looked at
+        """Delete the data files that no version from ``oldest`` on uses; returns how many. They are found by the log
+        and not by their age, as VACUUM does: it counts whole hours, and a clock may be set back."""
+        # listed first: a file that is written from now on is never deleted
         names = child_names(self.path)
         later = [version for version in self.versions() if version > oldest]
         if later and later != list(range(oldest + 1, later[-1] + 1)):
@@ -93,7 +96,7 @@ class CheckpointTable:
         for version in later:
             needed |= _added(self.actions(version))
         unneeded = [name for name in names if name.endswith(".parquet") and name not in needed]
-        # a newer driver's files were listed only if it had claimed the job by then
+        # if files of a newer driver were listed, it had claimed the job by then, and this raises
         self.check()
         for name in unneeded:
             delete_file(posixpath.join(self.path, name))
@@ -108,7 +111,7 @@ class CheckpointTable:
         return {posixpath.basename(path) for path in frame.inputFiles()}
 
     def retain(self, days: int) -> None:
-        """Let Delta remember replaced files and old versions for so long."""
+        """Let Delta keep replaced files and old versions for so many days."""
         self.spark.sql(
             f"ALTER TABLE delta.`{self.path}` SET TBLPROPERTIES ("
             f"'delta.deletedFileRetentionDuration' = 'interval {days} days', "
@@ -116,7 +119,7 @@ class CheckpointTable:
         ).collect()
 
     def trim_log(self, oldest: int) -> None:
-        """Delete the log files that are not needed to read any version from this one on."""
+        """Delete the log files that are not needed to read any version from ``oldest`` on."""
         log = posixpath.join(self.path, _LOG)
         names = child_names(log)
         whole = [int(name[:20]) for name in names if _SINGLE_CHECKPOINT.fullmatch(name) and int(name[:20]) <= oldest]
@@ -133,31 +136,32 @@ class CheckpointTable:
         return Written(version, self._metric(version, metric), self._metric(version, "numOutputBytes"))
 
     def versions(self) -> list[int]:
-        """The versions whose log files are there."""
+        """The versions whose log files are there, in order."""
         names = child_names(posixpath.join(self.path, _LOG))
         return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
 
     def latest_version(self) -> int | None:
-        """The newest version; None: there is no table."""
+        """The newest version; None if there is no table."""
         return max(self.versions(), default=None)
 
     def changed_since(self, version: int) -> bool:
-        """Whether a later version holds other rows: one of a checkpoint that did not become whole, of this driver or of
-        another one. Compaction and settings change nothing."""
+        """Whether a later version holds other rows, because this driver or another one has written it for a checkpoint
+        that was not completed. Compaction and new table properties change no rows."""
         return bool(self._changes_since(version))
 
     def is_only_change(self, written: Written, version: int | None) -> bool:
-        """Whether nobody else has changed rows since a version (None: ever): an older driver of the job, say, that was
-        paused right before it wrote."""
+        """Whether no other commit than this one has changed rows since a version (None: ever). Another one may come
+        from an older driver of the job that was paused right before it wrote."""
         return self._changes_since(version) in ([written.version], [])
 
     def _changes_since(self, version: int | None) -> list[int]:
-        """The later versions that hold other rows than the one before them."""
+        """The later versions that hold other rows than the version before them."""
         later = [found for found in self.versions() if version is None or found > version]
         return [found for found in later if any(map(_is_change, self.actions(found)))]
 
     def has_null(self, version: int, column: str) -> bool:
-        """Whether a row that a version has added has no value in a column; also if its statistics do not say."""
+        """Whether a row that a version has added may have no value in a column; True as well if the statistics of the
+        files do not tell."""
         for action in self.actions(version):
             if "add" in action:
                 stats = json.loads(action["add"].get("stats") or "{}")
@@ -172,14 +176,15 @@ class CheckpointTable:
         return 0
 
     def committed_ms(self, version: int) -> int | None:
-        """When a version was committed, by the clock of the driver that did."""
+        """When a version was committed, in milliseconds since 1970 by the clock of the driver that committed it; None
+        if the log does not tell."""
         for action in self.actions(version):
             if "commitInfo" in action:
                 return int(action["commitInfo"]["timestamp"])
         return None
 
     def actions(self, version: int) -> list[dict[str, Any]]:
-        """What the log says of a version."""
+        """The actions of a version in the log; [] if its file is not there."""
         data = read_bytes(posixpath.join(self.path, _LOG, f"{version:020d}.json"))
         return [] if data is None else [json.loads(line) for line in data.splitlines() if line.strip()]
 

@@ -1,4 +1,4 @@
-"""Takes the checkpoints of a run, in a thread of its own: no epoch waits for it.
+"""Takes the checkpoints of a run in a thread of its own, so that no epoch waits for them.
 
 Rule: a checkpoint is of a committed epoch, and reads only what that epoch has left; so it neither sees nor disturbs the
 epochs that run meanwhile, and one that fails changes nothing. Too many failures in a row fail the attempt, as in Flink.
@@ -36,16 +36,17 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 
-#: How often state is read anew, from a newer epoch, when that of the older one may have been deleted meanwhile.
+#: Number of times that the state for a checkpoint is read: again, from a newer epoch, when the state of the older one
+#: may have been deleted meanwhile.
 _TRIES = 3
-#: Longest sleep of the thread.
+#: Longest time in milliseconds that the thread sleeps before it checks again whether a checkpoint is due.
 _LOOK_MS = 1_000
-#: A thread that is closed gets so long to end.
+#: Seconds that the thread gets to end when it is closed.
 _CLOSE_S = 30.0
 
 
 def attach_checkpoints(run: SparkRun) -> None:
-    """Let a run have the checkpoints that its settings ask for."""
+    """Let a run take the checkpoints that its settings ask for; delete the changelog if they need none."""
     settings = run.settings.checkpoints
     if not settings.changelog:
         ChangelogLedger(run.directory).drop()
@@ -58,7 +59,7 @@ def attach_checkpoints(run: SparkRun) -> None:
 
 
 class CheckpointTaker(JobObserver):
-    """See the module."""
+    """Takes the checkpoints of one run: asks the coordinator when one is due, and writes it in a thread of its own."""
 
     def __init__(
         self, run: SparkRun, settings: CheckpointSettings, directory: CheckpointDirectory, clock: Clock | None = None
@@ -83,7 +84,7 @@ class CheckpointTaker(JobObserver):
         self._writer: CheckpointWriter | None = None
         self._thread = threading.Thread(target=self._work, name=f"flinkish-checkpoints-{run.name}", daemon=True)
 
-    # ------------------------------------------------------------------ what the run tells
+    # ------------------------------------------------------------------ what the run reports
 
     def attempt_started(self, attempt: int) -> None:
         if self._run.record is not None:
@@ -108,11 +109,12 @@ class CheckpointTaker(JobObserver):
     # ------------------------------------------------------------------ what the run asks
 
     def describe(self) -> tuple[CheckpointDescription, ...]:
-        """The last ones, oldest first, with the pending one."""
+        """The last checkpoints, oldest first, including the pending one."""
         return self.coordinator.describe()
 
     def take_last(self, timeout_s: float | None = None) -> str | None:
-        """A checkpoint of the last committed epoch; its path, None when there is none (`describe` says why)."""
+        """Take a checkpoint of the last committed epoch and wait for it, for ``timeout_s`` seconds at most (None: for
+        as long as it takes); returns its path, None when there is none (`describe` says why)."""
         epoch = self._run.attempt.committed_epoch()
         if epoch is None or not self._thread.is_alive():
             return self._path_of(epoch)
@@ -131,7 +133,7 @@ class CheckpointTaker(JobObserver):
         return None
 
     def close(self, delete: bool = False) -> None:
-        """The job has ended. A checkpoint that is being taken is given up."""
+        """End the thread, because the job has ended. A pending checkpoint is aborted; ``delete``: all are deleted."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()
@@ -164,11 +166,11 @@ class CheckpointTaker(JobObserver):
                 self._wake.notify_all()
 
     def _next(self) -> tuple[QueryAttempt, int] | None:
-        """What to take a checkpoint of now."""
+        """The attempt and the epoch of which a checkpoint is due now; None: none is due."""
         if self._committed is None:
             return None
         if self._committed[1] == self._taken:
-            # nothing has happened since
+            # no epoch has been committed since
             self._answered = self._asked
             self._wake.notify_all()
             return None
@@ -180,9 +182,9 @@ class CheckpointTaker(JobObserver):
         return _LOOK_MS if due_ms is None else max(1, min(due_ms, _LOOK_MS))
 
     def _take(self, attempt: QueryAttempt, epoch: int) -> None:
-        """One checkpoint, from its trigger to its end."""
+        """Take one checkpoint, from its trigger to its completion or failure."""
         try:
-            # a number is taken by a file of the job: not of one that another driver has taken over
+            # checked first: the number is written to a file of the job, which another driver may have taken over
             self._run.directory.check_owner(self._run.name)
             pending = self.coordinator.trigger(epoch, self.directory.checkpoint)
         except Exception as error:
@@ -208,8 +210,8 @@ class CheckpointTaker(JobObserver):
             watch.cancel()
 
     def _clean(self, epoch: int) -> None:
-        """What is left of earlier checkpoints is deleted, and changes are merged. Failing to do so fails nothing: the
-        next one tries again."""
+        """Delete what is left of earlier checkpoints, and merge changes. A failure to do so fails nothing: the next
+        checkpoint tries again."""
         assert self._writer is not None
         try:
             with tagged_jobs(self._session, self._tag):
@@ -225,8 +227,8 @@ class CheckpointTaker(JobObserver):
             _LOG.log(level, "job '%s': changes of checkpoints could not be merged: %s", self._run.name, error)
 
     def _failed_before(self, error: Exception) -> None:
-        """No number could be had: the storage is away, or another driver owns the job, which the job's own thread will
-        find out as well. It is as a checkpoint that fails."""
+        """Log that a checkpoint could not be triggered: the storage is away, or another driver owns the job, which the
+        job's own thread will find out as well. Such a failure is not counted among the failed checkpoints."""
         _LOG.warning("job '%s': no checkpoint could be begun: %s", self._run.name, error)
         time.sleep(_LOOK_MS / 1000)
 
@@ -252,17 +254,17 @@ class CheckpointTaker(JobObserver):
 
     @staticmethod
     def _may_be_gone(epoch: int, committed: int, error: Exception) -> bool:
-        """Whether a failure may come from state of an epoch that Spark has deleted meanwhile."""
+        """Whether a failure may come from reading the state of an epoch that Spark has deleted meanwhile."""
         return raised_by_spark(error) and committed >= epoch + RETAINED_EPOCHS - 1
 
     def _check(self) -> None:
-        """Raises when the checkpoint must not go on."""
+        """Raise an error when the checkpoint must not go on."""
         if self._give_up is not None:
             raise CheckpointError(self._give_up, where=f"job '{self._run.name}'")
         self._run.directory.check_owner(self._run.name)
 
     def _abort(self, reason: str) -> None:
-        """Give up the pending checkpoint, or what follows the last one."""
+        """Abort the pending checkpoint, or the clean-up that follows the last one."""
         if self.coordinator.pending is not None:
             self._give_up = self._give_up or reason
         if self._session is not None:

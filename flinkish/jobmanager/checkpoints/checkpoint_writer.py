@@ -1,4 +1,4 @@
-"""Writes one checkpoint: the state of a committed epoch into the table, then the manifest that makes it one."""
+"""Writes a checkpoint: the state of a committed epoch into the tables, then the manifest that completes it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Written:
-    """Where the state of a checkpoint is, and how many rows were written for it."""
+    """The versions of the tables that hold the state of a checkpoint, and how many rows were written for it."""
 
     state: TableVersion
     changes: TableVersion | None
@@ -41,13 +41,13 @@ class _Written:
 
 
 class CheckpointWriter:
-    """Of one job.
+    """Writes the checkpoints of one job, full or incremental, and deletes what later ones no longer need.
 
     Args:
-        session: for its Spark jobs; of its own, so that settings and tags are nobody else's.
-        directory: of the checkpoints.
-        check: raises when this checkpoint must not become whole: it has expired, or another driver owns the job.
-        ledger: of the changelog; None: all checkpoints are full.
+        session: the session for its Spark jobs; one of its own, so that its settings and tags affect nobody else.
+        directory: the directory of the checkpoints.
+        check: raises when this checkpoint must not be completed: it has expired, or another driver owns the job.
+        ledger: the ledger of the changelog; None: all checkpoints are full.
     """
 
     def __init__(
@@ -63,17 +63,17 @@ class CheckpointWriter:
         self.changes = CheckpointTable(session, directory.changes, check)
         self._check = check
         self._ledger = ledger
-        #: the table's log was looked at; the last write gave no reason to mistrust the table
+        #: whether the tables' logs were checked; whether the last write gave no reason to mistrust the tables
         self._looked_at, self._trusted = False, True
         self._maintenance = Maintenance(self.table, directory)
         self._incremental = None if ledger is None else IncrementalWriter(session, self.table, self.changes, ledger)
-        #: the last checkpoint of this driver, and its state in the version into which its changes were merged
+        #: the manifest of a checkpoint whose changes were merged, and the same with the merged version of the state
         self._merged: tuple[Manifest, Manifest] | None = None
 
     def write(
         self, attempt: QueryAttempt, description: CheckpointDescription, barrier: Barrier
     ) -> CheckpointDescription:
-        """The description with all that is known of the checkpoint, which is whole now."""
+        """Write a checkpoint of an attempt's epoch; returns the description with offsets, watermarks and sizes."""
         epoch = description.epoch
         positions = attempt.positions(epoch)
         description = replace(
@@ -106,7 +106,8 @@ class CheckpointWriter:
     def _write_changes(
         self, incremental: IncrementalWriter, base: Manifest, epoch: int, classes: ProgramClasses
     ) -> _Written | None:
-        """What has changed since a checkpoint; None: that is not known, or as much as all of it."""
+        """Append what has changed since a checkpoint; None if a full one must be written, because they are not
+        known or as large as the state."""
         epochs = incremental.epochs(base, epoch, self._maintenance.last_full)
         if epochs is None:
             return None
@@ -122,7 +123,7 @@ class CheckpointWriter:
         return _Written(base.state, changes, written.rows, True)
 
     def _last_to_trust(self, attempt: QueryAttempt) -> Manifest | None:
-        """The last checkpoint, if the next one may be built upon it."""
+        """The manifest of the last checkpoint, if the next one may be built upon it."""
         if not self._looked_at:
             newest = max(self.directory.completed(), default=0)
             for table in (self.table, self.changes):
@@ -131,7 +132,7 @@ class CheckpointWriter:
         return self._last() if self._trusted else None
 
     def _last(self) -> Manifest | None:
-        """The manifest of the last checkpoint that is whole."""
+        """The manifest of the last completed checkpoint; None if there is none or nothing can be built upon it."""
         for number in reversed(self.directory.completed()):
             try:
                 manifest = self.directory.read(number)
@@ -144,7 +145,7 @@ class CheckpointWriter:
         return None
 
     def clean(self, retained: int, epoch: int) -> None:
-        """Delete what is not needed any more, now that there is a checkpoint of the epoch."""
+        """Delete what is no longer needed, now that there is a checkpoint of this epoch."""
         left = self.directory.drop_but(retained, self._check)
         if self._ledger is not None:
             self._ledger.forget(epoch)
@@ -153,7 +154,7 @@ class CheckpointWriter:
             self._maintenance.clean(oldest, oldest_changes(self.directory, left))
 
     def merge(self) -> None:
-        """Merge what was appended into the state, if there is much of it, now that the last checkpoint is whole."""
+        """Merge the appended changes into the state if there are many, now that the last checkpoint is complete."""
         base, incremental = self._last() if self._maintenance.is_merge_due() else None, self._incremental
         if base is None or base.changes is None or incremental is None or incremental.is_behind_tables(base):
             return
@@ -170,7 +171,7 @@ class CheckpointWriter:
             self._merged = base, replace(base, state=replace(base.state, version=merged.version), changes=None)
 
     def _write_all(self, attempt: QueryAttempt, epoch: int) -> Written:
-        """All state of the epoch."""
+        """Write the whole state of the epoch, in one commit."""
         job, location = attempt.job, attempt.location
         deployed = DeployedClasses.of(job.classes)
         rows = read_state(
@@ -185,7 +186,7 @@ class CheckpointWriter:
             rows = self.session.createDataFrame([], SAVEPOINT_SCHEMA)
         passed(Phase.CHECKPOINT_READ, epoch=epoch)
         self._check()
-        # before, not after: who reads both tables sees an older state in between, but not a part of this one
+        # before, not after: a reader of both tables sees an older state in between, but never a part of this one
         self.changes.empty()
         self._check()
         return self.table.overwrite(rows.coalesce(gentle_tasks(self.session)))

@@ -1,7 +1,7 @@
 """Decides which epoch's end becomes a checkpoint, and what follows from failed ones (Flink's CheckpointCoordinator).
 
-Rule: every epoch's end is an aligned barrier; whether it becomes a checkpoint is decided here, by the clock and by what
-became of the checkpoints before it. Pure: no Spark, no thread of its own; any thread may call it.
+Rule: every epoch's end is an aligned barrier; whether it becomes a checkpoint is decided here, by the clock and by the
+outcome of the checkpoints before it. There is no Spark here and no thread of its own; any thread may call it.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from flinkish.jobmanager.lifecycle.checkpoint import CHECKPOINT_TRANSITIONS, Che
 from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.runtime.clock import Clock, SystemClock
 
-#: Descriptions of so many checkpoints are kept.
+#: Number of checkpoints whose descriptions are kept.
 MAX_DESCRIPTIONS = 100
 
 
 @dataclass
 class _Pending:
-    """The checkpoint that is being taken."""
+    """A checkpoint that has been triggered and has neither completed nor failed."""
 
     machine: StateMachine[CheckpointState]
     description: CheckpointDescription
 
 
 class CheckpointCoordinator:
-    """See the module.
+    """Decides when a checkpoint of one job is due, and follows the pending one to its end; at most one is pending.
 
     Args:
         settings: intervals, timeout, tolerable failures.
         where: names the job in errors.
-        clock: of the decisions.
+        clock: the clock that decides when a checkpoint is due; by default the machine's.
         next_id: gives the number of a new checkpoint; numbers go on over restarts.
-        ended: hears of each checkpoint that has completed or failed.
+        ended: called with the description of each checkpoint that has completed or failed.
     """
 
     def __init__(
@@ -61,24 +61,25 @@ class CheckpointCoordinator:
         self._ended_ms: int | None = None
         self._failures_in_a_row = 0
 
-    # ------------------------------------------------------------------ when
+    # ------------------------------------------------------------------ when a checkpoint is due
 
     def due_in_ms(self) -> int | None:
-        """How long until the end of an epoch should become a checkpoint, 0 for now; None: not while another one is
-        pending, or never."""
+        """Milliseconds until the end of an epoch should become a checkpoint, 0 for now; None while a checkpoint is
+        pending, and if there is no checkpoint interval."""
         settings = self._settings
         with self._lock:
             if settings.interval_ms is None or self._pending is not None:
                 return None
             now_ms = self._clock.now_ms()
-            # a clock that was put back must not put checkpoints off
+            # a clock that was set back must not delay checkpoints
             if now_ms < self._triggered_ms:
                 return 0
             paused_ms = 0 if self._ended_ms is None else self._ended_ms + settings.min_pause_ms - now_ms
             return max(0, paused_ms, self._triggered_ms + settings.interval_ms - now_ms)
 
     def trigger(self, epoch: int, path_of: Callable[[int], str] = str) -> CheckpointDescription:
-        """Begin a checkpoint of an epoch that is committed. Call it only while no other is pending."""
+        """Begin a checkpoint of a committed epoch. Call it only while none is pending. ``path_of``: number -> path of
+        the checkpoint."""
         with self._lock:
             assert self._pending is None, "one checkpoint at a time"
             number, now_ms = self._next_id(), self._clock.now_ms()
@@ -90,16 +91,16 @@ class CheckpointCoordinator:
             self._triggered_ms = now_ms
             return description
 
-    # ------------------------------------------------------------------ what became of it
+    # ------------------------------------------------------------------ the pending checkpoint
 
     def update(self, description: CheckpointDescription) -> None:
-        """More is known of the pending checkpoint."""
+        """Replace the description of the pending checkpoint by one that says more."""
         with self._lock:
             if self._pending is not None and self._pending.description.id == description.id:
                 self._pending.description = description
 
     def expired(self) -> bool:
-        """Whether the pending checkpoint has taken longer than it may."""
+        """Whether the pending checkpoint has taken as long as its timeout, or longer."""
         with self._lock:
             if self._pending is None:
                 return False
@@ -107,15 +108,16 @@ class CheckpointCoordinator:
             return elapsed_ms >= self._settings.timeout_ms
 
     def complete(self) -> CheckpointDescription:
-        """The pending checkpoint is whole."""
+        """Mark the pending checkpoint as completed."""
         with self._lock:
             self._failures_in_a_row = 0
             return self._end(CheckpointState.COMPLETED, None)
 
     def fail(self, reason: str, counts: bool = True) -> CheckpointError | None:
-        """The pending checkpoint is none. Returns the error that the job must fail with, when there were too many.
+        """Mark the pending checkpoint as failed. Returns the error that the job must fail with when too many have
+        failed in a row, otherwise None.
 
-        ``counts``: False for one that was given up because the job is restarted or ends.
+        ``counts``: False for a checkpoint that was aborted because the job is restarted or ends.
         """
         with self._lock:
             self._end(CheckpointState.FAILED, reason)
@@ -150,12 +152,12 @@ class CheckpointCoordinator:
 
     @property
     def pending(self) -> CheckpointDescription | None:
-        """The one that is being taken."""
+        """The description of the pending checkpoint; None if there is none."""
         with self._lock:
             return None if self._pending is None else self._pending.description
 
     def describe(self) -> tuple[CheckpointDescription, ...]:
-        """The last ones, oldest first, with the pending one."""
+        """The last checkpoints, oldest first, including the pending one."""
         with self._lock:
             pending = () if self._pending is None else (self._pending.description,)
             return (*self._past, *pending)

@@ -1,4 +1,4 @@
-"""What becomes of a table of checkpoints that is found to be damaged while the job is well.
+"""Sets a table of checkpoints aside that is found to be damaged while the job itself is well.
 
 Rule: nothing is built upon a damaged table. It is set aside, and the next checkpoint is a full one into a new table.
 """
@@ -16,9 +16,10 @@ _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 
 
 def set_aside_if_damaged(table: str, newest_checkpoint: int, job_name: str, check: Callable[[], None]) -> None:
-    """Look at the log of the table, if there is one yet. ``check``: raises when the job is no longer this driver's."""
+    """Check the log of a table, if there is one yet, and move the table aside if the log is damaged. ``check``: raises
+    when the job is no longer this driver's."""
     if not is_directory(table) or not newest_checkpoint and not has_log(table):
-        # the first checkpoint begins in a moment, or a driver that was killed while it took it has left data files
+        # there is no checkpoint yet: at most data files of a driver that was killed while it took the first one
         return
     try:
         check_log(table, None)
@@ -36,5 +37,5 @@ def set_aside_if_damaged(table: str, newest_checkpoint: int, job_name: str, chec
 
 
 def may_be_damage(error: Exception) -> bool:
-    """Whether a failed write is a reason not to build upon what is there: anything that was not done on purpose."""
+    """Whether a failed write is a reason to mistrust the table: any error is, unless flinkish has raised it."""
     return not isinstance(error, FlinkishError)

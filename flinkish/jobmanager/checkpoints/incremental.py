@@ -1,13 +1,13 @@
-"""The incremental way of a checkpoint: what has changed since the last one is appended to a table of changes.
+"""Incremental checkpoints: what has changed since the last checkpoint is appended to a table of changes.
 
     <checkpoints>/state/      the state as of the last full checkpoint, or of the last one after which it was merged
     <checkpoints>/changes/    what has changed since, each entry with its epoch (`flinkish.spark.changed_rows`)
 
-Rule: both together are what a full checkpoint of the epoch would have written. Now and then, when a checkpoint is
-complete, the changes are merged into the state; then the next one begins the table of changes anew, and until it does
-they change nothing any more. What a driver leaves behind that dies in between is a version of a table that no manifest
-names, and the next checkpoint is a full one. In doubt (a gap in the changelog, keys whose text is not unique) nothing
-is appended and the checkpoint must be a full one, too.
+Rule: both tables together hold what a full checkpoint of the epoch would have written. Now and then, when a checkpoint
+is complete, the changes are merged into the state; then the next checkpoint begins the table of changes anew, and until
+it does, applying them once more changes nothing. A driver that dies in between leaves a version of a table behind that
+no manifest names, and the next checkpoint is a full one. In doubt (a gap in the changelog, keys whose text is not
+unique) the checkpoint must be a full one, too.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from flinkish.spark.worker import DeployedClasses
 
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 
-#: A state of fewer rows is written anew in less time than changes take to be read with it.
+#: A state of fewer rows is written anew in less time than it takes to read changes together with it.
 SMALL_STATE_ROWS = 20_000
-#: Changes of so few bytes are appended in any case.
+#: Changes of at most so many bytes are appended, however small the state is in comparison.
 _FEW_BYTES = 4 * 1024 * 1024
 
 
 class IncrementalWriter:
-    """Of one job."""
+    """Writes the incremental checkpoints of one job: appends what the changelog says has changed to the table of
+    changes, and merges that table into the state now and then."""
 
     def __init__(self, session: Any, state: CheckpointTable, changes: CheckpointTable, ledger: ChangelogLedger) -> None:
         self._session = session
@@ -43,9 +44,10 @@ class IncrementalWriter:
         self._ledger = ledger
 
     def epochs(self, base: Manifest, epoch: int, full: Written) -> list[int] | None:
-        """The epochs behind the base in which something has changed; None: a full checkpoint, please.
+        """The epochs after the base in which something has changed; None if a full checkpoint must be written.
 
-        ``full``: the last full one. Another one costs less if it is small, or when there are more changes than that.
+        ``full``: size of the last full checkpoint. Another one costs less than changes do if it is small, or if there
+        are more changes than it has bytes.
         """
         ledger = self._ledger
         if full.rows < SMALL_STATE_ROWS or base.epoch is None or base.epoch >= epoch:
@@ -57,20 +59,20 @@ class IncrementalWriter:
         return epochs if changed <= max(_FEW_BYTES, full.bytes) else None
 
     def is_behind_tables(self, base: Manifest) -> bool:
-        """Whether a table has gone on since a checkpoint: by one that did not become whole, of whatever driver. Changes
-        behind the base would be those of other rows than the base has."""
+        """Whether a table has changed since a checkpoint, by a later one of any driver that was not completed. Changes
+        after the base would then be applied to other rows than the base has."""
         if base.state.version is None or self._state.changed_since(base.state.version):
             return True
         if base.changes is None:
-            # whatever is there is replaced
+            # the next changes replace whatever is in the table
             return False
         version, latest = base.changes.version, self._changes.latest_version()
-        # a damaged table has been set aside
+        # without that version, a damaged table has been set aside
         return version is None or latest is None or latest < version or self._changes.changed_since(version)
 
     def append(self, base: Manifest, epochs: list[int], deployed: DeployedClasses) -> Written | None:
-        """One commit with what the epochs have changed; None: they are not what is in the table now, so a full
-        checkpoint, please."""
+        """Append what the epochs have changed, in one commit; None if a full checkpoint must be written, because the
+        table has other changes as well, or because one of the keys is not identified by its text."""
         rows = changed_rows(self._session, self._ledger.path, epochs, deployed).coalesce(gentle_tasks(self._session))
         if base.changes is None:
             before = self._changes.latest_version()
@@ -83,7 +85,7 @@ class IncrementalWriter:
         return written
 
     def _is_refused(self, written: Written) -> bool:
-        """Whether a key has more texts than can be told: then no checkpoint of the job can be incremental."""
+        """Whether a key has more texts than the changelog can list: all checkpoints of the job must be full then."""
         if not self._changes.has_null(written.version, "uid"):
             return False
         rows = self._session.read.format("delta").option("versionAsOf", written.version).load(self._changes.path)
@@ -95,7 +97,7 @@ class IncrementalWriter:
         return bool(refused)
 
     def merge(self, base: Manifest) -> Written:
-        """Apply the changes of a checkpoint to its state, in one commit."""
+        """Apply the changes of a checkpoint to the table of state, in one commit."""
         assert base.changes is not None
         reader = self._session.read.format("delta").option("versionAsOf", base.changes.version)
         changes = reader.load(self._changes.path)

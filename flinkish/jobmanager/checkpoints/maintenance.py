@@ -1,12 +1,12 @@
-"""Keeps the storage of checkpoints bounded: merging of changes, compaction, VACUUM, and the logs of the tables.
+"""Keeps the storage of checkpoints bounded: merges changes, compacts and vacuums the tables, and trims their logs.
 
 Rule: every retained checkpoint stays readable. What is removed was replaced before the oldest of them was committed.
 
-The bound: changes are merged into the state when they are of `_APPENDS` checkpoints, or half as many rows as the state.
-A table's data files are those of its versions since the oldest retained checkpoint, and what was replaced since the
-last clean-up: that is `_OVERWRITES` full checkpoints, or `_MERGES` merges and changes of half as many rows as there
-are; of changes those of twice as many checkpoints as are merged at once. Deletion vectors (a few bytes a change) stay
-for an hour more: VACUUM counts whole hours.
+The bound: changes are merged into the state when they come from `_APPENDS` checkpoints, or have half as many rows as
+the state. A table has the data files of its versions since the oldest retained checkpoint, and those that were replaced
+since the last clean-up. For the table of state these are `_OVERWRITES` full checkpoints, or `_MERGES` merges and
+changes of half as many rows as the state has; for the table of changes, those of twice as many checkpoints as are
+merged at once. Deletion vectors (a few bytes a change) stay for up to an hour more: VACUUM counts whole hours.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ _APPENDED_SHARE = 0.5
 _MERGES = 20
 #: Rows changed since the last compaction, as a share of all: more are compacted at once.
 _CHANGED_SHARE = 0.5
-#: Clocks of storage and driver may differ by so much.
+#: Tolerated difference between the clocks of storage and driver, in milliseconds.
 _MARGIN_MS = 1_000
 _FILE = "maintenance.json"
 _DAY_MS = 86_400_000
-#: Delta's own.
+#: How long Delta keeps replaced files by default.
 _RETENTION_MS = 7 * _DAY_MS
 
 
 class Maintenance:
-    """Of the table of one job."""
+    """Counts what the checkpoints of one job write, and decides by the counts when their tables are merged and cleaned
+    up."""
 
     def __init__(self, table: CheckpointTable, directory: CheckpointDirectory, clock: Clock | None = None) -> None:
         self._table = table
@@ -52,22 +53,22 @@ class Maintenance:
 
     def _load(self) -> dict[str, int]:
         counts = {"overwrites": 0, "merges": 0, "changed": 0, "rows": 0, "bytes": 0, "retention_ms": _RETENTION_MS}
-        # of changes: how often they were begun anew; checkpoints and rows since then
+        # of the table of changes: how often it was begun anew; checkpoints and rows since then
         counts.update(resets=0, appends=0, appended=0)
         data = read_bytes(self._path)
         if data is not None:
-            # damaged: nothing is lost but the time of the next compaction
+            # damaged: nothing is lost but when the next compaction is due
             with suppress(ValueError, AttributeError):
                 counts.update({name: int(value) for name, value in json.loads(data).items() if name in counts})
         return counts
 
     def _save(self) -> None:
-        # a driver that was paused while it wrote the table must not replace what the one that took over has counted
+        # a driver that was paused while it wrote the table must not replace the counts of the one that took over
         self._table.check()
         write_bytes(self._path, json.dumps(self._counts).encode())
 
     def overwritten(self, written: Written) -> None:
-        """A full checkpoint has replaced all files."""
+        """Count a full checkpoint, which has replaced all files."""
         overwrites = self._counts["overwrites"] + 1
         self._counts.update(overwrites=overwrites, merges=0, changed=0, rows=written.rows, bytes=written.bytes)
         self._counts.update(resets=self._counts["resets"] + 1, appends=0, appended=0)
@@ -75,11 +76,11 @@ class Maintenance:
 
     @property
     def last_full(self) -> Written:
-        """Size of the last full checkpoint; its version is not known."""
+        """Size of the last full checkpoint; its version is not known and given as -1."""
         return Written(-1, self._counts["rows"], self._counts["bytes"])
 
     def appended(self, written: Written, first: bool) -> None:
-        """An incremental one has added changes; ``first``: in the place of those before."""
+        """Count an incremental checkpoint, which has added changes; ``first``: in the place of those before."""
         counts = self._counts
         if first:
             counts.update(resets=counts["resets"] + 1, appends=0, appended=0)
@@ -89,19 +90,19 @@ class Maintenance:
         self._save()
 
     def is_merge_due(self) -> bool:
-        """Whether so much has been appended that it should be merged into the state."""
+        """Whether so many changes have been appended that they should be merged into the state."""
         counts = self._counts
         return counts["appends"] >= _APPENDS or counts["appended"] > max(1_000, _APPENDED_SHARE * counts["rows"])
 
     def merged(self, written: Written) -> None:
-        """Changes were merged into the state."""
+        """Count a merge of changes into the state."""
         self._counts.update(merges=self._counts["merges"] + 1, changed=self._counts["changed"] + written.rows)
         self._counts.update(appends=0, appended=0)
         self._save()
 
     def before_merge(self) -> None:
-        """Compact what many small changes have left. Before, not after: so the files that it replaces are those of no
-        retained checkpoint soon."""
+        """Compact the table of state if many merges have fragmented it. Called before a merge, not after it, so that
+        the files which compaction replaces soon belong to no retained checkpoint."""
         counts = self._counts
         if counts["merges"] >= _MERGES or counts["changed"] > max(1_000, _CHANGED_SHARE * counts["rows"]):
             self._table.compact()
@@ -109,8 +110,8 @@ class Maintenance:
             self._save()
 
     def keep_readable(self, oldest: int | None) -> None:
-        """Delta forgets replaced files after a time, a week by default: it must not be those of a retained version.
-        Before each commit."""
+        """Extend Delta's retention where the oldest retained version needs it: Delta forgets replaced files after a
+        time, a week by default. Called before each commit."""
         committed_ms = None if oldest is None else self._table.committed_ms(oldest)
         if committed_ms is None:
             return
@@ -123,8 +124,12 @@ class Maintenance:
             self._save()
 
     def clean(self, oldest: int | None, oldest_changes: int | None) -> None:
-        """Delete the files that no version from ``oldest`` (of the oldest retained checkpoint) on needs; of changes:
-        from the oldest one on that a retained checkpoint names, None: there is none that does."""
+        """Delete the files that no retained checkpoint needs.
+
+        Args:
+            oldest: version of the state of the oldest retained checkpoint; None: not known, so nothing is deleted.
+            oldest_changes: oldest version of the changes that a retained checkpoint names; None: none names one.
+        """
         if oldest is not None:
             self._clean_changes(oldest_changes)
         committed_ms = None if oldest is None else self._table.committed_ms(oldest)
@@ -150,7 +155,7 @@ class Maintenance:
 
 
 def oldest_version(directory: CheckpointDirectory, retained: list[int]) -> int | None:
-    """The version of the oldest of these checkpoints; None: not known, so nothing may be deleted."""
+    """The oldest version of the state that one of these checkpoints names; None if unknown: nothing may be deleted."""
     try:
         versions: list[Any] = [directory.read(number).state.version for number in retained]
     except Exception:
@@ -159,7 +164,7 @@ def oldest_version(directory: CheckpointDirectory, retained: list[int]) -> int |
 
 
 def oldest_changes(directory: CheckpointDirectory, retained: list[int]) -> int | None:
-    """The oldest version of the changes that one of these checkpoints names; None: none of them does. To be asked only
+    """The oldest version of the changes that one of these checkpoints names; None: none of them does. Call it only
     where `oldest_version` is known."""
     changes = [directory.read(number).changes for number in retained]
     return min((found.version for found in changes if found is not None and found.version is not None), default=None)

@@ -1,4 +1,4 @@
-"""What a run says of checkpoints when it has none."""
+"""The interface of a run's checkpoints, and its implementation for runs that take none."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from flinkish.jobmanager.description import CheckpointDescription
 
 
 class Checkpoints(Protocol):
-    """The checkpoints of a run."""
+    """Takes and describes the checkpoints of a run."""
 
     def describe(self) -> tuple[CheckpointDescription, ...]:
-        """The last ones, oldest first."""
+        """The last checkpoints, oldest first."""
 
     def take_last(self, timeout_s: float | None = None) -> str | None:
-        """A checkpoint of the last committed epoch; its path, None when there is none. Waits for it."""
+        """Take a checkpoint of the last committed epoch and wait for it, for ``timeout_s`` seconds at most; returns its
+        path, None when there is none."""
 
     def close(self, delete: bool = False) -> None:
-        """The job has ended. ``delete``: nobody will ask for its checkpoints."""
+        """Take no more checkpoints, because the job has ended. ``delete``: delete them, nobody will need them."""
 
 
 class NoCheckpoints:
-    """Of a job without a checkpoint interval, and of the minicluster."""
+    """Takes no checkpoints: for jobs without a checkpoint interval, and for the minicluster."""
 
     def describe(self) -> tuple[CheckpointDescription, ...]:
-        """Nothing."""
+        """An empty tuple: there are no checkpoints."""
         return ()
 
     def take_last(self, timeout_s: float | None = None) -> str | None:
-        """None: the job's directory is at the last committed epoch anyway."""
+        """None: the job directory holds the last committed epoch anyway."""
         return None
 
     def close(self, delete: bool = False) -> None:
-        """Nothing."""
+        """Does nothing."""

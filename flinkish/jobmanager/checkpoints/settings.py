@@ -1,4 +1,4 @@
-"""What the configuration says of checkpoints."""
+"""The settings of checkpoints, read from the configuration."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from flinkish.common.options import checkpointing
 
 @dataclass(frozen=True)
 class CheckpointSettings:
-    """``interval_ms`` None: no checkpoints."""
+    """The settings of a job's checkpoints. ``interval_ms`` None: no checkpoints are taken."""
 
     interval_ms: int | None = None
     timeout_ms: int = 600_000
     min_pause_ms: int = 0
-    #: Accepted, and one in effect: all of a checkpoint is written by one Delta commit, and commits follow each other.
+    #: accepted, but 1 in effect: a checkpoint is written by one Delta commit, and commits follow each other
     max_concurrent: int = 1
-    #: how many in a row may fail before the job does
+    #: how many checkpoints in a row may fail before the job does
     tolerable_failures: int = 0
     num_retained: int = 1
     directory: str | None = None
     incremental: bool = True
-    #: kept when the job is cancelled
+    #: whether checkpoints are kept when the job is cancelled
     retain_on_cancellation: bool = False
 
     @property
     def enabled(self) -> bool:
-        """Whether there are checkpoints."""
+        """Whether checkpoints are taken."""
         return self.interval_ms is not None
 
     @property
     def changelog(self) -> bool:
-        """Whether tasks must say what each epoch has changed."""
+        """Whether tasks must write down what each epoch has changed in their state."""
         return self.enabled and self.incremental
 
 
 def checkpoint_settings(configuration: Configuration) -> CheckpointSettings:
-    """Reads ``execution.checkpointing.*``. Incremental unless the configuration says that it is not wanted."""
+    """Read ``execution.checkpointing.*``. Checkpoints are incremental unless the configuration says otherwise."""
     interval = configuration.get(checkpointing.INTERVAL)
     retention = configuration.get(checkpointing.EXTERNALIZED_CHECKPOINT_RETENTION)
     told = configuration.contains(checkpointing.INCREMENTAL)

@@ -1,4 +1,4 @@
-"""The Spark side of a checkpoint's thread: a session of its own, and jobs that can be told from the query's."""
+"""The Spark side of the checkpoint thread: a session of its own, and jobs that can be told from those of the query."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from flinkish.spark.session import is_remote
 
-#: Scheduler pool of what must not hold up epochs; it matters where Spark schedules fairly.
+#: Scheduler pool of jobs that must not hold up epochs; it has an effect where Spark schedules fairly.
 POOL = "flinkish-checkpoints"
-#: How many tasks a stage has: of a shuffle, a scan, a table in memory.
+#: Settings for how many tasks a stage has: of a shuffle, a scan, a table in memory.
 _TASKS = (
     "spark.sql.shuffle.partitions",
     "spark.sql.files.minPartitionNum",
@@ -19,15 +19,15 @@ _TASKS = (
 
 
 def own_session(spark: Any) -> Any:
-    """A session with settings of its own on the same cluster; the same one where that cannot be had."""
+    """A session with settings of its own on the same cluster; under Spark Connect the given session."""
     if is_remote(spark):
         return spark
     session = spark.newSession()
-    # what is rewritten (MERGE, OPTIMIZE) is checked before: damage must not get a checksum that fits
+    # MERGE and OPTIMIZE check what they rewrite: damaged data must not get a checksum that fits
     session.conf.set("parquet.page.verify-checksum.enabled", "true")
-    # changes are written down before they are merged; Delta would do so once more
+    # changes are in a table before they are merged; Delta would materialize them once more
     session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
-    # a task of an epoch waits for one of these to end where they take all cores
+    # where these tasks take all cores, a task of an epoch waits for one of them to end
     tasks = str(gentle_tasks(session))
     for setting in _TASKS:
         session.conf.set(setting, tasks)
@@ -35,7 +35,7 @@ def own_session(spark: Any) -> Any:
 
 
 def gentle_tasks(session: Any) -> int:
-    """How many tasks a checkpoint may run at once when they take long: half of the cores are left to epochs."""
+    """How many long tasks a checkpoint may run at once: half of the cores are left to epochs; 8 under Spark Connect."""
     if is_remote(session):
         return 8
     return max(1, int(session.sparkContext.defaultParallelism) // 2)
@@ -43,7 +43,7 @@ def gentle_tasks(session: Any) -> int:
 
 @contextmanager
 def tagged_jobs(session: Any, tag: str) -> Iterator[None]:
-    """All Spark jobs of this thread bear the tag, and give way to those of epochs."""
+    """Give all Spark jobs of this thread the tag, and let them give way to those of epochs."""
     session.addTag(tag)
     if not is_remote(session):
         session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)

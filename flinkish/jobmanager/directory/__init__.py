@@ -1,1 +1,1 @@
-"""What a job keeps in its directory, and who owns it."""
+"""The job directory: the files that a job keeps in it, and which driver owns it."""

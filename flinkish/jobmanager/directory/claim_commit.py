@@ -1,11 +1,11 @@
-"""A claim as a commit of the fencing table that this process writes itself, where the storage is a local file system.
+"""Commits a claim to the fencing table without Spark, where the storage is a local file system.
 
-The first use of Delta in a driver takes five seconds of its processors, which a job does not need before its first
-epoch. The file of a commit is what a hard link makes of a whole file: of two drivers that write the same version one
-is refused by the file system.
+The first use of Delta in a driver takes five seconds of processor time, which a job need not spend before its first
+epoch. The file of a commit is published as a hard link to a whole file: of two drivers that write the same version, the
+file system refuses one.
 
-Rule: tables that ask more of a writer than Delta's writer version 2, and file systems without hard links, are left to
-Spark.
+Rule: tables that require more of a writer than Delta's writer version 2, and file systems without hard links, are left
+to Spark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flinkish.common.durable_files import NO_LINKS, create_durably, delete
 from flinkish.common.storage import local_path
 from flinkish.spark.delta_fence import Claim, FencingLog
 
-#: A driver that was paused for long must still find the version that follows its own.
+#: The log is never cleaned up: a driver that was paused for long must still find the version after its own.
 KEPT_FOR_EVER = {"delta.logRetentionDuration": "interval 36500 days", "delta.enableExpiredLogCleanup": "false"}
 
 _PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
@@ -29,7 +29,7 @@ _TYPES = {str: "string", int: "integer"}
 
 
 def commit_claim(log: FencingLog, mine: Claim) -> int | None:
-    """Append the claim; its version. None: Spark has to do it.
+    """Append the claim to the table; returns the version of the commit, or None if Spark has to write it.
 
     Raises:
         OSError: the storage fails.
@@ -46,7 +46,7 @@ def commit_claim(log: FencingLog, mine: Claim) -> int | None:
             _commit(table, log.file(version), mine, new=not versions)
             return version
         except FileExistsError:
-            # somebody else has claimed the directory in this moment
+            # another driver has committed this version in the same moment
             continue
         except OSError as error:
             if error.errno in NO_LINKS:
@@ -55,7 +55,7 @@ def commit_claim(log: FencingLog, mine: Claim) -> int | None:
 
 
 def _is_plain(log: FencingLog, versions: list[int]) -> bool:
-    """Whether a writer that knows nothing but rows may append to the table."""
+    """Whether a writer that can only append rows may write to the table."""
     for version in reversed(versions):
         try:
             for action in log.actions(version):
@@ -82,7 +82,7 @@ def _commit(table: str, file: str, mine: Claim, new: bool) -> None:
 
 
 def _write_row(path: str, mine: Claim) -> int:
-    """The file of the claim's row; its size."""
+    """Write the file of the claim's row; returns its size in bytes."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -114,7 +114,7 @@ def _commit_info(mine: Claim, now_ms: int) -> dict[str, Any]:
 
 
 def _table(now_ms: int) -> list[dict[str, Any]]:
-    """What the first commit of a table says of it."""
+    """The actions with which the first commit makes the table: its protocol and its metadata."""
     columns = [
         {"name": name, "type": _type(value), "nullable": True, "metadata": {}}
         for name, value in asdict(Claim("", "", "", 0, "")).items()

@@ -1,4 +1,4 @@
-"""What is wrong with one of the job directory's own files, said with its name. Nothing is guessed."""
+"""The errors for damaged and missing files of the job directory, which name the file. Contents are never guessed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flinkish.errors import FinalOperationError
 
 _HINT = "restore the file from a copy, or start the job in a new directory from a checkpoint or savepoint"
 
-#: File -> what else can be done.
+#: File -> hint for a file with another remedy than `_HINT`.
 _HINTS = {
     "owner.json": "if no driver runs this job, delete the file and start the job again",
     "attempts.json": "delete the file and start the job again: it only counts starts",
@@ -17,7 +17,7 @@ _HINTS = {
 
 
 def damaged_file(directory: str, name: str, why: object) -> FinalOperationError:
-    """The error for a file that is there."""
+    """The error for a file that is there and cannot be read. ``why``: what is wrong with it."""
     return FinalOperationError(
         f"the file {name} is damaged: {why}",
         where=posixpath.join(directory, name),
@@ -27,7 +27,7 @@ def damaged_file(directory: str, name: str, why: object) -> FinalOperationError:
 
 
 def missing_file(directory: str, name: str) -> FinalOperationError:
-    """The error for a file that others show to have been there."""
+    """The error for a file that is missing, although other files show that it was there."""
     return FinalOperationError(
         f"the file {name} is missing",
         where=posixpath.join(directory, name),

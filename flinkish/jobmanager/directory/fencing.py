@@ -1,9 +1,9 @@
-"""Which driver a job belongs to: the one whose claim is the newest commit of the Delta table ``<job dir>/fencing``.
+"""Decides which driver owns a job: the one whose claim is the newest commit of the Delta table ``<job dir>/fencing``.
 
 Rule: each driver appends one row before it does anything; the version of that commit is its fencing token. Two claims
 have two versions, whatever clocks say, so of any two drivers exactly one is the newer one. The log is kept for ever:
-one small file per start of a driver. The driver's process writes it itself on local file systems (`claim_commit.py`),
-Spark's Delta elsewhere. How a driver learns that it has lost: `flinkish.spark.delta_fence`.
+one small file per start of a driver. On local file systems the driver's process writes the commit itself
+(`claim_commit.py`), elsewhere Spark's Delta does. `flinkish.spark.delta_fence` tells a driver that it has lost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["TABLE", "Claim", "DeltaFence", "FencingLog", "claim", "last_claim"]
 #: Name of the table in the job directory.
 TABLE = "fencing"
 
-#: So many times a claim is tried that met others at the creation of the table.
+#: How often a claim is tried that conflicts with others at the creation of the table.
 _ATTEMPTS = 10
 
 _OTHERS = re.compile(
@@ -36,15 +36,16 @@ _NO_DELTA = re.compile(r"DATA_SOURCE_NOT_FOUND|Failed to find.*data source: delt
 
 
 def claim(spark: Any, job_dir: str, mine: Claim) -> DeltaFence:
-    """Claim a job directory; from now on all earlier drivers are fenced off.
+    """Claim a job directory, which fences off all earlier drivers; returns the fence of this driver.
 
     Raises:
-        FencedError: somebody claimed it right after this driver did.
+        FencedError: another driver claimed the directory right after this one did.
         EnvironmentVersionError: the Spark session has no Delta.
+        OperationError: the claim cannot be written, or the Spark server does not see the directory.
     """
     log = FencingLog(posixpath.join(job_dir, TABLE))
     where = f"job '{mine.job}', directory {job_dir}"
-    # a server has to write it itself, which shows that it sees the directory
+    # a Spark server has to write the claim itself, which shows that it sees the directory
     version = None if is_remote(spark) else _commit_here(log, mine, where)
     if version is None:
         version = _append_by_spark(spark, log, mine, where)
@@ -109,7 +110,7 @@ def _version_of(log: FencingLog, mine: Claim, where: str) -> int:
 
 
 def last_claim(job_dir: str) -> tuple[int, Claim] | None:
-    """The newest claim of a job directory with its fencing token, if there is one."""
+    """The fencing token and the content of the newest claim of a job directory; None if there is none."""
     log = FencingLog(posixpath.join(job_dir, TABLE))
     for version in reversed(log.versions()):
         found = log.claim(version)

@@ -1,5 +1,5 @@
-"""Single files on any file system that pyarrow or the local machine knows; written whole or not at all. Reading never
-creates anything."""
+"""Reads, writes and deletes files and directories on any file system that pyarrow or the local machine knows. Files are
+written whole or not at all, and reading never creates anything."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from flinkish.common.storage_errors import storage_error, storage_errors
 
 
 def absolute(path: str) -> str:
-    """The path from the root; without scheme, if it is on the local file system."""
+    """The absolute path, without a scheme, of a path on the local file system; any other path as it is."""
     local = local_path(path)
     return path if local is None else os.path.abspath(local)
 
 
 def joined(directory: str, relative: str) -> str:
-    """A path relative to a directory, without ``..`` in it; a scheme stays as it is.
+    """The path of what is at ``relative`` to a directory, without ``..`` in it; a scheme stays as it is.
 
     >>> joined("s3://bucket/job/checkpoints/chk-3", "../state")
     's3://bucket/job/checkpoints/state'
@@ -29,7 +29,7 @@ def joined(directory: str, relative: str) -> str:
 
 
 def read_bytes(path: str) -> bytes | None:
-    """The content of a file; None when there is none."""
+    """The content of a file; None when there is no such file."""
     filesystem, root = place(path)
     try:
         with filesystem.open_input_stream(root) as stream:
@@ -41,7 +41,7 @@ def read_bytes(path: str) -> bytes | None:
 
 
 def write_bytes(path: str, data: bytes) -> None:
-    """Write a file and the directories above it; nobody ever sees a part of it."""
+    """Write a file, and make the directories above it; no reader ever sees a part of the file."""
     filesystem, root = place(path)
     parent, name = posixpath.split(root)
     temporary = posixpath.join(parent, f".{name}.{uuid.uuid4().hex}")
@@ -66,7 +66,7 @@ def is_directory(path: str) -> bool:
 
 
 def child_names(path: str) -> list[str]:
-    """The names of what a directory holds, sorted; nothing when there is none."""
+    """The names of the files and directories in a directory, sorted; [] when there is no such directory."""
     from pyarrow import fs
 
     filesystem, root = place(path)
@@ -74,7 +74,7 @@ def child_names(path: str) -> list[str]:
 
 
 def empty_files(path: str) -> list[str]:
-    """The names of the files in a directory that hold nothing, sorted."""
+    """The names of the empty files in a directory, sorted; [] when there is no such directory."""
     from pyarrow import fs
 
     filesystem, root = place(path)
@@ -83,7 +83,7 @@ def empty_files(path: str) -> list[str]:
 
 
 def directory_bytes(path: str) -> int:
-    """Size of the files in a directory, without those of directories in it."""
+    """Size of the files in a directory in bytes, without those in its subdirectories."""
     from pyarrow import fs
 
     filesystem, root = place(path)
@@ -98,7 +98,7 @@ def delete_file(path: str) -> None:
 
 
 def move_directory(path: str, target: str) -> None:
-    """Give a directory another name next to it; what is there already goes away."""
+    """Rename a directory; what is at the target already is deleted."""
     filesystem, root = place(path)
     delete_directory(target)
     with storage_errors("move", path):
@@ -106,8 +106,8 @@ def move_directory(path: str, target: str) -> None:
 
 
 def delete_directory_at_once(path: str) -> None:
-    """Delete a directory and what it holds now; what others make at its path while that lasts is not touched. On object
-    stores, which cannot move a directory in one step, that is what they make after it was listed."""
+    """Delete a directory and what it holds now. What others make at its path meanwhile is not touched: on object
+    stores, which cannot move a directory in one step, what they make after the directory was listed."""
     if local_path(path) is None or not is_directory(path):
         delete_directory(path)
         return

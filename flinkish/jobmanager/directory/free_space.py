@@ -1,4 +1,4 @@
-"""How much space there is where a job found none: Spark says neither which file it was writing nor on which disk."""
+"""Adds the free space to errors about a full disk: Spark says neither which file it was writing nor on which disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FULL = re.compile(r"no space left|quota", re.IGNORECASE)
 
 
 def with_free_space(error: FlinkishError, directory: JobDirectory) -> FlinkishError:
-    """The same error; one about space says how much there is at the job directory."""
+    """The same error; one about missing space also says how many bytes are free at a local job directory."""
     if directory.is_local and _FULL.search(error.what):
         try:
             free = shutil.disk_usage(directory.path).free

@@ -1,16 +1,17 @@
-"""What a job keeps in its directory, besides the Spark query's own checkpoint: who owns it and what wrote it.
+"""The files that a job keeps in its directory, besides the Spark query's own checkpoint: which driver owns the
+directory and which program wrote it.
 
     <job dir>/spark/            checkpoint of the streaming query, and in prepared/ what its epochs give to sinks
-    <job dir>/query-location.json  where that is instead, once the query has been replaced by another one
-    <job dir>/job.json          the stateful structure of the program that wrote it
-    <job dir>/owner.json        the driver that owns it, and a sign that it lives
+    <job dir>/query-location.json  where that checkpoint is instead, once the query has been replaced or moved
+    <job dir>/job.json          the stateful structure of the program that wrote the directory
+    <job dir>/owner.json        the driver that owns the directory, and a sign that it is alive
     <job dir>/fencing/          Delta: the claims of all drivers, which decide who may write (fencing.py)
-    <job dir>/end-of-input.json from which epoch on the sources' end is announced
-    <job dir>/finished.json     the job has ended
+    <job dir>/end-of-input.json the query whose run that announces the sources' end has begun
+    <job dir>/finished.json     the job has got to its end
     <job dir>/accumulators/     totals of the last epochs that have added to accumulators (runtime/accumulated.py)
-    <job dir>/restore/          rows of the savepoint that the job began with
+    <job dir>/restore/          rows of the savepoint that the job began with; restore-<fencing token>/ of later drivers
 
-Files are written whole and renamed. Any file system that pyarrow or the local machine knows.
+Files are written under another name and then renamed, on any file system that pyarrow or the local machine knows.
 """
 
 from __future__ import annotations
@@ -34,27 +35,28 @@ from flinkish.jobmanager.directory.owner import SILENCE_S, Life, entry, given_ba
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.task_header import STATE_FORMAT_VERSION
 
-#: Says where the query's checkpoint is; query_move.py knows of one more entry, ``moved_from``.
+#: Name of the file that says where the query's checkpoint is; query_move.py adds the entry ``moved_from`` to it.
 QUERY_FILE = "query-location.json"
 
-#: Version of the files in the directory. 2: they carry a digest.
+#: Version of the files in the directory. Since version 2 they carry a digest.
 FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
 class QueryLocation:
     """The checkpoint directory of a streaming query. Spark numbers its batches from 0; the job's epochs go on from
-    ``first_epoch``, so that a number stands for one epoch only, whatever query ran it: sinks know epochs by it."""
+    ``first_epoch``, so that a number stands for one epoch only, whichever query ran it: sinks know epochs by it."""
 
     path: str
     first_epoch: int
 
 
 class JobDirectory:
-    """The files of one job."""
+    """The directory of one job: reads its files, and writes them on behalf of one owner until a newer driver claims the
+    directory."""
 
     def __init__(self, path: str, token: str | None = None) -> None:
-        """``token``: of the owner on whose behalf another process works here; by default a new one."""
+        """``token``: that of the owner on whose behalf another process works here; by default a new one."""
         local = local_path(path)
         self.is_local = local is not None
         if local is not None:
@@ -69,31 +71,32 @@ class JobDirectory:
             with storage_errors("create the job directory", path):
                 self._fs.create_dir(self._root, recursive=True)
         self._token = token or uuid.uuid4().hex
-        #: the claim that keeps other drivers out; of a temporary directory nobody else knows
+        #: the claim that keeps other drivers out; a temporary directory needs none, as nobody else knows it
         self.fence: Fence = NO_FENCE
         self._renewals = 0
-        #: its queries run in a Spark server
+        #: whether the job's queries run in a Spark server
         self.remote = False
-        #: this driver has given the directory back
+        #: set once this driver has given the directory back
         self.released = threading.Event()
 
     def query_location(self) -> QueryLocation:
-        """Where the query keeps its own checkpoint."""
+        """The location of the query's own checkpoint, and the query's first epoch."""
         kept = self.read(QUERY_FILE) or {"name": "spark", "first_epoch": 0}
         return QueryLocation(posixpath.join(self.path, str(kept["name"])), int(kept["first_epoch"]))
 
     def move_query(self, name: str, first_epoch: int) -> None:
-        """From now on the query is another one, below ``name``; its epochs are numbered from ``first_epoch`` on."""
+        """Replace the job's query by another one, below ``name``, whose epochs are numbered from ``first_epoch`` on."""
         self.write(QUERY_FILE, {"name": name, "first_epoch": first_epoch})
 
     @property
     def keyed_state(self) -> str:
-        """Where the files of keyed state lie, a directory per vertex and subtask."""
+        """Directory of the files of keyed state, with a subdirectory per vertex and subtask."""
         return posixpath.join(self.path, "keyed-state")
 
     @property
     def restore_rows(self) -> str:
-        """Where this driver puts the rows of a savepoint: not where an earlier one may still be writing them."""
+        """Directory for the rows of a savepoint that this driver restores; not one to which an earlier driver may still
+        be writing."""
         return posixpath.join(self.path, f"restore-{self.fence.token}" if self.fence.token else "restore")
 
     # ------------------------------------------------------------------ files
@@ -106,7 +109,7 @@ class JobDirectory:
         return posixpath.join(self._root, name)
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """A JSON file; None when there is none."""
+        """The content of a JSON file; None when there is none. Raises FinalOperationError when it is damaged."""
         try:
             with self._fs.open_input_stream(self._file(name)) as stream:
                 data = stream.read()
@@ -120,7 +123,7 @@ class JobDirectory:
             raise damaged_file(self.path, name, error) from error
 
     def write(self, name: str, value: dict[str, Any]) -> None:
-        """Write a JSON file, whole or not at all. FencedError when the directory is no longer this driver's."""
+        """Write a JSON file, whole or not at all. Raises FencedError when the directory is no longer this driver's."""
         temporary = self._file(f".{name}.{self._token}")
         with storage_errors("write", posixpath.join(self.path, name)):
             try:
@@ -134,13 +137,13 @@ class JobDirectory:
                 raise
 
     def delete(self, name: str) -> None:
-        """Delete a file if it is there. FencedError when the directory is no longer this driver's."""
+        """Delete a file if it is there. Raises FencedError when the directory is no longer this driver's."""
         self.fence.check()
         with contextlib.suppress(FileNotFoundError):
             self._fs.delete_file(self._file(name))
 
     def names(self, prefix: str, suffix: str) -> list[str]:
-        """The names of the files that begin and end so, sorted."""
+        """The names of the files with this prefix and suffix, sorted."""
         from pyarrow import fs
 
         found = (info.base_name for info in self._fs.get_file_info(fs.FileSelector(self._root)))
@@ -150,17 +153,18 @@ class JobDirectory:
 
     @property
     def token(self) -> str:
-        """What tells this owner of the directory from all others."""
+        """The token that tells this owner of the directory from all others."""
         return self._token
 
     def claim(self, job_name: str, silence_s: float = SILENCE_S) -> None:
-        """Become the owner by the files alone, without the fencing table. FencedError when another one is alive."""
+        """Become the owner by the files alone, without the fencing table. Raises FencedError when another owner is
+        alive."""
         self.refuse_if_owned(job_name, silence_s)
         self.write_owner()
 
     def refuse_if_owned(self, job_name: str, silence_s: float = SILENCE_S) -> Life:
-        """FencedError when the owner is alive; else what is known of it. Waits for so long for an owner on another
-        machine to show that it is."""
+        """Raise FencedError when the owner is alive; otherwise return what is known of it. An owner on another machine
+        is watched for ``silence_s`` seconds for a sign of life."""
         life = self.owner_life()
         if life is Life.SILENT:
             life = watch(lambda: self.read("owner.json"), silence_s)
@@ -175,20 +179,21 @@ class JobDirectory:
         return life
 
     def owner_life(self) -> Life:
-        """What can be known, without waiting, of the driver that owns the directory."""
+        """What can be known, without waiting, of whether the driver that owns the directory is alive."""
         return life_of(self.read("owner.json"))
 
     def has_living_owner(self) -> bool:
-        """Whether a driver runs a job here, as far as can be seen from this machine."""
+        """Whether a driver runs a job here, as far as this machine can tell: an owner on another machine
+        counts as alive unless it has given the directory back."""
         return self.owner_life() is not Life.GONE
 
     def write_owner(self) -> None:
-        """Say that this driver owns the directory and lives."""
+        """Write down that this driver owns the directory and is alive."""
         self._renewals += 1
         self.write("owner.json", entry(self._token, self.fence.token, self._renewals, self.remote))
 
     def check_owner(self, job_name: str) -> None:
-        """FencedError when somebody else has claimed the directory since. Called before each commit."""
+        """Raise FencedError when another driver has claimed the directory since. Called before each commit."""
         if not isinstance(self.fence, NoFence):
             self.fence.check()
             return
@@ -201,12 +206,12 @@ class JobDirectory:
             )
 
     def renew(self, job_name: str) -> None:
-        """Show other machines that this driver lives. FencedError when the directory is no longer its own."""
+        """Show other machines that this driver is alive. Raises FencedError when the directory is no longer its own."""
         self.check_owner(job_name)
         self.write_owner()
 
     def release(self) -> None:
-        """Give the directory back. Where that cannot be written, this process knows it at least."""
+        """Give the directory back. If that cannot be written, at least this process remembers it."""
         self.released.set()
         given_back(self._token)
         with contextlib.suppress(OperationError):
@@ -214,11 +219,11 @@ class JobDirectory:
             if owner is not None and owner["token"] == self._token:
                 self.write("owner.json", {**owner, "released": True})
 
-    # ------------------------------------------------------------------ what wrote it
+    # ------------------------------------------------------------------ the program that wrote it
 
     def check_compatible(self, job: JobDescriptor, partitions: int) -> bool:
-        """Compare the program's stateful structure with the remembered one; True when there is none yet.
-        IncompatibleJobError says what differs."""
+        """Compare the program's stateful structure with the remembered one; True when none is remembered yet. Raises
+        IncompatibleJobError, which says what differs."""
         now = describe_structure(job, partitions)
         before = self.read("job.json")
         if before is None:
@@ -244,7 +249,7 @@ class JobDirectory:
         return False
 
     def remember_structure(self, job: JobDescriptor, partitions: int) -> None:
-        """From now on only programs like this one may run here."""
+        """Remember the program's stateful structure: from now on only programs with the same one may run here."""
         if self.read("job.json") is None:
             structure = describe_structure(job, partitions)
             self.write(
@@ -258,13 +263,13 @@ class JobDirectory:
             )
 
     def job_id(self) -> str | None:
-        """The id of the job that wrote the directory."""
+        """The id of the job that wrote the directory; None when none has yet."""
         job = self.read("job.json")
         return None if job is None else str(job["job_id"])
 
 
 def describe_structure(job: JobDescriptor, partitions: int) -> dict[str, Any]:
-    """What must stay the same for Spark's state to be found again."""
+    """The properties of a program that must stay the same for Spark's state to be found again."""
     return {
         "partitions": partitions,
         "sources": [_source_of(vertex) for vertex in job.vertices if vertex.level == 0],
@@ -284,7 +289,8 @@ def describe_structure(job: JobDescriptor, partitions: int) -> dict[str, Any]:
 
 
 def _source_of(vertex: VertexDescriptor) -> str:
-    """Splits are assigned to the subtasks of a source; those of a generated source are numbered."""
+    """A source as text, with what the assignment of its splits to subtasks depends on: its parallelism and, for a
+    generated source, the number of splits."""
     splits = f", {vertex.source.splits} splits" if isinstance(vertex.source, NumberedSplitSource) else ""
     return f"{vertex.head.uid} (parallelism {vertex.parallelism}{splits})"
 

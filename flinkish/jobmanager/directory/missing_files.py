@@ -1,4 +1,5 @@
-"""Files of the job directory that others show to have been there: without them a job would silently begin anew."""
+"""Detects files of the job directory that are missing although other files show that they were there: without them a
+job would silently begin anew."""
 
 from __future__ import annotations
 
@@ -16,16 +17,17 @@ _FALLBACK = re.compile(r"spark-(\d+)(-owner-\d+)?")
 
 
 def check_nothing_missing(directory: str) -> None:
-    """
+    """Check that a job directory has the files that its epochs need.
+
     Raises:
-        FinalOperationError: epochs have been planned here, and a file that was there by then is not.
+        FinalOperationError: epochs have been planned here, and a file that was there by then is missing.
     """
     names = child_names(directory)
     begun = [name for name in names if _is_query(name) and child_names(posixpath.join(directory, name, "offsets"))]
     needed = list(_BEFORE_EPOCHS) if begun else []
     if any(name != "spark" for name in begun):
         needed.append(_LOCATION)
-    # a query that has taken the place of a damaged one has begun with a checkpoint
+    # a query that has taken the place of a damaged one was restored from a checkpoint
     needed += [f"restored-{found[1]}.json" for name in begun if (found := _FALLBACK.fullmatch(name))]
     for name in needed:
         if name not in names:

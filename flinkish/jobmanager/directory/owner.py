@@ -1,8 +1,8 @@
 """Who owns a job directory, as its file owner.json says, and whether that driver is alive.
 
-Rule: clocks are never compared. A process of this machine is alive if the system knows it; one of another machine if
-its claim is renewed while one watches. A wrong guess is unkind, never harmful: what keeps a driver from writing is the
-fencing table (`fencing.py`).
+Rule: clocks are never compared. A process of this machine is alive if the operating system knows it; one of another
+machine is alive if it renews its claim while it is watched. A wrong guess is a nuisance, never harmful: what keeps a
+driver from writing is the fencing table (`fencing.py`).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-#: A driver renews its claim so often, in seconds.
+#: Seconds between two renewals of a driver's claim.
 RENEW_S = 10.0
 
-#: An owner on another machine that has not renewed its claim while it was watched for so long is taken for dead.
+#: An owner on another machine that does not renew its claim while it is watched for so many seconds is taken for dead.
 SILENCE_S = 35.0
 
 _POLL_S = 0.25
 
 
 class Life(Enum):
-    """What can be known of an owner."""
+    """What can be known of whether an owner is alive."""
 
     GONE = "gave the directory back, or its process has ended"
     ALIVE = "is alive"
@@ -33,7 +33,7 @@ class Life(Enum):
 
 
 def entry(token: str, fencing_token: int, renewals: int, remote: bool = False) -> dict[str, Any]:
-    """The content of owner.json of this process. ``remote``: its queries run in a Spark server, and outlive it."""
+    """The content of owner.json for this process. ``remote``: its queries run in a Spark server, and outlive it."""
     return {
         "token": token,
         "fencing_token": fencing_token,
@@ -47,17 +47,17 @@ def entry(token: str, fencing_token: int, renewals: int, remote: bool = False) -
     }
 
 
-#: Tokens of owners of this process that gave their directory back, whether that could be written there or not.
+#: Tokens of owners in this process that gave their directory back, whether that could be written there or not.
 _given_back: set[str] = set()
 
 
 def given_back(token: str) -> None:
-    """This process' owner with that token works no more."""
+    """Remember that the owner with this token, in this process, has given its directory back."""
     _given_back.add(token)
 
 
 def life_of(owner: dict[str, Any] | None) -> Life:
-    """What can be told without waiting. ``owner``: the content of owner.json; None: there is none."""
+    """What is known of an owner without waiting. ``owner``: the content of owner.json; None: there is none."""
     if owner is None or owner.get("released") or owner["token"] in _given_back:
         return Life.GONE
     if owner["host"] != socket.gethostname() or owner.get("machine", machine()) != machine():
@@ -67,13 +67,13 @@ def life_of(owner: dict[str, Any] | None) -> Life:
 
 
 def leaves_nothing_behind(owner: dict[str, Any] | None) -> bool:
-    """Whether no query of an owner that is GONE can be at work: one in a Spark server outlives its driver."""
+    """Whether no query of an owner that is GONE can still run: one in a Spark server outlives its driver."""
     return owner is None or bool(owner.get("released")) or not owner.get("remote")
 
 
 def watch(read: Callable[[], dict[str, Any] | None], silence_s: float = SILENCE_S) -> Life:
-    """Look at an owner on another machine until its claim is renewed (ALIVE) or given back (GONE), or for so long that
-    it would have been (SILENT). ``read``: gives the content of owner.json."""
+    """Watch an owner on another machine until it renews its claim (ALIVE) or gives the directory back (GONE); SILENT if
+    it does neither for ``silence_s`` seconds. ``read``: returns the content of owner.json."""
     first = read()
     deadline = time.monotonic() + silence_s
     while True:
@@ -93,8 +93,8 @@ def _mark(owner: dict[str, Any] | None) -> Any:
 
 
 def machine() -> str:
-    """What process ids of one kind are unique in: a boot of a host, and a container. Names of hosts are not enough, a
-    container that is started anew has the old one's."""
+    """Names the scope in which process ids are unique: a boot of a host, and a container (pid namespace); "" if that is
+    not known. Host names are not enough, as a container that is started anew has the old one's."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
@@ -103,7 +103,8 @@ def machine() -> str:
 
 
 def process_start(pid: int) -> str | None:
-    """When a process of this machine was started, so that a reused pid is not mistaken for it; None: there is none."""
+    """When a process of this machine was started, in clock ticks since the boot, so that a reused pid is not mistaken
+    for it; None if there is no such process, or it has ended and is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (OSError, IndexError):
@@ -112,7 +113,7 @@ def process_start(pid: int) -> str | None:
 
 
 def _process_exists(pid: int) -> str | None:
-    """Without /proc all that can be told is whether the pid is in use."""
+    """All that can be told without /proc: "unknown" if the pid is in use, otherwise None."""
     if os.path.isdir("/proc/self"):
         return None
     try:

@@ -1,7 +1,7 @@
-"""How a driver becomes the owner of a job directory that others may know, and shows that it is.
+"""Makes a driver the owner of a job directory that other drivers may know, and shows them that it is alive.
 
-Rule: first the claim, then anything else. Whatever the predecessor does after the claim is refused by its own checks;
-what it was in the midst of goes into a place that nobody reads any more, because the query is moved away from it
+Rule: first the claim, then anything else. Whatever the predecessor begins after the claim is refused by its own checks;
+what it was writing at that moment goes to a place that nobody reads any more, because the query is moved away from it
 (`query_move.py`) unless the predecessor is known to have ended.
 """
 
@@ -24,17 +24,17 @@ REFUSE, NEWEST = "refuse", "newest"
 def take_ownership(
     spark: Any, directory: JobDirectory, job_name: str, takeover: str, silence_s: float = SILENCE_S
 ) -> None:
-    """Claim the directory, and renew the claim until it is released.
+    """Claim the directory, and renew the claim in the background until the directory is released.
 
     Args:
         spark: the session that writes the claim.
-        directory: gets the fence.
-        job_name: for messages.
-        takeover: ``refuse``: only if no living driver owns it; ``newest``: whoever owns it.
-        silence_s: how long an owner on another machine is watched, with ``refuse``.
+        directory: the directory to claim; gets the fence of the claim.
+        job_name: name of the job, for messages.
+        takeover: ``refuse``: claim it only if no living driver owns it; ``newest``: claim it whoever owns it.
+        silence_s: with ``refuse``, how many seconds an owner on another machine is watched for a sign of life.
 
     Raises:
-        FencedError: another driver owns it, or has claimed it in the same moment and later.
+        FencedError: another driver owns the directory, or has claimed it in the same moment and later.
     """
     if takeover == REFUSE:
         life = directory.refuse_if_owned(job_name, silence_s)
@@ -53,7 +53,7 @@ def take_ownership(
 
 class Renewal:
     """Renews a claim in the background as long as this driver lives and owns the directory: also while a savepoint is
-    restored or a restart is waited for."""
+    restored or the job waits for its restart."""
 
     def __init__(self, directory: JobDirectory, job_name: str, interval_s: float = RENEW_S) -> None:
         self._directory = directory
@@ -61,7 +61,7 @@ class Renewal:
         self._interval_s = interval_s
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread that renews the claim."""
         threading.Thread(target=self._run, name=f"flinkish-owner-{self._job_name}", daemon=True).start()
 
     def _run(self) -> None:
@@ -69,7 +69,7 @@ class Renewal:
             try:
                 self._directory.renew(self._job_name)
             except FlinkishError:
-                # the job's own thread finds out in its own way, and says it
+                # the job's own thread finds this out by itself and reports it
                 if self._lost():
                     return
             except OSError:

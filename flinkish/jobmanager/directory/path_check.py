@@ -1,4 +1,4 @@
-"""Which paths a job's directory may have."""
+"""Checks whether a path can be used for a job directory."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import tempfile
 from flinkish.errors import ConfigurationError
 from flinkish.jobmanager.directory.files import absolute
 
-#: What stands escaped in a URI. Spark's reader of state (Spark 4.2) escapes the path and then looks for a directory of
-#: the escaped name: epochs would run, and no checkpoint or savepoint could ever be written. A ``*`` is a pattern to it.
+#: Characters that are escaped in a URI. Spark's reader of state (Spark 4.2) escapes the path and then looks for a
+#: directory of the escaped name: epochs would run, and no checkpoint or savepoint could ever be written. A ``*`` is a
+#: pattern to it.
 _ESCAPED = re.compile(r'[\s"#%*<>?\[\]^`{|}\x00-\x1f\x7f]')
 
 
 def check_path(path: str, setting: str = "flinkish.job.dir", hint: str = "choose another directory for the job") -> str:
-    """The path, which ``setting`` gives, if state can be read there.
+    """Return the path if state can be read there. ``setting`` and ``hint`` are part of the error.
 
     Raises:
-        ConfigurationError: it has a character that Spark's reader of state cannot have.
+        ConfigurationError: the path has a character that Spark's reader of state cannot handle.
     """
     whole = absolute(path)
     found = _ESCAPED.search(whole)
@@ -32,10 +33,10 @@ def check_path(path: str, setting: str = "flinkish.job.dir", hint: str = "choose
 
 
 def temporary_directory() -> str:
-    """A new directory, which may hold a job.
+    """Make a temporary directory for a job; returns its path.
 
     Raises:
-        ConfigurationError: the system's directory for temporary files is none for state.
+        ConfigurationError: state cannot be read below the system's directory for temporary files.
     """
     place = tempfile.gettempdir()
     check_path(place, "TMPDIR", "set flinkish.job.dir, or TMPDIR to another directory")

@@ -1,9 +1,9 @@
-"""What Spark has written about a query's batches: which were planned, which committed, and where its inputs stand.
+"""Reads Spark's log of a query: which batches were planned and committed, and the positions of its inputs.
 
     <query>/offsets/7    version, settings, then a line per input with the position at the end of batch 7
     <query>/commits/7    batch 7 is committed
 
-Rule: a file that is not as Spark writes it is never guessed at.
+Rule: a file that is not as Spark writes it is an error; its content is never guessed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VERSION = "v1"
 
 @dataclass(frozen=True)
 class QueryLog:
-    """The log below the checkpoint directory of a query."""
+    """The log of batches below the checkpoint directory of a query."""
 
     path: str
 
@@ -39,7 +39,7 @@ class QueryLog:
         return sorted(int(name) for name in child_names(posixpath.join(self.path, folder)) if name.isdigit())
 
     def positions(self, batch: int) -> list[str | None]:
-        """Where each input stood at the end of a batch that was planned.
+        """The position of each input at the end of a planned batch; None for an input that has no position yet.
 
         Raises:
             CorruptStateError: the file is damaged or not there.
@@ -47,7 +47,7 @@ class QueryLog:
         return self._read(batch)[1]
 
     def time_ms(self, batch: int) -> int:
-        """The time at which a batch was planned, which is the processing time of its tasks behind a shuffle.
+        """When a batch was planned, in milliseconds since 1970: the processing time of its tasks behind a shuffle.
 
         Raises:
             CorruptStateError: the file is damaged or not there.
@@ -74,20 +74,21 @@ class QueryLog:
         return settings, [None if position == _NONE else position for position in positions]
 
     def committed_positions(self) -> list[str | None]:
-        """Where each input stood at the end of the last committed batch; [] before the first one."""
+        """The position of each input at the end of the last committed batch; [] before the first one."""
         committed = self.committed()
         return self.positions(committed[-1]) if committed else []
 
 
 def _is_whole(position: str) -> bool:
-    """Positions are JSON, but for sources that write something else of their own."""
+    """Whether a position is complete. Positions are JSON, except those of sources with a format of their own; raises
+    ValueError when the JSON is damaged."""
     if position.startswith("{"):
         json.loads(position)
     return bool(position)
 
 
 def damaged(path: str, how: str) -> CorruptStateError:
-    """The error for a file of a query."""
+    """The error for a damaged or missing file of a query's own checkpoint. ``how``: what is wrong with it."""
     error = CorruptStateError(
         f"the query's own checkpoint is damaged: {path} is {how}",
         where=path,

@@ -1,11 +1,11 @@
 """Moves the query's own checkpoint to a place that an earlier driver does not know.
 
 Spark writes state, offsets and commits itself, in tasks and in the JVM, where flinkish cannot ask the fence. A driver
-that was paused in the midst of that would write when it wakes up. So the newer driver renames the directory and leaves
-a file in its place: writing below a file fails. Object stores have no such rename; there the newer driver works on a
-copy. The order of copying makes it whole: an epoch that is committed in the copy has its state in the copy, and the
-offsets of each epoch that may have reached a sink are there, because they were written before that epoch was allowed
-to begin.
+that was paused in the midst of that would go on writing when it wakes up. So the newer driver renames the directory and
+leaves a file in its place: writing below a file fails. Object stores have no such rename; there the newer driver works
+on a copy. The order of copying makes the copy consistent: an epoch that is committed in the copy has its state in the
+copy, and the offsets of each epoch that may have reached a sink are in it, because they were written before that epoch
+was allowed to begin.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from flinkish.jobmanager.directory.job_directory import QUERY_FILE, JobDirectory
 
 _SUFFIX = re.compile(r"-owner-\d+$")
 
-#: File systems that rename a directory as one step.
+#: File systems that rename a directory in one step.
 _RENAMING = ("local", "hdfs")
 
-#: What is copied first, in this order.
+#: Directories that are copied first, in this order.
 _FIRST = ("commits", "offsets")
 
 _TRIES = 5
 
 
 def move_query_away(directory: JobDirectory) -> None:
-    """After the claim: from now on the query lies where only this driver and later ones look. Does nothing for a job
-    that never had a query."""
+    """Move the query's checkpoint to where only this driver and later ones look. Called after the claim. A job that has
+    no query yet gets the new location, and nothing is moved."""
     for _ in range(_TRIES):
         kept = directory.read(QUERY_FILE) or {"name": "spark", "first_epoch": 0}
         old = str(kept["name"])
@@ -51,7 +51,7 @@ def move_query_away(directory: JobDirectory) -> None:
 
 
 def finish_move(directory: JobDirectory) -> None:
-    """Do what an interrupted move has left."""
+    """Finish a move that has begun, if there is one."""
     kept = directory.read(QUERY_FILE) or {}
     old, new = kept.get("moved_from"), kept.get("name")
     if old is None or new is None:
@@ -78,18 +78,18 @@ def _rename(system: Any, source: str, target: str, new: str) -> None:
 
 
 def _forbid(system: Any, place: str, new: str) -> None:
-    """A file where the directory was: nobody makes the directory again."""
+    """Put a file where the directory was, so that nobody can make the directory again."""
     from pyarrow import fs
 
     if system.get_file_info(place).type == fs.FileType.Directory:
-        # the earlier driver was quicker
+        # the earlier driver has made it again meanwhile
         system.delete_dir(place)
     with system.open_output_stream(place) as stream:
         stream.write(json.dumps({"moved_to": new, "because": "a newer driver has taken this job over"}).encode())
 
 
 def _drop_unfinished(system: Any, target: str) -> None:
-    """Files that the earlier driver still had open: what it writes to them belongs to nobody."""
+    """Delete files that the earlier driver still had open: what it writes to them belongs to nobody."""
     from pyarrow import fs
 
     for info in system.get_file_info(fs.FileSelector(target, recursive=True, allow_not_found=True)):
@@ -114,7 +114,8 @@ def _copy(system: Any, source: str, target: str) -> None:
 
 
 def _copy_new(system: Any, source: str, target: str) -> None:
-    """Files that the target does not have: commits that came later must not be, their state may be missing."""
+    """Copy the files that the target does not have. Commits and offsets are copied in their own turn only: the state of
+    a later commit may be missing."""
     from pyarrow import fs
 
     commits_or_offsets = posixpath.basename(target.rstrip("/")) in _FIRST

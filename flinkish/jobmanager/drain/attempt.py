@@ -24,7 +24,7 @@ from flinkish.spark.worker import deploy
 
 
 class DrainAttempt(QueryAttempt):
-    """An attempt to end a drain that has begun. Nothing but a failure stops it."""
+    """An attempt that completes a drain which has begun. Nothing but a failure stops it."""
 
     def __init__(
         self,
@@ -43,20 +43,20 @@ class DrainAttempt(QueryAttempt):
 
     @property
     def savepoint_directory(self) -> str | None:
-        """Where the final savepoint goes; None: where the job's savepoints go."""
+        """Directory for the final savepoint; None: the directory of the job's savepoints."""
         return self._marker.savepoint_directory
 
     def before_epoch(self, epoch: int) -> None:
-        """The drain has one epoch only."""
+        """Raise StopQuery after the drain's one epoch."""
         if epoch > self._marker.drain_epoch:
             raise StopQuery
         super().before_epoch(epoch)
 
     def run(self) -> None:
-        """Run the epoch, unless an earlier attempt has committed it."""
+        """Run the drain's epoch, unless an earlier attempt has committed it."""
         _move(self.spark, self.job, self.directory, self._marker)
         self.move_to(self.directory.query_location())
-        # the stop that the drain began with is not meant for its query
+        # the stop with which the drain began is not meant for the drain's own query
         self.directory.delete(STOP_FILE)
         if not self._is_committed():
             super().run()
@@ -69,19 +69,20 @@ class DrainAttempt(QueryAttempt):
         return bool(QueryLog(self.location.path).committed())
 
     def wake(self) -> None:
-        """Nothing: a drain that has begun is ended."""
+        """Does nothing: a drain that has begun is completed."""
 
     def committed_epoch(self) -> int | None:
-        """The drain's epoch, once it is committed."""
+        """The drain's epoch once it is committed; None before."""
         return self._marker.drain_epoch if self._is_committed() else None
 
     def positions(self, epoch: int) -> dict[str, str]:
-        """Sources stand where they stood before the drain, which reads nothing."""
+        """Source uid -> its position before the drain, which reads nothing."""
         return dict(self._marker.positions)
 
 
 def _move(spark: Any, job: JobDescriptor, directory: JobDirectory, marker: DrainMarker) -> None:
-    """The drain's query becomes the job's: its state is the one after the last ordinary epoch."""
+    """Replace the job's query by the drain's, with the state after the last ordinary epoch; unless that has been
+    done."""
     if has_moved(directory):
         return
     query = directory.query_location()

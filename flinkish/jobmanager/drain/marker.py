@@ -1,7 +1,7 @@
-"""What a drain that has begun must know, kept in ``<job dir>/drain.json``.
+"""The marker of a drain that has begun, with what is needed to complete it: ``<job dir>/drain.json``.
 
-Rule: once the file is there the job has no ordinary epoch any more. Whoever runs the job next ends the drain first:
-epoch ``epoch + 1`` is the drain's, however often it is begun, so sinks take it in once.
+Rule: once the file is there, the job has no ordinary epoch any more. Any driver that runs the job next completes the
+drain: epoch ``epoch + 1`` is the drain's, however often it is begun, so sinks accept it once.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ QUERY_NAME = "spark-drain"
 
 @dataclass(frozen=True)
 class DrainMarker:
-    """A drain that has begun."""
+    """Describes a drain that has begun."""
 
     #: the last ordinary epoch
     epoch: int
-    #: source uid -> where it stood after that epoch
+    #: source uid -> its position after that epoch
     positions: dict[str, str]
-    #: where the final savepoint goes; None: where the job's savepoints go
+    #: directory for the final savepoint; None: the directory of the job's savepoints
     savepoint_directory: str | None
-    #: operator levels of the job
+    #: number of operator levels of the job
     levels: int
 
     @property
@@ -36,12 +36,12 @@ class DrainMarker:
         return self.epoch + 1
 
     def write(self, directory: JobDirectory) -> None:
-        """From now on the job is being drained."""
+        """Write the marker: from now on the job is being drained."""
         directory.write(_FILE, asdict(self))
 
     @staticmethod
     def read(directory: JobDirectory) -> DrainMarker | None:
-        """The drain that has begun in a directory; None when there is none."""
+        """The marker of the drain that has begun in a directory; None when there is none."""
         kept = directory.read(_FILE)
         if kept is None:
             return None
@@ -50,11 +50,11 @@ class DrainMarker:
 
 
 def state_rows(directory: JobDirectory) -> str:
-    """Where the state lies that the drain begins with."""
+    """Directory of the state with which the drain begins."""
     return posixpath.join(directory.path, "drain-state")
 
 
 def has_moved(directory: JobDirectory) -> bool:
-    """Whether the state is there and the drain's query is the job's."""
-    # a newer driver may have renamed it
+    """Whether the drain's state is written and its query is the job's."""
+    # a newer driver may have moved the query, which adds a suffix to its name
     return posixpath.basename(directory.query_location().path).startswith(QUERY_NAME)

@@ -1,14 +1,14 @@
-"""The steps around a drain's epoch: it begins behind the last ordinary epoch and ends with the final savepoint.
+"""The steps of a drain, which begins after the last ordinary epoch and ends with the final savepoint.
 
     stop -> last ordinary epoch E committed, query ended
-         -> the savepoint's directory is looked at: the job goes on if nothing can be written there
-         -> drain.json                   from here on it can only be drained
+         -> the savepoint's directory is checked: the job goes on if nothing can be written there
+         -> drain.json                   from here on the job can only be drained
          -> drain-state/, the job's query is spark-drain      (`drain.attempt`)
          -> epoch E + 1: every source ends, windows and timers fire, sinks commit
          -> savepoint of E + 1, with the positions of E
          -> finished.json
 
-A driver that dies leaves a directory in which the next one ends the drain from the step that was reached.
+When a driver dies, the next one goes on with the drain at the step that was reached.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from flinkish.runtime.phases import Phase, passed
 
 
 def begin_drain(attempt: QueryAttempt, directory: JobDirectory, savepoint_directory: str | None) -> DrainMarker:
-    """Write down that the job, which has stopped, is to be drained.
+    """Write the marker of the drain of a job that has stopped; returns the marker.
 
     Raises:
-        SavepointError: there is no epoch at whose end everything stands.
+        SavepointError: there is no committed epoch at whose end state and sinks agree.
     """
     epoch = attempt.committed_epoch()
     if epoch is None:

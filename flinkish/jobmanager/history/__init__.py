@@ -1,4 +1,4 @@
-"""What is kept of a job when its driver is gone: the Delta tables jobs, executions, exceptions and checkpoints."""
+"""The history of a job, which outlives its driver: the Delta tables jobs, executions, exceptions and checkpoints."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.session import is_remote
 
-#: The first rows, those of the start, are written after so many seconds: behind the first epoch of most jobs, and
-#: before somebody wants a savepoint, because what a driver first does with Delta takes seconds of its processors. A
-#: server has used it for the claim already.
+#: The first rows, those of the job's start, are written after this many seconds: after the first epoch of most jobs,
+#: and before somebody wants a savepoint, because the first use of Delta in a driver takes seconds of processor time.
+#: Under Spark Connect they wait for the interval: the server has used Delta for the claim already.
 FIRST_WRITE_S = 5.0
 
 __all__ = ["History", "delta_history"]
 
 
 def delta_history(spark: Any, job: JobDescriptor, directory: JobDirectory, settings: DriverSettings) -> HistoryWriter:
-    """The history of a job in its directory."""
+    """The history of a job, written to the Delta tables in its directory."""
     tables = DeltaTables(spark, directory.path, settings.history_retention_ms)
     rows = Rows(job.job_id, job.name, directory.token)
     first_s = None if is_remote(spark) else FIRST_WRITE_S

@@ -1,10 +1,10 @@
-"""The history's Delta tables, and what bounds them.
+"""The Delta tables of the history, and what bounds their size.
 
-* Rows older than the retention go when a table is compacted.
-* A table is compacted into one file when it has more than `MAX_FILES`, looked at with the first batch of a driver and
-  then with every `LOOK_EVERY`-th: there are never more files than the sum of both.
-* Files that are replaced are deleted by the next compaction at least an hour later; Delta deletes log files of more
-  than a day ago by itself.
+* Rows older than the retention are deleted when a table is compacted.
+* A table is compacted into one file when it has more than `MAX_FILES`. This is checked with the first batch of a driver
+  and then with every `LOOK_EVERY`-th, so there are never more files than the sum of both.
+* Files that are replaced are deleted by the next compaction at least an hour later; Delta deletes log files older than
+  a day by itself.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from flinkish.spark.vacuum import vacuum
 
 _LOG = logging.getLogger("flinkish.HistoryServer")
 
-#: More files than that are made one.
+#: A table with more files than this is compacted.
 MAX_FILES = 20
-#: So many batches lie between two looks at the number of files.
+#: Number of batches from one check of the number of files to the next.
 LOOK_EVERY = 10
 
 _PROPERTIES = {
@@ -33,17 +33,18 @@ _PROPERTIES = {
 
 
 def history_path(job_dir: str, table: str) -> str:
-    """Where a table of the history lies."""
+    """Path of a table of the history."""
     return posixpath.join(job_dir, "history", table)
 
 
 class DeltaTables:
-    """The tables of one job directory.
+    """Writes and compacts the history's tables of one job directory.
 
     Args:
-        spark: writes them.
+        spark: the session that writes them.
         job_dir: the job's directory.
-        retention_ms: age at which rows are deleted; 0: never.
+        retention_ms: age in milliseconds at which rows are deleted; 0: never.
+        clock: the clock by which rows age; by default the machine's.
     """
 
     def __init__(self, spark: Any, job_dir: str, retention_ms: int, clock: Clock | None = None) -> None:
@@ -54,7 +55,7 @@ class DeltaTables:
         self._batches: Counter[str] = Counter()
 
     def append(self, table: str, rows: list[Row]) -> None:
-        """Write rows, in one commit of one file. Raises whatever Spark raises."""
+        """Append rows to a table, in one commit of one file. Raises whatever Spark raises."""
         path = history_path(self._job_dir, table)
         frame = self._spark.createDataFrame(rows, TABLES[table]).coalesce(1)
         writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
@@ -64,18 +65,18 @@ class DeltaTables:
             self._tidy_up(path)
 
     def make_missing(self) -> None:
-        """Make the tables that have got no rows yet: a job that never failed has no exceptions, and SQL says so."""
+        """Create the tables that have no rows yet, for SQL to find them: a job that never failed has no exceptions."""
         properties = ", ".join(f"'{name}' = '{value}'" for name, value in _PROPERTIES.items())
         for table in TABLES:
             path = history_path(self._job_dir, table)
             if not child_names(posixpath.join(path, "_delta_log")):
-                # a statement takes half the time of writing no rows
+                # CREATE TABLE takes half the time of writing no rows
                 columns = f"({TABLES[table]}) USING delta TBLPROPERTIES ({properties})"
                 self._spark.sql(f"CREATE TABLE IF NOT EXISTS delta.`{path}` {columns}")
 
     def _tidy_up(self, path: str) -> None:
         try:
-            # files that were replaced lie there as well, so only Delta knows; but it takes a second to ask
+            # replaced files are there as well, so only Delta knows the number; but asking Delta takes a second
             if sum(name.endswith(".parquet") for name in child_names(path)) > MAX_FILES:
                 frame = self._spark.read.format("delta").load(path)
                 if len(frame.inputFiles()) > MAX_FILES:
@@ -85,7 +86,7 @@ class DeltaTables:
             _LOG.info("history table %s is not compacted this time: %s", path, str(error).strip().splitlines()[:1])
 
     def compact(self, path: str) -> None:
-        """One file of the rows that are young enough; delete the files that were replaced long enough ago."""
+        """Rewrite the rows that are within the retention as one file; delete files replaced long enough ago."""
         frame = self._spark.read.format("delta").load(path)
         if self._retention_ms:
             frame = frame.where(f"time_ms >= {self._clock.now_ms() - self._retention_ms}")

@@ -1,4 +1,4 @@
-"""A start that has failed before there was anything to run: it is part of the history of a job that ran before."""
+"""Adds a start that failed before there was anything to run to the history of a job that ran before."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def remember_failed_start(
     life: StateMachine[JobStatus],
     failure: BaseException,
 ) -> None:
-    """Write the life of the job that ends before it began, and what it failed with.
+    """Write the transitions of a job that failed before it began, and the exception with which it failed.
 
-    Nothing is written to a directory that is another driver's, or that no job has run in.
+    Nothing is written to a directory that another driver owns, or in which no job has run. Failing to write is logged.
     """
     if not isinstance(failure, FlinkishError) or isinstance(failure, FencedError) or not settings.history_enabled:
         return
     try:
         _remember(spark, directory, settings, life, failure)
     except Exception:
-        # what counts is the failure; the directory itself may be what is damaged
+        # the failure of the start is what counts; the directory itself may be what is damaged
         _LOG.warning("the failed start is not in the history of %s", directory.path, exc_info=True)
 
 

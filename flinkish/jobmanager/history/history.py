@@ -1,6 +1,7 @@
-"""What is kept of a job when its driver is gone: Delta tables that SQL reads.
+"""The history of a job, which outlives its driver: Delta tables that SQL reads.
 
-Rule: history never holds up a job. Each method returns at once, and none raises; what cannot be written is a warning.
+Rule: history never holds up a job. Each method but `close` returns at once, and none raises; what cannot be written is
+logged as a warning.
 """
 
 from __future__ import annotations
@@ -12,38 +13,38 @@ from flinkish.jobmanager.lifecycle.story import Event
 
 
 class History(Protocol):
-    """What is told to the history."""
+    """Records what happens to a job."""
 
     def status(self, event: Event, attempt: int) -> None:
-        """The job has gone from status to status."""
+        """Record that the job has changed its status."""
 
     def execution(self, vertex: int, uid: str, task: str, subtask: int, end: ExecutionDescription) -> None:
-        """An execution has come to its end."""
+        """Record an execution that has ended."""
 
     def exception(self, description: ExceptionDescription) -> None:
-        """The job has failed, or got over a failure."""
+        """Record a failure with which the job has ended or from which it recovers."""
 
     def checkpoint(self, description: CheckpointDescription) -> None:
-        """A checkpoint or savepoint has completed or failed."""
+        """Record a checkpoint or savepoint that has completed or failed."""
 
     def close(self) -> None:
-        """Write what is left: the job has ended. The one method that takes its time."""
+        """Write what is left, because the job has ended. The one method that takes its time."""
 
 
 class NoHistory:
-    """Of a job without a directory of its own, or with ``flinkish.history.enabled: false``."""
+    """Records nothing: for jobs without a directory of their own, or with ``flinkish.history.enabled: false``."""
 
     def status(self, event: Event, attempt: int) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def execution(self, vertex: int, uid: str, task: str, subtask: int, end: ExecutionDescription) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def exception(self, description: ExceptionDescription) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def checkpoint(self, description: CheckpointDescription) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Does nothing."""

@@ -1,7 +1,7 @@
-"""The tables of the history: their columns, and the rows that descriptions become.
+"""The tables of the history: their columns, and how events and descriptions become rows.
 
-Rule: every row says of which job, which driver and which attempt it is, and when it happened (``time_ms``); a table may
-get new columns at its end, but none is renamed or changes its type.
+Rule: every row names its job, driver and attempt, and the time of what happened (``time_ms``); a table may get new
+columns at its end, but none is renamed or changes its type.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Row = tuple[Any, ...]
 
 _ALL = "job_id string, job_name string, driver string, attempt int, time_ms bigint"
 
-#: Table -> its columns, as SQL has them.
+#: Table -> its columns, in Spark's DDL.
 TABLES: dict[str, str] = {
     "jobs": f"{_ALL}, number bigint, before string, status string, cause string",
     "executions": (
@@ -39,7 +39,7 @@ TABLES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Rows:
-    """Makes the rows of one job in one driver."""
+    """Makes the history rows of one job in one driver."""
 
     job_id: str
     job_name: str
@@ -49,11 +49,11 @@ class Rows:
         return self.job_id, self.job_name, self.driver, attempt, time_ms
 
     def job(self, event: Event, attempt: int) -> Row:
-        """Of ``jobs``."""
+        """A row of ``jobs``: a transition of the job."""
         return *self._all(attempt, event.time_ms), event.number, event.before or None, event.after, event.cause
 
     def execution(self, vertex: int, uid: str, task: str, subtask: int, end: ExecutionDescription) -> Row:
-        """Of ``executions``."""
+        """A row of ``executions``: an execution that has ended."""
         started = end.times_ms.get("SCHEDULED")
         return (
             *self._all(end.attempt, end.times_ms[end.state]),
@@ -65,7 +65,7 @@ class Rows:
         )
 
     def exception(self, error: ExceptionDescription) -> Row:
-        """Of ``exceptions``."""
+        """A row of ``exceptions``: a failure of the job."""
         return (
             *self._all(error.attempt, error.time_ms),
             *(error.error_class, error.who, error.retryable, error.message, error.what, error.place, error.task),
@@ -73,7 +73,7 @@ class Rows:
         )
 
     def checkpoint(self, one: CheckpointDescription, attempt: int) -> Row:
-        """Of ``checkpoints``."""
+        """A row of ``checkpoints``: a checkpoint or savepoint that has completed or failed."""
         return (
             *self._all(attempt, one.trigger_time_ms + (one.duration_ms or 0)),
             *(one.id, one.epoch, one.status, one.trigger_time_ms, one.duration_ms, one.is_savepoint, one.incremental),

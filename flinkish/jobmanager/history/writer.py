@@ -1,7 +1,7 @@
 """Collects rows of the history and writes them from a thread of its own.
 
 Rule: memory is bounded and nobody waits. Rows that could not be written are tried again with the next ones; when there
-is no room for more, the oldest go, and the warning says how many.
+is no room for more, the oldest are dropped, and a warning says how many.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ _LOG = logging.getLogger("flinkish.HistoryServer")
 
 
 class HistoryStore(Protocol):
-    """Where rows end up."""
+    """Stores the rows of the history."""
 
     def append(self, table: str, rows: list[Row]) -> None:
-        """Write rows; may take its time, may raise whatever it likes."""
+        """Write rows to a table; may take its time, and may raise any exception."""
 
     def make_missing(self) -> None:
-        """Make the tables that have got no rows yet; may raise as well."""
+        """Create the tables that have no rows yet; may raise any exception, too."""
 
 
 class HistoryWriter:
-    """A `History` that writes every ``interval_s`` seconds, if there is anything, and at the end; the first time after
-    ``first_s`` seconds, if that is less."""
+    """A `History` that collects rows and writes them every ``interval_s`` seconds, if there are any, and at the end;
+    the first time after ``first_s`` seconds, if that is less."""
 
-    #: Rows that wait to be written.
+    #: Largest number of rows that wait to be written.
     MAX_ROWS = 100_000
-    #: The end of a job waits for its history no longer than so many seconds.
+    #: Longest time in seconds that the end of a job waits for its history.
     CLOSE_TIMEOUT_S = 60.0
 
     def __init__(self, rows: Rows, store: HistoryStore, interval_s: float, first_s: float | None = None) -> None:
@@ -44,7 +44,7 @@ class HistoryWriter:
         self._first_s = interval_s if first_s is None else min(first_s, interval_s)
         self._waiting: deque[tuple[str, Row]] = deque()
         self._dropped = 0
-        #: rows that were told and are neither written nor dropped
+        #: number of rows that were recorded and are neither written nor dropped
         self._left = 0
         self._attempt = 0
         self._failing = False
@@ -53,23 +53,23 @@ class HistoryWriter:
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    # ------------------------------------------------------------------ what is told
+    # ------------------------------------------------------------------ what is recorded
 
     def status(self, event: Event, attempt: int) -> None:
-        """The job has gone from status to status."""
+        """Record that the job has changed its status."""
         self._attempt = attempt
         self._add("jobs", self._rows.job(event, attempt))
 
     def execution(self, vertex: int, uid: str, task: str, subtask: int, end: ExecutionDescription) -> None:
-        """An execution has come to its end."""
+        """Record an execution that has ended."""
         self._add("executions", self._rows.execution(vertex, uid, task, subtask, end))
 
     def exception(self, description: ExceptionDescription) -> None:
-        """The job has failed, or got over a failure."""
+        """Record a failure with which the job has ended or from which it recovers."""
         self._add("exceptions", self._rows.exception(description))
 
     def checkpoint(self, description: CheckpointDescription) -> None:
-        """A checkpoint or savepoint has completed or failed."""
+        """Record a checkpoint or savepoint that has completed or failed."""
         self._add("checkpoints", self._rows.checkpoint(description, self._attempt))
 
     def _add(self, table: str, row: Row) -> None:
@@ -94,7 +94,7 @@ class HistoryWriter:
         self.flush()
 
     def flush(self) -> None:
-        """Write what waits. Called by one thread at a time."""
+        """Write the waiting rows. Called by one thread at a time."""
         with self._lock:
             taken, self._waiting = self._waiting, deque()
             dropped, self._dropped = self._dropped, 0
@@ -103,12 +103,12 @@ class HistoryWriter:
         tables: dict[str, list[Row]] = defaultdict(list)
         for table, row in taken:
             tables[table].append(row)
-        # in the order of TABLES: if time runs out, the end of the job is what should have been told
+        # in the order of TABLES: if time runs out, the end of the job is what should have been recorded
         for table in TABLES:
             if table in tables:
                 self._write(table, tables[table])
         if tables and not self._all_there and not self._failing:
-            # behind the rows: a short job ends with rows for most of them
+            # after the rows: a short job has rows for most tables when it ends
             self._make_missing()
 
     def _make_missing(self) -> None:
@@ -122,7 +122,7 @@ class HistoryWriter:
         try:
             self._store.append(table, rows)
         except Exception as error:
-            # once, not every minute
+            # warn once, not at every interval
             if not self._failing:
                 text = f"{type(error).__name__}: {error}".strip().splitlines()[0]
                 _LOG.warning("history of %s cannot be written, the job goes on: %s", self._rows.job_name, text)
@@ -142,7 +142,7 @@ class HistoryWriter:
             self._waiting.extendleft((table, row) for row in reversed(kept))
 
     def close(self) -> None:
-        """Write what is left, and be done."""
+        """Write what is left and end the thread; waits for `CLOSE_TIMEOUT_S` seconds at most."""
         self._closed.set()
         thread = self._thread
         if thread is None:

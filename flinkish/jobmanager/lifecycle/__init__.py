@@ -1,1 +1,1 @@
-"""The lives of jobs, executions and checkpoints as tables of transitions. Pure: no Spark, and the clock is given."""
+"""The life cycles of jobs, executions and checkpoints as tables of transitions. No Spark, and the clock is given."""

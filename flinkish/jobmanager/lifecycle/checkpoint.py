@@ -1,4 +1,4 @@
-"""The life of a checkpoint or savepoint: it completes or fails, once. The cause of the end is its reason."""
+"""The life cycle of a checkpoint or savepoint: it completes or fails, once. The cause of a failure is its reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flinkish.jobmanager.lifecycle.state_machine import Transitions
 
 
 class CheckpointState(Enum):
-    """Flink's CheckpointStatsStatus, with PENDING for IN_PROGRESS."""
+    """The states of a checkpoint: Flink's CheckpointStatsStatus, with PENDING for IN_PROGRESS."""
 
     PENDING = "PENDING"
     COMPLETED = "COMPLETED"

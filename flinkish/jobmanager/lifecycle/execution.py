@@ -1,7 +1,7 @@
-"""The life of an execution: one attempt of one subtask.
+"""The life cycle of an execution, which is one attempt of one subtask.
 
-The table is Flink's (ExecutionState, Execution). FAILED can follow every state that is not final, except CANCELING:
-what fails while it is cancelled is CANCELED.
+The table is Flink's (ExecutionState, Execution). FAILED can follow every state that is not final, except CANCELING: an
+execution that fails while it is cancelled is CANCELED.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from flinkish.jobmanager.lifecycle.state_machine import Transitions
 
 
 class ExecutionState(Enum):
-    """Flink's states of a task."""
+    """The states of an execution, as Flink has them."""
 
     CREATED = "CREATED"
-    #: the attempt that it belongs to has begun
+    #: the job's attempt that the execution belongs to has begun
     SCHEDULED = "SCHEDULED"
     #: the query is being started
     DEPLOYING = "DEPLOYING"
     #: the first epoch of the attempt runs: functions are opened, state is restored
     INITIALIZING = "INITIALIZING"
-    #: an epoch has been done
+    #: at least one epoch of the attempt is done
     RUNNING = "RUNNING"
     FINISHED = "FINISHED"
     CANCELING = "CANCELING"
@@ -31,7 +31,7 @@ class ExecutionState(Enum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing follows."""
+        """Whether no state follows this one."""
         return EXECUTION_TRANSITIONS.is_terminal(self)
 
 

@@ -1,7 +1,7 @@
-"""One kind of life: which state may follow which, as data, and a machine that upholds it.
+"""State machines: a table that says which state may follow which, and a machine that enforces it.
 
-Rule: an illegal transition raises and changes nothing; a legal one is an event of the story. There is no other way from
-state to state.
+Rule: an illegal transition raises and changes nothing; a legal one is an event of the story. The state changes in no
+other way.
 """
 
 from __future__ import annotations
@@ -18,37 +18,39 @@ from flinkish.runtime.clock import Clock, SystemClock
 
 S = TypeVar("S", bound=Enum)
 
-#: Events that an illegal transition's error tells.
+#: Number of past events in the error for an illegal transition.
 _TOLD = 10
 
 
 @dataclass(frozen=True)
 class Transitions(Generic[S]):
-    """A table of transitions. States without a row of their own cannot be left."""
+    """A table of transitions. States without a row of their own are terminal."""
 
-    #: what lives so: job, execution, checkpoint
+    #: kind of the subject, for messages: job, execution, checkpoint
     kind: str
     initial: S
     edges: Mapping[S, frozenset[S]]
 
     def allows(self, before: S, after: S) -> bool:
-        """Whether one may follow the other."""
+        """Whether ``after`` may follow ``before``."""
         return after in self.edges.get(before, frozenset())
 
     def is_terminal(self, state: S) -> bool:
-        """Whether nothing follows."""
+        """Whether no state may follow this one."""
         return not self.edges.get(state)
 
 
 class StateMachine(Generic[S]):
-    """One life. Any thread may move it; of two that move it at once, the second sees the state that the first left.
+    """The state of one subject. Any thread may change it; of two that do so at once, the second sees the state that the
+    first one left.
 
     Args:
-        transitions: the table.
-        subject: whose life, for the story: ``job 'clicks'``.
-        story: where events are told; a story of its own by default.
-        clock: of the events.
-        listener: hears of each event, after it has happened, in the thread that moved the machine.
+        transitions: the table of transitions.
+        subject: names the subject in the story: ``job 'clicks'``.
+        story: the story to which events are added; a story of its own by default.
+        clock: gives the times of events; by default the machine's.
+        listener: called with the event of each transition after it has happened, in the thread that made it; not with
+            that of the initial state.
     """
 
     def __init__(
@@ -66,39 +68,39 @@ class StateMachine(Generic[S]):
         self._clock = clock or SystemClock()
         self._lock = threading.RLock()
         self._state = transitions.initial
-        #: state -> when it was entered last
+        #: state -> when it was entered last, in milliseconds since 1970
         self._times_ms: dict[S, int] = {}
         self._tell("", transitions.initial, "")
 
     @property
     def state(self) -> S:
-        """The state as of now."""
+        """The current state."""
         return self._state
 
     @property
     def terminal(self) -> bool:
-        """Whether this is the end."""
+        """Whether the current state is terminal."""
         return self._transitions.is_terminal(self._state)
 
     def time_ms(self, state: S) -> int | None:
-        """When a state was entered last; None: never."""
+        """When a state was entered last, in milliseconds since 1970; None: never."""
         return self._times_ms.get(state)
 
     @property
     def times_ms(self) -> dict[str, int]:
-        """State -> when it was entered last, in the order of the first entries."""
+        """State name -> when it was entered last, in milliseconds since 1970, in the order of the first entries."""
         with self._lock:
             return {state.name: time_ms for state, time_ms in self._times_ms.items()}
 
     def may(self, state: S) -> bool:
-        """Whether the transition would be legal now."""
+        """Whether the transition to this state would be legal now."""
         return self._transitions.allows(self._state, state)
 
     def to(self, state: S, cause: str = "") -> Event:
-        """Go to a state.
+        """Change to a state; returns the event.
 
         Raises:
-            IllegalTransitionError: the state may not follow the present one. Nothing has changed.
+            IllegalTransitionError: the state may not follow the current one. Nothing has changed.
         """
         with self._lock:
             before = self._state
@@ -111,7 +113,8 @@ class StateMachine(Generic[S]):
             return event
 
     def try_to(self, state: S, cause: str = "") -> bool:
-        """Go to a state if that is legal; whether it was. For who cannot know what others have done meanwhile."""
+        """Change to a state if that is legal; returns whether it was. For callers that cannot know what other threads
+        have done meanwhile."""
         with self._lock:
             if not self.may(state):
                 return False

@@ -1,6 +1,6 @@
-"""What has happened to something, in the order in which it happened.
+"""A record of the transitions of one or several subjects, in the order in which they happened.
 
-Rule: a story is bounded. What is forgotten for want of room is the oldest, and the story says how much that was.
+Rule: a story is bounded. When there is no room, the oldest events are forgotten, and the story says how many.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-#: A cause is told with so many characters; the whole of it belongs to the exceptions.
+#: Longest cause of an event, in characters; the whole text belongs to the exceptions.
 MAX_CAUSE = 300
 
 
@@ -18,13 +18,13 @@ MAX_CAUSE = 300
 class Event:
     """One transition. ``before`` is empty for the first event of a subject."""
 
-    #: milliseconds since 1970, of the clock of the driver
+    #: milliseconds since 1970, by the clock of the driver
     time_ms: int
     subject: str
     before: str
     after: str
     cause: str = ""
-    #: place in the story, from 0 on: clocks go back at times
+    #: position in the story, from 0 on; times do not give the order, as clocks go back at times
     number: int = 0
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Story:
         self._lock = threading.Lock()
 
     def add(self, time_ms: int, subject: str, before: str, after: str, cause: str) -> Event:
-        """Tell one event."""
+        """Add an event; returns it."""
         with self._lock:
             event = Event(time_ms, subject, before, after, shortened(cause), self._added)
             self._added += 1
@@ -56,18 +56,18 @@ class Story:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """All that are remembered, oldest first."""
+        """All events that are remembered, oldest first."""
         with self._lock:
             return tuple(self._events)
 
     @property
     def forgotten(self) -> int:
-        """How many events there was no room for."""
+        """How many events were forgotten for want of room."""
         with self._lock:
             return self._added - len(self._events)
 
     def tail(self, events: int) -> str:
-        """The last events as text, a line each."""
+        """The last events as text, one per line, with the number of those before."""
         return _text(self.events[-events:], self._added)
 
     def __str__(self) -> str:
@@ -81,13 +81,13 @@ def _text(events: tuple[Event, ...], added: int) -> str:
 
 
 def shortened(cause: str) -> str:
-    """One line, not too long."""
+    """A cause as one line of at most `MAX_CAUSE` characters."""
     text = " ".join(cause.split())
     return text if len(text) <= MAX_CAUSE else text[: MAX_CAUSE - 3] + "..."
 
 
 def time_text(time_ms: int) -> str:
-    """A time as UTC with milliseconds."""
+    """A time in milliseconds since 1970 as text: UTC with milliseconds, or the number if it is beyond the calendar."""
     seconds, millis = divmod(time_ms, 1000)
     try:
         time = datetime.fromtimestamp(seconds, timezone.utc)

@@ -1,1 +1,1 @@
-"""When Spark's own checkpoint of a query is damaged: back to the last completed checkpoint in Delta, or refused."""
+"""Recovery from a damaged checkpoint of the Spark query: back to the last completed checkpoint in Delta, or refused."""

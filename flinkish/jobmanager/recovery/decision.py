@@ -1,10 +1,10 @@
-"""Whether a job may go back to a checkpoint, decided by nothing but the names of files and the configuration.
+"""Decides whether a job may go back to a checkpoint, by nothing but the names of files and the configuration.
 
 Epochs are numbered without gaps, and sinks hear of an epoch only when it is prepared; its file is deleted when Spark
 has committed later epochs. So the last epoch that any sink can have heard of is known from names alone, also when the
 files themselves are damaged: the highest of ``prepared`` and ``commits``, or the one before the last that was planned
 or has state (Spark plans an epoch when the one before it is committed). With a checkpoint at the end of that very epoch
-nothing is repeated (*exact*). Otherwise epochs behind it have been delivered to sinks already and would be delivered
+nothing is repeated (*exact*). Otherwise epochs after it have been delivered to sinks already and would be delivered
 again (*replay*).
 """
 
@@ -15,39 +15,39 @@ from enum import Enum
 
 
 class Fallback(Enum):
-    """``flinkish.recovery.fallback``."""
+    """The values of ``flinkish.recovery.fallback``: when a job may go back to a checkpoint."""
 
-    #: only where nothing is delivered to sinks again
+    #: only if nothing is delivered to sinks again
     EXACT = "exact"
-    #: also where epochs are repeated: right with idempotent sinks, others see their records again
+    #: also if epochs are repeated: correct with idempotent sinks, others get their records again
     REPLAY = "replay"
-    #: refuse
+    #: never: the job is refused
     NEVER = "never"
 
 
 @dataclass(frozen=True)
 class Traces:
-    """What the names of files say of a query. In epochs of the job."""
+    """What the names of a query's files say of its batches, which are given as epochs of the job."""
 
-    #: of ``offsets/``
+    #: epochs with a file in ``offsets/``
     planned: tuple[int, ...]
-    #: of ``commits/``
+    #: epochs with a file in ``commits/``
     committed: tuple[int, ...]
     #: the last epoch of which there is state
     last_state: int | None = None
-    #: of ``prepared/``
+    #: epochs with a file in ``prepared/``
     prepared: tuple[int, ...] = ()
 
     @property
     def last_delivered(self) -> int | None:
-        """The last epoch that any sink can have heard of; None: there is none."""
+        """The last epoch that any sink can have heard of; None if there is none."""
         before = max((epoch - 1 for epoch in (*self.planned, *self._states)), default=-1)
         last = max((*self.committed, *self.prepared, before), default=-1)
         return None if last < 0 else last
 
     def missing(self) -> int | None:
-        """The epoch whose offsets must be there and are not: Spark writes them before anything of an epoch happens, and
-        would plan it anew without them, with other ones."""
+        """The epoch whose offsets must be there and are not; None if there is none. Spark writes the offsets before
+        anything of an epoch happens; without them it would plan the epoch anew, with other offsets."""
         last = max((*self.committed, *self.prepared, *self._states), default=-1)
         return last if last > max(self.planned, default=-1) else None
 
@@ -58,7 +58,7 @@ class Traces:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A completed checkpoint."""
+    """A completed checkpoint to which the job may go back."""
 
     path: str
     epoch: int
@@ -66,24 +66,24 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Decision:
-    """``checkpoint`` None: refused."""
+    """To which checkpoint the job goes back. ``checkpoint`` None: that is refused."""
 
     checkpoint: Candidate | None
     #: epochs that are delivered to sinks again
     repeated: range
-    #: number of the first epoch that follows
+    #: number of the first epoch after the job has gone back
     first_epoch: int
-    #: why it is refused
+    #: why it is refused; empty if it is not
     refusal: str = ""
 
 
 def decide(mode: Fallback, traces: Traces, candidate: Candidate | None) -> Decision:
-    """What to do about a damaged query. ``candidate``: the newest checkpoint that can be used."""
+    """Decide what to do about a damaged query. ``candidate``: the newest usable checkpoint; None: there is none."""
     if candidate is None:
         return Decision(None, range(0), 0, "there is no completed checkpoint")
     last = max(candidate.epoch, -1 if traces.last_delivered is None else traces.last_delivered)
     repeated = range(candidate.epoch + 1, last + 1)
-    # numbers of epochs that were only planned are not given again either
+    # numbers of epochs that were only planned are not used again either
     first_epoch = max(last, *traces.planned) + 1 if traces.planned else last + 1
     # without the offsets of the checkpoint's epoch those of later ones may be gone as well
     exact = not repeated and candidate.epoch in traces.planned

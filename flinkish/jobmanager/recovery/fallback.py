@@ -1,12 +1,12 @@
-"""Back to the last completed checkpoint in Delta, because Spark's own checkpoint of the query cannot be used.
+"""Takes a job back to its last completed checkpoint in Delta when Spark's own checkpoint of the query is damaged.
 
 Rule: a new query takes the place of the damaged one in one step (``query-location.json``); before it nothing of the job
-has changed, after it the damaged files are not looked at any more. They stay where they are, for whoever wants to know.
+has changed, after it the damaged files are not read any more. They stay where they are, so that they can be examined.
 
     <job dir>/restore-<first epoch>/          the checkpoint's rows
     <job dir>/restored-<first epoch>.json     positions and watermarks of the checkpoint
     <job dir>/accumulators/before-<first epoch>.json   totals of the accumulators as of the checkpoint
-    <job dir>/query-location.json             spark-<first epoch>, whose epochs go on behind all that was ever planned
+    <job dir>/query-location.json             spark-<first epoch>, whose epochs follow all that were ever planned
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from flinkish.runtime.phases import Phase, passed
 
 @dataclass(frozen=True)
 class QueryFallback:
-    """Of one job."""
+    """Replaces the damaged query of one job by a query that begins with a checkpoint."""
 
     spark: Any
     settings: DriverSettings
@@ -40,11 +40,11 @@ class QueryFallback:
     checkpoints: CheckpointDirectory
 
     def recover(self, program: RestoredProgram, error: CorruptStateError) -> str:
-        """Let the job's next attempt begin with the last completed checkpoint; says what was done.
+        """Let the job's next attempt begin with the last usable checkpoint; returns a text that says what was done.
 
         Raises:
-            FinalOperationError: that is not possible, or not allowed; names the damaged file, the checkpoint that could
-                be used, and how.
+            FinalOperationError: that is not possible, or not allowed; the error names the damaged file, the checkpoint
+                that could be used, and how.
         """
         self._check_ours(error)
         traces = self._traces()
@@ -62,10 +62,11 @@ class QueryFallback:
             return self._told(error, decision, problems)
         raise self._refused(error, decide(self.settings.fallback, traces, None), None, problems)
 
-    # ------------------------------------------------------------------ whether
+    # ------------------------------------------------------------------ whether it is possible
 
     def _check_ours(self, error: CorruptStateError) -> None:
-        """Damage of anything but the job's own files is no reason to go back. A drain has no way back either."""
+        """Raise if the damaged file is none of the job's own, which is no reason to go back, or if the job is being
+        drained, from which there is no way back."""
         ours = (self.directory.path, self.checkpoints.path)
         if error.file and not any(error.file.startswith(path.rstrip("/") + "/") for path in ours):
             raise FinalOperationError(
@@ -83,7 +84,7 @@ class QueryFallback:
         return read_traces(self.directory.query_location())
 
     def _check_not_in_vain(self, program: RestoredProgram, error: CorruptStateError, traces: Traces) -> None:
-        """A query that has itself begun with a checkpoint and got no further would get no further again."""
+        """Raise if the query has itself begun with a checkpoint and committed nothing: it would get no further."""
         began = read_restored(self.directory) or {}
         if "checkpoint" in began and not traces.committed:
             raise FinalOperationError(
@@ -93,7 +94,7 @@ class QueryFallback:
             ) from error
 
     def _candidates(self, problems: list[str]) -> list[Candidate]:
-        """Newest first."""
+        """The completed checkpoints, newest first. What makes others unreadable is added to ``problems``."""
         found = []
         for number in reversed(self.checkpoints.completed()):
             try:
@@ -105,7 +106,7 @@ class QueryFallback:
                 found.append(Candidate(self.checkpoints.checkpoint(number), epoch))
         return found
 
-    # ------------------------------------------------------------------ how
+    # ------------------------------------------------------------------ how it is done
 
     def _move_to(self, program: RestoredProgram, checkpoint: Candidate, first_epoch: int) -> None:
         rows = f"restore-{first_epoch}"
@@ -132,7 +133,7 @@ class QueryFallback:
         self.directory.move_query(f"spark-{first_epoch}", first_epoch)
         passed(Phase.FALLBACK_DONE, epoch=first_epoch)
 
-    # ------------------------------------------------------------------ what is told
+    # ------------------------------------------------------------------ messages
 
     def _told(self, error: CorruptStateError, decision: Decision, problems: list[str]) -> str:
         assert decision.checkpoint is not None

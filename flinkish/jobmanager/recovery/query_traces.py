@@ -1,7 +1,7 @@
-"""Reads what the names of a query's files say, and looks whether those that a query starts with can be read at all.
+"""Reads what the names of a query's files say, and checks that the files with which the query starts can be read.
 
-Rule: what is missing or unreadable is told with its name before Spark is asked; some of it Spark would not notice, and
-plan an epoch anew that it has run already.
+Rule: an error names the file that is missing or unreadable before Spark is started. Some of these files Spark would not
+miss: it would plan an epoch anew that it has run already.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _VERSION_OF_STATE = re.compile(r"(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|
 
 
 def read_traces(location: QueryLocation) -> Traces:
-    """What there is of the query."""
+    """The traces of a query, by the names of its files."""
     log, first = QueryLog(location.path), location.first_epoch
-    # version n + 1 of the state is that after batch n
+    # version n + 1 of the state is the one after batch n
     versions = list(_state_versions(location.path))
     return Traces(
         tuple(batch + first for batch in log.planned()),
         tuple(batch + first for batch in log.committed()),
         max(versions) - 1 + first if versions else None,
-        # numbered as the job's epochs are
+        # their files are numbered as the job's epochs are
         tuple(PreparedEpochs(prepared_directory(location.path)).epochs()),
     )
 
@@ -46,7 +46,7 @@ def _state_versions(query: str) -> Iterator[int]:
 
 
 def _state_folders(query: str) -> Iterator[str]:
-    """One per partition of each stateful operator."""
+    """The directories of state, one per partition of each stateful operator."""
     state = posixpath.join(query, "state")
     for operator in child_names(state):
         for partition in child_names(posixpath.join(state, operator)):
@@ -55,10 +55,10 @@ def _state_folders(query: str) -> Iterator[str]:
 
 
 def check_query(location: QueryLocation) -> Traces:
-    """Look at the files that a query begins with; returns what there is of it.
+    """Check the files with which a query starts; returns the traces of the query.
 
     Raises:
-        CorruptStateError: one is missing or cannot be read; names it.
+        CorruptStateError: a file is missing or cannot be read; the error names it.
     """
     traces = read_traces(location)
     missing = traces.missing()
@@ -71,7 +71,7 @@ def check_query(location: QueryLocation) -> Traces:
     last = log.planned()[-1]
     _check_read_files(location.path, log.positions(last))
     if last:
-        # Spark begins with both, whether the last one has been committed or not
+        # Spark starts with the offsets of both batches, whether the last one has been committed or not
         log.positions(last - 1)
     _check_metadata(posixpath.join(location.path, "metadata"))
     if traces.committed:
@@ -80,7 +80,7 @@ def check_query(location: QueryLocation) -> Traces:
 
 
 def _check_state(query: str) -> None:
-    """No file of state is ever empty; Spark finds out too, but does not say which one it was."""
+    """Check that no file of state is empty, as none ever is; Spark finds out, too, but does not say which one."""
     for folder in _state_folders(query):
         for name in empty_files(folder):
             if _VERSION_OF_STATE.fullmatch(name):
@@ -88,7 +88,7 @@ def _check_state(query: str) -> None:
 
 
 def _check_read_files(query: str, positions: list[str | None]) -> None:
-    """The last list of files that a file source has read: without it Spark would take them for new ones."""
+    """Check the last list of files that each file source has read: without it Spark would read the files again."""
     for index, position in enumerate(positions):
         found = _FILES_READ.fullmatch(position or "")
         if found is None or found.group(1) == "-1":

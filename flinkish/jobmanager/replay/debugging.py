@@ -1,4 +1,4 @@
-"""The debugger in a replay: where an epoch has failed, and breakpoints of one task only."""
+"""The debugger in a replay: post-mortem where an epoch has failed, and breakpoints in one task only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from flinkish.runtime.task import Task
 
 
 def place_of_failure(error: BaseException) -> TracebackType | None:
-    """The traceback of what user code has raised, which an error of the engine may stand for."""
+    """The traceback of the exception that user code has raised, also if the engine has raised a UserCodeError for it;
+    otherwise that of the error itself."""
     original = error.__context__ if isinstance(error, UserCodeError) and error.__context__ is not None else error
     return original.__traceback__
 
@@ -28,7 +29,7 @@ def post_mortem(error: BaseException) -> None:
 
 @contextmanager
 def breakpoints_of(task: tuple[int, int] | None) -> Iterator[None]:
-    """While the block runs, ``breakpoint()`` holds only in this task, (vertex, subtask); None: in all tasks."""
+    """Within the block, ``breakpoint()`` stops only in this task, (vertex, subtask); None: in all tasks."""
     before = sys.breakpointhook
 
     def hook(*arguments: Any, **settings: Any) -> Any:
@@ -45,7 +46,7 @@ def breakpoints_of(task: tuple[int, int] | None) -> Iterator[None]:
 
 
 def _task_of(frame: FrameType | None) -> tuple[int, int] | None:
-    """The task in whose work a frame is."""
+    """The task, (vertex, subtask), that the frame or one of its callers belongs to; None: none."""
     while frame is not None:
         owner = frame.f_locals.get("self")
         if isinstance(owner, Task):

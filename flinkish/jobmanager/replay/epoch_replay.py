@@ -1,6 +1,6 @@
-"""Runs an epoch again, with the program of today, from the state and the positions that it began with.
+"""Runs an epoch again, with the program as it is now, from the state and the positions that the epoch began with.
 
-Sinks are told nothing: their writers do not run. Files of state are read where they lie, and stay.
+Sinks are not involved: their writers do not run. State files are read in place and are not changed.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from flinkish.spark.addressing import partitions_of
 
 _LOG = logging.getLogger("flinkish.JobManager")
 
-#: No state is as large: all of it stays with the tasks, none is written to files.
+#: A size in bytes that no state reaches, so that all state stays with the tasks and none is written to files.
 _UNBOUNDED = 2**62
 
 
 class _SilentSink(StreamOperator):
-    """Stands for the writer of a sink."""
+    """Takes the place of a sink's writer and drops all records."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        """Nothing is written."""
+        """Drop the records."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,16 @@ class _SilentSinkFactory(OperatorFactoryBase):
 
 
 class EpochReplay:
-    """One replay.
+    """One replay of one epoch, which writes nothing to the job's directory and claims nothing.
 
     Args:
-        program: what the program has executed.
-        request: which epoch, and what to show.
-        session: gives the Spark session that reads the state; asked for when there is some to read.
+        program: the program that the user has submitted.
+        request: the epoch to replay, and what to show of it.
+        session: gives the Spark session that reads the state; only called when there is state to read.
+
+    Raises:
+        FinalOperationError: the directory is not that of a job, the epoch is not retained, or Spark reads a source.
+        ProgramError: the requested subtask does not exist.
     """
 
     def __init__(self, program: SubmittedProgram, request: ReplayRequest, session: Callable[[], Any]) -> None:
@@ -78,7 +82,7 @@ class EpochReplay:
         self.retained: RetainedEpoch = retained_epoch(self._directory, request.epoch)
         self.only = _only(self.job, request.subtask)
         self.report = ReplayReport(self.job, request.limit, self.only)
-        #: what the epoch has failed with
+        #: the exception that the epoch has failed with
         self.failure: Exception | None = None
 
     def _job(self, generator: JobGraphGenerator, name: str) -> JobDescriptor:
@@ -99,7 +103,7 @@ class EpochReplay:
         )
 
     def run(self) -> None:
-        """Run the epoch; what it fails with is in ``failure``."""
+        """Run the epoch. If it fails, its exception is kept in ``failure``."""
         job, retained = self.job, self.retained
         needs_state = retained.batch > 0 and job.levels > 0
         store = StateStore(
@@ -115,7 +119,7 @@ class EpochReplay:
         if restored is not None:
             put_restored(self._directory, restored, {one.uid for one in coordinated_sources(job)}, store)
         cluster = MiniCluster(job, store=store, listener=self.report)
-        # a job that ends by itself is not called without data
+        # the tasks of a job that ends by itself are not called without data
         heartbeat = not all(vertex.bounded for vertex in job.vertices if vertex.source is not None)
         try:
             with breakpoints_of(self.only):
@@ -126,7 +130,7 @@ class EpochReplay:
             cluster.dispose()
 
     def describe(self) -> dict[str, Any]:
-        """What was found out, as JSON."""
+        """The result of the replay as values that JSON can hold."""
         return {
             "job": self.job.name,
             "directory": self._directory.path,
@@ -138,7 +142,7 @@ class EpochReplay:
         }
 
     def text(self) -> str:
-        """What was found out, for people."""
+        """The result of the replay as text for people."""
         what = "committed" if self.retained.committed else "not committed"
         head = (
             f"job '{self.job.name}', epoch {self.retained.epoch} ({what}), processing time {self.retained.time_ms} ms: "
@@ -148,8 +152,8 @@ class EpochReplay:
 
 
 def end_with_replay(program: SubmittedProgram, request: ReplayRequest, session: Any = None) -> NoReturn:
-    """Carry out ``flinkish replay`` in the program's process, in place of running the job, and end the program: with
-    exit code 0, or with what the epoch has failed with."""
+    """Carry out ``flinkish replay`` in the program's process instead of running the job, print the report, and end the
+    program: with exit code 0, or with the exception that the epoch has failed with."""
     needed = dependencies_of(program.configuration)
     if needed.archives or needed.requirements or needed.python_files:
         _LOG.warning("Python files, archives and requirements are not shipped: a replay runs in this process")
@@ -189,7 +193,7 @@ def _read_by_spark(generator: JobGraphGenerator, vertex: int, name: str) -> Fina
 
 
 def _only(job: JobDescriptor, subtask: str) -> tuple[int, int] | None:
-    """(vertex, subtask) of ``uid/index``."""
+    """The (vertex, subtask) that ``uid/index`` names; None: no subtask is named."""
     if not subtask:
         return None
     uid, _, number = subtask.rpartition("/")

@@ -1,4 +1,4 @@
-"""What a replay shows: what each operator has received and emitted, bounded, for people and as JSON."""
+"""The report of a replay: a bounded selection of what each operator has received and emitted, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 from flinkish.runtime.deployment import JobDescriptor
 
-#: Characters of a value that are shown.
+#: The most characters of a value that are shown.
 _VALUE_CHARACTERS = 200
 
-#: Watermarks of an operator that are shown, the last ones.
+#: The number of an operator's last watermarks that are shown.
 _WATERMARKS = 5
 
 
 @dataclass
 class Records:
-    """Records of one input or output: how many there were, and the first ones as (text, timestamp in ms)."""
+    """The records of one input or output: their number, and the first ones as (text, timestamp in ms)."""
 
     count: int = 0
     shown: list[tuple[str, int | None]] = field(default_factory=list)
 
     def add(self, values: list[Any], timestamps: list[int] | None, limit: int) -> None:
-        """Count a batch, and keep what is to be shown."""
+        """Count a batch, and keep its first records as long as fewer than ``limit`` are kept."""
         for place in range(min(len(values), limit - len(self.shown))):
             text = repr(values[place])
             short = text if len(text) <= _VALUE_CHARACTERS else text[:_VALUE_CHARACTERS] + "..."
@@ -30,12 +30,12 @@ class Records:
         self.count += len(values)
 
     def describe(self) -> dict[str, Any]:
-        """As JSON."""
+        """The records as values that JSON can hold."""
         shown = [{"value": text, "timestamp": timestamp} for text, timestamp in self.shown]
         return {"count": self.count, "records": shown}
 
     def lines(self, what: str) -> list[str]:
-        """For people."""
+        """The records as lines for people; ``what`` says which records they are."""
         lines = [f"  {what}: {self.count} record{'' if self.count == 1 else 's'}"]
         lines += [f"    {text}" + ("" if time is None else f" @ {time}") for text, time in self.shown]
         more = self.count - len(self.shown)
@@ -44,7 +44,8 @@ class Records:
 
 @dataclass
 class OperatorStory:
-    """One subtask of an operator. Inputs are numbered from 0; the main output is None among the tags."""
+    """What one subtask of an operator has received, by input (from 0), and emitted, by the tag of the output (None: the
+    main output)."""
 
     received: dict[int, Records] = field(default_factory=dict)
     emitted: dict[str | None, Records] = field(default_factory=dict)
@@ -53,12 +54,12 @@ class OperatorStory:
 
 
 class ReplayReport:
-    """Listens to the operators (`OperatorListener`), and says what it has heard.
+    """Listens to the operators of a job (`OperatorListener`), and reports what they have received and emitted.
 
     Args:
         job: the job graph.
-        limit: records that are shown of each input and output.
-        only: (vertex, subtask) of the only task that is shown; None: all.
+        limit: the most records that are shown of each input and output.
+        only: (vertex, subtask) of the only task that is shown; None: all tasks.
     """
 
     def __init__(self, job: JobDescriptor, limit: int, only: tuple[int, int] | None) -> None:
@@ -76,7 +77,7 @@ class ReplayReport:
     def received(
         self, uid: str, subtask: int, input_index: int, values: list[Any], timestamps: list[int] | None
     ) -> None:
-        """See `OperatorListener`."""
+        """Add records that an operator has received on one input; see `OperatorListener`."""
         story = self._story(uid, subtask)
         if story is not None:
             story.received.setdefault(input_index, Records()).add(values, timestamps, self._limit)
@@ -84,20 +85,21 @@ class ReplayReport:
     def emitted(
         self, uid: str, subtask: int, tag_id: str | None, values: list[Any], timestamps: list[int] | None
     ) -> None:
-        """See `OperatorListener`."""
+        """Add records that an operator has emitted to one output; see `OperatorListener`."""
         story = self._story(uid, subtask)
         if story is not None:
             story.emitted.setdefault(tag_id, Records()).add(values, timestamps, self._limit)
 
     def emitted_watermark(self, uid: str, subtask: int, watermark_ms: int) -> None:
-        """See `OperatorListener`."""
+        """Add a watermark that an operator has emitted; see `OperatorListener`."""
         story = self._story(uid, subtask)
         if story is not None:
             story.watermarks += 1
             story.last_watermarks = [*story.last_watermarks, watermark_ms][-_WATERMARKS:]
 
     def operators(self) -> list[dict[str, Any]]:
-        """As JSON, in the order of the program; subtasks that had nothing to do are left out."""
+        """The report as values that JSON can hold, in the order of the job's vertices. Subtasks of operators that have
+        neither received nor emitted anything are left out."""
         found = []
         for vertex in self._job.vertices:
             for subtask in range(vertex.parallelism):
@@ -123,7 +125,7 @@ class ReplayReport:
         return found
 
     def text(self) -> str:
-        """For people."""
+        """The report as text for people."""
         lines: list[str] = []
         for vertex in self._job.vertices:
             for subtask in range(vertex.parallelism):

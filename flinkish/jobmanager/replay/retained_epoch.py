@@ -1,6 +1,7 @@
-"""What a job directory retains of an epoch: where its sources began and ended, and the state that it began with.
+"""Reads what a job directory retains of an epoch: the positions at which its sources began and ended, and the state
+that it began with.
 
-Rule: nothing is written, and nothing is claimed: the job may run meanwhile.
+Rule: nothing is written and the directory is not claimed: the job may run meanwhile.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ from flinkish.runtime.task_header import TaskHeader
 
 @dataclass(frozen=True)
 class RetainedEpoch:
-    """An epoch that was planned.
+    """An epoch that was planned, and whose beginning is still known.
 
     Args:
+        epoch: the number of the epoch in the job.
         committed: whether Spark has committed it.
-        batch: its number in the query.
-        start, end: where the sources stood before and behind it.
-        time_ms: its processing time behind the sources; theirs is in ``end``.
+        location: where the query is that the epoch belongs to.
+        batch: the number of its micro-batch in that query.
+        start, end: the positions of the sources before and after it.
+        time_ms: the processing time of its operators; that of its sources is in ``end``.
     """
 
     epoch: int
@@ -47,10 +50,10 @@ class RetainedEpoch:
 
 
 def existing_directory(path: str) -> JobDirectory:
-    """The job directory; it is not made if it is not there.
+    """The job directory at that path, which is not created if it does not exist.
 
     Raises:
-        FinalOperationError: no job has begun there.
+        FinalOperationError: the path is not the directory of a job.
     """
     if "job.json" not in child_names(path):
         raise FinalOperationError(
@@ -60,15 +63,15 @@ def existing_directory(path: str) -> JobDirectory:
 
 
 def retained_epoch(directory: JobDirectory, epoch: int) -> RetainedEpoch:
-    """An epoch of the job's current query.
+    """What is retained of an epoch of the job's current query.
 
     Raises:
-        FinalOperationError: it is not retained; the message says which epochs are.
+        FinalOperationError: the epoch is not retained; the message says which epochs are.
     """
     location = directory.query_location()
     log = QueryLog(location.path)
     planned, committed = set(log.planned()), log.committed()
-    # the first one begins with nothing or a savepoint, every other one with what the one before it has left
+    # the first batch begins with nothing or a savepoint, every other one where the batch before it ended
     possible = [batch for batch in sorted(planned) if batch == 0 or batch - 1 in planned]
     batch = epoch - location.first_epoch
     if batch not in possible or has_moved(directory):
@@ -99,13 +102,13 @@ def _not_retained(
 
 
 def state_before(spark: Any, job: JobDescriptor, retained: RetainedEpoch) -> StoredTasks:
-    """The stored tasks that the epoch began with. ``spark`` is not used by the first epoch."""
+    """The stored tasks that the epoch began with. ``spark`` is not used for the first epoch of the query."""
     from flinkish.spark.failures import translate
     from flinkish.spark.state_reader import stored_tasks
 
     found: StoredTasks = {}
     if retained.batch and job.levels:
-        # who coordinates Spark's state stores begins with a session's streaming queries, of which there may be none yet
+        # Spark starts the coordinator of its state stores with the session's query manager, which may not exist yet
         _ = spark.streams.active
     for operator in range(job.levels) if retained.batch else ():
         try:
@@ -121,8 +124,17 @@ def state_before(spark: Any, job: JobDescriptor, retained: RetainedEpoch) -> Sto
 def put_restored(
     directory: JobDirectory, restored: dict[str, Any], sources: Collection[str], store: StateStore
 ) -> None:
-    """Put the savepoint or checkpoint that the query began with into the store of its first epoch. ``restored``: what
-    the directory remembers of it; ``sources``: the uids of the program's."""
+    """Put the savepoint or checkpoint that the query began with into the store of its first epoch.
+
+    Args:
+        directory: the job directory.
+        restored: what the directory remembers of the restore (`read_restored`).
+        sources: uids of the program's sources.
+        store: the store that takes the rows and the positions.
+
+    Raises:
+        FlinkishError: the rows cannot be read.
+    """
     from pyarrow import dataset
 
     filesystem, root = place(posixpath.join(directory.path, str(restored.get("rows", "restore"))))
@@ -131,7 +143,7 @@ def put_restored(
     except OSError as error:
         raise storage_error(error, "read", root) from error
     columns = (rows.column(name).to_pylist() for name in rows.column_names)
-    # those without a vertex tell of the savepoint, not to the job
+    # rows without a vertex describe the savepoint and are not meant for a task
     store.restored = [(vertex, subtask, data) for vertex, subtask, data in zip(*columns) if vertex >= 0]
     store.positions = {
         uid: decode_position(text, uid, store.segments) for uid, text in restored["sources"].items() if uid in sources

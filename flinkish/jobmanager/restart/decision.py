@@ -1,7 +1,7 @@
-"""Whether a job is started again: first by the class of the failure, then by the strategy.
+"""Decides whether a failed job is restarted: first by the class of the failure, then by the restart strategy.
 
 Rule: a failure that cannot go away by itself is never retried, whatever the strategy; nor is one that only another
-driver can get over. Who is not restarted is told why.
+driver can recover from. The error of a job that is not restarted says why.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from flinkish.errors import FlinkishError
 from flinkish.jobmanager.restart.durations import seconds
 from flinkish.jobmanager.restart.strategy import RestartStrategy
 
-#: Longest text of a failure in one line.
+#: The most characters of a failure that is shown in one line.
 _LINE = 400
 
 
 class Restarts:
-    """Decides for one job in one driver."""
+    """Decides about the restarts of one job in one driver, and counts them."""
 
     def __init__(self, strategy: RestartStrategy) -> None:
         self._strategy = strategy
-        #: restarts so far
+        #: number of restarts so far
         self.made = 0
 
     def delay_after(self, failure: FlinkishError) -> int | None:
-        """Milliseconds until the restart; None: the failure is final, and now says why."""
+        """Milliseconds until the restart; None: the failure is final, and its hint now says why."""
         refusal = _refusal(failure)
         if refusal is None:
             delay_ms = self._strategy.delay_after(failure)
@@ -31,14 +31,14 @@ class Restarts:
                 self.made += 1
                 return delay_ms
             refusal = f"the restart strategy allows no more ({self._strategy.describe()})"
-        # a job without a strategy need not be told that it has none
+        # without a restart strategy there is no need to say why the job is not restarted
         if self.made or self._strategy.limit != 0:
             told = f"not started again, after {_times(self.made)}: {refusal}"
             failure.hint = "; ".join(part for part in (failure.hint, told) if part)
         return None
 
     def line(self, failure: FlinkishError, delay_ms: int) -> str:
-        """What is told of a failure that the job gets over: one line."""
+        """One line about a failure that is followed by a restart; to be called after `delay_after`."""
         limit = self._strategy.limit
         count = f"{self.made} of {limit}" if limit is not None else f"restart {self.made}"
         return f"failed: {one_line(failure)}; restart in {seconds(delay_ms)} ({count})"
@@ -57,7 +57,7 @@ def _times(count: int) -> str:
 
 
 def one_line(failure: FlinkishError) -> str:
-    """A failure without its traceback and what to do about it.
+    """A failure in one line, without its traceback and its hint.
 
     >>> one_line(FlinkishError("the disk is full", where="epoch 3", hint="make room"))
     'FlinkishError: the disk is full [epoch 3]'

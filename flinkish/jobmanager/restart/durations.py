@@ -1,10 +1,11 @@
-"""Times as people read them."""
+"""Durations as text for people."""
 
 from __future__ import annotations
 
 
 def seconds(duration_ms: int) -> str:
-    """
+    """A duration in seconds, without trailing zeros.
+
     >>> seconds(1500), seconds(60_000), seconds(7)
     ('1.5 s', '60 s', '0.007 s')
     """

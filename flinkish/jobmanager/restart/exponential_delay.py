@@ -12,10 +12,10 @@ from flinkish.runtime.clock import Clock
 class ExponentialDelay:
     """Flink's ExponentialDelayRestartBackoffTimeStrategy (since 1.19).
 
-    The n-th restart waits ``initial * multiplier ** (n - 1)``, give or take a random part of it (``jitter_factor``),
-    but neither less than ``initial`` nor more than ``max``. When ``reset_threshold_ms`` have passed since the job was
-    started again, counting begins anew; with one failure more than ``attempts_before_reset`` before that, the job
-    fails.
+    The n-th restart waits ``initial * multiplier ** (n - 1)``, plus or minus a random part of at most ``jitter_factor``
+    of it, but neither less than ``initial`` nor more than ``max``. When ``reset_threshold_ms`` have passed since the
+    last restart, counting begins anew; with one failure more than ``attempts_before_reset`` before that, the job fails
+    (None: without limit).
 
     Raises:
         ConfigurationError: times below 1 ms, an initial backoff above the highest, a multiplier of 1 or less, a jitter
@@ -44,7 +44,7 @@ class ExponentialDelay:
         self.limit: int | None = attempts_before_reset
         self._check()
         self._restarts = 0
-        #: when the job was (or will be) started again after the last failure
+        #: time of the restart after the last failure, which may still be to come
         self._restarted_ms: int | None = None
 
     def _check(self) -> None:
@@ -67,7 +67,7 @@ class ExponentialDelay:
             )
 
     def delay_after(self, failure: FlinkishError) -> int | None:
-        """The delay, unless there were as many restarts as there may be."""
+        """The delay before the restart; None: there were as many restarts as are allowed."""
         now_ms = self._clock.now_ms()
         if self._restarted_ms is None or now_ms - self._restarted_ms >= self._reset_threshold_ms:
             self._restarts = 0
@@ -86,7 +86,7 @@ class ExponentialDelay:
         return max(self._initial_ms, min(jittered, self._max_ms))
 
     def describe(self) -> str:
-        """The strategy and its limits, for people."""
+        """The strategy and its limits, as text for people."""
         limit = "without end" if self.limit is None else f"at most {self.limit} restarts"
         return (
             f"exponential-delay: {seconds(self._initial_ms)} to {seconds(self._max_ms)}, {limit}, "

@@ -1,4 +1,4 @@
-"""Failure rate: restarts without end, unless too many failures come within one interval."""
+"""Failure rate: the job is restarted without limit, unless too many failures come within one interval."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from flinkish.runtime.clock import Clock
 
 
 class FailureRate:
-    """Flink's FailureRateRestartBackoffTimeStrategy: an interval may see ``max_failures`` failures; with one more the
-    job fails. The interval's end belongs to it.
+    """Flink's FailureRateRestartBackoffTimeStrategy: with more than ``max_failures`` failures within an interval the
+    job fails. Failures that are exactly ``interval_ms`` apart lie in one interval.
 
     Raises:
         ConfigurationError: a number of failures or an interval below 1, or a negative delay.
@@ -30,16 +30,16 @@ class FailureRate:
         self._max_failures = max_failures
         self._interval_ms = interval_ms
         self._delay_ms = delay_ms
-        #: times of the last failures, one more than an interval may see
+        #: times of the last failures, at most one more than an interval may have
         self._failures_ms: deque[int] = deque(maxlen=max_failures + 1)
 
     def delay_after(self, failure: FlinkishError) -> int | None:
-        """The delay, unless this failure is one too many."""
+        """The delay before the restart; None: there are too many failures in the interval that ends now."""
         now_ms = self._clock.now_ms()
         self._failures_ms.append(now_ms)
         too_many = len(self._failures_ms) > self._max_failures and now_ms - self._failures_ms[0] <= self._interval_ms
         return None if too_many else self._delay_ms
 
     def describe(self) -> str:
-        """The strategy and its limits, for people."""
+        """The strategy and its limits, as text for people."""
         return f"failure-rate: at most {self._max_failures} failures in {seconds(self._interval_ms)}"

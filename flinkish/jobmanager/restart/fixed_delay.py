@@ -1,4 +1,4 @@
-"""Fixed delay: so many restarts in the whole life of the driver, each after the same time."""
+"""Fixed delay: a fixed number of restarts in the whole life of the driver, each after the same delay."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from flinkish.jobmanager.restart.durations import seconds
 
 
 class FixedDelay:
-    """Flink's FixedDelayRestartBackoffTimeStrategy.
+    """Flink's FixedDelayRestartBackoffTimeStrategy: at most ``attempts`` restarts, each after ``delay_ms``.
 
     Raises:
         ConfigurationError: a negative number of restarts, or a negative delay.
@@ -26,10 +26,10 @@ class FixedDelay:
         self._failures = 0
 
     def delay_after(self, failure: FlinkishError) -> int | None:
-        """The delay, until there were ``attempts`` restarts."""
+        """The delay before the restart; None: there were ``attempts`` restarts already."""
         self._failures += 1
         return self._delay_ms if self._failures <= self._attempts else None
 
     def describe(self) -> str:
-        """The strategy and its limits, for people."""
+        """The strategy and its limits, as text for people."""
         return f"fixed-delay: {self._attempts} restarts, {seconds(self._delay_ms)} apart"

@@ -1,4 +1,4 @@
-"""The restart strategy that a configuration asks for."""
+"""Makes the restart strategy that a configuration asks for."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _NONE = ("none", "off", "disable")
 def from_configuration(
     configuration: Configuration, clock: Clock | None = None, random: Random | None = None
 ) -> RestartStrategy:
-    """That of ``restart-strategy.type``; without it exponential-delay if checkpointing is on, else none, as in Flink.
+    """The strategy of ``restart-strategy.type``; without that key exponential-delay if checkpointing is on, and
+    otherwise none, as in Flink.
 
     Raises:
-        ConfigurationError: a setting of the strategy makes no sense.
+        ConfigurationError: a setting of the strategy is out of range.
     """
     kind = configuration.get(restart.TYPE)
     if kind is None:

@@ -1,4 +1,4 @@
-"""What decides whether a job that has failed is started again."""
+"""The contract of restart strategies, and the strategy that never restarts."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from flinkish.errors import FlinkishError
 
 
 class RestartStrategy(Protocol):
-    """Flink's RestartBackoffTimeStrategy. It is asked about failures that may pass only (`decision.Restarts`)."""
+    """Decides when a failed job is restarted (Flink's RestartBackoffTimeStrategy). It is only asked about failures that
+    may go away by themselves (`decision.Restarts`)."""
 
     def delay_after(self, failure: FlinkishError) -> int | None:
         """Milliseconds until the restart; None: the job has failed for good. Called once per failure."""
 
     @property
     def limit(self) -> int | None:
-        """How many restarts there can be at most; None: they are not counted."""
+        """The most restarts that the strategy allows; None: their number is not limited."""
 
     def describe(self) -> str:
-        """The strategy and its limits, for people."""
+        """The strategy and its limits, as text for people."""
 
 
 class NoRestart:
-    """Each failure is final."""
+    """The strategy that never restarts: each failure is final."""
 
     limit: int | None = 0
 
     def delay_after(self, failure: FlinkishError) -> int | None:
-        """None."""
+        """None: there is no restart."""
         return None
 
     def describe(self) -> str:
-        """The strategy, for people."""
+        """The strategy, as text for people."""
         return "none"

@@ -1,1 +1,1 @@
-"""Savepoints: written, described, compared with a program, restored."""
+"""Savepoints: writes them, describes them, compares them with a program, and restores jobs from them."""

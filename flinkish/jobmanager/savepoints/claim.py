@@ -1,8 +1,9 @@
-"""A savepoint that the job has claimed (``execution.state-recovery.claim-mode: CLAIM``) is its own first checkpoint.
+"""Deletes a savepoint that the job has claimed (``execution.state-recovery.claim-mode: CLAIM``) once it is subsumed.
 
-Rule: it is deleted when it is subsumed, that is when the job has completed as many checkpoints of its own as are
-retained; never before, and never without checkpoints. In the modes NO_CLAIM and LEGACY it is only read: all of it is
-copied before the first epoch, so nothing of the job depends on it later.
+Rule: a claimed savepoint counts as the job's first checkpoint. It is deleted when it is subsumed, that is when the job
+has completed as many checkpoints of its own as are retained; never before, and never without checkpoints. In the modes
+NO_CLAIM and LEGACY the savepoint is only read: all of it is copied before the first epoch, so that the job does not
+depend on it later.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ _CHECKPOINT = re.compile(r"chk-\d+")
 
 
 def subsume_claimed(directory: JobDirectory, completed: int, retained: int) -> str | None:
-    """Called after each checkpoint. ``completed``: checkpoints of the job that are there. Returns what was deleted."""
+    """Delete the claimed savepoint if it is subsumed; to be called after each checkpoint.
+
+    Args:
+        directory: the job directory.
+        completed: the number of the job's completed checkpoints that exist.
+        retained: the number of checkpoints that are retained.
+
+    Returns:
+        The path of the savepoint that was deleted; None: there was nothing to delete.
+    """
     if completed < retained:
         return None
     remembered = directory.read(_FILE)
@@ -33,7 +43,7 @@ def subsume_claimed(directory: JobDirectory, completed: int, retained: int) -> s
 
 
 def _delete(path: str) -> None:
-    """A savepoint; or a checkpoint, with the tables that it shares if it is the last one that uses them."""
+    """Delete a savepoint; or a checkpoint, with the tables that it shares if it is the last one that uses them."""
     if MANIFEST not in child_names(path):
         return
     manifest = read_manifest(path)

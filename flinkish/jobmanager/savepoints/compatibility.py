@@ -1,11 +1,12 @@
-"""What would become of each state of a savepoint if a program were started from it. Pure: values in, a report out.
+"""Reports what would become of each state of a savepoint if a program were started from it. Pure: values in, a report
+out.
 
-Per operator uid and state name:
+The status of a state, by operator uid and state name:
 
-    RESTORED      the program takes it in
-    NEW           the program asks for it, the savepoint has none: it begins empty
-    DROPPED       the operator with that uid is gone; only if dropping is allowed
-    INCOMPATIBLE  another kind, rows that are no values, or values that the declared type cannot hold
+    RESTORED      the program restores it
+    NEW           the program declares it and the savepoint does not have it: it begins empty
+    DROPPED       the program has no operator with that uid; only allowed if non-restored state is allowed
+    INCOMPATIBLE  its kind differs, rows cannot be decoded, or the declared type cannot hold its values
     UNKNOWN       restored; whether its type fits shows when the job runs, since the operator could not be opened
 """
 
@@ -24,7 +25,12 @@ POSITION = "(position)"
 
 
 class StateStatus(Enum):
-    """See the module."""
+    """What becomes of a state of a savepoint, or of the program, when the program starts from the savepoint.
+
+    RESTORED: the program restores it. NEW: the program declares it and the savepoint does not have it, so it begins
+    empty. DROPPED: the program has no operator with that uid. INCOMPATIBLE: the program cannot restore it. UNKNOWN: it
+    is restored, but whether its type fits shows only when the job runs, since the operator could not be opened.
+    """
 
     RESTORED = "restored"
     NEW = "new"
@@ -35,7 +41,16 @@ class StateStatus(Enum):
 
 @dataclass(frozen=True)
 class StateCompatibility:
-    """One state of one operator. ``rows``: in the savepoint."""
+    """One state of one operator, or the position of one source, with its status.
+
+    Args:
+        uid: uid of the operator or source.
+        state: name of the state; `POSITION` for the position of a source.
+        kind: kind of the state: ``value``, ``list``, ``map``, ...; ``source`` for a position.
+        status: what becomes of it.
+        rows: the number of its rows in the savepoint.
+        reason: why it has this status; "": there is nothing to explain.
+    """
 
     uid: str
     state: str
@@ -47,19 +62,26 @@ class StateCompatibility:
 
 @dataclass(frozen=True)
 class CompatibilityReport:
-    """A savepoint and a program, compared. ``edited``: somebody has changed the savepoint's table."""
+    """The comparison of a savepoint with a program. ``edited``: the savepoint's table was changed after it was written.
+
+    Example::
+
+        report = flinkish.state.compatibility(env, "/savepoints/savepoint-1f")
+        if not report.compatible:
+            print(report.text())
+    """
 
     savepoint: str
     job_name: str
     edited: bool
     states: tuple[StateCompatibility, ...]
-    #: stateful operators of the program whose uid was made up
+    #: stateful operators to which the program gives no uid
     without_uid: tuple[str, ...] = ()
-    #: whether state of operators that are gone may be dropped
+    #: whether the state of operators that the program no longer has may be dropped
     allow_non_restored_state: bool = False
 
     def of(self, status: StateStatus) -> tuple[StateCompatibility, ...]:
-        """The states with that status."""
+        """The states with that status, sorted by uid and name."""
         return tuple(state for state in self.states if state.status is status)
 
     @property
@@ -77,7 +99,7 @@ class CompatibilityReport:
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """What to do about the problems."""
+        """What to do about the problems; empty if there are none."""
         found = []
         if self.without_uid:
             found.append("give each of them the uid(...) that it has in the savepoint, or a new one")
@@ -99,7 +121,7 @@ class CompatibilityReport:
         return not self.problems
 
     def text(self) -> str:
-        """The report for people."""
+        """The report as text for people: a table of all states, then the problems and the hints."""
         verdict = "compatible" if self.compatible else "NOT compatible"
         edited = ", edited" if self.edited else ""
         lines = [f"savepoint {self.savepoint}{edited}", f"job '{self.job_name}': {verdict}"]
@@ -116,7 +138,8 @@ class CompatibilityReport:
 
 @dataclass(frozen=True)
 class ProgramOutline:
-    """The uids of a program: of operators, of sources that have positions, and what its stateful operators lack."""
+    """The uids of a program: those of its operators and of its sources with positions; and its stateful operators
+    without a uid."""
 
     job_name: str
     operators: frozenset[str]
@@ -133,7 +156,17 @@ def compare(
     program: ProgramStates,
     allow_non_restored_state: bool,
 ) -> CompatibilityReport:
-    """The report. ``stored``: what the rows were found to be; ``positions``: uids of the savepoint's sources."""
+    """Compare a savepoint with a program.
+
+    Args:
+        savepoint: path of the savepoint, for the report.
+        edited: whether the savepoint's table was changed after it was written.
+        stored: what was found in the rows of each state.
+        positions: uids of the sources whose positions the savepoint has.
+        outline: the uids of the program.
+        program: the states that the program declares.
+        allow_non_restored_state: whether the state of operators that the program does not have may be dropped.
+    """
     states = [_compare_state(state, outline, program) for state in stored if state.state != WATERMARK]
     states += _new_states(states, program)
     states += _compare_sources(frozenset(positions), outline)
@@ -166,7 +199,7 @@ def _compare_state(stored: StoredState, outline: ProgramOutline, program: Progra
 
 
 def _is_internal(name: str) -> bool:
-    """Timers, and what the engine itself keeps (contents of windows, times of expiry)."""
+    """Whether a state is the engine's own: timers, contents of windows, or times of expiry (TTL)."""
     return name.startswith(TIMERS_PREFIX) or name.startswith("__")
 
 

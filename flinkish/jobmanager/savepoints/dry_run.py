@@ -1,4 +1,4 @@
-"""What a start from a savepoint would take over, without a start."""
+"""Reports what a start from a savepoint would take over, without starting the job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,13 @@ def compatibility_report(
     session: Any = None,
     job_name: str = "dry run",
 ) -> CompatibilityReport:
-    """Compare a program with a savepoint."""
+    """Compare a program with a savepoint. Nothing is written, but a worker opens and closes the program's keyed
+    operators once, to find out which states they declare.
+
+    Raises:
+        ProgramError: the program is wrong.
+        SavepointError: there is no such savepoint, or it is damaged.
+    """
     generator = JobGraphGenerator(graph, job_settings(configuration), chaining)
     spark = session if session is not None else get_session(configuration, job_name)
     generator.with_shipped_files(ship(spark, configuration))
@@ -41,8 +47,13 @@ def end_with_report(
     session: Any,
     job_name: str,
 ) -> NoReturn:
-    """``execution.state-recovery.dry-run``: print the report and end the program, with exit code 0 if the program could
-    be started from the savepoint, else 1."""
+    """Carry out ``execution.state-recovery.dry-run``: print the report and end the program, with exit code 0 if it can
+    be started from the savepoint, and otherwise 1.
+
+    Raises:
+        ConfigurationError: the configuration names no savepoint.
+        SavepointError: there is no such savepoint, or it is damaged.
+    """
     savepoint = driver_settings(configuration).savepoint
     if savepoint is None:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""The manifest of a savepoint or checkpoint: everything but the rows of state, and where those are.
+"""The manifest of a savepoint or checkpoint: all of it except the rows of state, and the location of those rows.
 
     <savepoint>/manifest.json     "state": {"table": "state", "version": null}
     <savepoint>/state/            Delta: uid, state, kind, key, namespace, value
@@ -9,8 +9,8 @@
     <checkpoints>/chk-18/manifest.json   the same, and "changes": {"table": "../changes", "version": 3}
     <checkpoints>/changes/               Delta: what has changed since that version of the state, entry by entry
 
-Rule: it is written last, so a directory without it is none; and its text carries its own digest, so that a manifest of
-which one byte has changed is never believed.
+Rule: the manifest is written last, so that a directory without one is not a savepoint; and it carries a digest of its
+own text, so that a manifest in which a single byte has changed is never accepted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.files import absolute, is_directory, joined, read_bytes, write_bytes
 from flinkish.runtime.state.declared_state import DeclaredState
 
-#: Version of the layout above and of the table's columns; and of one with changes, which a reader must not overlook.
+#: Version of the layout above and of the table's columns; and the version of a manifest with changes, which differs so
+#: that no reader ignores the changes.
 SAVEPOINT_VERSION = 2
 VERSION_WITH_CHANGES = 3
 MANIFEST = "manifest.json"
@@ -33,7 +34,8 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class TableVersion:
-    """Where the rows are: a Delta table, relative to the manifest's directory, and its version (None: the newest)."""
+    """Where the rows are: the path of a Delta table, relative to the manifest's directory, and the version of the table
+    (None: the newest)."""
 
     table: str = "state"
     version: int | None = None
@@ -41,7 +43,8 @@ class TableVersion:
 
 @dataclass(frozen=True, order=True)
 class StateContents:
-    """What the table holds of one state; ``digest``: the sum of its rows' hashes, whatever their order."""
+    """What the table holds of one state: the number of its rows, and as ``digest`` the sum of their hashes, which does
+    not depend on their order."""
 
     uid: str
     state: str
@@ -52,7 +55,7 @@ class StateContents:
 
 @dataclass(frozen=True)
 class TableContents:
-    """What the table held when it was written, in Delta's version of it then: to tell damage from edits."""
+    """What the table held when it was written, and the Delta version it had then: tells damage from edits."""
 
     version: int
     states: tuple[StateContents, ...] = ()
@@ -60,34 +63,36 @@ class TableContents:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a job goes on from, besides the rows."""
+    """The content of a manifest: all that a job needs in order to go on from a savepoint or checkpoint, besides the
+    rows of state."""
 
     job_id: str
     job_name: str
     #: the last epoch that is part of it; None: made from a DataFrame, before any epoch
     epoch: int | None
+    #: time at which it was made, in ms since the Unix epoch
     time_ms: int
     #: uids of all operators
     operators: tuple[str, ...] = ()
     #: source uid -> position behind the last record of the epoch
     sources: dict[str, str] = field(default_factory=dict)
-    #: operator uid -> watermark, for people; a restore goes by the rows of kind ``__watermark__``
+    #: operator uid -> watermark, for people; a restore uses the rows of kind ``__watermark__``
     watermarks: dict[str, int] = field(default_factory=dict)
     states: tuple[DeclaredState, ...] = ()
     state: TableVersion = TableVersion()
-    #: of checkpoints: what has changed since that version of the state; None: nothing
+    #: checkpoints only: the table of changes since that version of the state; None: there are none
     changes: TableVersion | None = None
     contents: TableContents | None = None
-    #: of checkpoints: totals of the job's accumulators (Base64), for a job that goes back to it; None: not known
+    #: checkpoints only: totals of the job's accumulators (Base64), for a job that goes back to it; None: not known
     accumulators: str | None = None
     savepoint_version: int = SAVEPOINT_VERSION
 
     def changes_path(self, directory: str) -> str | None:
-        """Path of the table of changes, for the manifest that lies in ``directory``; None: there is none."""
+        """Path of the table of changes, if the manifest is in ``directory``; None: there is no such table."""
         return None if self.changes is None else joined(absolute(directory), self.changes.table)
 
     def table_path(self, directory: str) -> str:
-        """Path of the table, for the manifest that lies in ``directory``."""
+        """Path of the table of state, if the manifest is in ``directory``."""
         return joined(absolute(directory), self.state.table)
 
 
@@ -110,10 +115,10 @@ def _rendered(content: dict[str, Any]) -> bytes:
 
 
 def read_manifest(directory: str) -> Manifest:
-    """The manifest of a savepoint or checkpoint.
+    """Read the manifest of the savepoint or checkpoint in a directory.
 
     Raises:
-        SavepointError: there is none, or it is damaged or of another version; names the file.
+        SavepointError: there is no manifest, or it is damaged or has another version; the error names the file.
     """
     directory = absolute(directory)
     path = posixpath.join(directory, MANIFEST)
@@ -146,7 +151,7 @@ def _missing(directory: str, path: str) -> SavepointError:
 
 
 def _parsed(data: bytes, path: str) -> dict[str, Any]:
-    """The content of a manifest of which nothing has changed; of any version."""
+    """The content of a manifest of any version, once its digest has shown that nothing in it has changed."""
     try:
         content = json.loads(data)
     except ValueError as error:
@@ -155,7 +160,7 @@ def _parsed(data: bytes, path: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise _damaged("no JSON object", path)
     if content.pop("digest", None) is None and content.get("savepoint_version") == 1:
-        return content  # written before there was a digest; refused for its version
+        return content  # version 1 has no digest; the caller refuses that version
     if _rendered(content) != data:
         raise _damaged("not as it was written: its digest does not fit its content", path)
     return content

@@ -1,8 +1,9 @@
-"""Finds out which states a program asks for, before it runs: its keyed operators are opened once, by a worker, on empty
-state, and closed again.
+"""Finds out which states a program declares, before it runs: a worker opens its keyed operators once, on empty state,
+and closes them again.
 
-In a worker and not in the driver: that is where ``open`` runs later, with the modules and the network it needs. What
-``open`` does there it does once more than in the job itself. When it fails the states are unknown until the job runs.
+This happens in a worker and not in the driver because that is where ``open`` runs later, with the modules and the
+network that it needs. So ``open`` runs once more than the job itself calls it. If it fails, the operator's states are
+unknown until the job runs.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _SCHEMA = "states binary"
 
 @dataclass(frozen=True)
 class OpenOperators:
-    """Runs in one task of Spark."""
+    """The function of the one Spark task that finds out the states of the program."""
 
     deployment: Deployment
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One row: the pickled ProgramStates."""
+        """Yield one row: the pickled ProgramStates."""
         for _ in batches:
             pass
         with failures_marked():
@@ -40,7 +41,7 @@ class OpenOperators:
 
 
 def find_program_states(spark: Any, deployment: Deployment) -> ProgramStates:
-    """What the program asks for, found out by a worker."""
+    """The states that the program declares, as a worker finds them out."""
     one = spark.range(1).coalesce(1).mapInArrow(OpenOperators(deployment), _SCHEMA)
     found = pickle.loads(bytes(one.collect()[0]["states"]))
     assert isinstance(found, ProgramStates)
@@ -48,7 +49,7 @@ def find_program_states(spark: Any, deployment: Deployment) -> ProgramStates:
 
 
 def with_changes(program: ProgramStates, before: tuple[DeclaredState, ...]) -> ProgramStates:
-    """Mark the states whose type is another one than was declared when the savepoint was written."""
+    """Mark the states whose type differs from the one that was declared when the savepoint was written (``before``)."""
     written = {(state.uid, state.name): (state.map_key_type, state.value_type) for state in before}
 
     def marked(uid: str, name: str, state: ProgramState) -> ProgramState:

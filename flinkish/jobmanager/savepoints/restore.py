@@ -1,8 +1,8 @@
-"""Starts a job from a savepoint or checkpoint: its rows, re-hashed for the new parallelism, become buffers that the
-first epoch takes in before any data; its sources begin where they stood.
+"""Starts a job from a savepoint or checkpoint: the rows, re-hashed for the new parallelism, become buffers that the
+first epoch takes in before any data; the sources begin at the positions of the savepoint.
 
 Rule: either everything is compatible and taken over, or the job is refused with the whole report and its directory is
-as it was. A directory that a job has begun in goes on from its own state, whatever savepoint it began with.
+as it was. Once a job has begun in a directory, it goes on there from its own state, whatever savepoint it began with.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FILE = "restored.json"
 
 @dataclass(frozen=True)
 class RestoredProgram:
-    """What is to be started from a savepoint."""
+    """A program that is to be started from a savepoint: job graph, sources by vertex, and state migrations."""
 
     job: JobDescriptor
     sources: dict[int, Source]
@@ -51,12 +51,20 @@ class RestoredProgram:
 def prepare_restore(
     spark: Any, program: RestoredProgram, settings: DriverSettings, directory: JobDirectory, first_run: bool
 ) -> PlanOptions:
-    """What the query must know of the savepoint that the job begins, or began, with."""
+    """The restored rows and positions for the job's query, which begins, or has begun, with a savepoint or checkpoint.
+
+    On the first run (``first_run``) the savepoint of the settings is restored; later runs only check that the settings
+    name no other one.
+
+    Raises:
+        SavepointError: the savepoint is missing, damaged or incompatible with the program, or the job has begun with
+            another one.
+    """
     remembered = read_restored(directory)
     if not first_run:
         _check_same_savepoint(program.job, settings, directory, remembered)
     elif settings.savepoint is not None:
-        # also when an earlier start got no further than this: perhaps with another parallelism
+        # also if an earlier start has already restored it and got no further: it may have had another parallelism
         remembered = _restore(spark, program, settings, settings.savepoint, directory)
     elif settings.savepoint is None and remembered is not None:
         directory.delete(_FILE)
@@ -65,13 +73,16 @@ def prepare_restore(
 
 
 def restored_file(first_epoch: int) -> str:
-    """Name of the file that says what a query begins with. A query that takes the place of a damaged one has one of its
-    own, so that both are exchanged in one step: when the job's query becomes another one."""
+    """Name of the file that says with which savepoint or checkpoint a query begins.
+
+    A query that takes the place of a damaged one has a file of its own, so that the query and its file are exchanged in
+    one step: when the new query becomes the job's query.
+    """
     return _FILE if first_epoch == 0 else f"restored-{first_epoch}.json"
 
 
 def read_restored(directory: JobDirectory) -> dict[str, Any] | None:
-    """What the job's query has begun with; None: with nothing."""
+    """The record of the savepoint or checkpoint that the job's query has begun with; None: it began with none."""
     own = restored_file(directory.query_location().first_epoch)
     return directory.read(own) or directory.read(_FILE)
 
@@ -79,7 +90,8 @@ def read_restored(directory: JobDirectory) -> dict[str, Any] | None:
 def _check_same_savepoint(
     job: JobDescriptor, settings: DriverSettings, directory: JobDirectory, remembered: dict[str, Any] | None
 ) -> None:
-    """The same command line again is a restart. Another savepoint cannot be meant."""
+    """Refuse another savepoint than the job has begun with. The same savepoint is accepted: the same command line again
+    is a restart."""
     began_with = None if remembered is None else remembered["savepoint"]
     if settings.savepoint is None or settings.savepoint == began_with:
         return
@@ -126,7 +138,14 @@ def take_over(
     manifest: Manifest,
     target: str | None,
 ) -> tuple[CompatibilityReport, dict[str, int]]:
-    """Compare, and write the rows for the first epoch below ``target``, if one is given; the watermarks of vertices."""
+    """Compare a savepoint with a program and, if ``target`` is given, write the rows for the first epoch below it.
+
+    Returns:
+        The report of the comparison, and the uid of each vertex's head -> the watermark that the vertex begins with.
+
+    Raises:
+        SavepointError: the savepoint cannot be read, or its table does not hold what was written.
+    """
     job = program.job
     where = f"job '{job.name}', savepoint {absolute(savepoint)}"
     deployment = deploy(job, partitions_of(job))
@@ -135,7 +154,7 @@ def take_over(
         edited = is_edited(manifest, savepoint)
         table = open_table(spark, manifest, savepoint)
         counted = manifest.contents is not None and not edited
-        if not counted and manifest.state.version is None:  # a version of a table is as it was written
+        if not counted and manifest.state.version is None:  # a given version of a table cannot have been edited
             check_unique(table, where)
         as_written = manifest.epoch is not None and not edited
         convert = RowsToBuffers(deployment, states, program.migrations, not as_written, target is not None)
@@ -151,12 +170,12 @@ def take_over(
 def compatibility_of(
     spark: Any, program: RestoredProgram, settings: DriverSettings, savepoint: str
 ) -> CompatibilityReport:
-    """What a start from the savepoint would take over; nothing is written."""
+    """The report of what a start from the savepoint would take over; nothing is written."""
     return take_over(spark, program, settings, savepoint, read_manifest(savepoint), None)[0]
 
 
 def outline_of(program: RestoredProgram) -> ProgramOutline:
-    """The uids of a program."""
+    """The uids of a program, for the comparison with a savepoint."""
     job = program.job
     return ProgramOutline(
         job.name,
@@ -178,13 +197,13 @@ def _incompatible(report: CompatibilityReport, job: JobDescriptor) -> SavepointE
 def _options(program: RestoredProgram, directory: JobDirectory, remembered: dict[str, Any]) -> PlanOptions:
     uids = {program.job.vertex(vertex).head.uid for vertex in program.sources}
     positions = {uid: position for uid, position in remembered["sources"].items() if uid in uids}
-    # a query that has taken the place of a damaged one has rows of its own
+    # a query that has taken the place of a damaged one has its own directory of rows
     rows = posixpath.join(directory.path, remembered.get("rows", "restore"))
     return PlanOptions(positions=positions, restore_rows=rows)
 
 
 def _watermarks(found: FoundRows) -> dict[str, int]:
-    """Uid of a vertex' head -> the lowest watermark of its subtasks."""
+    """The uid of each vertex's head -> the lowest watermark of its subtasks."""
     lowest: dict[str, int] = {}
     for uid, text in sorted(found.watermarks):
         watermark_ms = int(from_text(text, f"savepoint row of uid {uid}, {WATERMARK}"))
@@ -193,6 +212,7 @@ def _watermarks(found: FoundRows) -> dict[str, int]:
 
 
 def restored_watermarks(job: JobDescriptor, directory: JobDirectory) -> dict[int, int]:
-    """Vertex -> the watermark that its subtasks begin with, in a directory that began with a savepoint."""
+    """Vertex id -> the watermark that its subtasks begin with, if the job's query has begun with a savepoint or
+    checkpoint."""
     watermarks = (read_restored(directory) or {}).get("watermarks", {})
     return {vertex.id: watermarks[vertex.head.uid] for vertex in job.vertices if vertex.head.uid in watermarks}

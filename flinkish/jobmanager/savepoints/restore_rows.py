@@ -1,5 +1,5 @@
-"""Rows of a savepoint become buffers for the subtasks of a job, re-hashed for its parallelism; what was found on the
-way is told in rows of their own, so that one pass over the state both checks and moves it."""
+"""Converts the rows of a savepoint to buffers for the subtasks of a job, re-hashed for its parallelism. The findings of
+each task about its rows are rows of their own, so that one pass over the state both checks and moves it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from flinkish.runtime.task import Row
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.worker import Deployment, failures_marked
 
-#: Vertex number of rows that are no buffer, but hold the StoredStates of a partition.
+#: Vertex number of rows that are not buffers, but hold the `FoundRows` of a partition.
 FOUND_VERTEX = -1000
 
-#: Version of the stored form of these.
+#: Version of the stored form of those rows.
 _FOUND_VERSION = 3
 
 Migrations = dict[tuple[str, str], Migration]
@@ -33,16 +33,16 @@ Migrations = dict[tuple[str, str], Migration]
 
 @dataclass
 class FoundRows:
-    """What was found on the way."""
+    """What was found in the rows of a savepoint: per state the good and bad rows, counts and hashes, and watermarks."""
 
     states: list[StoredState] = field(default_factory=list)
-    #: (uid, state, kind) -> (rows, sum of their hashes); of all rows, bad ones and watermarks as well
+    #: (uid, state, kind) -> (number of rows, sum of their hashes); includes bad rows and watermarks
     contents: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
     #: (uid, text of a watermark)
     watermarks: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, saved: SavepointColumns, hashes: list[int]) -> None:
-        """Rows of one state."""
+        """Count rows of one state, given with the hash of each."""
         self._count((str(saved.uid), str(saved.state), str(saved.kind)), len(hashes), sum(hashes))
         if saved.kind == WATERMARK:
             self.watermarks.update((saved.uid, text) for text in saved.values)
@@ -52,7 +52,7 @@ class FoundRows:
         self.contents[state] = before[0] + rows, before[1] + digest
 
     def add_all(self, other: FoundRows) -> None:
-        """What another task has found."""
+        """Add the findings of another task."""
         known = {(state.uid, state.state, state.kind): state for state in self.states}
         for state in other.states:
             same = known.get((state.uid, state.state, state.kind))
@@ -65,13 +65,13 @@ class FoundRows:
         self.watermarks |= other.watermarks
 
     def state_contents(self) -> tuple[StateContents, ...]:
-        """What `count_states` would count."""
+        """The contents by state, equal to what `count_states` gives for the same rows."""
         return tuple(
             sorted(StateContents(*entry, rows, str(digest)) for entry, (rows, digest) in self.contents.items())
         )
 
     def encode(self) -> bytes:
-        """The form in which it leaves the task."""
+        """The findings as bytes, for the row in which they leave the task."""
         return dumps((list(map(astuple, self.states)), self.contents, self.watermarks), _FOUND_VERSION)
 
     @staticmethod
@@ -83,7 +83,15 @@ class FoundRows:
 
 @dataclass(frozen=True)
 class RowsToBuffers:
-    """Runs in the workers. ``buffers`` False: only look."""
+    """The function of the Spark tasks that convert the rows of a savepoint.
+
+    Args:
+        deployment: the job, for the workers.
+        program: the states that the program declares.
+        migrations: (uid, state name) -> function that changes a stored value.
+        convert: whether values are converted to the declared types, because the rows were edited or made elsewhere.
+        buffers: whether buffers are made; False: the rows are only checked.
+    """
 
     deployment: Deployment
     program: ProgramStates
@@ -92,7 +100,7 @@ class RowsToBuffers:
     buffers: bool = True
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One partition of the savepoint's table."""
+        """Convert one partition of the savepoint's table: yields its buffers, and one row with its `FoundRows`."""
         with failures_marked():
             job = self.deployment.job()
             book = self.deployment.book()
@@ -113,7 +121,7 @@ class RowsToBuffers:
 
 
 def states_of_batch(batch: pa.RecordBatch) -> Iterator[tuple[SavepointColumns, list[int]]]:
-    """The rows of a batch by state, in their order, with the hash of each."""
+    """The rows of a batch grouped by state, in their order, with the hash of each row."""
     columns = [batch.column(name).to_pylist() for name in ("key", "namespace", "value", DIGEST)]
     entries = list(zip(*(batch.column(name).to_pylist() for name in ("uid", "state", "kind"))))
     if entries and entries.count(entries[0]) == len(entries):
@@ -141,14 +149,14 @@ def _found_batch(found: FoundRows) -> pa.RecordBatch:
 
 
 def written_to(path: str, spark: Any, table: Any, convert: RowsToBuffers) -> FoundRows:
-    """Write the buffers below ``path``; what the rows were found to be."""
+    """Write the buffers below ``path``; returns what was found in the rows."""
     converted = with_digest(table).mapInArrow(convert, ROW_SCHEMA)
     converted.coalesce(4).write.mode("overwrite").parquet(path)
     return _found(spark.read.schema(ROW_SCHEMA).parquet(path))
 
 
 def looked_at(table: Any, convert: RowsToBuffers) -> FoundRows:
-    """What the rows were found to be."""
+    """Check the rows without writing anything; returns what was found in them."""
     return _found(with_digest(table).mapInArrow(convert, ROW_SCHEMA))
 
 

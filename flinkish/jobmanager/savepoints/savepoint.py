@@ -1,4 +1,5 @@
-"""Takes savepoints of running jobs: a Delta table of all state as rows that SQL can read and edit, and a manifest."""
+"""Takes savepoints of running jobs. A savepoint is a manifest and a Delta table of all state, as rows that SQL can read
+and edit."""
 
 from __future__ import annotations
 
@@ -31,8 +32,13 @@ def state_table(savepoint: str) -> str:
 def take_savepoint(run: SparkRun, directory: str | None) -> str:
     """Write a savepoint of the last committed epoch of a run; returns its path. The job may go on meanwhile.
 
+    Args:
+        run: the run of the job.
+        directory: the directory in which the savepoint is made; None: the job's savepoint directory.
+
     Raises:
-        FlinkishError: it could not be written; what was written of it is deleted.
+        SavepointError: no epoch has been committed yet, or there is no directory for the savepoint.
+        FlinkishError: the savepoint could not be written; the part that was written is deleted.
     """
     attempt = run.attempt
     job, location = attempt.job, attempt.location

@@ -1,8 +1,8 @@
-"""The states that a job has declared so far, kept in its directory: what gives the columns of its savepoints types.
+"""The states that a job has declared so far, kept in its directory: they give types to the columns of its savepoints.
 
     <job dir>/states.json
 
-Rule: the file only grows while a program runs; a state that is declared again, otherwise typed, replaces the entry.
+Rule: the file only grows while a program runs; a state that is declared again with another type replaces its entry.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FILE = "states.json"
 
 
 class StateCatalog(JobObserver):
-    """Listens to the tasks of a job."""
+    """Keeps the states that the tasks of a job declare: adds those of each epoch to the file in the job directory."""
 
     def __init__(self, directory: JobDirectory) -> None:
         self._directory = directory
@@ -33,7 +33,7 @@ class StateCatalog(JobObserver):
             self.add(tuple(declared.values()))
 
     def add(self, states: tuple[DeclaredState, ...]) -> None:
-        """Remember these, too."""
+        """Add these states to the file. A file that cannot be written is only logged."""
         with self._lock:
             merged = {**self._states, **{(state.uid, state.name): state for state in states}}
             if merged == self._states:
@@ -41,19 +41,19 @@ class StateCatalog(JobObserver):
             try:
                 write_states(self._directory, tuple(merged.values()))
             except OSError as error:
-                # types only: the job need not fail for them, and the next epoch with a new state tries again
+                # the file only holds types: the job need not fail, and the next epoch that declares a state tries again
                 _LOG.warning("the file %s in %s cannot be written: %s", _FILE, self._directory.path, error)
                 return
             self._states = merged
 
 
 def read_states(directory: JobDirectory) -> tuple[DeclaredState, ...]:
-    """What is known of the states of the job in a directory."""
+    """The states that the job in a directory has declared so far."""
     content = directory.read(_FILE) or {"states": []}
     return tuple(DeclaredState.from_json(state) for state in content["states"])
 
 
 def write_states(directory: JobDirectory, states: tuple[DeclaredState, ...]) -> None:
-    """Set what is known."""
+    """Write these as all states of the job, in place of those that the file holds."""
     ordered = sorted(states, key=lambda state: (state.uid, state.name))
     directory.write(_FILE, {"states": [state.to_json() for state in ordered]})

@@ -1,7 +1,7 @@
-"""The Delta table of a savepoint or checkpoint: opened, counted, and compared with what was written.
+"""Opens and counts the Delta table of a savepoint or checkpoint, and compares it with what was written.
 
-Rule: a table that differs from what was written is either one that somebody has edited (Delta knows a newer version of
-it) or a damaged one, and that is never read.
+Rule: a table that differs from what was written was either edited (Delta has a newer version of it) or damaged; a
+damaged one is never read.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from flinkish.spark.session import settings_in_force
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
 
 COLUMNS = SavepointRow._fields
-#: A column beside these: the hash of a row.
+#: An additional column: the hash of the row.
 DIGEST = "digest"
 
-#: Parquet's pages carry checksums (parquet-mr writes them unless told otherwise); readers look at them only if asked.
+#: Parquet's pages carry checksums (parquet-mr writes them by default); readers verify them only with this setting.
 _VERIFY_PAGES = {"parquet.page.verify-checksum.enabled": "true"}
 
-#: Of the text of a map's entry: {"$tuple": [key, value]} as flinkish writes it, or [key, value]. Behind its first
-#: character, since the key comes without the quotes that tell "1" from 1.
+#: SQL for the key in the text of a map entry: {"$tuple": [key, value]} as flinkish writes it, or [key, value]. The
+#: key's first character comes before it, since it comes without the quotes that distinguish "1" from 1.
 _MAP_KEY = (
     r"concat(regexp_extract(value, '\\[\\s*(.)', 1), ' ', "
     r"coalesce(get_json_object(value, '$[\'$tuple\'][0]'), get_json_object(value, '$[0]')))"
@@ -44,7 +44,8 @@ _VERSION_FILE = re.compile(r"(\d{20})\.json")
 
 @contextmanager
 def reading(spark: Any, where: str) -> Iterator[None]:
-    """Whatever goes wrong while a savepoint's table is read is a SavepointError; damage of its files is noticed."""
+    """Within the block, read a savepoint's table: checksums of its files are verified, and what a damaged table causes
+    is raised as a SavepointError."""
     try:
         with settings_in_force(spark, _VERIFY_PAGES):
             yield
@@ -63,7 +64,11 @@ def reading(spark: Any, where: str) -> Iterator[None]:
 
 
 def open_table(spark: Any, manifest: Manifest, directory: str) -> Any:
-    """The rows as a DataFrame."""
+    """The rows of state as a DataFrame of text columns, with the changes applied if the manifest has any.
+
+    Raises:
+        SavepointError: the log of a table is damaged.
+    """
     path = manifest.table_path(directory)
     check_log(path, _needed_version(manifest, path))
     rows = _version(spark, path, manifest.state.version).select(*COLUMNS)
@@ -75,13 +80,13 @@ def open_table(spark: Any, manifest: Manifest, directory: str) -> Any:
 
 
 def _version(spark: Any, path: str, version: int | None) -> Any:
-    """A version of a table; None: the newest one."""
+    """A version of a table as a DataFrame; None: the newest version."""
     reader = spark.read.format("delta")
     return (reader if version is None else reader.option("versionAsOf", version)).load(path)
 
 
 def _needed_version(manifest: Manifest, table: str) -> int | None:
-    """The version of the table that will be read."""
+    """The version of the table that will be read; None: it is not known which one."""
     if manifest.state.version is not None or manifest.contents is None:
         return manifest.state.version
     return max(newest_version(table) or 0, manifest.contents.version)
@@ -94,14 +99,14 @@ def newest_version(table: str) -> int | None:
 
 
 def with_digest(table: Any) -> Any:
-    """The rows with one column more: the hash of each, of which the digest of a state is the sum."""
+    """The rows with an additional column: the hash of the row. The digest of a state is the sum of its rows' hashes."""
     from pyspark.sql import functions as f
 
     return table.withColumn(DIGEST, f.xxhash64(*COLUMNS))
 
 
 def count_states(table: Any) -> tuple[StateContents, ...]:
-    """What there is in a DataFrame of rows, in one pass."""
+    """The contents of a DataFrame of rows by state, sorted; counted in one pass."""
     from pyspark.sql import functions as f
 
     digest = f.sum(f.col(DIGEST).cast("decimal(38,0)")).cast("string")
@@ -113,11 +118,11 @@ def count_states(table: Any) -> tuple[StateContents, ...]:
 
 
 def written_contents(spark: Any, table: str) -> TableContents:
-    """What a table that was just written holds, as the manifest keeps it."""
+    """The contents of a table that was just written, for its manifest."""
     version = newest_version(table) or 0
     files = files_of_first_commit(table) if version == 0 else None
     if files:
-        # what Delta itself would read, without the jobs by which it finds that out
+        # the files that Delta itself would read, without the Spark jobs that it needs to find them
         frame = spark.read.schema(SAVEPOINT_SCHEMA).parquet(*files)
     else:
         frame = spark.read.format("delta").option("versionAsOf", version).load(table)
@@ -125,7 +130,11 @@ def written_contents(spark: Any, table: str) -> TableContents:
 
 
 def is_edited(manifest: Manifest, directory: str) -> bool:
-    """Whether the table was changed after it was written. SavepointError when its log is not whole."""
+    """Whether the table was changed after it was written.
+
+    Raises:
+        SavepointError: the table's log is not complete.
+    """
     if manifest.contents is None or manifest.state.version is not None:
         return False
     table = manifest.table_path(directory)
@@ -142,7 +151,11 @@ def is_edited(manifest: Manifest, directory: str) -> bool:
 
 
 def check_contents(manifest: Manifest, directory: str, found: tuple[StateContents, ...]) -> None:
-    """Compare what a table that nobody has edited holds with what was written. SavepointError says what differs."""
+    """Compare the contents of a table that nobody has edited with what was written.
+
+    Raises:
+        SavepointError: they differ; the error says in which states.
+    """
     if manifest.contents is None or found == manifest.contents.states:
         return
     before = {(state.uid, state.state, state.kind): state for state in manifest.contents.states}
@@ -165,7 +178,11 @@ def _rows(state: StateContents | None) -> str:
 
 
 def check_unique(table: Any, where: str) -> None:
-    """An edited table may hold an entry twice. SavepointError names it."""
+    """Check that no entry of state occurs twice, which can be the case in an edited table.
+
+    Raises:
+        SavepointError: an entry occurs more than once; the error names it.
+    """
     rows = table.where(f"NOT startswith(state, '{TIMERS_PREFIX}') AND kind <> '{WATERMARK}'").selectExpr(
         "uid",
         "state",

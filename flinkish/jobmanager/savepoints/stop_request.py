@@ -1,7 +1,7 @@
-"""A stop with a savepoint, from when it is asked for until it is known whether the savepoint was written.
+"""A stop with a savepoint, from the request until it is known whether the savepoint was written.
 
-Rule: the job ends only if it was. Where a savepoint cannot be written is found out, as far as that is possible, before
-the query is stopped; and a job whose savepoint fails after that starts its query again and goes on, as in Flink.
+Rule: the job ends only if the savepoint was written. That no savepoint can be written is found out, as far as possible,
+before the query is stopped; and a job whose savepoint fails after that starts its query again and goes on, as in Flink.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from flinkish.jobmanager.savepoints.manifest import MANIFEST
 
 @dataclass
 class StopWithSavepoint:
-    """What is asked for, and what has become of it."""
+    """The request for a stop with a savepoint, and its outcome."""
 
-    #: where the savepoint is made
+    #: the directory in which the savepoint is made
     directory: str
-    #: FINISHED or CANCELED: what the job is once the savepoint is written
+    #: FINISHED or CANCELED: the job's status once the savepoint is written
     end: JobStatus = JobStatus.FINISHED
-    #: event time first goes to its end
+    #: whether event time is advanced to its end before the savepoint
     drain: bool = False
-    #: not the program itself asks
+    #: whether the request came from outside of the program
     from_outside: bool = False
-    #: the savepoint's path, or what the stop failed with
+    #: the savepoint's path, or the error that the stop failed with
     outcome: Future[str] = field(default_factory=Future)
-    #: the savepoint is written, the job ends
+    #: the savepoint's path once it is written, when the job is about to end; not set by a drain
     path: str | None = None
-    #: the stop has failed, and the job is not ended by it
+    #: whether the stop has failed and the job goes on
     job_goes_on: bool = False
 
 
 def check_target(directory: str, where: str) -> None:
-    """Whether savepoints can be made in a directory: creates it, and writes and deletes a file there.
+    """Check that savepoints can be made in a directory: create it, and write and delete a file in it.
 
     Raises:
-        SavepointError: they cannot; says why.
+        SavepointError: no savepoint can be made there; the error says why.
     """
     hint = "name a directory that the driver and all executors can write to"
     try:

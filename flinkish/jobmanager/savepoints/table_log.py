@@ -1,4 +1,4 @@
-"""The log of a Delta table, looked at before Delta reads it: Delta does not say which of its files is damaged."""
+"""Checks the log of a Delta table before Delta reads it, because Delta does not say which of its files is damaged."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ _SUMMED_UP = re.compile(r"(\d{20})\.checkpoint\..*")
 
 
 def has_log(table: str) -> bool:
-    """Whether anything was ever committed to the table, as far as its log still says."""
+    """Whether the table's log has any commit or checkpoint file."""
     names = child_names(posixpath.join(table, "_delta_log"))
     return bool(_numbers(_COMMIT, names) or _numbers(_SUMMED_UP, names))
 
 
 def check_log(table: str, version: int | None) -> None:
-    """
+    """Check that all commits are there and readable that Delta needs in order to read a version of a table.
+
     Args:
         table: path of the table.
-        version: of the table that is going to be read; None: the newest one there is.
+        version: the version of the table that is going to be read; None: the newest one.
 
     Raises:
-        SavepointError: a file is missing or damaged that Delta needs for that version; names it.
+        SavepointError: a file that Delta needs for that version is missing or damaged; the error names it.
     """
     log = posixpath.join(table, "_delta_log")
     names = child_names(log)
@@ -47,9 +48,9 @@ def check_log(table: str, version: int | None) -> None:
 
 
 def files_of_first_commit(table: str) -> list[str]:
-    """The Parquet files that are all of a table of one commit; none if they need Delta's reader, or if there are none.
+    """The Parquet files that make up a table of one commit; empty if there are none, or if only Delta can read them.
 
-    That is so for a table whose creator has switched on features of Delta (mapped columns, say) by default.
+    Only Delta can read a table in whose settings features of Delta (such as column mapping) are on by default.
     """
     data = read_bytes(posixpath.join(table, "_delta_log", f"{0:020d}.json")) or b""
     files = []

@@ -1,8 +1,8 @@
-"""Stateful operators that the program gives no uid.
+"""Finds stateful operators to which the program gives no uid.
 
-Rule: a made-up uid depends on the operator's place in the program, so after a change of the program it may be the uid
-of another operator. State is never given to an operator by such a uid: a warning when the job is submitted, an error
-when it is restored from a savepoint.
+Rule: a generated uid depends on the operator's place in the program, so after a change of the program it may be the uid
+of another operator. State is never restored to an operator by such a uid: there is a warning when the job is submitted,
+and an error when it is restored from a savepoint.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LOG = logging.getLogger("flinkish.JobManager")
 
 
 def stateful_without_uid(job: JobDescriptor) -> tuple[str, ...]:
-    """The names of the operators that have state or a position in their input, and no uid of their own."""
+    """The operators that have state, or a position in their input, and no uid from the program: ``'name' (uid)``."""
     found = []
     for vertex in job.vertices:
         for place, descriptor in enumerate(vertex.operators):
@@ -26,7 +26,7 @@ def stateful_without_uid(job: JobDescriptor) -> tuple[str, ...]:
 
 
 def warn_of_missing_uids(job: JobDescriptor) -> None:
-    """At submit."""
+    """Log a warning that names the stateful operators without a uid; to be called when a job is submitted."""
     names = stateful_without_uid(job)
     if names:
         _LOG.warning(

@@ -1,1 +1,1 @@
-"""The operators, one a file. A new one is a new file with a factory and a pure unit test."""
+"""The operators, one per file. A new operator is a new file with a factory, and a unit test that needs no Spark."""

@@ -1,12 +1,13 @@
-"""``AsyncDataStream``: calls of an AsyncFunction, many at a time, on an event loop in a thread of its own.
+"""The operator of ``AsyncDataStream``: it makes many calls of an AsyncFunction at a time, on an event loop in a thread
+of its own.
 
 Rules upheld here:
 
-* At most ``capacity`` records are held: those whose calls are at work, and those whose results wait for their turn.
-* Results go on in the order of the records, or, unordered, as they come. In both cases no result passes a watermark:
-  those of records before it go before it, those of records behind it behind it.
-* Nothing is held at the barrier, nor when a source turns to another split: whoever comes next may rely on the order.
-* The thread of the task alone calls other operators; the loop's thread only makes calls.
+* At most ``capacity`` records are held: those whose calls are running, and those whose results wait for their turn.
+* Results are emitted in the order of the records, or, unordered, as they come. In both cases no result overtakes a
+  watermark: results of records before it are emitted before it, those of records behind it behind it.
+* Nothing is held at the barrier, nor when a source turns to another split: operators downstream may rely on the order.
+* Only the task's thread calls other operators; the loop's thread only makes calls.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.side_outputs import Converter, emit
 
-#: How long the thread of the loop has to end.
+#: How long, in seconds, to wait for the loop's thread to end.
 _STOP_S = 10
 
-#: How often a task that waits looks whether the loop still runs.
+#: How often, in seconds, a waiting task checks that the loop still runs.
 _LOOK_S = 5
 
 
 @dataclass(eq=False)
 class Call:
-    """One record and what became of it."""
+    """One record and the outcome of its call: results, or an error."""
 
     value: Any
     timestamp_ms: int | None
@@ -44,32 +45,32 @@ class Call:
 
 
 class Segment:
-    """Records whose results may go on in any order, and what comes behind all of them."""
+    """Records whose results may be emitted in any order, and the event that comes behind all of them."""
 
     def __init__(self) -> None:
         self.waiting = 0
         self.done: list[Call] = []
-        #: nothing is added any more
+        #: no further record is added
         self.closed = False
-        #: hands on the watermark or status behind it
+        #: emits the watermark or status behind the records; None: there is none yet
         self.event: Callable[[], None] | None = None
 
 
 class CallQueue:
-    """In which order results, watermarks and statuses go on. Without threads.
+    """Decides the order in which results, watermarks and statuses are emitted. Used by the task's thread alone.
 
-    Ordered, each record is a segment of its own; unordered, all records between two watermarks are one.
+    Ordered, each record is a `Segment` of its own; unordered, all records between two watermarks are one segment.
     """
 
     def __init__(self, ordered: bool) -> None:
         self._ordered = ordered
         self._segments: deque[Segment] = deque()
         self._segment_of: dict[Call, Segment] = {}
-        #: records whose results have not gone on
+        #: the number of records whose results have not been taken
         self.held = 0
 
     def add(self, call: Call) -> None:
-        """A record more."""
+        """Add a record whose call begins."""
         if not self._segments or self._segments[-1].closed:
             self._segments.append(Segment())
         segment = self._segments[-1]
@@ -79,20 +80,20 @@ class CallQueue:
         self.held += 1
 
     def add_event(self, event: Callable[[], None]) -> None:
-        """What must come behind all records so far, and before all that follow."""
+        """Add a watermark or status, to be emitted behind all records so far and before all that follow."""
         if not self._segments or self._segments[-1].event is not None:
             self._segments.append(Segment())
         self._segments[-1].closed = True
         self._segments[-1].event = event
 
     def complete(self, call: Call) -> None:
-        """The results of a record are there."""
+        """Mark the call of a record as ended."""
         segment = self._segment_of.pop(call)
         segment.waiting -= 1
         segment.done.append(call)
 
     def take(self) -> tuple[list[Call], Callable[[], None] | None]:
-        """The records whose turn it is, up to the next event, and that event if it is its turn."""
+        """Remove the records whose turn it is, up to the next event, and that event if it is its turn."""
         taken: list[Call] = []
         while self._segments:
             segment = self._segments[0]
@@ -125,23 +126,23 @@ class EventLoop:
             self._loop.close()
 
     def start(self, make: Callable[[Call], Any], calls: list[Call]) -> None:
-        """Begin these calls."""
+        """Begin the calls, from any thread. ``make`` makes the coroutine of one call."""
         self._loop.call_soon_threadsafe(self._start, make, calls)
 
     def _start(self, make: Callable[[Call], Any], calls: list[Call]) -> None:
         for call in calls:
             task = self._loop.create_task(make(call))
-            # the loop itself refers to tasks weakly
+            # the loop itself keeps only weak references to tasks
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     @property
     def is_alive(self) -> bool:
-        """Whether calls can still end."""
+        """Whether the loop's thread still runs, so that calls can end."""
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """Cancel what is at work, and end the thread."""
+        """Cancel the running calls, and end the thread."""
         if self._thread.is_alive():
             asyncio.run_coroutine_threadsafe(self._cancel(), self._loop)
             self._thread.join(_STOP_S)
@@ -155,7 +156,14 @@ class EventLoop:
 
 
 class AsyncWaitOperator(UserFunctionOperator):
-    """Hands on what the calls give, each result with the timestamp of its record."""
+    """Calls an AsyncFunction for each record and emits the results, each with the timestamp of its record.
+
+    Args:
+        ordered: emit results in the order of the records, not as they come.
+        timeout_ms: time for all attempts of a call; 0 or less: there is no limit.
+        capacity: the most records that are held.
+        retry_strategy: whether and when a call is made again.
+    """
 
     def __init__(
         self,
@@ -177,7 +185,7 @@ class AsyncWaitOperator(UserFunctionOperator):
         self._queue = CallQueue(ordered)
         self._ended: SimpleQueue[Call] = SimpleQueue()
         self._loop: EventLoop | None = None
-        #: whether a call that fails takes its turn like the others (``on_error``), and does not fail the job
+        #: with ``on_error``: a call that fails takes its turn like the others instead of failing the job
         self.keeps_failed = False
 
     def open(self) -> None:
@@ -229,13 +237,13 @@ class AsyncWaitOperator(UserFunctionOperator):
                 loop.stop()
 
     def _flush(self) -> None:
-        """Wait until nothing is held."""
+        """Wait until no record is held, and emit everything."""
         self._take_ended()
         while self._queue.held:
             self._wait()
 
     def _wait(self) -> None:
-        """Wait until a call has ended."""
+        """Wait until a call has ended, and emit what may be emitted then."""
         while True:
             try:
                 self._complete(self._ended.get(timeout=_LOOK_S))
@@ -284,7 +292,7 @@ class AsyncWaitOperator(UserFunctionOperator):
         try:
             call.results = self._checked(await self._in_time(call.value))
         except asyncio.CancelledError:
-            # the operator is being disposed of, or user code cancels itself: nobody may wait for it in vain
+            # the operator is being disposed of, or user code cancels itself: the task must not wait for it for ever
             call.error = RuntimeError("the call was cancelled")
             raise
         except BaseException as error:
@@ -293,12 +301,12 @@ class AsyncWaitOperator(UserFunctionOperator):
             self._ended.put(call)
 
     async def _in_time(self, value: Any) -> Any:
-        """The outcome of all attempts, or that of `AsyncFunction.timeout`."""
+        """The outcome of all attempts, or, if they take too long, that of `AsyncFunction.timeout`."""
         if self._timeout_s is None:
             return await self._attempts(value)
         attempts = asyncio.ensure_future(self._attempts(value))
         try:
-            # unlike wait_for, this waits for no call that is slow to be cancelled
+            # unlike wait_for, this does not wait for a call that is slow to react to its cancellation
             done, _ = await asyncio.wait({attempts}, timeout=self._timeout_s)
         except asyncio.CancelledError:
             attempts.cancel()
@@ -338,12 +346,12 @@ class AsyncWaitOperator(UserFunctionOperator):
 
 
 def _NOTHING() -> None:
-    """In place of the event before the first one."""
+    """Stands for an event before the first one, to begin a loop."""
 
 
 @dataclass
 class AsyncWaitFactory(OperatorFactoryBase):
-    """``timeout_ms`` 0 or less: calls may take any time."""
+    """Makes the operator of ``AsyncDataStream``. ``timeout_ms`` 0 or less: calls may take any time."""
 
     function: AsyncFunction[Any, Any]
     ordered: bool

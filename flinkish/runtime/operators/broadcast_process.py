@@ -1,4 +1,4 @@
-"""``process`` on a stream without keys that is connected with a broadcast stream: a BroadcastProcessFunction."""
+"""``process`` on a stream without keys that is connected with a broadcast stream: calls a BroadcastProcessFunction."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from flinkish.runtime.operators.process import ProcessOperator
 from flinkish.runtime.side_outputs import Converter
 from flinkish.runtime.state.broadcast_state import BroadcastStates
 
-#: The input that the broadcast stream comes in by.
+#: Index of the input that receives the broadcast stream.
 BROADCAST_INPUT = 1
 
 
 class BroadcastContext:
-    """What the contexts of both inputs, keyed or not, have in common. What may be written is for the states to say."""
+    """Base of the contexts of both inputs, keyed or not: time and broadcast state. The states themselves refuse writes
+    where they are read-only."""
 
     def __init__(self, states: BroadcastStates, epoch: EpochInfo) -> None:
         self.current_timestamp = MIN_TIMESTAMP_MS
@@ -44,11 +45,12 @@ class BroadcastContext:
 class NonKeyedBroadcastContext(
     BroadcastContext, BroadcastProcessFunction.Context, BroadcastProcessFunction.ReadOnlyContext
 ):
-    """One object for the records of both inputs."""
+    """The context of a BroadcastProcessFunction: one object for all records of both inputs."""
 
 
 class BroadcastProcessOperator(ProcessOperator):
-    """Each result has the timestamp of its record or broadcast element."""
+    """Calls a BroadcastProcessFunction for each record and each broadcast element. Each result has the timestamp of its
+    record or broadcast element."""
 
     def __init__(
         self,
@@ -71,7 +73,10 @@ class BroadcastProcessOperator(ProcessOperator):
 
 @dataclass
 class BroadcastProcessFactory(OperatorFactoryBase):
-    """``converter`` converts the results of a batch to the declared type of the main output."""
+    """Makes the operator of ``process`` on a stream that is connected with a broadcast stream.
+
+    ``converter`` converts the results of a batch to the declared type of the main output.
+    """
 
     function: BroadcastProcessFunction[Any, Any, Any]
     descriptors: tuple[MapStateDescriptor, ...]

@@ -13,7 +13,8 @@ from flinkish.runtime.side_outputs import Converter
 
 
 class CoMapOperator(UserFunctionOperator):
-    """Each result has the timestamp of its record. None stands for no result, as in PyFlink."""
+    """Emits the results of a CoMapFunction, each with the timestamp of its record. None stands for no result, as in
+    PyFlink."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         results = list(map(self.per_record(values, input_index), values))
@@ -28,7 +29,10 @@ class CoMapOperator(UserFunctionOperator):
 
 @dataclass
 class CoMapFactory(OperatorFactoryBase):
-    """``converter`` converts the results of a batch to the declared type of the main output."""
+    """Makes the operator of ``map`` on connected streams.
+
+    ``converter`` converts the results of a batch to the declared type of the main output.
+    """
 
     function: CoMapFunction
     keyed: bool = False

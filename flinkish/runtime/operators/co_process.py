@@ -1,4 +1,5 @@
-"""``process`` on connected streams without keys: a CoProcessFunction with access to time and side outputs."""
+"""``process`` on connected streams without keys: calls a CoProcessFunction, which has access to time and side
+outputs."""
 
 from __future__ import annotations
 
@@ -12,7 +13,10 @@ from flinkish.runtime.side_outputs import Converter
 
 @dataclass
 class CoProcessFactory(OperatorFactoryBase):
-    """``converter`` converts the results of a batch to the declared type of the main output."""
+    """Makes the operator of ``process`` on connected streams without keys.
+
+    ``converter`` converts the results of a batch to the declared type of the main output.
+    """
 
     function: CoProcessFunction
     converter: Converter | None = None

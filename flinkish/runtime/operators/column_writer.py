@@ -1,7 +1,7 @@
-"""The writing half of sinks that take DataFrames: records become columns in the task.
+"""The sink writer of sinks that take DataFrames: it turns records into columns, in the task.
 
-So a record that does not fit its declared type fails the epoch while nothing of it is committed, and a program that was
-mended gives other records for it.
+So a record that does not fit its declared type fails the epoch before anything of the epoch is committed, and a
+corrected program may emit other records in that epoch.
 """
 
 from __future__ import annotations
@@ -15,24 +15,29 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.core.sink import SinkWriter
 
-#: Records of one batch of columns.
+#: The number of records from which a batch of columns is made.
 MAX_RECORDS = 20_000
 
 
 class ColumnWriter(SinkWriter):
-    """Each committable is a batch of columns, as Arrow's IPC stream. ``where``: for errors, which sink."""
+    """A sink writer whose committables are batches of columns, each as an Arrow IPC stream.
+
+    Args:
+        input_type: type of the records.
+        where: names the sink in errors.
+    """
 
     def __init__(self, input_type: TypeInformation, where: str) -> None:
         self._columns = RecordWriter(input_type, where)
         self._held: list[Any] = []
 
     def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
-        """Hold records back until they are enough for a batch."""
+        """Hold records back until there are enough for a batch."""
         self._held.extend(values)
         return self.prepare_commit() if len(self._held) >= MAX_RECORDS else []
 
     def prepare_commit(self) -> list[Any]:
-        """The records that were held back, as a batch."""
+        """A batch of the records that were held back; an empty list if there are none."""
         held, self._held = self._held, []
         return [_encoded(self._columns.write(held))] if held else []
 
@@ -45,6 +50,6 @@ def _encoded(batch: pa.RecordBatch) -> bytes:
 
 
 def batches_of(committables: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-    """The batches of columns that a `ColumnWriter` has made."""
+    """Decode the committables of a `ColumnWriter`: the batches of columns, in order."""
     for data in committables:
         yield from pa.ipc.open_stream(data)

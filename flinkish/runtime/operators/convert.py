@@ -1,4 +1,5 @@
-"""Hands on batches as they are, in the form of a declared type: the head of a typed source, a side output's stream."""
+"""Converts records to their declared type and changes nothing else: the head of a typed source, or of the stream of a
+side output."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from flinkish.runtime.side_outputs import Converter
 
 
 class ConvertOperator(StreamOperator):
-    """Costs nothing per record when there is nothing to convert."""
+    """Emits each batch in the form of the declared type. It costs nothing per record if there is nothing to convert."""
 
     def __init__(self, converter: Converter | None) -> None:
         self._converter = converter
@@ -21,7 +22,7 @@ class ConvertOperator(StreamOperator):
 
 @dataclass(frozen=True)
 class ConvertFactory(OperatorFactoryBase):
-    """``converter`` None: nothing to convert."""
+    """Makes converting operators. ``converter`` None: there is nothing to convert."""
 
     converter: Converter | None
 

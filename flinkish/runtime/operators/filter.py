@@ -1,4 +1,4 @@
-"""``filter``: records for which the predicate is true go on, unchanged."""
+"""``filter``: emits the records for which the predicate is true, unchanged."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from flinkish.runtime.side_outputs import Converter
 
 
 class FilterOperator(UserFunctionOperator):
-    """Timestamps stay with their records."""
+    """Emits the records for which a FilterFunction returns a true value, with their timestamps."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         call = self.per_record(values, input_index)
         if timestamps is None:
             self.collect([value for value in values if call(value)], None)
             return
-        # truth is asked for once, as `filter` does
+        # the truth of each answer is tested once, as Python's `filter` does
         chosen = list(map(bool, map(call, values)))
         if len(chosen) != len(values):
             raise self.stop_error("the filter function")
@@ -30,7 +30,7 @@ class FilterOperator(UserFunctionOperator):
 
 @dataclass
 class FilterFactory(OperatorFactoryBase):
-    """The type of the records stays, so that there is mostly nothing to convert."""
+    """Makes the operator of ``filter``. The type of the records stays the same, so ``converter`` is mostly None."""
 
     function: FilterFunction | Callable[[Any], Any]
     keyed: bool = False

@@ -1,7 +1,7 @@
 """Rolling reduce in BATCH mode: one result per key, at the end of the input (PyFlink's reduce in BATCH mode).
 
-As in PyFlink each key has a timer at the end of time: results come in the order in which their keys were first seen,
-with the timestamp of that timer.
+As in PyFlink, each key has an event-time timer at the maximum watermark: results come in the order in which their keys
+were first seen, with the timestamp of that timer.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 #: Name of the timer service.
 TIMER_SERVICE = "final-results"
 
-#: So many results are handed on together.
+#: The number of results that are emitted as one batch.
 _BATCH = 10_000
 
 
 class FinalReduceOperator(ReduceOperator):
-    """Keeps the rolling results to itself."""
+    """Reduces the records of each key and emits the result at the end of the input; emits no rolling results."""
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """Not yet: a later record may change the result."""
+        """Drop rolling results: a later record may change them."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         keys = keys_of(self.context.key_selectors[input_index], values)
@@ -36,7 +36,7 @@ class FinalReduceOperator(ReduceOperator):
         super().process_batch(values, timestamps, input_index)
 
     def process_watermark(self, watermark_ms: int) -> None:
-        """The last watermark of the bounded input: all results are final."""
+        """Emit all results, which are final, at the last watermark of the bounded input."""
         if watermark_ms == MAX_WATERMARK_MS:
             table = self.keyed_state.table(REDUCE_STATE, "reducing")
             results: list[Any] = []
@@ -51,12 +51,12 @@ class FinalReduceOperator(ReduceOperator):
 
 
 class FinalRollingAggregationOperator(FinalReduceOperator, RollingAggregationOperator):
-    """The same for ``sum``, ``min``, ``max``, ``min_by`` and ``max_by``."""
+    """`FinalReduceOperator` for ``sum``, ``min``, ``max``, ``min_by`` and ``max_by``."""
 
 
 @dataclass
 class FinalReduceFactory(OperatorFactoryBase):
-    """Makes the BATCH form of a rolling operator."""
+    """Makes the operator that a rolling one becomes in BATCH mode."""
 
     rolling: ReduceFactory | RollingAggregationFactory
     keyed: bool = True

@@ -13,7 +13,8 @@ from flinkish.runtime.side_outputs import Converter
 
 
 class FlatMapOperator(UserFunctionOperator):
-    """Each result has the timestamp of its record. A result that is falsy stands for none."""
+    """Emits the results of a FlatMapFunction, each with the timestamp of its record. A falsy return value stands for no
+    results."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         self.collect(*self.flat_results(values, timestamps, input_index))
@@ -21,7 +22,7 @@ class FlatMapOperator(UserFunctionOperator):
 
 @dataclass
 class FlatMapFactory(OperatorFactoryBase):
-    """``converter`` converts the results of a batch to the declared type."""
+    """Makes the operator of ``flat_map``. ``converter`` converts the results of a batch to the declared type."""
 
     function: FlatMapFunction | Callable[[Any], Any]
     keyed: bool = False

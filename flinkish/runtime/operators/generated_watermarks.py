@@ -1,12 +1,12 @@
-"""Watermarks of the program's own generators (Java Flink's `WatermarkGenerator`).
+"""Emits the watermarks of the program's own generators (Java Flink's `WatermarkGenerator`).
 
-A generator is called after each record, so what it does depends on the records of its split alone. What it emits is
-handed on as other watermarks are: at once before a record that is late by it, at the end of each batch, and where user
-code can see single watermarks when it enters the next ``interval_ms``; there, what ``on_event`` emits is handed on
-right behind its record.
+A generator is called after each record (``on_event`` and ``on_periodic_emit``), so what it does depends on the records
+of its split alone. Its watermark is emitted when other watermarks are: before a record that is late by it, at the end
+of each batch, and, in jobs whose user code can see single watermarks, when it enters the next ``interval_ms``. In such
+jobs a watermark that ``on_event`` emits follows right behind its record.
 
-In a source task each split has a generator per epoch, and receivers remember its watermark; elsewhere the generator of
-a subtask is kept.
+In a source task each split has a new generator in each epoch, and the receivers remember its watermark; elsewhere each
+subtask has one generator, which outlives epochs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flinkish.runtime.operators.timestamps_and_watermarks import ExtractTimestam
 
 
 class _Emitted(WatermarkOutput):
-    """What a generator has emitted."""
+    """Receives what a generator emits: its highest watermark so far, and whether it says that its split is idle."""
 
     def __init__(self) -> None:
         self.watermark_ms = MIN_TIMESTAMP_MS
@@ -43,7 +43,12 @@ class _Emitted(WatermarkOutput):
 
 
 class GeneratedWatermarksOperator(TimestampsAndWatermarksOperator):
-    """See the module. ``make_generator`` makes the generator of each split."""
+    """Assigns timestamps and emits the watermarks of the program's own generators, deterministically.
+
+    Args:
+        make_generator: makes the generator of each split.
+        interval_ms: see `TimestampsAndWatermarksOperator`, as for the other arguments.
+    """
 
     def __init__(
         self,
@@ -56,9 +61,9 @@ class GeneratedWatermarksOperator(TimestampsAndWatermarksOperator):
         self._make = make_generator
         self._by_split: dict[str, tuple[WatermarkGenerator, _Emitted]] = {}
         self._generator, self._emitted = self._new()
-        #: what was said of the split last; None: nothing yet
+        #: the status of the split that was emitted last, whether it is idle; None: none was emitted yet
         self._told_idle: bool | None = None
-        #: the generator has seen a record
+        #: whether the generator has seen a record
         self._used = False
 
     def _new(self) -> tuple[WatermarkGenerator, _Emitted]:
@@ -128,13 +133,14 @@ class GeneratedWatermarksOperator(TimestampsAndWatermarksOperator):
         self._end_of_stretch()
 
     def snapshot_state(self) -> None:
-        """The end of the epoch: what a generator emits by the clock."""
+        """At the end of the epoch, emit what the generator emits periodically."""
         if self._used:
             self._generator.on_periodic_emit(self._emitted)
             self._end_of_stretch()
 
     def _must_emit_before(self, timestamp: int, pending_ms: int) -> bool:
-        """Whether a record is late, or would merge with a window that is over, once the watermark is known."""
+        """Whether a watermark must be emitted before a record: with it the record is late, or could merge with a window
+        that the watermark ends."""
         return pending_ms > self._emitted_ms and timestamp <= pending_ms + (1 if self._before_next else 0)
 
     def _enters_interval(self, before_ms: int, after_ms: int) -> bool:
@@ -151,7 +157,7 @@ class GeneratedWatermarksOperator(TimestampsAndWatermarksOperator):
             self.output.emit_watermark(watermark_ms)
 
     def _end_of_stretch(self) -> None:
-        """Hand on what the generator has emitted."""
+        """Emit the generator's watermark and status, as far as they have changed."""
         self._emit(self._emitted.watermark_ms)
         if self._emitted.idle != self._told_idle:
             self._tell_idle(self._emitted.idle)

@@ -1,11 +1,12 @@
-"""An operator with ``on_error``: a call of its function that raises is undone, and its element or timer is skipped or
+"""An operator with ``on_error``: a call of its function that raises is undone, and its record or timer is skipped or
 becomes a dead letter.
 
-It calls the operator that it guards with one record at a time and holds back what that emits until the batch is done,
-so errors of operators behind it are not taken for its own. Operators without ``on_error`` have nothing of this.
+The guarding operator calls the operator that it guards with one record at a time, and holds back what that operator
+emits until the batch is done, so that errors of operators downstream are not taken for its own. Operators without
+``on_error`` pay nothing for this.
 
-What a call has done is undone exactly: its results (main and side outputs), keyed state, operator state and timers.
-What it has done elsewhere (attributes of the function, metrics, accumulators, other systems) is not.
+The effects of a failed call are undone exactly: its results (main and side outputs), keyed state, operator state and
+timers. Its effects elsewhere (attributes of the function, metrics, accumulators, other systems) are not.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from flinkish.runtime.side_outputs import emit
 from flinkish.runtime.state.detach import detached
 from flinkish.runtime.state.undo_log import UndoLog
 
-#: What an operator counts: records in = consumed + dead letters + skipped.
+#: What an operator counts. Records in = consumed + late (``numLateRecordsDropped``) + dead letters + skipped.
 RECORDS_IN, CONSUMED = "numRecordsIn", "numRecordsConsumed"
 DEAD_LETTERS, SKIPPED = "numDeadLetters", "numRecordsSkipped"
 TIMERS_FAILED = "numTimersFailed"
 
-#: One failure, in the unit of the budget. Whole numbers: the budget is the same wherever it is computed.
+#: One failure, in the unit of the budget. Whole numbers make the budget the same wherever it is computed.
 _ONE = 1_000_000
 
 _LOG = logging.getLogger("flinkish.OnError")
 
 
 class ErrorBudget:
-    """How much a subtask may still fail; see `OnError`. ``left`` outlives epochs.
+    """How many calls of a subtask may still fail, by the rule of `OnError`. ``left`` outlives epochs.
 
     >>> b = ErrorBudget(2, 0.5); b.failed(), b.failed(), b.failed()
     (True, True, False)
@@ -51,32 +52,33 @@ class ErrorBudget:
         self.left = self._full
 
     def succeeded(self) -> None:
-        """A call has succeeded."""
+        """Count a call that has succeeded."""
         if self.left < self._full:
             self.left = min(self._full, self.left + self._back)
 
     def failed(self) -> bool:
-        """A call has failed; whether it may."""
+        """Count a call that has failed. Returns False if the budget does not allow that."""
         if self.left < _ONE:
             return False
         self.left -= _ONE
         return True
 
     def save(self) -> int | None:
-        """What must be remembered; None: the budget is full."""
+        """The value that must outlive the epoch; None if the budget is full."""
         return None if self.left == self._full else self.left
 
     def restore(self, saved: int | None) -> None:
-        """Go on with what `save` gave."""
+        """Set the budget to a value that `save` has returned."""
         self.left = self._full if saved is None else min(saved, self._full)
 
 
-#: (values, their timestamps)
+#: (values, their timestamps or None)
 _Held = tuple[list[Any], list[int] | None]
 
 
 class HeldOutput:
-    """Holds back what an operator emits, until `flush`. Since `mark` it can be taken back."""
+    """An `Output` that holds back what an operator emits until `flush`. What was emitted since `mark` can be taken
+    back."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -85,7 +87,7 @@ class HeldOutput:
         self._mark = 0, 0
 
     def mark(self) -> None:
-        """A call begins."""
+        """Mark the beginning of a call, for `take_back`."""
         self._mark = len(self._main), len(self._sides)
 
     def take_back(self) -> None:
@@ -95,7 +97,7 @@ class HeldOutput:
         del self._sides[sides:]
 
     def flush(self) -> None:
-        """Hand on what is held back: side outputs first, as one batch each."""
+        """Emit all results that are held back: first the side outputs, as one batch each, then the main output."""
         sides: dict[str, _Held] = {}
         for tag_id, values, timestamps in self._sides:
             held = sides.setdefault(tag_id, ([], None if timestamps is None else []))
@@ -110,7 +112,7 @@ class HeldOutput:
             self._output.collect(*main)
 
     def __len__(self) -> int:
-        """How many results are held back."""
+        """The number of results that are held back."""
         return sum(len(values) for values, _ in self._main) + sum(len(values) for _, values, _ in self._sides)
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
@@ -142,17 +144,23 @@ def _extend(held: _Held, values: list[Any], timestamps: list[int] | None) -> Non
 
 
 class _NoOutput(HeldOutput):
-    """Takes results only to see whether they can be converted."""
+    """Drops all results: a trial of whether they can be converted needs an output."""
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """Nothing."""
+        """Drop the results."""
 
     def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:
-        """Nothing."""
+        """Drop the results."""
 
 
 class GuardedOperator(StreamOperator):
-    """See the module."""
+    """Guards another operator by the rules of `OnError`: a failed call of its function is undone and counted, and its
+    record or timer is skipped or becomes a dead letter.
+
+    Args:
+        inner: the operator that is guarded.
+        on_error: what becomes of failures, and how many are allowed.
+    """
 
     def __init__(self, inner: StreamOperator, on_error: OnError) -> None:
         self._inner = inner
@@ -174,7 +182,7 @@ class GuardedOperator(StreamOperator):
         self.guard_calls()
 
     def guard_calls(self) -> None:
-        """Guard what the operator calls besides ``process_batch``."""
+        """Guard the calls of user code that the operator makes outside of ``process_batch``."""
         if isinstance(self._inner, KeyedProcessOperator):
             self._inner.on_timer = self._guarded_timer(self._inner, self._inner.on_timer)
 
@@ -197,12 +205,12 @@ class GuardedOperator(StreamOperator):
         self._held.flush()
 
     def _late(self) -> int:
-        """How many records were too late and were dropped, of an operator that counts such."""
+        """The number of records that the guarded operator has dropped since they were too late; 0 if it counts none."""
         dropped = getattr(self._inner, "late_records_dropped", None)
         return 0 if dropped is None else dropped.get_count()
 
     def _process(self, value: Any, timestamp: int | None, input_index: int) -> bool:
-        """One record; whether it was consumed."""
+        """Process one record. Returns whether the call has succeeded."""
         # the function may change its argument before it raises
         record = value if self._on_error.tag is None else detached(value)
         self._held.mark()
@@ -220,7 +228,7 @@ class GuardedOperator(StreamOperator):
     def _guarded_timer(
         self, inner: KeyedProcessOperator, on_timer: Callable[[int, Any], Any]
     ) -> Callable[[int, Any], Any]:
-        """``on_timer`` of which no call raises."""
+        """A form of ``on_timer`` that guards its calls: it returns no results for a call that failed."""
 
         def call(timestamp: int, ctx: Any) -> list[Any]:
             self._held.mark()
@@ -241,7 +249,7 @@ class GuardedOperator(StreamOperator):
         return call
 
     def _undo(self, error: Exception) -> None:
-        """Undo the running call; raises the error again if it is not the function's."""
+        """Undo the running call. Raises the error again if it does not come from the user's function."""
         self._log.undo()
         self._held.take_back()
         if isinstance(error, MemoryError) or isinstance(error, FlinkishError) and not isinstance(error, ProgramError):
@@ -260,7 +268,11 @@ class GuardedOperator(StreamOperator):
         timer: TimeDomain | None = None,
         window: str | None = None,
     ) -> None:
-        """Skip or divert what a failed call, which is undone, was made for: a record, or a timer of domain ``timer``."""
+        """Log or emit the failure of a call that was undone: of a record, or of a timer of the domain ``timer``.
+
+        Raises:
+            ErrorBudgetError: there are too many of them.
+        """
         context, is_timer = self.context, timer is not None
         traceback = user_traceback(error)
         what = f"{type(error).__name__}: {error}"
@@ -290,7 +302,7 @@ class GuardedOperator(StreamOperator):
             hint="mend the function and start the job again, or allow more in on_error(...)",
         )
 
-    # ------------------------------------------------------------------ everything else is the operator's
+    # ------------------------------------------------------------------ everything else goes to the guarded operator
 
     def initialize_state(self) -> None:
         self._inner.initialize_state()

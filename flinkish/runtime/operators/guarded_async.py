@@ -1,9 +1,9 @@
-"""Asynchronous calls with ``on_error``: one that fails, or is out of time, after all of its retries becomes a dead
-letter or is skipped. The others go on, in the order that was asked for; a dead letter comes when it is its call's turn.
+"""Asynchronous calls with ``on_error``: a call that fails, or is out of time, after all of its retries becomes a dead
+letter or is skipped. The results of the others are emitted in the order that was asked for; a dead letter is emitted
+when it is the turn of its call.
 
 The function gets a copy of its record for each attempt and for ``timeout``, so a dead letter carries the record as it
-came. There is no
-state to undo: calls that run side by side have no moment at which a state would be that of one of them.
+came. No state is undone: calls run concurrently, so a change of state could not be assigned to one of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from flinkish.runtime.state.detach import detached
 
 
 class GuardedAsyncOperator(GuardedOperator):
-    """See the module."""
+    """Guards an `AsyncWaitOperator` by the rules of `OnError`, call by call, in the order in which results are
+    emitted."""
 
     _inner: AsyncWaitOperator
 
@@ -36,7 +37,7 @@ class GuardedAsyncOperator(GuardedOperator):
         inner.hand_on = hand_on_each  # type: ignore[method-assign]
 
     def _hand_on(self, call: Call, hand_on: Any) -> bool:
-        """Emit the results of one call, or what stands for its failure; whether it has succeeded."""
+        """Emit the results of one call, or report its failure. Returns whether it has succeeded."""
         self._held.mark()
         try:
             if call.error is not None:

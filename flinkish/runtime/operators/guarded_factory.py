@@ -1,4 +1,4 @@
-"""Describes an operator with ``on_error`` and makes it: the one door for the job graph."""
+"""Describes an operator with ``on_error`` and makes it. The job graph knows guarded operators by this module alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from flinkish.runtime.operators.window.window_operator_factory import WindowOper
 
 @dataclass
 class GuardedFactory:
-    """Makes guarded operators. What the job graph asks of the operator is for its own factory to say."""
+    """Makes guarded operators.
+
+    ``factory`` is that of the operator that is guarded; it also gives the properties that the job graph asks for.
+    """
 
     factory: OperatorFactory
     on_error: OnError
@@ -42,7 +45,7 @@ class GuardedFactory:
         return self.factory.uses_processing_time
 
     def create(self) -> GuardedOperator:
-        """A fresh operator."""
+        """A new guarded operator, of the class that fits the operator that it guards."""
         if isinstance(self.factory, WindowOperatorFactory):
             return GuardedWindowOperator(self.factory.create_by_record(), self.on_error)
         inner = self.factory.create()

@@ -1,9 +1,9 @@
-"""Windows with ``on_error``: keyed ones, those of all records, joins and co-groups.
+"""Windows with ``on_error``: keyed windows, windows of all records, window joins and co-groups.
 
-A record fails when the assigner, the fold, the trigger or what the trigger fires raises for it: it is in none of its
-windows then. A window fails when one of its timers does: what the trigger and the window function have done is undone,
-the timer is gone, and the dead letter names key and window. A window that was to end with that timer ends: what it
-keeps is cleared, as if its function had given nothing.
+A record fails if the assigner, the fold, the trigger or the window function that the trigger fires raises for it: it is
+then in none of its windows. A window fails if one of its timers does: the effects of the trigger and of the window
+function are undone, the timer is gone, and the dead letter names key and window. If the window was to end with that
+timer, it ends: its state is cleared, as if its function had given no results.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from flinkish.runtime.list_keys import thawed
 from flinkish.runtime.operators.guarded import GuardedOperator
 from flinkish.runtime.operators.window.window_operator import WindowOperator
 
-#: As many results of windows that fire at one watermark are held back at most.
+#: When so many results of windows that fire at one watermark are held back, they are emitted.
 _MOST_HELD = 10_000
 
 
 class GuardedWindowOperator(GuardedOperator):
-    """See the module."""
+    """Guards a `WindowOperator` by the rules of `OnError`, record by record and timer by timer."""
 
     _inner: WindowOperator
 
@@ -43,7 +43,7 @@ class GuardedWindowOperator(GuardedOperator):
         inner.on_timer = call  # type: ignore[method-assign]
 
     def _attempt(self, call: Callable[[], None]) -> Exception | None:
-        """Call it; if it fails, undo it and return why."""
+        """Make a call. If it fails, undo it and return the error."""
         self._held.mark()
         self._log.begin()
         try:
@@ -57,8 +57,8 @@ class GuardedWindowOperator(GuardedOperator):
         return None
 
     def _end_window(self, domain: TimeDomain, timer_ms: int, key: Any, namespace: Hashable) -> None:
-        """Clear the window whose timer has failed, if it was to end with it. If user code fails in that, too, the state
-        of the window goes without it."""
+        """Clear the window whose timer has failed, if it was to end with that timer. If user code fails in clearing,
+        too, the state of the window is removed without calling user code."""
         inner = self._inner
         if not (inner.enter_timer(key, namespace) and inner.ends_window(domain, timer_ms)):
             return

@@ -1,11 +1,11 @@
-"""Join records of two keyed streams whose timestamps are close to each other. Semantics: Flink's
+"""The interval join: joins records of two keyed streams whose timestamps are close to each other. Semantics: Flink's
 ``IntervalJoinOperator``.
 
-Records come as (0, left record) and (1, right record), by key. A pair is joined when
+Records come as (0, left record) and (1, right record), by key. A pair is joined if
 ``left time + lower bound <= right time <= left time + upper bound``. A record with a timestamp less than the watermark
-is late: it meets nobody, and goes to the side output of its stream, if there is one. Every other record meets all that
-it should: each is kept until all that could meet it would be late (Flink forgets it one millisecond earlier), and up to
-a second more: what lies outside the bounds is not looked at.
+is late: it is joined with no record, and goes to the side output of its stream, if there is one. Every other record is
+joined with all records that it should be: a record is kept until all that could be joined with it would be late (Flink
+removes it one millisecond earlier), and up to a second more, which adds no pairs, since the bounds are checked.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from flinkish.runtime.side_outputs import Converter, emit
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 from flinkish.runtime.state.map_table import MapTable
 
-#: The buffers: timestamp -> records. Also the namespaces of the timers that empty them.
+#: Names of the map states that buffer records: timestamp -> records. Also the namespaces of the timers that empty them.
 BUFFERS = ("left-buffer", "right-buffer")
 TIMERS = "interval-join"
 
-#: Buffers are emptied at multiples of this only.
+#: Buffers are emptied at multiples of this many ms of event time, so that many records share a timer.
 _SHARED_TIMER_MS = 1_000
 
 
 class _Context(ProcessJoinFunction.Context):
-    """One object for all pairs."""
+    """The context of the join function: one object for all pairs."""
 
     def __init__(self) -> None:
         self.left_ms = self.right_ms = MIN_TIMESTAMP_MS
@@ -59,19 +59,21 @@ class _Context(ProcessJoinFunction.Context):
 
 
 class IntervalJoinOperator(UserFunctionOperator):
-    """See the module."""
+    """Joins records of two keyed streams by the interval between their timestamps; each result has the greater
+    timestamp of its pair."""
 
     function: ProcessJoinFunction
     late_records_dropped: Counter
 
     def __init__(self, factory: IntervalJoinFactory) -> None:
         super().__init__(factory.function, "process_element", factory.converter)
-        #: how far the records of the other stream may lie behind one of the left and of the right stream
+        #: for a record of the left and of the right stream, in ms: the least and the greatest value of
+        #: (timestamp of a record of the other stream - its own timestamp) at which the two are joined
         self._bounds = (
             (factory.lower_ms, factory.upper_ms),
             (-factory.upper_ms, -factory.lower_ms),
         )
-        #: for how long a record of each stream is kept
+        #: for a record of each stream, the ms from its timestamp on for which it is kept at least
         self._kept_ms = tuple(max(0, above_ms) + 1 for _, above_ms in self._bounds)
         self._late_tags = factory.late_tag_ids
         self._pair = _Context()
@@ -98,7 +100,7 @@ class IntervalJoinOperator(UserFunctionOperator):
         times: list[int] = []
         late: tuple[list[Any], list[Any]] = ([], [])
         kept: tuple[dict[int, dict[Any, None]], ...] = ({}, {})
-        # of a call that failed and was undone
+        # they may hold side outputs of a call that failed and was undone
         self._pair.sides.clear()
         for (side, value), timestamp_ms, key in zip(values, timestamps or repeat(MIN_TIMESTAMP_MS), keys, strict=False):
             if timestamp_ms <= MIN_TIMESTAMP_MS:
@@ -127,8 +129,8 @@ class IntervalJoinOperator(UserFunctionOperator):
         self._emit_late(late)
 
     def _forget_ms(self, side: int, timestamp_ms: int) -> int:
-        """When a record of a stream is forgotten: once the watermark is behind the last one that can meet it. That is
-        rounded up, so that records of a key share a timer."""
+        """The watermark at which a record of a stream is removed: it is greater than the timestamps of all records that
+        can be joined with it, and rounded up, so that records of a key share a timer."""
         last_ms = timestamp_ms + self._kept_ms[side] + _SHARED_TIMER_MS - 1
         return min(last_ms - last_ms % _SHARED_TIMER_MS, MAX_WATERMARK_MS)
 
@@ -168,8 +170,15 @@ class IntervalJoinOperator(UserFunctionOperator):
 
 @dataclass
 class IntervalJoinFactory(OperatorFactoryBase):
-    """``lower_ms`` and ``upper_ms``: how far (inclusive) a right record lies behind a left one. ``late_tag_ids``: where
-    late records of the left and of the right stream go; None: they are dropped and counted."""
+    """Makes the operator of an interval join.
+
+    Args:
+        lower_ms: the least value, inclusive, of (right timestamp - left timestamp) in ms at which a pair is joined.
+        upper_ms: the greatest such value, inclusive.
+        late_tag_ids: side outputs of the late records of the left and of the right stream; None: they are dropped and
+            counted in ``numLateRecordsDropped``.
+        converter: converts the results of a batch to the declared type of the main output.
+    """
 
     function: ProcessJoinFunction | Callable[..., Any]
     lower_ms: int

@@ -1,6 +1,6 @@
-"""``process`` on a keyed stream that is connected with a broadcast stream: a KeyedBroadcastProcessFunction.
+"""``process`` on a keyed stream that is connected with a broadcast stream: calls a KeyedBroadcastProcessFunction.
 
-Records and timers have a current key, broadcast elements have none: for these, keyed state can only be reached through
+Records and timers have a current key, broadcast elements have none: their calls can reach keyed state only through
 ``apply_to_keyed_state``.
 """
 
@@ -27,7 +27,7 @@ from flinkish.runtime.timer_services import KeyedTimerService
 
 
 class KeyedBroadcastContext(BroadcastContext, KeyedBroadcastProcessFunction.Context):
-    """One object for all broadcast elements."""
+    """The context of broadcast elements: one object for all of them."""
 
     def __init__(self, states: BroadcastStates, epoch: EpochInfo, backend: KeyedStateBackend) -> None:
         super().__init__(states, epoch)
@@ -40,7 +40,7 @@ class KeyedBroadcastContext(BroadcastContext, KeyedBroadcastProcessFunction.Cont
         backend = self._backend
         _, known = backend.declared.get(state_descriptor.name, (None, None))
         if known is not None and known.kind == state_descriptor.kind:
-            # what was asked for in open() says whether the state expires
+            # the descriptor that was used in open() says whether the state expires
             state_descriptor = known
         state = backend.partitioned_state(state_descriptor)
         for keys in backend.key_batches(state_descriptor.name):
@@ -51,7 +51,7 @@ class KeyedBroadcastContext(BroadcastContext, KeyedBroadcastProcessFunction.Cont
 
 
 class KeyedReadOnlyContext(BroadcastContext, KeyedBroadcastProcessFunction.ReadOnlyContext):
-    """One object for all records."""
+    """The context of records, whose broadcast state is read-only: one object for all of them."""
 
     def __init__(
         self, states: BroadcastStates, epoch: EpochInfo, backend: KeyedStateBackend, timer_service: TimerService
@@ -68,7 +68,7 @@ class KeyedReadOnlyContext(BroadcastContext, KeyedBroadcastProcessFunction.ReadO
 
 
 class KeyedBroadcastOnTimerContext(KeyedReadOnlyContext, KeyedBroadcastProcessFunction.OnTimerContext):
-    """One object for all timers."""
+    """The context of timers: one object for all of them."""
 
     current_domain = TimeDomain.EVENT_TIME
 
@@ -77,7 +77,8 @@ class KeyedBroadcastOnTimerContext(KeyedReadOnlyContext, KeyedBroadcastProcessFu
 
 
 class KeyedBroadcastProcessOperator(KeyedProcessOperator):
-    """Each result has the timestamp of its record, broadcast element or event-time timer."""
+    """Calls a KeyedBroadcastProcessFunction. Each result has the timestamp of its record, broadcast element or
+    event-time timer."""
 
     def __init__(
         self,
@@ -123,7 +124,10 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
 
 @dataclass
 class KeyedBroadcastProcessFactory(OperatorFactoryBase):
-    """``converter`` converts the results of a batch to the declared type of the main output."""
+    """Makes the operator of ``process`` on a keyed stream that is connected with a broadcast stream.
+
+    ``converter`` converts the results of a batch to the declared type of the main output.
+    """
 
     function: KeyedBroadcastProcessFunction[Any, Any, Any, Any]
     descriptors: tuple[MapStateDescriptor, ...]

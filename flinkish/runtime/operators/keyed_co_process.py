@@ -1,5 +1,5 @@
-"""``process`` on connected keyed streams: a KeyedCoProcessFunction (or a CoProcessFunction, which Java's Flink allows
-there, too) with time, side outputs, and state and timers that both inputs share."""
+"""``process`` on connected keyed streams: calls a KeyedCoProcessFunction (or a CoProcessFunction, which Java Flink
+allows there, too), which has access to time and side outputs, and to state and timers that both inputs share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from flinkish.runtime.side_outputs import Converter
 
 @dataclass
 class KeyedCoProcessFactory(OperatorFactoryBase):
-    """``converter`` converts the results of a batch to the declared type of the main output."""
+    """Makes the operator of ``process`` on connected keyed streams.
+
+    ``converter`` converts the results of a batch to the declared type of the main output.
+    """
 
     function: KeyedCoProcessFunction | CoProcessFunction
     converter: Converter | None = None

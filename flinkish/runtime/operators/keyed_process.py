@@ -1,6 +1,6 @@
-"""``process`` on a keyed stream: a KeyedProcessFunction with state, time and timers.
+"""``process`` on a keyed stream: calls a KeyedProcessFunction, which has access to state, time and timers.
 
-Event-time timers fire when the watermark rises, before it is handed on; results carry the timer's timestamp.
+Event-time timers fire when the watermark rises, before it is emitted; their results have the timer's timestamp.
 Processing-time timers fire at the epoch's processing time; their results have no timestamp, as in Flink.
 """
 
@@ -28,7 +28,7 @@ TIMER_SERVICE = "user-timers"
 
 
 class KeyedProcessContext(KeyedProcessFunction.Context):
-    """One object for all records."""
+    """The context of records: one object for all of them."""
 
     def __init__(self, timer_service: TimerService, backend: KeyedStateBackend, epoch: EpochInfo) -> None:
         self.current_timestamp = MIN_TIMESTAMP_MS
@@ -51,7 +51,7 @@ class KeyedProcessContext(KeyedProcessFunction.Context):
 
 
 class KeyedOnTimerContext(KeyedProcessContext, KeyedProcessFunction.OnTimerContext):
-    """One object for all timers."""
+    """The context of timers: one object for all of them."""
 
     current_domain = TimeDomain.EVENT_TIME
 
@@ -60,9 +60,9 @@ class KeyedOnTimerContext(KeyedProcessContext, KeyedProcessFunction.OnTimerConte
 
 
 class KeyedProcessOperator(UserFunctionOperator):
-    """Each result has the timestamp of its record or event-time timer."""
+    """Calls a keyed process function. Each result has the timestamp of its record or event-time timer."""
 
-    #: of any kind that has ``on_timer``
+    #: a function of any class that has ``on_timer``
     function: Any
 
     def setup(self, context: OperatorContext, output: Output) -> None:
@@ -71,7 +71,7 @@ class KeyedProcessOperator(UserFunctionOperator):
         timer_service = KeyedTimerService(context.epoch, backend, TIMER_SERVICE)
         self._process_context: Any = KeyedProcessContext(timer_service, backend, context.epoch)
         self._timer_context: Any = KeyedOnTimerContext(timer_service, backend, context.epoch)
-        #: what is called for each timer
+        #: called for each timer with its timestamp and the context; replaced where timers are guarded
         self.on_timer: Callable[[int, Any], Any] = self.function.on_timer
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
@@ -103,7 +103,8 @@ class KeyedProcessOperator(UserFunctionOperator):
             self.collect(results, None)
 
     def _fire(self, domain: TimeDomain, upto_ms: int) -> tuple[list[Any], list[int]]:
-        """Call ``on_timer`` for all that is due; gives the results and the timestamps of their timers."""
+        """Call ``on_timer`` for all timers that are due. Returns the results, and for each the timestamp of its
+        timer."""
         backend, ctx, on_timer = self.keyed_state, self._timer_context, self.on_timer
         ctx.current_domain = domain
         results: list[Any] = []
@@ -121,7 +122,10 @@ class KeyedProcessOperator(UserFunctionOperator):
 
 @dataclass
 class KeyedProcessFactory(OperatorFactoryBase):
-    """``converter`` converts the results of a batch to the declared type of the main output."""
+    """Makes the operator of ``process`` on a keyed stream.
+
+    ``converter`` converts the results of a batch to the declared type of the main output.
+    """
 
     function: KeyedProcessFunction
     converter: Converter | None = None
@@ -138,8 +142,9 @@ class KeyedProcessFactory(OperatorFactoryBase):
 
 
 def may_use_processing_time(function: Function, kind: type[Any]) -> bool:
-    """Epochs without data cost time, so they happen only for functions that may have processing-time timers: those
-    that react to timers in another way than their ``kind`` does, unless their code mentions event-time timers alone."""
+    """Whether a function may have processing-time timers: if it overrides the ``on_timer`` of its base class ``kind``,
+    unless its code mentions the registration of event-time timers alone. Only for such functions there are epochs
+    without data, which cost time."""
     if type(function).on_timer is kind.on_timer:  # type: ignore[attr-defined]
         return False
     names = mentioned_names(function)

@@ -13,7 +13,7 @@ from flinkish.runtime.side_outputs import Converter
 
 
 class MapOperator(UserFunctionOperator):
-    """Timestamps stay as they are."""
+    """Emits the result of a MapFunction for each record, with the record's timestamp. A result of None is an error."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         results = list(map(self.per_record(values, input_index), values))
@@ -27,7 +27,7 @@ class MapOperator(UserFunctionOperator):
 
 @dataclass
 class MapFactory(OperatorFactoryBase):
-    """``converter`` converts the results of a batch to the declared type."""
+    """Makes the operator of ``map``. ``converter`` converts the results of a batch to the declared type."""
 
     function: MapFunction | Callable[[Any], Any]
     keyed: bool = False

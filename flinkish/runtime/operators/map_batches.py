@@ -1,5 +1,6 @@
-"""``map_batches``: a function of columns, a ``pyarrow.RecordBatch`` or a ``pandas.DataFrame``, between operators that
-work on records. One row for each record, in their order, so that each keeps its timestamp."""
+"""``map_batches``: calls a function of columns (a ``pyarrow.RecordBatch`` or a ``pandas.DataFrame``) between operators
+that work on records. The function returns one row for each record, in their order, so that each row has the timestamp
+of its record."""
 
 from __future__ import annotations
 
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
 
 
 class MapBatchesOperator(UserFunctionOperator):
-    """``write`` makes a batch of records, ``read`` records of a batch that has the columns of ``schema``."""
+    """Calls a MapBatchesFunction for each batch of records.
+
+    Args:
+        write: makes a RecordBatch of records, for the function.
+        read: makes records of a RecordBatch that has the columns of ``schema``.
+        schema: columns of the declared type of the results.
+        as_pandas: the function takes a DataFrame of pandas.
+    """
 
     def __init__(
         self,
@@ -47,7 +55,7 @@ class MapBatchesOperator(UserFunctionOperator):
         self.output.collect(self._read(result), timestamps)
 
     def _batch_of(self, result: Any) -> pa.RecordBatch:
-        """The result as one batch with the columns of the declared type, found by name."""
+        """The function's result as one RecordBatch with the columns of the declared type, which are found by name."""
         import pyarrow as pa
 
         names = self._schema.names
@@ -88,7 +96,7 @@ class MapBatchesOperator(UserFunctionOperator):
 
 
 def _whole(column: Any) -> Any:
-    """A column of a table whose chunks were combined, as one array."""
+    """A column of a table whose chunks were combined, as one array: it has one chunk, or none if it is empty."""
     chunks = column.chunks
     import pyarrow as pa
 
@@ -97,7 +105,7 @@ def _whole(column: Any) -> Any:
 
 @dataclass
 class MapBatchesFactory(OperatorFactoryBase):
-    """See `MapBatchesOperator`."""
+    """Makes `MapBatchesOperator` instances, with the same arguments."""
 
     function: MapBatchesFunction | Callable[[Any], Any]
     write: Callable[[list[Any]], Any]

@@ -1,4 +1,4 @@
-"""``process`` on a stream without keys: a ProcessFunction with access to time and side outputs."""
+"""``process`` on a stream without keys: calls a ProcessFunction, which has access to time and side outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flinkish.runtime.timer_services import NonKeyedTimerService
 
 
 class ProcessContext(ProcessFunction.Context):
-    """One object for all records."""
+    """The context of records: one object for all of them."""
 
     def __init__(self, timer_service: TimerService, epoch: EpochInfo) -> None:
         self.current_timestamp = MIN_TIMESTAMP_MS
@@ -35,7 +35,7 @@ class ProcessContext(ProcessFunction.Context):
 
 
 class ProcessOperator(UserFunctionOperator):
-    """Each result has the timestamp of its record."""
+    """Calls a ProcessFunction, or a CoProcessFunction for two inputs. Each result has the timestamp of its record."""
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
@@ -49,7 +49,8 @@ class ProcessOperator(UserFunctionOperator):
 def results_of(
     process: Callable[[Any, Any], Any], ctx: Any, values: list[Any], timestamps: list[int] | None
 ) -> tuple[list[Any], list[int] | None]:
-    """The results of a function that is called without a current key, each with the timestamp of its record."""
+    """The results of a function that is called for each record of a batch without a current key, and their timestamps:
+    each result has the timestamp of its record."""
     results: list[Any] = []
     times: list[int] = []
     stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
@@ -65,7 +66,10 @@ def results_of(
 
 @dataclass
 class ProcessFactory(OperatorFactoryBase):
-    """``converter`` converts the results of a batch to the declared type of the main output."""
+    """Makes the operator of ``process`` on a stream without keys.
+
+    ``converter`` converts the results of a batch to the declared type of the main output.
+    """
 
     function: ProcessFunction
     converter: Converter | None = None

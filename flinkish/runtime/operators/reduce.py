@@ -1,7 +1,7 @@
-"""Rolling ``reduce`` on a keyed stream: each record gives the value reduced so far for its key.
+"""Rolling ``reduce`` on a keyed stream: for each record, emits the value reduced so far for its key.
 
-The reduced value of a key is in state and goes on to the next operator. Where it is a mutable object, what goes on is
-a copy, so that a reduce function may change and return its first argument.
+The reduced value of a key is both kept in state and emitted. If it is a mutable object, a copy of it is emitted, so
+that a reduce function may change and return its first argument.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from flinkish.runtime.side_outputs import Converter
 from flinkish.runtime.state.detach import copier_of, detached
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 
-#: Name of the state.
+#: Name of the reducing state that holds the reduced values.
 REDUCE_STATE = "_reduce_state"
 
 
 class ReduceOperator(UserFunctionOperator):
-    """Each result has the timestamp of its record. A reduced value of None is an error: it has no meaning in Flink."""
+    """Calls a ReduceFunction. Each result has the timestamp of its record. A reduced value of None is an error: it has
+    no meaning in Flink."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         keys = keys_of(self.context.key_selectors[input_index], values)
@@ -36,7 +37,7 @@ class ReduceOperator(UserFunctionOperator):
         self.collect(results, timestamps)
 
     def _reduce(self, keys: list[Any], values: list[Any], reduced: dict[Any, Any]) -> list[Any]:
-        """What each record gives; the reduced values are in the state."""
+        """Reduce each record into ``reduced``, the state. Returns the value to emit for each record."""
         reduce, get = self.call, reduced.get
         results: list[Any] = []
         append = results.append
@@ -51,8 +52,8 @@ class ReduceOperator(UserFunctionOperator):
         return results
 
     def _reduce_with_keys(self, keys: list[Any], values: list[Any], reduced: dict[Any, Any]) -> list[Any]:
-        """The same for mutable values, and for a function that can hold state handles: the current key is set before
-        each call."""
+        """`_reduce` for mutable values, of which copies are emitted, and for a function that can hold state handles:
+        the current key is set before each call."""
         backend, reduce = self.keyed_state, self.call
         results: list[Any] = []
         for key, value in zip(keys, values, strict=True):
@@ -69,7 +70,7 @@ class ReduceOperator(UserFunctionOperator):
 
 @dataclass
 class ReduceFactory(OperatorFactoryBase):
-    """``converter`` converts the results of a batch to the declared type."""
+    """Makes the operator of ``reduce``. ``converter`` converts the results of a batch to the declared type."""
 
     function: ReduceFunction | Callable[[Any, Any], Any]
     converter: Converter | None = None

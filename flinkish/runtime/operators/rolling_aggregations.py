@@ -1,9 +1,9 @@
 """Rolling ``sum``, ``min``, ``max``, ``min_by`` and ``max_by`` on a keyed stream, as reduce functions.
 
-Semantics: Flink's ``SumAggregator`` and ``ComparableAggregator``. ``sum``, ``min`` and ``max`` give the *first* record
-of the key with the field replaced; ``min_by`` and ``max_by`` give the whole record that has the extreme value, the
-first one of several. Records may be tuples (named ones too), Rows, lists or single values (position 0); each keeps its
-type. No record is changed in place.
+Semantics: Flink's ``SumAggregator`` and ``ComparableAggregator``. ``sum``, ``min`` and ``max`` emit the *first* record
+of the key with the field replaced; ``min_by`` and ``max_by`` emit the whole record that has the extreme value, the
+first one of several. Records may be tuples (named tuples too), Rows, lists or single values (position 0); results have
+the type of their records. No record is changed in place.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flinkish.runtime.state.detach import detached
 
 
 class AccumulateType(Enum):
-    """Which aggregation; PyFlink's ``KeyedStream.AccumulateType``."""
+    """The kind of a rolling aggregation, as in PyFlink's ``KeyedStream.AccumulateType``."""
 
     MIN = 1
     MAX = 2
@@ -49,8 +49,12 @@ _COMBINE: dict[AccumulateType, Callable[[Any, Any], Any]] = {
 
 
 class RollingAggregation(ReduceFunction):
-    """A reduce function for one position (an index or a field name). ``first``: of several records with the extreme
-    value ``min_by`` and ``max_by`` give the first one, else the last.
+    """A reduce function that aggregates one field of the records.
+
+    Args:
+        accumulate_type: the kind of the aggregation.
+        position: of the field: an index, counted from 0, or a field name.
+        first: of several records with the extreme value, ``min_by`` and ``max_by`` return the first one, else the last.
 
     >>> RollingAggregation(AccumulateType.SUM, 1).reduce(("a", 1, "first"), ("a", 2, "second"))
     ('a', 3, 'first')
@@ -84,7 +88,14 @@ class RollingAggregation(ReduceFunction):
             raise
 
     def check(self, records: Sequence[Any], kinds: Set[type]) -> None:
-        """Raises TypeMismatchError, naming the record, when one of them, of these ``kinds``, has no such position."""
+        """Check that all records have the field.
+
+        Args:
+            records: of the types ``kinds``.
+
+        Raises:
+            TypeMismatchError: a record does not have it; the error names the record.
+        """
         if isinstance(self._position, int) and all(issubclass(kind, (tuple, list)) for kind in kinds):
             records = (min(records, key=len),)
         elif not any(issubclass(kind, (tuple, list, Row)) for kind in kinds):
@@ -93,7 +104,11 @@ class RollingAggregation(ReduceFunction):
             self._resolve(record)
 
     def function_for(self, record: Any) -> Callable[[Any, Any], Any]:
-        """The reduce function for records of that type. Raises TypeMismatchError when it has no such position."""
+        """The reduce function for records of the type of this one.
+
+        Raises:
+            TypeMismatchError: the record does not have the field.
+        """
         if self._reduce is None or type(record) is not self._record_type:
             self._reduce = self._make(record)
             self._record_type = type(record)
@@ -108,7 +123,7 @@ class RollingAggregation(ReduceFunction):
         return combine if single else _replacing(type(record), position, combine)
 
     def _extreme(self, position: Any, single: bool) -> Callable[[Any, Any], Any]:
-        """(a, b) -> the one with the smaller or greater value."""
+        """The function (a, b) -> the record with the smaller or greater value, by the kind of the aggregation."""
         if self._type is AccumulateType.MIN_BY:
             if single:
                 return _smaller
@@ -122,7 +137,11 @@ class RollingAggregation(ReduceFunction):
         return lambda a, b: a if a[position] > b[position] else b
 
     def _resolve(self, record: Any) -> Any:
-        """The index of the field; a Row with names also takes a name."""
+        """The index of the field in a record; for a Row, the position as it was given, which may be a name.
+
+        Raises:
+            TypeMismatchError: the record does not have the field.
+        """
         position = self._position
         if isinstance(record, Row):
             try:
@@ -152,7 +171,7 @@ class RollingAggregation(ReduceFunction):
 
 
 def _replacing(record_type: type, position: Any, combine: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """(a, b) -> a copy of a with the field combined."""
+    """The function (a, b) -> a copy of a in which the field is the combination of both fields."""
     if issubclass(record_type, tuple):
         make = getattr(record_type, "_make", tuple)
 
@@ -172,10 +191,10 @@ def _replacing(record_type: type, position: Any, combine: Callable[[Any, Any], A
 
 
 class RollingAggregationOperator(ReduceOperator):
-    """A reduce operator that calls the function for the batch's type directly.
+    """A reduce operator that calls the reduce function for the type of the batch's records directly.
 
-    Each record is looked at before it is taken in: the first one of a key would be kept without having been added to
-    anything, and which record an error names would depend on the batch.
+    All records of a batch are checked before any is reduced. Otherwise a wrong record that is the first of its key
+    would be kept without an error, and which record an error names would depend on the batch.
     """
 
     function: RollingAggregation
@@ -189,7 +208,7 @@ class RollingAggregationOperator(ReduceOperator):
 
 @dataclass
 class RollingAggregationFactory(OperatorFactoryBase):
-    """``position`` is an index or a field name."""
+    """Makes the operator of a rolling aggregation. ``position`` is an index, counted from 0, or a field name."""
 
     accumulate_type: AccumulateType
     position: int | str = 0

@@ -1,6 +1,6 @@
-"""The writing half of a sink, chained behind the operator that feeds it (Flink's SinkWriterOperator).
+"""The operator that writes to a sink, chained behind the operator that feeds it (Flink's SinkWriterOperator).
 
-What it hands over at the barrier goes to the committing half, addressed to (sink, subtask).
+The committables that it has handed over by the barrier go to the sink's committer, addressed to (sink, subtask).
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from flinkish.runtime.operators.column_writer import ColumnWriter
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored_pickle import dumps, loads
 
-#: Receives a batch of committables.
+#: Called with a batch of committables.
 SinkEmit = Callable[[list[Any]], None]
 
-#: Committables of one buffer.
+#: The number of committables from which a buffer is made.
 MAX_BATCH = 20_000
 
-#: Version of the stored form of committables: they wait in files where a sink commits in another process.
+#: Version of the stored form of committables, which may wait in files until the sink commits them in another process.
 FORMAT_VERSION = 2
 
 
 class SinkWriterOperator(StreamOperator):
-    """Feeds a `SinkWriter`; ``max_batch``: so many of its committables travel together."""
+    """Passes records to a `SinkWriter` and sends its committables on, when there are ``max_batch`` of them and at the
+    barrier."""
 
     def __init__(self, writer: SinkWriter, max_batch: int = MAX_BATCH) -> None:
         self._writer: SinkWriter | None = writer
@@ -43,13 +44,13 @@ class SinkWriterOperator(StreamOperator):
             self._writer.open(self.context.subtask, self.context.parallelism)
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        """Write a batch."""
+        """Write a batch of records."""
         self._count += len(values)
         assert self._writer is not None
         self._send(self._writer.write(values, timestamps))
 
     def snapshot_state(self) -> None:
-        """The barrier: everything must be on its way."""
+        """At the barrier, send all committables of the epoch."""
         if self._writer is not None:
             self._send(self._writer.prepare_commit())
         self._flush()
@@ -68,7 +69,7 @@ class SinkWriterOperator(StreamOperator):
             self._held = []
 
     def take_count(self) -> int:
-        """Records written since the last call."""
+        """The number of records written since the last call."""
         count, self._count = self._count, 0
         return count
 
@@ -85,8 +86,13 @@ class SinkWriterOperator(StreamOperator):
 
 @dataclass(frozen=True)
 class SinkWriterFactory(OperatorFactoryBase):
-    """Makes the writer of one subtask. ``sink`` is None for sinks that take DataFrames, which are made of records of
-    the type ``input_type``; ``where``: for errors, which sink."""
+    """Makes the operator that writes to a sink in one subtask.
+
+    Args:
+        sink: the sink; None for sinks that take DataFrames.
+        input_type: of the records from which a DataFrame is made; needed if ``sink`` is None.
+        where: names the sink in errors.
+    """
 
     sink: WriterSink | None
     input_type: TypeInformation | None = None
@@ -101,11 +107,11 @@ class SinkWriterFactory(OperatorFactoryBase):
 
 
 def encode_committables(time_ms: int, committables: list[Any], classes: ProgramClasses = NO_CLASSES) -> bytes:
-    """The payload of a COMMITTABLES buffer; the epoch's time travels along for the committer."""
+    """The payload of a COMMITTABLES buffer: the committables, and the epoch's processing time for the committer."""
     return dumps((time_ms, committables), FORMAT_VERSION, classes)
 
 
 def decode_committables(payload: bytes, classes: ProgramClasses = NO_CLASSES) -> tuple[int, list[Any]]:
-    """The inverse of :func:`encode_committables`."""
+    """The inverse of `encode_committables`: (processing time of the epoch in ms, committables)."""
     time_ms, committables = loads(payload, FORMAT_VERSION, "the output of a sink", "", classes)
     return time_ms, committables

@@ -1,4 +1,4 @@
-"""The head of a source's chain: hands on what was read (Flink's StreamSource)."""
+"""The head operator of a source's chain: emits the records that were read (Flink's StreamSource)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
 
 
 class SourceOperator(StreamOperator):
-    """Passes batches on; converts values to the declared type if there is something to convert."""
+    """Emits each batch as it was read."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        """Hand on a batch."""
+        """Emit a batch."""
         self.output.collect(values, timestamps)
 
 
 @dataclass(frozen=True)
 class SourceOperatorFactory(OperatorFactoryBase):
-    """Makes the head of one source task."""
+    """Makes the head operator of a source task."""
 
     def create(self) -> SourceOperator:
         """A fresh operator."""

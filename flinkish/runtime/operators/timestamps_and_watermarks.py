@@ -1,15 +1,15 @@
-"""Assigns timestamps and makes watermarks (Flink's TimestampsAndWatermarksOperator), deterministically.
+"""Assigns timestamps and emits watermarks (Flink's TimestampsAndWatermarksOperator), deterministically.
 
 Flink emits the generator's watermark every 200 ms of wall time. Here it depends on the records alone, so that a replay
-and a backfill give what the live stream gave. A watermark is emitted
+and a backfill give the same results as the live stream. A watermark is emitted
 
-* before a record that lies behind it: lateness is exact, whatever the size of batches and epochs. In jobs with windows
-  that merge also before a record right ahead of it: it would still merge with a window that the watermark ends;
+* before a record that is late by it: lateness is exact, whatever the size of batches and epochs. In jobs with windows
+  that merge, also before a record right ahead of it: that would still merge with a window that the watermark ends;
 * whenever it enters the next ``interval_ms`` of event time, in jobs whose user code can see single watermarks;
-* at the end of each batch; in wide jobs whose user code cannot see single watermarks only when so many records have
-  come since the last one that each receiver can have some of them, and at the end of a split or epoch.
+* at the end of each batch. In wide jobs whose user code cannot see single watermarks, this waits until so many records
+  have come since the last one that each receiver can have some of them, or until the end of the split or epoch.
 
-Generators are per source split (in a source task) or per subtask.
+There is one generator per source split (in a source task) or per subtask.
 """
 
 from __future__ import annotations
@@ -29,15 +29,25 @@ ExtractTimestamp = Callable[[Any, int], int]
 
 @dataclass(frozen=True)
 class WatermarkAlignment:
-    """Sources of one ``group`` whose watermarks stay within ``max_drift_ms`` (runtime/sources/alignment.py)."""
+    """Watermark alignment: a source whose watermark is more than ``max_drift_ms`` ahead of the lowest one of its
+    ``group`` is held back (runtime/sources/alignment.py)."""
 
     group: str
     max_drift_ms: int
 
 
 class TimestampsAndWatermarksOperator(StreamOperator):
-    """``out_of_orderness_ms`` None: timestamps only, no watermarks. ``before_next``: also before a record that is one
-    millisecond ahead of it. ``every_records``: at the end of a batch only if so many have come since."""
+    """Assigns timestamps and emits watermarks of the kind "bounded out-of-orderness", deterministically.
+
+    Args:
+        extract_timestamp: the timestamp assigner; None: records keep their timestamps.
+        out_of_orderness_ms: how far a record may be behind the greatest timestamp without being late; None: there are
+            no watermarks.
+        interval_ms: a watermark is emitted whenever it enters the next multiple of this; None or 0: it is not.
+        before_next: a watermark is also emitted before a record that is one millisecond ahead of it.
+        every_records: a watermark is emitted at the end of a batch only if so many records have come since the last
+            such one.
+    """
 
     def __init__(
         self,
@@ -49,7 +59,7 @@ class TimestampsAndWatermarksOperator(StreamOperator):
     ) -> None:
         self._extract = extract_timestamp
         self._every_records = every_records
-        #: since the last watermark at the end of a batch
+        #: the number of records since the last watermark at the end of a batch
         self._records = 0
         self._before_next = before_next
         self._delay_ms = None if out_of_orderness_ms is None else out_of_orderness_ms + 1
@@ -60,12 +70,13 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         self._emitted_ms = MIN_TIMESTAMP_MS
 
     def begin_epoch(self) -> None:
-        """Generators of source splits start afresh in each epoch; receivers remember their watermarks."""
+        """Discard the generators of source splits. They are new in each epoch; the receivers remember their
+        watermarks."""
         self._max_by_split = {}
         self._split = ""
 
     def begin_split(self, split: str) -> None:
-        """Change to the generator of that split."""
+        """Change to the generator of this split."""
         self._max_by_split[self._split] = self._max_ms
         self._split = split
         self._max_ms = self._max_by_split.get(split, MIN_TIMESTAMP_MS)
@@ -79,16 +90,16 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         return {split: max_ms - self._delay_ms for split, max_ms in highest.items() if max_ms != MIN_TIMESTAMP_MS}
 
     def save(self) -> Any:
-        """The generator of the subtask."""
+        """The state of the subtask's generator: the greatest timestamp so far."""
         return None if self._max_ms == MIN_TIMESTAMP_MS else self._max_ms
 
     def restore(self, saved: Any) -> None:
-        """Go on with the generator of the subtask."""
+        """Set the state of the subtask's generator."""
         self._max_ms = MIN_TIMESTAMP_MS if saved is None else saved
         self._emitted_ms = self._watermark()
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        """Assign, and emit the records with the watermarks between them."""
+        """Assign timestamps, and emit the records with the watermarks between them."""
         assigned = self._assign(values, timestamps)
         if self._delay_ms is None or assigned is None:
             self.output.collect(values, assigned)
@@ -107,11 +118,11 @@ class TimestampsAndWatermarksOperator(StreamOperator):
             self._records = 0
 
     def end_split(self) -> None:
-        """What comes next is of another split."""
+        """At the end of a split, emit its watermark."""
         self._emit_watermark()
 
     def snapshot_state(self) -> None:
-        """The end of the epoch."""
+        """At the end of the epoch, emit the watermark."""
         self._emit_watermark()
 
     def _assign(self, values: list[Any], timestamps: list[int] | None) -> list[int] | None:
@@ -151,8 +162,8 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         )
 
     def _stretches(self, timestamps: list[int]) -> list[tuple[int, int]]:
-        """The stretches of a batch between which watermarks are emitted: where each ends, and the highest timestamp
-        up to there. The first one is empty where the watermark of before is still to be emitted."""
+        """The stretches of a batch between which watermarks are emitted, as (end of the stretch, greatest timestamp up
+        to there). The first stretch is empty if an earlier watermark must still be emitted before the first record."""
         import numpy as np
 
         try:
@@ -161,10 +172,10 @@ class TimestampsAndWatermarksOperator(StreamOperator):
             raise self._out_of_range(timestamps) from None
         highest_ms = np.maximum.accumulate(times_ms)
         delay_ms = min(self._delay_ms or 0, MAX_WATERMARK_MS)
-        # before each record, and behind the last one
+        # the watermark before each record, and behind the last one
         watermarks_ms = np.maximum(highest_ms, MIN_TIMESTAMP_MS + delay_ms) - delay_ms
         behind = np.flatnonzero(times_ms[1:] <= watermarks_ms[:-1] + int(self._before_next))
-        # one watermark before all records that lie behind it
+        # one watermark before all records that are late by it
         emitted_ms = np.concatenate(([self._emitted_ms], watermarks_ms[behind]))
         ends = {len(timestamps), *behind[emitted_ms[1:] > emitted_ms[:-1]].tolist()}
         if self._interval_ms:
@@ -183,7 +194,8 @@ class TimestampsAndWatermarksOperator(StreamOperator):
             self.output.emit_watermark(watermark_ms)
 
     def process_watermark(self, watermark_ms: int) -> None:
-        """Watermarks from before are replaced, but for the last one (Flink does the same)."""
+        """Drop watermarks from upstream, which are replaced by this operator's own, except the last one (Flink does the
+        same)."""
         if watermark_ms == MAX_WATERMARK_MS:
             self._emitted_ms = watermark_ms
             self.output.emit_watermark(watermark_ms)
@@ -191,8 +203,11 @@ class TimestampsAndWatermarksOperator(StreamOperator):
 
 @dataclass(frozen=True)
 class TimestampsAndWatermarksFactory(OperatorFactoryBase):
-    """From a WatermarkStrategy. ``interval_ms`` None: no stamps at event-time intervals. ``before_next``,
-    ``every_records``: as the operator's."""
+    """Makes the operator of a WatermarkStrategy.
+
+    ``out_of_orderness_ms``, ``interval_ms``, ``before_next`` and ``every_records`` are as for
+    `TimestampsAndWatermarksOperator`. ``idle_timeout_ms`` None: there is no idleness detection.
+    """
 
     extract_timestamp: ExtractTimestamp | None
     out_of_orderness_ms: int | None
@@ -200,14 +215,14 @@ class TimestampsAndWatermarksFactory(OperatorFactoryBase):
     interval_ms: int | None = None
     before_next: bool = False
     every_records: int = 0
-    #: of the source whose watermarks these are; None: it is not aligned with others
+    #: the watermark alignment of the source; None: it is not aligned with others
     alignment: WatermarkAlignment | None = None
-    #: makes the program's own generator of each split; goes before ``out_of_orderness_ms``
+    #: makes the program's own generator of each split; takes precedence over ``out_of_orderness_ms``
     make_generator: Callable[[], WatermarkGenerator] | None = None
 
     @property
     def makes_watermarks(self) -> bool:
-        """Whether there are watermarks before the last one."""
+        """Whether the operator emits watermarks other than the last one, at the end of the input."""
         return self.out_of_orderness_ms is not None or self.make_generator is not None
 
     @property
@@ -218,7 +233,7 @@ class TimestampsAndWatermarksFactory(OperatorFactoryBase):
     def create(self) -> TimestampsAndWatermarksOperator:
         """A fresh operator."""
         if self.make_generator is not None:
-            # it is built upon this module
+            # imported here, since that module imports this one
             from flinkish.runtime.operators.generated_watermarks import GeneratedWatermarksOperator
 
             return GeneratedWatermarksOperator(

@@ -1,8 +1,9 @@
-"""Base of operators around one user function (Flink's AbstractUdfStreamOperator).
+"""Base of the operators that call one user function (Flink's AbstractUdfStreamOperator).
 
-The rules: the function is opened once and closed once, by ``close`` at the normal end or else by ``dispose``; closed
-also when its ``open`` failed half way. A plain callable needs neither. On a keyed stream the current key is set before
-user code that can hold state handles sees a record; only functions that were given a RuntimeContext can.
+The rules: the function is opened once and closed once, by ``close`` at the normal end or else by ``dispose``; it is
+also closed if its ``open`` failed half way. A plain callable is neither opened nor closed. On a keyed stream the
+current key is set before user code that can hold state handles sees a record; only functions that were given a
+RuntimeContext can.
 """
 
 from __future__ import annotations
@@ -22,8 +23,14 @@ from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
 
 class UserFunctionOperator(StreamOperator):
-    """``method`` is the name of the function's method that the operator calls for each record; an operator with two
-    inputs calls ``method2`` for those of the second one."""
+    """Base of operators that call a user function.
+
+    Args:
+        function: the user's function, or a callable.
+        method: name of the function's method that is called for each record.
+        converter: converts the results of a batch to the declared type; None: there is nothing to convert.
+        method2: for an operator with two inputs: the method that is called for the records of the second input.
+    """
 
     def __init__(
         self,
@@ -34,12 +41,12 @@ class UserFunctionOperator(StreamOperator):
     ) -> None:
         self.function = function
         self.call: Callable[..., Any] = _callable(function, method)
-        #: what to call for the records of each input
+        #: for each input, what is called for its records
         self.calls = (self.call,) if method2 is None else (self.call, _callable(function, method2))
         self.inputs = len(self.calls)
         self.converter = converter
         self._must_close = False
-        #: the last one in which this instance has got to the barrier
+        #: the last epoch in which this instance has reached the barrier
         self._ended_epoch: int | None = None
 
     def initialize_state(self) -> None:
@@ -52,7 +59,7 @@ class UserFunctionOperator(StreamOperator):
             if epoch == self._ended_epoch:
                 self.function.notify_checkpoint_aborted(epoch)
             elif epoch > 0:
-                # Spark begins an epoch when the one before is committed
+                # Spark begins an epoch when the previous one is committed
                 self.function.notify_checkpoint_complete(epoch - 1)
 
     def snapshot_state(self) -> None:
@@ -81,7 +88,7 @@ class UserFunctionOperator(StreamOperator):
 
     @property
     def keyed_state(self) -> KeyedStateBackend:
-        """The backend of an operator that cannot work without one."""
+        """The keyed state backend of a keyed operator; raises InternalError if there is none."""
         backend = self.context.keyed_state
         if backend is None:
             raise InternalError("a keyed operator got no keyed state", where=self.where)
@@ -89,7 +96,8 @@ class UserFunctionOperator(StreamOperator):
 
     @property
     def sees_state(self) -> bool:
-        """Whether the function can hold handles of keyed state: it took the RuntimeContext."""
+        """Whether the function can hold handles of keyed state: it overrides ``open``, which gets the
+        RuntimeContext."""
         return (
             self.context.keyed_state is not None
             and isinstance(self.function, Function)
@@ -97,8 +105,8 @@ class UserFunctionOperator(StreamOperator):
         )
 
     def per_record(self, values: list[Any], input_index: int = 0) -> Callable[[Any], Any]:
-        """What to call with each record of a batch, in their order: the user's function itself, or on a keyed stream,
-        if the function can hold state handles, one that sets the current key before."""
+        """The function to call with each record of a batch, in their order. This is the user's function itself or, if
+        that can hold state handles on a keyed stream, one that sets the current key before it calls the user's."""
         call = self.calls[input_index]
         if not self.sees_state:
             return call
@@ -116,9 +124,9 @@ class UserFunctionOperator(StreamOperator):
     def flat_results(
         self, values: list[Any], timestamps: list[int] | None, input_index: int = 0
     ) -> tuple[list[Any], list[int] | None]:
-        """The results of a function that returns an iterable, or nothing, for each record, each with the timestamp of
-        its record. Lazy to the end: a generator is exhausted before the function sees the next record. No `map`: that
-        would take a StopIteration of the function for the end of the batch."""
+        """The results of a function that returns an iterable, or something falsy, for each record, and their
+        timestamps: each result has the timestamp of its record. A generator is exhausted before the function sees the
+        next record. `map` is not used: it would take a StopIteration of the function for the end of the batch."""
         call = self.per_record(values, input_index)
         if timestamps is None:
             return [result for value in values for result in call(value) or ()], None
@@ -134,11 +142,12 @@ class UserFunctionOperator(StreamOperator):
         return results, times
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """Hand on results, which may be tagged."""
+        """Emit results, of which some may be tagged for side outputs."""
         emit(values, timestamps, self.output, self.converter)
 
     def stop_error(self, what: str) -> ProgramError:
-        """The error for a function whose StopIteration would end the batch: what is behind it would be lost."""
+        """The error for a function that raised StopIteration, which would end the batch and lose its remaining
+        records. ``what`` names the function."""
         return ProgramError(
             f"{what} raised StopIteration",
             where=self.where,
@@ -147,7 +156,7 @@ class UserFunctionOperator(StreamOperator):
         )
 
     def none_error(self, what: str) -> TypeMismatchError:
-        """The error for a function that returned None."""
+        """The error for a function that returned None. ``what`` names the function."""
         return TypeMismatchError(
             f"{what} returned None", where=self.where, expected="a value", hint="drop records with flat_map or filter"
         )

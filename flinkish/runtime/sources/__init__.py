@@ -1,1 +1,2 @@
-"""What each epoch reads: splits, their assignment to subtasks, their positions (Flink's SourceCoordinator). Pure."""
+"""Plans what each epoch reads: splits, their assignment to subtasks, and their positions (Flink's SourceCoordinator).
+It imports neither pyspark nor pandas."""

@@ -1,16 +1,17 @@
 """Watermark alignment: sources and splits that are ahead of the others of their group are held back (Flink's FLIP-182).
 
 Rule: a stream of a group reads in the next epoch only if its watermark is at most ``max_drift_ms`` ahead of the lowest
-one of the group, and then about as much as brings it to that bound. The lowest one itself is never held back, so there
-is always one that may go on. A *stream* is what has one watermark: a split that is read beside others, or a subtask
-that reads one split after the other.
+watermark of the group, and then about as many records as bring it to that bound. The stream with the lowest watermark
+is never held back, so there is always one that may proceed. A *stream* is a unit with one watermark: a split that is
+read side by side with others, or a subtask that reads one split after the other.
 
-Which records lie before the bound is not known before they are read. What a stream may read is estimated by its pace in
-the last epoch in which it read; it is at most twice of what it read then, and at least a batch. So a group drifts apart
-by ``max_drift_ms``, and what a batch brings where time passes evenly from record to record.
+Which records lie before the bound is not known before they are read. The number of records that a stream may read is
+estimated from its pace in the last epoch in which it read: at most twice the number that it read then, and at least a
+batch. So if time passes evenly from record to record, a group drifts apart by ``max_drift_ms`` and the time that a
+batch spans.
 
-What is decided here is in the offset that is planned, and so are the watermarks that it was decided by: a replay asks
-nobody again. Pure.
+The decisions are part of the planned offset, and so are the watermarks that they are based on, so a replay decides
+nothing anew. This module imports neither pyspark nor pandas.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _LOG = logging.getLogger("flinkish.JobManager")
 
 #: source uid -> stream -> watermark in ms
 Watermarks = Mapping[str, Mapping[str, int]]
-#: Without bound.
+#: The number of records that a stream may read if it is not bounded.
 UNLIMITED = math.inf
 
 
@@ -39,8 +40,8 @@ class SourceStream(NamedTuple):
     """A stream of a source right before an epoch is planned.
 
     Args:
-        name: the split's id, or the subtask's number.
-        readable: there are records that could be read now.
+        name: id of the split, or number of the subtask.
+        readable: whether there are records that could be read now.
     """
 
     name: str
@@ -48,12 +49,12 @@ class SourceStream(NamedTuple):
 
 
 class StreamProgress(NamedTuple):
-    """What an offset says of a stream.
+    """The progress of a stream, as the offset of an epoch stores it.
 
     Args:
-        watermark_ms: reached before the epoch; None: none yet.
-        records: how many records the epoch reads of it, estimated.
-        pace: (records, ms by which the watermark rose) of the last epoch before that read it; None: not known.
+        watermark_ms: the watermark that it had reached before the epoch; None if it had none yet.
+        records: estimated number of records that the epoch reads of it.
+        pace: (records, ms by which the watermark rose) of the last earlier epoch that read it; None if not known.
         active_ms: processing time at which it last had records.
     """
 
@@ -63,7 +64,7 @@ class StreamProgress(NamedTuple):
     active_ms: int
 
     def reached(self, watermark_ms: int | None) -> StreamProgress:
-        """At the end of the epoch, when the tasks have said which watermark it has reached."""
+        """The progress at the end of the epoch, given the watermark that the tasks have reported, or None."""
         before = self.watermark_ms
         now = before if watermark_ms is None else max(watermark_ms, watermark_ms if before is None else before)
         pace = self.pace
@@ -72,7 +73,8 @@ class StreamProgress(NamedTuple):
         return StreamProgress(now, 0, pace, self.active_ms)
 
     def allowed(self, bound_ms: float, smallest: int) -> float:
-        """How many records it may read, when the watermark may go up to that bound."""
+        """How many records the stream may read if its watermark may rise up to ``bound_ms``: at least ``smallest``, or
+        0 if it is beyond the bound."""
         if self.watermark_ms is not None and self.watermark_ms > bound_ms:
             return 0
         if self.pace is None:
@@ -93,11 +95,11 @@ class _AlignedSource:
 
 
 class AlignmentCoordinator:
-    """Says what each stream of the aligned sources of a job may read in the next epoch.
+    """Decides how many records each stream of the aligned sources of a job may read in the next epoch.
 
     Args:
         job: the job graph.
-        smallest: records that a stream may read at least, if it may read at all.
+        smallest: the least number of records that a stream may read if it is not held back.
     """
 
     def __init__(self, job: JobDescriptor, smallest: int) -> None:
@@ -120,12 +122,12 @@ class AlignmentCoordinator:
     def progress(
         self, states: Mapping[str, Any], reached: Watermarks, streams: Mapping[str, Sequence[SourceStream]], now_ms: int
     ) -> dict[str, dict[str, StreamProgress]]:
-        """Where the streams stand.
+        """The progress of all streams, as source uid -> stream -> progress.
 
         Args:
-            states: what the last offset says of them (`encode`).
-            reached: what the tasks have said since.
-            streams: those that there are, per source.
+            states: the progress in the last offset, as encoded by `encode`.
+            reached: the watermarks that the tasks have reported since.
+            streams: the existing streams of each source.
             now_ms: processing time of the epoch that is being planned.
         """
         found: dict[str, dict[str, StreamProgress]] = {}
@@ -145,10 +147,13 @@ class AlignmentCoordinator:
         now_ms: int,
         frozen: bool,
     ) -> dict[str, dict[str, float]]:
-        """Source -> stream -> how many records it may read; 0: it is held back.
+        """How many records each stream may read, as source uid -> stream -> number; 0 if the stream is held back.
 
         Args:
-            frozen: nothing new will come: who has nothing to read now holds nobody back.
+            progress: the progress of all streams.
+            streams: the existing streams of each source.
+            now_ms: processing time of the epoch that is being planned.
+            frozen: whether no new records will come, so that a stream without records holds no other one back.
         """
         lowest: dict[str, float] = {}
         for uid, one in self._sources.items():
@@ -172,7 +177,8 @@ class AlignmentCoordinator:
         streams: Mapping[str, Sequence[SourceStream]],
         lowest: Mapping[str, float],
     ) -> None:
-        """Say, once for each, whom a whole group waits for that has records: it looks like a job that hangs."""
+        """Warn, once per stream, if all streams of a group that have records wait for one without records and without
+        an idle timeout, because the job then looks as if it hangs."""
         for group, lowest_ms in lowest.items():
             members = [
                 (one, stream)
@@ -201,7 +207,7 @@ class AlignmentCoordinator:
     def encode(
         progress: Mapping[str, Mapping[str, StreamProgress]], read: Mapping[str, Mapping[str, float]]
     ) -> dict[str, Any]:
-        """The form in the offset. ``read``: how many records the planned epoch reads of each stream."""
+        """Encode the progress for the offset. ``read`` says how many records the planned epoch reads of each stream."""
         return {
             uid: {
                 name: list(one._replace(records=math.ceil(read[uid].get(name, 0))))
@@ -230,7 +236,7 @@ def _decode(value: Any, uid: str) -> dict[str, StreamProgress]:
 
 
 def _aligned_factory(vertex: VertexDescriptor) -> TimestampsAndWatermarksFactory | None:
-    """The last watermark generator of a source's chain that is aligned."""
+    """The last watermark generator in a source's chain that has an alignment group; None if there is none."""
     if not isinstance(vertex.source, SplitSource):
         return None
     found = [operator.factory for operator in vertex.operators]
@@ -239,7 +245,7 @@ def _aligned_factory(vertex: VertexDescriptor) -> TimestampsAndWatermarksFactory
 
 
 def watermarks_of(job: JobDescriptor, tasks: Sequence[TaskReport]) -> dict[str, dict[str, int]]:
-    """What the tasks of an epoch say of the watermarks that the streams of aligned sources have reached."""
+    """The watermarks that the streams of aligned sources have reached, according to the reports of an epoch's tasks."""
     found: dict[str, dict[str, int]] = {}
     for task in tasks:
         if task.stream_watermarks:

@@ -1,7 +1,7 @@
-"""Decides what the next epoch reads of one source: assigns splits to subtasks, and says how far each is read.
+"""Plans what the next epoch reads of one source: assigns splits to subtasks, and decides how far each split is read.
 
-Rule: the plan depends on the splits, their positions and the limits; on nothing of the cluster. A subtask reads one
-split after the other, as Flink's file source does, or all of its splits side by side, as Flink's Kafka source does.
+Rule: the plan depends on the splits, their positions and the limits, never on the cluster. A subtask reads one split
+after the other, as Flink's file source does, or all of its splits side by side, as Flink's Kafka source does.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from flinkish.runtime.sources.split_list import SegmentStore
 
 @dataclass
 class _Budget:
-    """What one subtask may still take in, in records and in bytes."""
+    """The number of records and of bytes that one subtask, or the whole source, may still read in the epoch."""
 
     records: float
     bytes: float
-    #: something is read in each epoch, however large a single record is
+    #: whether nothing was read yet: in each epoch something is read, however large a single record is
     untouched: bool = True
 
     def units(self, cost_records: float, cost_bytes: float) -> int:
-        """The most positions that fit; at least one while nothing was taken."""
+        """The number of positions that fit; at least one while nothing was read, but none if no records are left."""
         if self.records <= 0:
             return 0
         by_records = self.records / cost_records if cost_records > 0 else math.inf
@@ -35,7 +35,7 @@ class _Budget:
         return max(int(min(by_records, by_bytes, 2.0**62)), 1 if self.untouched else 0)
 
     def take(self, units: float, cost_records: float, cost_bytes: float) -> None:
-        """So much is read."""
+        """Subtract the cost of ``units`` positions that are read."""
         self.records -= units * cost_records
         self.bytes -= units * cost_bytes
         self.untouched = False
@@ -45,11 +45,11 @@ class EpochPlanner:
     """Plans the epochs of one source.
 
     Args:
-        source: as the program has it.
-        enumerator: the query's.
-        parallelism: of the source's vertex.
-        limits: of one epoch.
-        store: of segments of the list of splits.
+        source: the source, as the program defines it.
+        enumerator: the enumerator of the query.
+        parallelism: parallelism of the source's vertex.
+        limits: how much one epoch may read.
+        store: store of the segments of the list of splits.
     """
 
     def __init__(
@@ -65,20 +65,20 @@ class EpochPlanner:
         self._parallelism = parallelism
         self._limits = limits
         self._store = store
-        #: the splits of the last progress that was planned from, and their ids; made anew when it is another one
+        #: all splits known when the last epoch was planned, and their ids; read anew if the next progress has others
         self._splits: list[SourceSplit] = []
         self._ids: set[str] = set()
         self._turn = 0
-        #: (split, position) of those that end in this epoch, but not where the list says
+        #: (split, position) of the splits that end in this epoch, but not where the list of splits says
         self._stops: list[tuple[int, int]] = []
-        #: stream -> how many records it may read in this epoch; a stream that is not named may read any number
+        #: stream -> how many records it may read in this epoch; a stream that is missing may read any number
         self._allowed: Mapping[str, float] = {}
         self._held: list[tuple[int, str]] = []
-        #: stream -> how many records the epoch that was planned last reads of it, estimated
+        #: stream -> estimated number of records that the epoch planned last reads of it
         self.records: dict[str, float] = {}
 
     def discover(self, start: SourceProgress, epoch: int) -> None:
-        """Look for new splits. To be called before each `next`, with what that is called with."""
+        """Look for new splits. To be called before each `next`, with the same progress and epoch."""
         if len(self._splits) != len(start.splits):
             self._splits = start.splits.splits(self._store)
             self._ids = {split.id for split in self._splits}
@@ -89,7 +89,7 @@ class EpochPlanner:
             self._ids.update(split.id for split in found)
 
     def streams(self, start: SourceProgress) -> list[SourceStream]:
-        """The streams of the source that have not ended, after `discover`."""
+        """The streams of the source that have not ended. To be called after `discover`."""
         if not self._together(start):
             busy = {one.subtask for one in start.open}
             waiting = len(self._splits) > start.next
@@ -104,12 +104,13 @@ class EpochPlanner:
         return found
 
     def next(self, start: SourceProgress, epoch: int, allowed: Mapping[str, float] | None = None) -> SourceProgress:
-        """The end of the epoch that follows ``start``. `is_news` says whether there is anything to read or to tell.
+        """Plan the epoch that follows ``start``; returns the progress of the source at its end. `is_news` says whether
+        such an epoch has anything to read or to report.
 
         Args:
-            start: where the source stands; `discover` was called with it.
-            epoch: number of the epoch; where limits are too small for all splits, they take turns by it.
-            allowed: stream -> how many records it may read; 0: it is held back.
+            start: the progress of the source, with which `discover` was called.
+            epoch: number of the epoch, by which splits take turns if the limits are too small for all of them.
+            allowed: stream -> how many records it may read; 0 if it is held back.
         """
         self._turn, self._stops, self._held, self.records = epoch, [], [], {}
         self._allowed = allowed or {}
@@ -128,7 +129,8 @@ class EpochPlanner:
         return SourceProgress(splits, assigned, tuple(after), tuple(begun), complete, stops, held, state)
 
     def _together(self, start: SourceProgress) -> bool:
-        """Whether the splits are read side by side now: all that have not ended belong to one stage."""
+        """Whether the splits are read side by side now. All splits that have not ended belong to one stage, which
+        decides that."""
         if self._source.stages == 1 or not self._splits:
             return self._source.side_by_side
         return self._source.stage_of(self._splits[min(start.oldest_open, len(self._splits) - 1)].id)[1]
@@ -140,15 +142,15 @@ class EpochPlanner:
         self.records[stream] = self.records.get(stream, 0) + records
 
     def _ends(self, one: OpenSplit, end: int | None) -> None:
-        """The split ends there. The list says otherwise of a split that had no end when it was found, and of one that
-        the program has made longer or shorter since."""
+        """Note that a split ends at ``end`` if the list of splits says otherwise, as for a split that had no end when
+        it was found, or that the program has made longer or shorter since."""
         if end is not None and end != self._splits[one.number].end:
             self._stops.append((one.number, max(end, one.position)))
 
     # ------------------------------------------------------------------ side by side
 
     def _assign_all(self, start: SourceProgress) -> tuple[list[OpenSplit], list[int]]:
-        """Every split is open as soon as it is known."""
+        """Assign all known splits: a split that is read side by side is open as soon as it is known."""
         open_splits, begun = list(start.open), []
         for index in range(start.next, len(self._splits)):
             split = self._splits[index]
@@ -157,7 +159,8 @@ class EpochPlanner:
         return open_splits, begun
 
     def _read_side_by_side(self, open_splits: Sequence[OpenSplit]) -> list[OpenSplit]:
-        """Each split gives in proportion to what it has, so that none runs ahead of the others."""
+        """Read from each split in proportion to what it has, so that none runs ahead of the others; returns the splits
+        that are open afterwards."""
         ends = [self._enumerator.end_of(self._splits[one.number], one.position) for one in open_splits]
         costs = [self._enumerator.cost(self._splits[one.number], one.position) for one in open_splits]
         whole = _Budget(self._limits.max_records, self._limits.max_bytes)
@@ -191,7 +194,7 @@ class EpochPlanner:
         return after
 
     def _hand_out_rest(self, units: list[int], available: Sequence[int], costs: Sequence[tuple[float, float]]) -> None:
-        """What rounding down has left goes to the splits in turns; an epoch reads at least one record."""
+        """Give what rounding down has left to the splits in turns; an epoch reads at least one record."""
         budget = _Budget(self._limits.max_records, self._limits.max_bytes)
         for amount, cost in zip(units, costs):
             if amount:
@@ -205,7 +208,8 @@ class EpochPlanner:
     # ------------------------------------------------------------------ one after the other
 
     def _read_one_after_the_other(self, start: SourceProgress) -> tuple[list[OpenSplit], list[int]]:
-        """Always the subtask goes on that has read least, so that small files spread evenly."""
+        """Let the subtask that has used the least of its budget read next, so that small files spread evenly; returns
+        the splits that are open afterwards, and the subtasks to which new splits were assigned."""
         current: list[OpenSplit | None] = [None] * self._parallelism
         for one in start.open:
             current[one.subtask] = one
@@ -245,7 +249,7 @@ class EpochPlanner:
         records, more = divmod(self._limits.max_records, len(working))
         size = self._limits.max_bytes / len(working)
         shares = [records + ((place + self._turn) % len(working) < more) for place in range(len(working))]
-        # with fewer records than subtasks some have to wait
+        # if the limit is smaller than the number of subtasks, some have to wait
         return {
             subtask: _Budget(min(share, self._may_read(str(subtask))), size)
             for subtask, share in zip(working, shares)
@@ -253,13 +257,14 @@ class EpochPlanner:
         }
 
     def _read_on(self, one: OpenSplit, budget: _Budget) -> tuple[OpenSplit | None, bool]:
-        """Where the split stands then (None: at its end), and whether the subtask may read another one."""
+        """Read on in a split; returns it at its new position (None if it has ended), and whether the subtask may read
+        another split in this epoch."""
         split = self._splits[one.number]
         end, last = self._enumerator.end_of(split, one.position)
         cost = self._enumerator.cost(split, one.position)
         fitting = budget.units(*cost)
         if end is None:
-            # only as a whole, and the cost is that of the whole
+            # such a split is read only as a whole, and the cost is that of the whole
             if not fitting:
                 return one, False
             budget.take(1, *cost)
@@ -278,7 +283,7 @@ class EpochPlanner:
 
 
 def _at_most(records: float, units: int, cost: UnitCost) -> int:
-    """So many units, but not more than make about so many records."""
+    """The number of units, limited to those that hold about this number of records."""
     if records == UNLIMITED or cost.records <= 0:
         return units if records else 0
     return min(units, max(1, int(records / cost.records))) if records else 0
@@ -289,6 +294,6 @@ def _ratio(part: float, whole: float) -> float:
 
 
 def is_news(start: SourceProgress, end: SourceProgress) -> bool:
-    """Whether an epoch between the two has anything to read or to tell."""
+    """Whether an epoch between the two has anything to read or to report."""
     before, after = (replace(one, begun=(), stops=(), held=(), state=None) for one in (start, end))
     return before != after or bool(end.begun)

@@ -1,8 +1,8 @@
-"""The sources of a job, planned together: one offset for all of them (Flink's SourceCoordinator for each).
+"""Plans the sources of a job together, with one offset for all of them (Flink has a SourceCoordinator for each):
 
-{"announce": false, "epoch": 17, "sources": {uid: where it stands}, "time_ms": 1700000000000}
+{"announce": false, "epoch": 17, "sources": {uid: progress of the source}, "time_ms": 1700000000000}
 
-and, where sources are aligned with each other, "watermarks": {uid: {stream: how far it was before the epoch}}.
+and, if sources are aligned with each other, "watermarks": {uid: {stream: progress of the stream before the epoch}}.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ NOTHING_READ: dict[str, Any] = {}
 
 @dataclass(frozen=True)
 class CoordinatedSource:
-    """A source of a job that is read split by split."""
+    """A source of a job that is read split by split, in its vertex."""
 
     vertex: int
     uid: str
     name: str
     source: SplitSource
     parallelism: int
-    #: vertices of sources that must have ended before this one is read
+    #: numbers of the source vertices that must have ended before this one is read
     waits_for: tuple[int, ...] = ()
 
     def has_ended(self, progress: SourceProgress) -> bool:
-        """Whether nothing more is read of it, ever."""
+        """Whether nothing more will ever be read of the source."""
         return all(map(progress.ended, range(self.parallelism)))
 
 
 def coordinated_sources(job: JobDescriptor) -> list[CoordinatedSource]:
-    """Those of a job, in the order of their vertices."""
+    """The sources of a job that are read split by split, in the order of their vertices."""
     return [
         CoordinatedSource(vertex.id, vertex.head.uid, vertex.name, vertex.source, vertex.parallelism, vertex.waits_for)
         for vertex in job.vertices
@@ -60,11 +60,11 @@ class JobEnumerator:
 
     Args:
         job: the job graph.
-        limits: what one epoch may take in from one source.
-        store: where long lists of splits go.
+        limits: how much one epoch may read from one source.
+        store: store of the segments of long lists of splits.
         clock: gives each epoch its processing time.
-        restored: uid -> where the source stood in the savepoint that the job begins with.
-        directory: path or URI; each source has a directory of its own there.
+        restored: uid -> progress of the source in the savepoint that the job starts from.
+        directory: path or URI of a directory in which each source has its own.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class JobEnumerator:
 
     @property
     def aligned(self) -> bool:
-        """Whether sources are held back by watermarks: `next_offset` then needs those that were reached."""
+        """Whether sources are aligned; `next_offset` then needs the watermarks that they have reached."""
         return bool(self._alignment)
 
     def next_offset(
@@ -100,12 +100,12 @@ class JobEnumerator:
         announce: bool = False,
         reached: Watermarks | None = None,
     ) -> dict[str, Any]:
-        """Where the sources stand at the end of the next epoch; ``start`` itself when there is nothing to do.
+        """Plan the next epoch; returns the offset at its end, or ``start`` itself if there is nothing to do.
 
         Args:
-            start: where they stand now.
-            forced: there must be an epoch, also without data.
-            announce: the epoch announces the end of the sources that Spark reads.
+            start: the offset of the last epoch.
+            forced: whether there must be an epoch even without data.
+            announce: whether the epoch announces the end of the sources that Spark reads.
             reached: the watermarks that aligned sources have reached in the epoch that ended with ``start``.
         """
         epoch, now_ms = start.get("epoch", 0) + 1, self._clock.now_ms()
@@ -114,7 +114,7 @@ class JobEnumerator:
         progress = self._alignment.progress(start.get("watermarks", {}), reached or {}, streams, now_ms)
         allowed = self._alignment.allowances(progress, streams, now_ms, self._frozen)
         ends = self._ends(places, allowed, epoch)
-        # what a savepoint says of sources that have ended must be told to the new query
+        # the new query must learn from the first epoch which sources have ended according to the savepoint
         asked = forced or announce or (start == NOTHING_READ and bool(self._restored))
         if not asked and not any(is_news(places[uid], end) for uid, (end, _) in ends.items()):
             return start
@@ -132,7 +132,7 @@ class JobEnumerator:
         return offset
 
     def _discovered(self, places: dict[str, SourceProgress], epoch: int) -> dict[str, list[SourceStream]]:
-        """Look for new splits of the sources that wait for no other one; the streams of those that are aligned."""
+        """Look for new splits of the sources that wait for no other one; returns the streams of the aligned sources."""
         streams: dict[str, list[SourceStream]] = {}
         for one in self._sources:
             with self._asking(one, epoch):
@@ -147,7 +147,7 @@ class JobEnumerator:
     def _ends(
         self, places: dict[str, SourceProgress], allowed: dict[str, dict[str, float]], epoch: int
     ) -> dict[str, tuple[SourceProgress, dict[str, Any]]]:
-        """uid -> where a source stands at the end of the epoch, and that encoded."""
+        """Plan the epoch of each source; returns uid -> progress at its end, and the same encoded."""
         ends: dict[str, tuple[SourceProgress, dict[str, Any]]] = {}
         ended: set[int] = set()
         for one in self._in_turns():
@@ -166,7 +166,7 @@ class JobEnumerator:
         return ends
 
     def _in_turns(self) -> Iterator[CoordinatedSource]:
-        """The sources, each behind those that it waits for."""
+        """The sources, each after those that it waits for."""
         left, done = list(self._sources), set[int]()
         known = {one.vertex for one in left}
         while left:
@@ -176,8 +176,8 @@ class JobEnumerator:
             left = [one for one in left if one.vertex not in done]
 
     def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[SourceShare]:
-        """What each subtask of each source does in the epoch between the two. Every one has a share: also those that
-        read nothing have a watermark, and an end."""
+        """The shares of all subtasks of all sources in the epoch between two offsets. Every subtask has a share, since
+        one that reads nothing has a watermark and an end, too."""
         found = []
         for one in self._sources:
             before, after = self.progress(start, one.uid), self.progress(end, one.uid)
@@ -195,7 +195,7 @@ class JobEnumerator:
         return found
 
     def _stage_between(self, source: SplitSource, before: SourceProgress, after: SourceProgress) -> tuple[bool, bool]:
-        """Whether splits are read side by side in this epoch, and whether it begins a stage in which they are."""
+        """Whether splits are read side by side in this epoch, and whether it begins a stage in which they are so."""
         if source.stages == 1 or not len(after.splits):
             return source.side_by_side, False
         splits = after.splits.splits(self._store)
@@ -206,7 +206,11 @@ class JobEnumerator:
         return current[1], current[1] and begins
 
     def progress(self, offset: dict[str, Any], uid: str) -> SourceProgress:
-        """Where a source stands."""
+        """The progress of a source, according to an offset.
+
+        Raises:
+            CorruptStateError: the offset has no progress of the source, or it cannot be read.
+        """
         if offset == NOTHING_READ:
             return self._restored.get(uid, SourceProgress())
         where = f"{self._where}, source uid {uid}"
@@ -233,7 +237,7 @@ class JobEnumerator:
 
     @contextmanager
     def _asking(self, one: CoordinatedSource, epoch: int) -> Iterator[None]:
-        """Whatever a source raises says which source it was; what is no error of flinkish's is one of user code."""
+        """Make errors inside the block name the source; an error that is not flinkish's counts as one of user code."""
         where = f"{self._where}, source uid {one.uid}"
         try:
             yield
@@ -244,19 +248,23 @@ class JobEnumerator:
             raise describe_failure(error, f"enumerator of '{one.name}'; {where}", epoch) from error
 
     def freeze(self) -> None:
-        """From now on plan only what is there now."""
+        """Plan from now on only what exists now, as if no new data came in."""
         self._frozen = True
         for enumerator in self._enumerators:
             enumerator.freeze()
 
     def close(self) -> None:
-        """The query has ended."""
+        """Close all enumerators, because the query has ended."""
         for enumerator in self._enumerators:
             enumerator.close()
 
 
 def _checked(stand: dict[str, Any]) -> dict[str, Any]:
-    """Where a source stands, as it will be read again."""
+    """The encoded progress of a source as it will be read from the log.
+
+    Raises:
+        ProgramError: JSON cannot represent the splits or the state of the enumerator.
+    """
     try:
         copy: dict[str, Any] = json.loads(json.dumps(stand, allow_nan=False))
     except (TypeError, ValueError) as error:
@@ -269,7 +277,7 @@ def _checked(stand: dict[str, Any]) -> dict[str, Any]:
 
 
 def known_splits(progress: SourceProgress, store: SegmentStore) -> list[SourceSplit]:
-    """All splits of a source, each with the position at which it stands; one that has ended has none."""
+    """All splits of a source, each with its current position; of a split that has ended only the id is kept."""
     splits = progress.splits.splits(store)
     going = {one.number: one.position for one in progress.open}
     for index, split in enumerate(splits):

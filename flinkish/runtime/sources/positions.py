@@ -1,10 +1,10 @@
-"""Where a source stands, as a savepoint has it: self-contained, whatever the number of subtasks.
+"""The position of a source in a savepoint: self-contained, and independent of the number of subtasks.
 
     {"complete": true, "ended": [id, ...], "known": {...}, "splits": [[id, position, end, info], ...], "state": ...}
 
-``splits`` are those that are still to be read, each from ``position``; ``complete``: no other one will be found;
-``known``: what tells the things that are read from others of the same name (`Source.check_continuation`); ``state``, if
-there is any: what the enumerator keeps besides.
+``splits`` are those that are still to be read, each from ``position``. ``complete`` says that no other split will be
+found. ``known`` distinguishes what was read from other things of the same name (`Source.check_continuation`).
+``state``, if there is any, is the further state of the enumerator.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flinkish.runtime.sources.split_list import SegmentStore, SplitList
 
 
 def encode_position(progress: SourceProgress, store: SegmentStore, known: Mapping[str, str] | None = None) -> str:
-    """The form in a savepoint."""
+    """Encode the progress of a source for a savepoint."""
     positions = {one.number: one.position for one in progress.open}
     ended, going = [], []
     for index, split in enumerate(progress.splits.splits(store)):
@@ -32,19 +32,20 @@ def encode_position(progress: SourceProgress, store: SegmentStore, known: Mappin
 
 
 def known_in(position: str | None) -> dict[str, str]:
-    """What a savepoint's position knows of the things that were read; {} when it says nothing."""
+    """The ``known`` part of a position in a savepoint; {} if there is none."""
     try:
         return dict(json.loads(position or "{}").get("known", {}))
     except (AttributeError, TypeError, ValueError):
-        # an offset of Spark's; what is no position at all is refused where it is used
+        # the position may be an offset of Spark; a text that is no position at all is refused where it is used
         return {}
 
 
 def decode_position(text: str, uid: str, store: SegmentStore) -> SourceProgress:
-    """Where a source goes on with that: no split is assigned, since the source may have another parallelism now.
+    """The progress from which a source continues, given its position in a savepoint. No split is assigned, since the
+    source may have another parallelism now.
 
     Raises:
-        SavepointError: the text is something else.
+        SavepointError: the text is not a position.
     """
     try:
         found = json.loads(text)

@@ -1,7 +1,7 @@
-"""Where a source stands between two epochs, and what an epoch reads, which is the difference of two such places.
+"""The progress of a source between two epochs, and what an epoch reads, which is the difference of two of these.
 
-Rule: all that a replay must know is in the offsets, which are in the query's log before the epoch runs: nothing is
-computed again from what a cluster, a directory or a broker looks like now.
+Rule: all that a replay must know is in the offsets, which are in the query's log before the epoch runs. Nothing is
+computed again from the present state of a cluster, a directory or a broker.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from flinkish.runtime.sources.split_list import SegmentStore, SplitList, from_js
 
 
 class OpenSplit(NamedTuple):
-    """A split that has been begun and has not ended.
+    """A split that is assigned and has not ended.
 
     Args:
-        number: its place in the list of splits.
-        subtask: who reads it.
-        position: what is read next.
+        number: its index in the list of splits.
+        subtask: the subtask that reads it.
+        position: the position that is read next.
     """
 
     number: int
@@ -31,18 +31,18 @@ class OpenSplit(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceProgress:
-    """Where a source stands at the end of an epoch.
+    """The progress of a source at the end of an epoch.
 
     Args:
         splits: all splits that are known.
-        next: index of the first one that has not been assigned.
-        open: those that are assigned and have not ended.
+        next: index of the first split that has not been assigned.
+        open: the splits that are assigned and have not ended.
         begun: the subtasks to which this epoch has assigned the splits before ``next``, in order.
-        complete: no other split will ever be found.
-        stops: (number, position) of the splits that this epoch reads to another end than the list has.
+        complete: whether no other split will ever be found.
+        stops: (number, position) of the splits whose end in this epoch is not the one in the list.
         held: (subtask, split) of the streams with records that this epoch does not read, so that they do not run ahead
-            of others; the split is "" where the subtask is the stream.
-        state: what the enumerator keeps besides.
+            of others; the split is "" if the subtask is the stream.
+        state: the further state of the enumerator (`SplitEnumerator.snapshot_state`).
     """
 
     splits: SplitList = SplitList()
@@ -55,26 +55,26 @@ class SourceProgress:
     state: Any = None
 
     def ended(self, subtask: int) -> bool:
-        """Whether the subtask has nothing more to read, ever."""
+        """Whether the subtask will never have anything more to read."""
         return self.all_assigned and all(split.subtask != subtask for split in self.open)
 
     @property
     def all_assigned(self) -> bool:
-        """Whether every split that there will ever be has been assigned."""
+        """Whether all splits are assigned and no other one will be found."""
         return self.complete and self.next == len(self.splits)
 
     @property
     def oldest_open(self) -> int:
-        """Index of the first split that has not ended: all before it have."""
+        """The index of the first split that has not ended; all splits before it have."""
         return min((split.number for split in self.open), default=self.next)
 
     def ended_before(self, begun: int) -> list[int]:
-        """Indices of the splits before ``begun`` that have ended."""
+        """The indices of the splits before index ``begun`` that have ended."""
         going = {split.number for split in self.open}
         return [index for index in range(begun) if index not in going]
 
     def encode(self) -> dict[str, Any]:
-        """The form in the offset; keys in order, since Spark compares the text."""
+        """Encode the progress for the offset. The keys are in order, since Spark compares offsets as texts."""
         found = {
             "begun": list(self.begun),
             "complete": self.complete,
@@ -92,7 +92,11 @@ class SourceProgress:
 
     @staticmethod
     def decode(value: dict[str, Any], where: str) -> SourceProgress:
-        """The inverse of `encode`. CorruptStateError when it is something else."""
+        """The inverse of `encode`.
+
+        Raises:
+            CorruptStateError: the value is not an encoded progress.
+        """
         try:
             segments = tuple((str(name), int(count)) for name, count in value["segments"])
             tail = tuple(from_json(entry) for entry in value["tail"])
@@ -116,18 +120,18 @@ class SourceProgress:
 
 @dataclass(frozen=True)
 class SourceShare:
-    """What one subtask of a source does in one epoch.
+    """The share of one subtask of a source in one epoch.
 
     Args:
-        vertex, subtask: who reads.
+        vertex, subtask: the subtask that reads.
         time_ms: the epoch's processing time.
-        ranges: what is read, in this order unless they are read side by side.
-        ends: nothing will ever follow; told in the epoch in which it becomes so.
-        ended: it has become so in an earlier epoch.
-        held: splits with records that are not read in this epoch; "": all of the subtask's.
-        together: the ranges are read side by side; None: as the source always does.
-        apart: the splits have watermarks of their own from now on, and that of the subtask counts no more: a stage has
-            begun whose splits are read side by side.
+        ranges: the ranges of splits to be read, in this order unless they are read side by side.
+        ends: whether the subtask ends with this epoch: nothing will ever follow.
+        ended: whether the subtask has ended in an earlier epoch.
+        held: splits with records that are not read in this epoch; "" stands for all splits of the subtask.
+        together: whether the ranges are read side by side; None means as the source always does.
+        apart: whether a stage begins whose splits are read side by side: the splits have watermarks of their own from
+            now on, and the watermark of the subtask does not count any more.
     """
 
     vertex: int
@@ -144,8 +148,8 @@ class SourceShare:
 def ranges_between(
     start: SourceProgress, end: SourceProgress, store: SegmentStore, parallelism: int
 ) -> list[list[SplitRange]]:
-    """What each subtask reads between two positions of the source: the splits that it goes on with first, then those
-    that it begins."""
+    """The ranges that each subtask reads between two progresses of the source: first the splits that it continues, then
+    those that it begins."""
     splits: Sequence[SourceSplit] = end.splits.splits(store) if start != end else ()
     after, stops = {split.number: split for split in end.open}, dict(end.stops)
     found: list[list[SplitRange]] = [[] for _ in range(parallelism)]

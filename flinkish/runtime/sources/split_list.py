@@ -1,11 +1,11 @@
-"""All splits of a source that were ever found, in the order in which they were found. It only grows.
+"""The list of all splits of a source that were ever found, in the order in which they were found. It only grows.
 
-Rule: what an offset of the query's log refers to never changes. The list lies in *segments*, immutable files in the job
-directory, and in a short *tail*, which travels in the offset itself. Most sources have few splits, and then no file.
+Rule: what an offset of the query's log refers to never changes. The list is stored in *segments*, immutable files in
+the job directory, and in a short *tail*, which is part of the offset itself. Most sources have few splits and no file.
 
-    <job dir>/splits/<token>.json      [[id, start, end, info], ..., [id], ...]
+    <job dir>/splits/<token>.json      {"count": n, "splits": [[id, start, end, info], ..., [id], ...]}
 
-A split that had ended before the epoch that is being planned is kept by its id alone.
+Of a split that had ended before the epoch that is being planned only the id is kept.
 """
 
 from __future__ import annotations
@@ -24,33 +24,39 @@ from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.core.source import SourceSplit
 from flinkish.errors import CorruptStateError
 
-#: Splits that travel in the offset; more of them go to a segment.
+#: Maximum number of splits in the tail; a longer tail becomes a segment.
 MAX_TAIL = 64
-#: Segments of one source; more of them become one.
+#: Maximum number of segments of one source; when another one is needed, all of them become one.
 MAX_SEGMENTS = 16
-#: Epochs for which a segment is kept after the last offset that refers to it: far more than the query's log keeps.
+#: Number of epochs for which a segment is kept after the last offset that refers to it, far more than the query's log
+#: keeps.
 KEPT_EPOCHS = 1_000
 
 
 class SegmentStore(Protocol):
-    """Where segments lie."""
+    """Stores the segments of lists of splits."""
 
     def write(self, entries: list[list[Any]]) -> str:
-        """Keep a segment; returns its name, which no other one has."""
+        """Store a segment; returns its name, which is unique."""
 
     def read(self, name: str) -> list[list[Any]]:
-        """The inverse of `write`. CorruptStateError when it is not there or not what was written."""
+        """The inverse of `write`.
+
+        Raises:
+            CorruptStateError: the segment is missing or damaged.
+        """
 
     def sweep(self, referenced: Collection[str], epoch: int) -> None:
-        """Delete segments to which no offset refers any more. ``referenced``: by the offset of this epoch."""
+        """Delete segments to which no offset refers any more. ``referenced`` are the names of the segments to which the
+        offset of this epoch, or the one before, refers."""
 
 
 class SegmentFiles:
-    """Segments in a job directory.
+    """Stores segments as files in the job directory.
 
     Args:
         job_dir: path or URI of the job directory.
-        fence: asked before anything is deleted.
+        fence: is checked before anything is deleted.
     """
 
     def __init__(self, job_dir: str, fence: Fence = NO_FENCE) -> None:
@@ -62,7 +68,7 @@ class SegmentFiles:
         self._left_in: dict[str, int] = {}
 
     def write(self, entries: list[list[Any]]) -> str:
-        """Write a file under a new name: nobody refers to it before it is whole."""
+        """Write a segment to a file of a new name, to which nothing refers before it is complete."""
         name = uuid.uuid4().hex
         file = open_durable(posixpath.join(self._directory, f"{name}.json"))
         file.write(json.dumps({"count": len(entries), "splits": entries}).encode())
@@ -72,7 +78,7 @@ class SegmentFiles:
         return name
 
     def read(self, name: str) -> list[list[Any]]:
-        """Read a file, once."""
+        """Read a segment, from its file only the first time."""
         found = self._cache.get(name)
         if found is None:
             found = self._cache[name] = self._read(name)
@@ -98,7 +104,7 @@ class SegmentFiles:
         return entries
 
     def sweep(self, referenced: Collection[str], epoch: int) -> None:
-        """Delete files that no retained offset of the query's log can refer to, those of earlier drivers included."""
+        """Delete files to which no retained offset of the query's log can refer, including those of earlier drivers."""
         names = set(referenced)
         if self._referenced is None:
             self._left_in = {name: epoch for name in self._names() if name not in names}
@@ -124,33 +130,33 @@ class SegmentFiles:
 
 
 class SegmentsInMemory:
-    """Segments of a job without a directory."""
+    """Stores the segments of a job without a directory, in memory."""
 
     def __init__(self) -> None:
         self._segments: dict[str, list[list[Any]]] = {}
 
     def write(self, entries: list[list[Any]]) -> str:
-        """Keep them."""
+        """Store a segment; returns its name, which is unique."""
         name = uuid.uuid4().hex
         self._segments[name] = entries
         return name
 
     def read(self, name: str) -> list[list[Any]]:
-        """What was kept."""
+        """The segment of that name."""
         return self._segments[name]
 
     def sweep(self, referenced: Collection[str], epoch: int) -> None:
-        """Forget the others."""
+        """Delete all other segments at once."""
         self._segments = {name: self._segments[name] for name in referenced}
 
 
 @dataclass(frozen=True)
 class SplitList:
-    """A version of the list, as an offset refers to it.
+    """A version of the list of splits, as an offset refers to it.
 
     Args:
         segments: (name, number of splits) of each segment, oldest first.
-        tail: the newest splits.
+        tail: the newest splits, which are in no segment.
     """
 
     segments: tuple[tuple[str, int], ...] = ()
@@ -160,17 +166,17 @@ class SplitList:
         return sum(count for _, count in self.segments) + len(self.tail)
 
     def splits(self, store: SegmentStore) -> list[SourceSplit]:
-        """All of them."""
+        """All splits of the list."""
         stored = [from_json(entry) for name, _ in self.segments for entry in store.read(name)]
         return [*stored, *self.tail]
 
     def with_splits(self, all_splits: Sequence[SourceSplit], ended: Iterable[int], store: SegmentStore) -> SplitList:
-        """The version that holds all these splits, of which this one holds the first ones.
+        """A version with all these splits, the first of which this version holds already.
 
         Args:
             all_splits: the whole list.
-            ended: indices of splits that had ended before the epoch that is being planned.
-            store: takes what becomes too long for the offset.
+            ended: indices of the splits that had ended before the epoch that is being planned.
+            store: stores the tail if it becomes too long for the offset.
         """
         over = set(ended)
         stored = len(self) - len(self.tail)
@@ -189,7 +195,7 @@ def _stub(split: SourceSplit) -> SourceSplit:
 
 
 def to_json(split: SourceSplit) -> list[Any]:
-    """The form of a split in offsets, segments and savepoints."""
+    """Encode a split for offsets and segments; of a split that has no more than an id only that is kept."""
     if split == _stub(split):
         return [split.id]
     return [split.id, split.start, split.end, split.info]

@@ -1,1 +1,1 @@
-"""Keyed and operator state, and timers: interfaces and the working representation in a worker."""
+"""Keyed state, operator state and timers as a worker process holds and stores them."""

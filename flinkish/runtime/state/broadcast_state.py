@@ -1,7 +1,7 @@
 """Broadcast state as user functions see it: handles over the maps of a subtask's operator state.
 
-Rule upheld here: only while a broadcast element is processed may anything be written. All subtasks see these elements
-in the same order, so that is what keeps their copies the same.
+Rule upheld here: broadcast state may be written only while a broadcast element is processed. All subtasks see these
+elements in the same order, and this keeps their copies the same.
 """
 
 from __future__ import annotations
@@ -26,11 +26,15 @@ class BroadcastStates:
         state.declared.update((descriptor.name, descriptor) for descriptor in descriptors)
         self._state = state
         self._handles = {descriptor.name: BroadcastHandle(self, state, descriptor.name) for descriptor in descriptors}
-        #: by name the descriptor that was compared last: most functions ask with the same one for each record
+        #: name -> the descriptor that was compared last: most functions ask with the same object for each record
         self._compared: dict[str, MapStateDescriptor] = {}
 
     def get(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """The handle of a state. StateAccessError when it was not named in ``broadcast(...)``, or with other types."""
+        """The handle of a broadcast state.
+
+        Raises:
+            StateAccessError: the state was not named in ``broadcast(...)``, or was named there with other types.
+        """
         if not isinstance(descriptor, MapStateDescriptor):
             raise StateAccessError(
                 f"a {type(descriptor).__name__} was given", where=self.where, expected="a MapStateDescriptor"
@@ -59,7 +63,7 @@ class BroadcastStates:
 
 
 class BroadcastHandle(BroadcastState[Any, Any]):
-    """One broadcast state. Values are detached, as those of keyed state are."""
+    """The handle of one broadcast state. Values are detached, as those of keyed state are (`detach.py`)."""
 
     def __init__(self, states: BroadcastStates, state: OperatorState, name: str) -> None:
         self._states = states
@@ -81,7 +85,8 @@ class BroadcastHandle(BroadcastState[Any, Any]):
         return self._entries()
 
     def _given(self, value: Any) -> Any:
-        """What user code gets of a value: a copy, and a deep one where the call may be undone."""
+        """The value that passes between state and user code: detached, or a deep copy if the running call may be
+        undone."""
         undone = self._state.undo_log is not None and self._states.writable
         return copy.deepcopy(value) if undone else detached(value)
 

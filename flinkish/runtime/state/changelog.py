@@ -1,11 +1,12 @@
-"""What an epoch has changed in the state of a subtask, entry by entry: what incremental checkpoints are made of.
+"""The changelog: the changes of an epoch to the state of a subtask, entry by entry, for incremental checkpoints.
 
-Rule: the changes of an epoch, applied to the rows of the epoch before, give the rows of the epoch, however state
-was changed: written, cleared, expired, timers that fired or were deleted, watermarks. A change says all rows that its
-entry has now (none: it is gone); so only the last one of an entry counts, and applying it twice does no harm.
+Rule: the changes of an epoch, applied to the rows of the previous epoch, result in the rows of the epoch, however state
+was changed: written, cleared, expired, timers that fired or were deleted, watermarks. A change holds all rows that its
+entry has now (none: it is gone); so only the last change of an entry counts, and applying it twice does no harm.
 
-A map changes as a whole (it was cleared, say) or by single entries. In one epoch a key has changes of one of these two
-sorts only; of the whole map the change says all entries, and changes of single entries in earlier epochs count no more.
+A map changes as a whole (when it was cleared, say) or by single entries. In one epoch a key has changes of only one of
+these two sorts. A change of the whole map holds all entries, and supersedes changes of single entries in earlier
+epochs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ FORMAT_VERSION = 2
 
 
 class Change(NamedTuple):
-    """One entry, as it is at the end of an epoch. Each timer is an entry of its own, told apart by ``timer_ms``."""
+    """One changed entry of state as it is at the end of an epoch. Each timer is an entry of its own, identified by
+    ``timer_ms``, its timestamp."""
 
     uid: str
     state: str
@@ -45,9 +47,9 @@ class Change(NamedTuple):
     namespace: Hashable
     key: Any
     timer_ms: int | None
-    #: of its rows
+    #: the values of its rows; empty: the entry is gone
     values: tuple[Any, ...]
-    #: of a map: (the stored map key,) if only the entry under it has changed, for which `can_be_told` must hold
+    #: for a single entry of a map: (the stored map key,), for which `can_be_told` must hold; empty: the whole entry
     map_key: tuple[Any, ...] = ()
 
     def rows(self) -> Iterator[StateRow]:
@@ -57,7 +59,7 @@ class Change(NamedTuple):
 
 
 def keyed_changes(uid: str, tables: dict[str, StateTable], timers: dict[str, TimerQueue]) -> Iterator[Change]:
-    """The changes of keyed state since they were forgotten last."""
+    """The changes of keyed state and timers since `forget_changes` was last called."""
     for name, table in tables.items():
         for namespace, key in table.changed_keys():
             entries = table.changed_entries(namespace, key) if isinstance(table, MapTable) else None
@@ -80,7 +82,7 @@ def _entry_changes(uid: str, table: MapTable, namespace: Hashable, key: Any, ent
 
 
 def _row_values(table: StateTable, namespace: Hashable, key: Any) -> tuple[Any, ...]:
-    """The values of the rows that an entry has now."""
+    """The values of the rows that a key has now."""
     table.fetch(namespace, (key,))
     value = table.namespace(namespace).get(key, MISSING)
     if value is MISSING:
@@ -92,8 +94,8 @@ def _row_values(table: StateTable, namespace: Hashable, key: Any) -> tuple[Any, 
 
 
 def operator_changes(uid: str, subtask: int, parallelism: int, state: OperatorState) -> Iterator[Change]:
-    """The changes of one operator's state in a subtask, of so many. A broadcast state or a list
-    changes as a whole."""
+    """The changes of the state of one operator in one of ``parallelism`` subtasks. Broadcast states and lists change as
+    a whole."""
     for kind, name in state.changed_names():
         if kind == BROADCAST_STATE_KIND:
             entries = tuple(state.broadcast(name).items())
@@ -106,18 +108,22 @@ def operator_changes(uid: str, subtask: int, parallelism: int, state: OperatorSt
 
 
 def watermark_change(uid: str, subtask: int, watermark_ms: int) -> Change:
-    """A subtask's new watermark."""
+    """The change that holds the watermark of a subtask; it has no row for the initial and the final watermark."""
     told = MIN_TIMESTAMP_MS < watermark_ms < MAX_WATERMARK_MS
     return Change(uid, WATERMARK, WATERMARK, None, subtask, None, (watermark_ms,) if told else ())
 
 
 def encode_changes(epoch: int, changes: Iterable[Change], classes: ProgramClasses = NO_CLASSES) -> bytes:
-    """The form in which the changes of one subtask are stored."""
+    """The encoded changes of one subtask in an epoch. See `dumps` for errors."""
     return dumps((epoch, [tuple(change) for change in changes]), FORMAT_VERSION, classes)
 
 
 def decode_changes(data: bytes, where: str = "", classes: ProgramClasses = NO_CLASSES) -> tuple[int, list[Change]]:
-    """(epoch, its changes). CorruptStateError when it is something else; see `loads` for what else."""
+    """The inverse of `encode_changes`: (epoch, changes).
+
+    Raises:
+        CorruptStateError: the data cannot be decoded; see `loads` for other errors.
+    """
     decoded = loads(data, FORMAT_VERSION, "the changelog of an epoch", where, classes)
     try:
         epoch, changes = decoded
@@ -129,7 +135,7 @@ def decode_changes(data: bytes, where: str = "", classes: ProgramClasses = NO_CL
 
 
 def apply_changes(rows: dict[tuple[Any, ...], tuple[StateRow, ...]], changes: Iterable[Change]) -> None:
-    """Change rows, held by entry, in place: what a checkpoint does with a table."""
+    """Apply changes in place to rows, which are held by entry, as an incremental checkpoint does to its table."""
     for change in changes:
         entry = (change.uid, change.state, change.namespace, change.key, change.kind, change.timer_ms)
         now = tuple(change.rows())

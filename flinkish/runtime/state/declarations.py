@@ -1,4 +1,4 @@
-"""What tasks say of the states that their operators have asked for."""
+"""The declared states that a task reports: name, kind and types of the states that its operators have asked for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flinkish.runtime.state.state_rows import LIST_STATE_KIND, OPERATOR_STATE_KI
 def declared_state(
     uid: str, name: str, kind: str, descriptor: StateDescriptor | None, key_type: TypeInformation | None
 ) -> DeclaredState:
-    """From what a backend knows of a state."""
+    """The `DeclaredState` of a state; ``descriptor``: None if user code has not asked for the state."""
     key = None if key_type is None else spark_type(key_type)
     if descriptor is None:
         return DeclaredState(uid, name, kind, key_type=key)
@@ -25,7 +25,8 @@ def declared_state(
 
 
 class DeclarationsOfTask:
-    """Tells each state of a task once: most states are declared when the task opens, some at the first record."""
+    """Reports each declared state of a task once. Most states are declared when the task opens, some only while it
+    processes its first record."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class DeclarationsOfTask:
         self._told: set[tuple[str, str]] = set()
 
     def new(self) -> tuple[DeclaredState, ...]:
-        """The states that were not told before."""
+        """The states that were declared since the last call."""
         return tuple(self._new_keyed() + self._new_operator_states())
 
     def _new_keyed(self) -> list[DeclaredState]:

@@ -1,4 +1,4 @@
-"""What a program says of one of its states: name, kind and types. Tasks report it, savepoints carry it, and readers of
+"""The declaration of one state of a program: name, kind and types. Tasks report it, savepoints carry it, and readers of
 savepoints give their columns these types."""
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from typing import Any
 
 @dataclass(frozen=True)
 class DeclaredState:
-    """One state of one operator. Types are Spark's, as DDL text; None: not declared, or one that Spark does not have
-    (pickled values)."""
+    """The declaration of one state of one operator. Types are Spark SQL types as DDL text; None: not declared, or a
+    type that Spark does not have (pickled values)."""
 
     uid: str
     name: str
-    #: value, list, map, reducing, aggregating, operator, broadcast
+    #: value, list, map, reducing, aggregating, operator, broadcast, operator_list or operator_union_list
     kind: str
-    #: of the value, the list's elements or the map's values; of an aggregating state: its accumulator
+    #: type of the value, of the list's elements or of the map's values; of aggregating state, of its accumulator
     value_type: str | None = None
-    #: of the map's keys
+    #: type of the map's keys
     map_key_type: str | None = None
-    #: of the key that the stream is keyed by
+    #: type of the key that the stream is keyed by
     key_type: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As a dict of plain values."""
+        """The declaration as a dict of plain values."""
         return asdict(self)
 
     @staticmethod

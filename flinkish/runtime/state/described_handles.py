@@ -1,4 +1,4 @@
-"""Which handle user code gets for the state that a descriptor names."""
+"""Creates the state handle that user code gets for a descriptor."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def handle_of(backend: KeyedStateBackend, descriptor: StateDescriptor, namespace: Hashable) -> Any:
-    """What user code gets for a state that does not expire."""
+    """The handle for state without time-to-live; one that records changes if calls may have to be undone."""
     name, recorded = descriptor.name, backend.undo_log is not None
     if isinstance(descriptor, ReducingStateDescriptor):
         reduce = descriptor.get_reduce_function().reduce
@@ -53,7 +53,7 @@ def handle_of(backend: KeyedStateBackend, descriptor: StateDescriptor, namespace
 def expiring_handle_of(
     backend: KeyedStateBackend, descriptor: StateDescriptor, namespace: Hashable, policy: TtlPolicy
 ) -> State:
-    """What user code gets for a state that expires: the values, beside the times of their last access."""
+    """The handle for state with time-to-live: it keeps the time of the last access beside each value."""
     state = handle_of(backend, descriptor, namespace)
     times = TTL_PREFIX + descriptor.name
     if descriptor.kind == "list":

@@ -1,9 +1,9 @@
-"""Values that leave the state are detached from it.
+"""Copies values that pass between state and user code, so that neither sees later changes by the other.
 
-In Flink a record or a state value passes through a serializer, so what a function does to an object later does not
-change what it handed over before. Here objects stay objects. The rule: a mutable object is never both in state and in
-the hands of user code (or of the next operator). One level is copied, as in ``copy.copy``: the elements of a list in
-state are shared, the list is not.
+In Flink a record or a state value passes through a serializer, so a function that changes an object later does not
+change the value that it passed on before. Here objects are passed as they are. The rule: a mutable object is never both
+in state and in the hands of user code (or of the next operator). One level is copied, as in ``copy.copy``: the elements
+of a list in state are shared, the list is not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _copy_row(row: Row) -> Row:
 
 
 class _Copiers(dict[type, Callable[[Any], Any] | None]):
-    """type -> how to copy; None: no need to. Filled as types come."""
+    """Type -> function that copies its instances; None: they are immutable. Filled when a type is first looked up."""
 
     def __missing__(self, cls: type) -> Callable[[Any], Any] | None:
         copier: Callable[[Any], Any] | None = copy.copy
@@ -41,15 +41,15 @@ class _Copiers(dict[type, Callable[[Any], Any] | None]):
         return copier
 
 
-#: type -> how to copy (None: immutable)
+#: type -> function that copies its instances; None: they are immutable
 COPIERS = _Copiers()
 
-#: types of values that may be shared; for hot paths, which cannot afford the call of `detached`
+#: types of values that may be shared; for hot paths, for which a call of `detached` is too slow
 SHARED = frozenset({int, float, str, bytes, bool, tuple, frozenset, type(None), Decimal})
 
 
 def copier_of(value: Any) -> Callable[[Any], Any] | None:
-    """How objects of the value's type are copied; None when they are immutable."""
+    """The function that copies objects of the value's type; None: they are immutable."""
     return COPIERS[value.__class__]
 
 

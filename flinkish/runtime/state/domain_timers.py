@@ -1,6 +1,6 @@
-"""The timers of one time domain that are in memory, found by time.
+"""The timers of one timer service and time domain that are in memory, ordered by time.
 
-Timers lie in *slots* of 256 ms, in each of them in the order of registration, so that a heap holds a number per slot
+Timers lie in *slots* of 256 ms, within each in the order of registration, so that the heap holds one number per slot
 and not one per timestamp: most streams register timers at ever new timestamps. A slot is sorted when it is due.
 """
 
@@ -17,17 +17,17 @@ from flinkish.core.time_domain import TimeDomain
 
 #: (timestamp, key, namespace)
 Timer = tuple[int, Any, Hashable]
-#: timers of one (timestamp, namespace) in the order of registration
+#: (timestamp, namespace, keys in the order of registration)
 TimerRun = tuple[int, Hashable, list[Any]]
 
-#: Before all timestamps.
+#: A number below all timestamps.
 BEFORE_ALL = -(1 << 63) - 1
 
-#: A timestamp without its last bits is the number of its slot; of timers that are so close that a slot of which a part
-#: is due has more than so many of them, slots become narrower.
+#: A timestamp without its last ``_SLOT_BITS`` bits is the number of its slot. When a slot of which only a part is due
+#: has more than ``_CROWDED`` timers, slots become narrower by ``_NARROWER_BITS`` bits.
 _SLOT_BITS, _NARROWER_BITS, _CROWDED = 8, 2, 2_000
 
-#: A heap of so few slots is not worth being made anew.
+#: A heap of at most so many slots is not rebuilt.
 _SMALL_HEAP = 64
 
 _TIMESTAMP, _KEY = itemgetter(0), itemgetter(1)
@@ -35,10 +35,13 @@ _RUN = itemgetter(0, 2)
 
 
 class DomainTimers:
-    """See the module. ``heap`` holds the number of each slot, and numbers whose slot is gone, which are passed over
-    when they come first. It is made anew when those are more than half of it.
+    """Registers, deletes and fires the timers of one time domain that are in memory.
+
+    ``heap`` holds the number of each slot, and stale numbers whose slot is gone, which are skipped when they come
+    first. It is rebuilt when more than half of its numbers are stale.
 
     Args:
+        domain: the time domain.
         recording: whether ``changed`` is kept.
     """
 
@@ -63,34 +66,37 @@ class DomainTimers:
 
     def __init__(self, domain: TimeDomain, recording: bool = False) -> None:
         self.domain = domain
-        #: timers that came or went since the last barrier, if somebody asks for them
+        #: timers that were registered, deleted or fired since the last barrier; None if they are not recorded
         self.changed: dict[Timer, None] | None = {} if recording else None
-        #: whether any did
+        #: whether any timer was registered, deleted or fired since the last barrier
         self.touched = False
-        #: how many have fired since that was asked for
+        #: the number of timers that have fired since `TimerQueue.take_fired` was last called
         self.fired = 0
         self.heap: list[int] = []
         self.bits = _SLOT_BITS
         self.slots: dict[int, dict[Timer, None]] = {}
-        #: timers that were taken out to fire, by time; those that are left of them; up to which timestamp these are all
-        #: that are due; and the same timers to be looked up, once that is asked for
+        #: timers that were taken out of their slot to fire, by time
         self.firing: list[Timer] = []
+        #: iterates over the timers in ``firing`` that have not fired
         self.not_fired: Iterator[Timer] = iter(())
+        #: the timestamp up to which ``firing`` holds all timers in memory
         self.firing_upto_ms = BEFORE_ALL
+        #: the timers in ``firing`` as a set; empty until it is first needed
         self.firing_known: set[Timer] = set()
-        #: timestamp -> timers that may lie in files and do not count
+        #: timestamp -> timers that may lie in files and were deleted
         self.deleted: dict[int, set[Timer]] = {}
-        #: there may be timers in files, behind this timestamp
+        #: whether there may be timers in files
         self.has_files = False
+        #: timers in files with timestamps up to this one were taken out and do not count any more
         self.taken_ms = BEFORE_ALL
-        #: the first timestamp in files, once it was looked for
+        #: the first timestamp in files, or None; valid if ``next_known``
         self.next_in_files: int | None = None
         self.next_known = True
 
     # ------------------------------------------------------------------------------------------------ one by one
 
     def register(self, timestamp_ms: int, key: Any, namespace: Hashable = None) -> None:
-        """Add a timer; nothing happens if it is there already. User code calls this for every record."""
+        """Register a timer; does nothing if it is registered already. User code calls this for every record."""
         timer = (timestamp_ms, key, namespace)
         if timestamp_ms <= self.firing_upto_ms:
             self._register_due(timer)
@@ -106,7 +112,7 @@ class DomainTimers:
                 self.changed[timer] = None
 
     def remove(self, timer: Timer) -> bool:
-        """Forget a timer; whether it was there."""
+        """Delete a timer from memory; returns whether it was there."""
         timestamp_ms = timer[0]
         if timestamp_ms <= self.firing_upto_ms:
             place = self._place_of(timer)
@@ -125,13 +131,13 @@ class DomainTimers:
         return True
 
     def note(self, timers: Iterable[Timer]) -> None:
-        """These came or went."""
+        """Record that these timers were registered, deleted or fired."""
         self.touched = True
         if self.changed is not None:
             self.changed.update(zip(timers, repeat(None)))
 
     def has(self, timer: Timer) -> bool:
-        """Whether a timer is there."""
+        """Whether a timer is registered, in memory."""
         self.end_firing()
         return timer in self.slots.get(timer[0] >> self.bits, ())
 
@@ -155,7 +161,7 @@ class DomainTimers:
     # ------------------------------------------------------------------------------------------------ many
 
     def register_all(self, timestamp_ms: int, keys: Iterable[Any], namespace: Hashable) -> None:
-        """``register`` for many keys (which may repeat)."""
+        """`register` for many keys (which may repeat) of one timestamp and namespace."""
         timers = dict.fromkeys(zip(repeat(timestamp_ms), keys, repeat(namespace)))
         if timestamp_ms <= self.firing_upto_ms:
             for timer in timers:
@@ -171,7 +177,7 @@ class DomainTimers:
                 self.note(fresh)
 
     def add_before(self, timers: list[Timer]) -> None:
-        """Add timers, sorted by time, that were registered before those of their timestamps that are there."""
+        """Add timers, sorted by time, that were registered earlier than those in memory with the same timestamps."""
         start = 0
         while start < len(timers):
             number = timers[start][0] >> self.bits
@@ -186,7 +192,7 @@ class DomainTimers:
             start = stop
 
     def replace(self, timers: list[Timer]) -> None:
-        """These timers, in the order of registration, and no others, are there from now on."""
+        """Replace all timers by these, which are in the order of registration."""
         slots: dict[int, dict[Timer, None]] = {}
         for timer in timers:
             slots.setdefault(timer[0] >> self.bits, {})[timer] = None
@@ -196,7 +202,7 @@ class DomainTimers:
     # ------------------------------------------------------------------------------------------------ in time order
 
     def first_slot(self) -> int | None:
-        """The number of the first slot."""
+        """The number of the first slot; None if there are no timers."""
         self.end_firing()
         heap, slots = self.heap, self.slots
         while heap and heap[0] not in slots:
@@ -210,22 +216,22 @@ class DomainTimers:
             yield from sorted(self.slots[number], key=_TIMESTAMP)
 
     def count(self, behind_ms: int = BEFORE_ALL) -> int:
-        """The number of timers behind a timestamp."""
+        """The number of timers after a timestamp."""
         self.end_firing()
         border = behind_ms >> self.bits
         behind = sum(len(slot) for number, slot in self.slots.items() if number > border)
         return behind + sum(timer[0] > behind_ms for timer in self.slots.get(border, ()))
 
     def runs(self) -> list[TimerRun]:
-        """All timers in firing order, joined where timestamp and namespace are the same."""
+        """All timers in firing order, neighbours with the same timestamp and namespace as one run."""
         return [
             (timestamp_ms, namespace, list(map(_KEY, run)))
             for (timestamp_ms, namespace), run in groupby(self.ordered(), _RUN)
         ]
 
     def due_keys(self, upto_ms: int, limit: int) -> tuple[dict[Hashable, list[Any]], int]:
-        """Namespace -> keys of the timers of the first slots that are due, about ``limit`` of them, and the end of the
-        last of these slots."""
+        """(namespace -> keys, timestamp) of the first due timers, about ``limit`` of them: all due timers up to that
+        timestamp, which is the end of a slot or ``upto_ms``."""
         found: dict[Hashable, list[Any]] = {}
         count, last = 0, upto_ms >> self.bits
         for number in sorted(number for number in self.slots if number <= last):
@@ -240,9 +246,10 @@ class DomainTimers:
     # ------------------------------------------------------------------------------------------------ firing
 
     def pop_slot(self, upto_ms: int) -> Iterator[Timer] | None:
-        """Take out the timers of the first slot up to a timestamp, in firing order. Timers that are registered or
-        deleted up to there meanwhile come, or do not come, at their place. What is not consumed until somebody asks for
-        other timers stays. None: there are none.
+        """Take the timers of the first slot up to a timestamp out, in firing order; None if there are none.
+
+        A timer up to there that is registered during the iteration comes in its turn, and one that is deleted does not
+        come. Timers that are not consumed go back when other timers are asked for (`end_firing`).
         """
         number = self.first_slot()
         if number is None or self.begin_ms(number) > upto_ms:
@@ -267,12 +274,12 @@ class DomainTimers:
         return self.not_fired
 
     def end_firing(self) -> None:
-        """Put back what was not consumed of the timers that were taken out."""
+        """Put the timers back that were taken out and not consumed, and count the others as fired."""
         if self.firing_upto_ms == BEFORE_ALL:
             return
         firing, fired = self.firing, len(self.firing) - length_hint(self.not_fired)
         left = firing[fired:]
-        # nothing more comes from the iterator
+        # ends the iterator over this list
         del firing[fired:]
         self.firing, self.not_fired, self.firing_upto_ms, self.firing_known = [], iter(()), BEFORE_ALL, set()
         if fired:
@@ -281,7 +288,7 @@ class DomainTimers:
         self.add_before(left)
 
     def _register_due(self, timer: Timer) -> None:
-        """Add a timer to those that fire now, unless it is there."""
+        """Register a timer among those that are firing, unless it is registered there and has not fired."""
         firing, timestamp_ms = self.firing, timer[0]
         begin = len(firing) - length_hint(self.not_fired)
         if not self.firing_known:
@@ -292,13 +299,13 @@ class DomainTimers:
             return
         firing.insert(bisect_right(firing, timestamp_ms, begin, key=_TIMESTAMP), timer)
         if begin and timestamp_ms < firing[begin - 1][0]:
-            # time goes back: those that have fired would look as if they were to come
+            # the timestamp is before those of timers that have fired, which must not look as if they were still to come
             self.firing_known = set(firing[begin:])
         self.firing_known.add(timer)
         self.note((timer,))
 
     def _place_of(self, timer: Timer) -> int | None:
-        """The place of a timer among those that fire now and have not fired."""
+        """The index in ``firing`` of a timer that has not fired; None if there is no such timer."""
         firing = self.firing
         begin = bisect_left(firing, timer[0], len(firing) - length_hint(self.not_fired), key=_TIMESTAMP)
         try:
@@ -308,7 +315,7 @@ class DomainTimers:
             return None
 
     def _narrow_slots(self) -> None:
-        """Where timers are crowded, watermarks come many times within a slot."""
+        """Make slots narrower, because many timers in a slot mean that watermarks rise many times within it."""
         timers = [timer for slot in self.slots.values() for timer in slot]
         self.bits = max(0, self.bits - _NARROWER_BITS)
         self.replace(timers)
@@ -316,14 +323,14 @@ class DomainTimers:
     # ------------------------------------------------------------------------------------------------ files
 
     def in_files(self, timestamp_ms: int) -> bool:
-        """Whether timers of that timestamp may lie in files."""
+        """Whether timers with this timestamp may lie in files."""
         return self.has_files and timestamp_ms > self.taken_ms
 
     def take(self, taken_ms: int) -> None:
-        """The timers up to that timestamp are in memory now."""
+        """Record that all timers up to this timestamp were taken out of files and are in memory now."""
         self.taken_ms = max(self.taken_ms, taken_ms)
         self.next_known = False
 
     def deleted_in_files(self) -> list[Timer]:
-        """The timers that may lie in files, were not taken out of them and do not count."""
+        """The deleted timers that may still lie in files, without those up to ``taken_ms``."""
         return [timer for ms, timers in sorted(self.deleted.items()) if ms > self.taken_ms for timer in timers]

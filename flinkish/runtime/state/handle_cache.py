@@ -1,5 +1,5 @@
-"""State handles that were given out already: triggers, window assigners and functions of windows ask for their state at
-each record."""
+"""A cache of state handles, because triggers, window assigners and window functions ask for their state at each
+record."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from flinkish.core.state import State, StateDescriptor
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 
-#: Windows come and go: handles of more of them are not kept.
+#: The cache is cleared when it holds so many handles, because those of windows that are gone are not needed any more.
 _MAX_HANDLES = 1_000
 
 
 class HandleCache:
-    """Handles by descriptor, the very object, and namespace. A handle is valid over all keys and epochs."""
+    """The state handles of one backend by descriptor (compared by identity) and namespace. A handle is valid over all
+    keys and epochs."""
 
     def __init__(self, backend: KeyedStateBackend) -> None:
         self._backend = backend
@@ -22,7 +23,7 @@ class HandleCache:
         self._handles: dict[tuple[int, Hashable], tuple[StateDescriptor, State]] = {}
 
     def state(self, descriptor: StateDescriptor, namespace: Hashable = VOID_NAMESPACE) -> State:
-        """The same as the backend's ``partitioned_state``."""
+        """The handle that the backend's ``partitioned_state`` returns, cached."""
         found = self._handles.get((id(descriptor), namespace))
         if found is None:
             if len(self._handles) >= _MAX_HANDLES:

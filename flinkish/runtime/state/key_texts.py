@@ -1,7 +1,7 @@
-"""Under which texts an entry of state may be found in a table: the text of its key, and those of keys that are equal.
+"""Lists the texts under which an entry of state may lie in a table: the text of its key, and those of all equal keys.
 
 Python's ``1``, ``True`` and ``1.0`` are one key, but three texts; and equal objects need not have the same pickle. So
-an incremental checkpoint deletes under all texts of a key, and is not possible where they cannot be listed.
+an incremental checkpoint deletes the rows of all texts of a key, and is impossible if they cannot be listed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from flinkish.runtime.list_keys import ListKey, TupleKey
 from flinkish.runtime.state.savepoint_rows import to_text
 
-#: A tuple of many zeros and ones has too many twins.
+#: The limit of texts per key, because a tuple of many zeros and ones has too many equal tuples.
 _MAX_TEXTS = 16
 
 #: Equal values of these types have the same text, and no value of another type is equal to them.
@@ -21,7 +21,7 @@ _PLAIN = {str, bytes, type(None), datetime.date}
 
 
 def key_texts(key: Any) -> list[str] | None:
-    """All texts of keys and namespaces that equal this one; None: not to be told.
+    """The texts of all keys or namespaces that equal this one; None: they cannot be listed.
 
     >>> key_texts("a"), key_texts(1), key_texts(2.0)
     (['"a"'], ['1', 'true'], None)
@@ -31,7 +31,7 @@ def key_texts(key: Any) -> list[str] | None:
 
 
 def can_be_told(key: Any) -> bool:
-    """Whether all texts of keys that equal this one can be listed."""
+    """Whether the texts of all keys that equal this one can be listed."""
     return type(key) in _PLAIN or type(key) is int or _twins(key) is not None
 
 

@@ -1,4 +1,4 @@
-"""The stored form of the keyed state of one subtask: what changed lately, and references to the files with the rest."""
+"""The stored form of the keyed state of one subtask: the state in no file, and references to files with the rest."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ from flinkish.runtime.state.state_table import InlineState
 from flinkish.runtime.state.timer_queue import StoredTimers
 from flinkish.runtime.stored_pickle import dumps, loads
 
-#: Version of the layout below. A reader refuses what it does not know.
+#: Version of the layout below. A reader rejects any other version.
 FORMAT_VERSION = 3
 
 
 @dataclass(frozen=True)
 class KeyedBody:
-    """See the module."""
+    """The keyed state of one subtask as it is stored with the task, decoded."""
 
-    #: what lies in no file
+    #: state name -> the part of the state that lies in no file
     states: dict[str, InlineState] = field(default_factory=dict)
-    #: timer service -> its timers
+    #: timer service -> the part of its timers that is stored with the task
     timers: dict[str, StoredTimers] = field(default_factory=dict)
+    #: the files with the values
     files: FileSet = FileSet()
-    #: None: no timer lies in files
+    #: the files with the timers; None: there are none
     timer_files: TimerSets | None = None
-    #: the kinds of the states that lie in files
+    #: name -> kind of the states; empty if no value lies in files
     kinds: dict[str, str] = field(default_factory=dict)
-    #: the last number that was given to an entry of a map
+    #: the last number that was given to an entry of a map or to a timer
     sequence: int = 0
-    #: files that are not referred to any more -> the first epoch of which that is so
+    #: name of a file that is not referred to any more -> the first epoch that does not refer to it
     dropped: dict[str, int] = field(default_factory=dict)
 
     def encode(self, where: str = "", classes: ProgramClasses = NO_CLASSES) -> bytes | None:
-        """The stored form; None when there is nothing at all.
+        """The stored form; None if there is no state at all.
 
         Raises:
-            StoredClassError: a key, namespace or value is, or holds, what could not be read again; names its state and
-                key.
-            TypeMismatchError: a value cannot be pickled; names its state and key.
+            StoredClassError: a key, namespace or value is or holds an object that could not be read again; the error
+                names its state and key.
+            TypeMismatchError: a key, namespace or value cannot be pickled; the error names its state and key.
         """
         if not (self.states or self.timers or self.files.files or self.timer_files or self.dropped):
             return None
@@ -60,7 +61,7 @@ class KeyedBody:
         """The inverse of `encode`; ``where`` names the operator and the subtask in errors.
 
         Raises:
-            CorruptStateError: it cannot be decoded; see `loads` for what else.
+            CorruptStateError: the data cannot be decoded; see `loads` for other errors.
         """
         if not data:
             return KeyedBody()
@@ -82,7 +83,7 @@ class KeyedBody:
             ) from error
 
     def check_each(self, where: str, classes: ProgramClasses, cause: Exception) -> None:
-        """Raise what is wrong with the entry that cannot be stored, with its state and key."""
+        """Find the entry that cannot be stored, and raise an error with its state and key (`check_stored`)."""
         for name, state in self.states.items():
             for namespace, (keys, values) in state.present.items():
                 for key, value in zip(keys, values, strict=True):
@@ -100,7 +101,12 @@ class KeyedBody:
 def check_stored(
     what: str, namespace: Any, key: Any, value: Any, where: str, classes: ProgramClasses, cause: Exception
 ) -> None:
-    """Raise what is wrong with one entry, if it is the one."""
+    """Check that one entry can be stored.
+
+    Raises:
+        StoredClassError: its key, namespace or value could not be read again.
+        TypeMismatchError: its key, namespace or value cannot be pickled.
+    """
     for part, found in (("key", key), ("namespace", namespace), ("value", value)):
         try:
             dumps(found, FORMAT_VERSION, classes)

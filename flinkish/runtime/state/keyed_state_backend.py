@@ -1,11 +1,13 @@
-"""Keyed state of one subtask, of all of its key groups: found by (state name, namespace, key).
+"""The keyed state backend of one subtask: the state of all its key groups, found by (state name, namespace, key).
 
-What changed lately is in memory and is stored with the task (`InlineState`); the rest lies in files, is read by key and
-kept in memory as long as there is room. No operator may notice where a value is: it fetches the keys of its batch
-(`prefetch`, `StateTable.fetch`) and then finds their values in dicts. State handles that user functions got in
-``open()`` stay valid over all keys and epochs: they look at the backend's current key at each call.
+State that was changed lately is in memory and is stored with the task (`InlineState`); the rest lies in files, is read
+by key and kept in memory as long as there is room. What an operator does must not depend on where a value lies: it
+fetches the keys of its batch (`prefetch`, `StateTable.fetch`) and then finds their values in dicts. State handles that
+user functions got in ``open()`` stay valid over all keys and epochs: they look at the backend's current key at each
+call.
 
-A backend knows which (state name, namespace, key) an epoch has changed: incremental checkpoints are made of that.
+A backend knows which (state name, namespace, key) an epoch has changed: incremental checkpoints are made of these
+changes.
 """
 
 from __future__ import annotations
@@ -50,42 +52,45 @@ __all__ = ["VOID_NAMESPACE", "KeyedStateBackend"]
 
 _LOG = logging.getLogger("flinkish.KeyedStateBackend")
 
-#: About what a timer takes in files.
+#: About how many bytes a timer takes in files.
 _TIMER_BYTES = 48
 
-#: To count what is in memory takes time for each namespace, and every session is one: it is done once in a batch for
-#: each so many of them. A batch has about as many records, so that memory grows by a part of what is there meanwhile.
+#: Counting the state in memory takes time for each namespace, and every session is one. With n times so many namespaces
+#: it is therefore done only in every n-th batch. A batch has about as many records, so that memory grows meanwhile only
+#: by a part of what it holds.
 _NAMESPACES_A_BATCH = 2_000
 
-#: Beside state in files, changes of so large a part of what may lie with the task are written to files: a small file
-#: takes less time than to encode and store the same changes again in each of the next epochs.
+#: When the subtask has state in files, changes are written to a file once they exceed one part in so many of
+#: ``inline_bytes``: to write a small file takes less time than to encode and store the same changes again in each of
+#: the next epochs.
 _CHANGES_PART = 4
 
-#: So many keys have their state fetched together.
+#: The number of keys whose state is fetched together.
 _KEYS_BATCH = 10_000
 
-#: When what one epoch has changed takes so large a part of the managed memory, it is written to files before the epoch
-#: ends.
+#: When the changes that lie in no file exceed one part in so many of the managed memory, they are written to files
+#: before the epoch ends.
 SPILL_PART = 4
 
-#: State in files that takes at most so large a part of the managed memory that is free may be read as a whole.
+#: State in files may be read as a whole if it takes at most one part in so many of the free managed memory.
 WHOLE_PART = 2
 
 
 class KeyedStateBackend:
-    """See the module.
+    """Holds the values and timers of one subtask by key, and stores them epoch by epoch with the task and in files.
 
     Args:
         where: names the task in errors.
-        epoch: of the operator that owns the state (set by its RuntimeContext): its processing time is the clock of
-            state that expires.
-        classes: of the program.
+        epoch: the epoch of the operator that owns the state (set by its RuntimeContext); its processing time is the
+            clock of state with time-to-live.
+        classes: the classes of the program that state may hold.
         directory: where the files of the subtask lie; None: all state stays with the task.
-        inline_bytes: state of about so many encoded bytes lies with the task, more of it in files; beside files a part
-            of that.
-        memory: what all state of the worker may take.
-        recording: whether `take_changes` will be asked for; ``uid``: of the operator, for the changes.
-        undone: calls of user code may have to be undone (``on_error``).
+        inline_bytes: state of up to about so many encoded bytes is stored with the task, and larger state in files;
+            once there are files, only changes of up to a part of that are stored with the task.
+        memory: the managed memory that all state of the worker process shares.
+        recording: whether `take_changes` will be called.
+        uid: the uid of the operator, for the changes.
+        undone: whether calls of user code may have to be undone (``on_error``).
     """
 
     def __init__(
@@ -110,17 +115,17 @@ class KeyedStateBackend:
         self.stored_timers = TimersInFiles(directory, self._next_numbers, where, classes)
         #: the key that state handles read and write; operators set it before they call user code
         self.current_key: Any = NO_KEY
-        #: goes up whenever dicts that handles hold are no longer the right ones
+        #: incremented whenever the dicts that handles hold are no longer the ones of the tables
         self.generation = 0
         self._tables: dict[str, StateTable] = {}
         self._timers: dict[str, TimerQueue] = {}
         self._sequence = 0
-        #: when `make_room` next looks at what is in memory
+        #: after how many more batches `make_room` next counts the state in memory
         self._batches_until_look = 0
-        #: files that were dropped -> the epoch since which they are not referred to
+        #: name of a file that the state no longer refers to -> the first epoch that does not
         self.dropped: dict[str, int] = {}
         self._kinds: dict[str, str] = {}
-        #: of the states that user code has asked for
+        #: state name -> descriptor, of the states that user code has asked for
         self._descriptors: dict[str, StateDescriptor] = {}
         self._policies: dict[str, TtlPolicy] = {}
         self.undo_log = UndoLog() if undone else None
@@ -131,7 +136,11 @@ class KeyedStateBackend:
     # ------------------------------------------------------------------------------------------------ the stored form
 
     def restore(self, data: bytes | None) -> None:
-        """Take in what `snapshot` gave (None: nothing), in place of what is there."""
+        """Replace all state by what `snapshot` returned (None: no state).
+
+        Raises:
+            CorruptStateError: the data cannot be decoded; see `KeyedBody.decode` for other errors.
+        """
         self.current_key = NO_KEY
         self.generation += 1
         self._tables, self._timers = {}, {}
@@ -151,7 +160,8 @@ class KeyedStateBackend:
             self.timers(service).load(timers)
 
     def snapshot(self) -> bytes | None:
-        """All state encoded (None: there is none), and forget what was changed."""
+        """End the epoch: write the changes to files if they are large, and return all that is stored with the task,
+        encoded (None: there is no state)."""
         self._purge()
         if self._recording:
             self._recorded.extend(keyed_changes(self._uid, self._tables, self._timers))
@@ -184,11 +194,11 @@ class KeyedStateBackend:
         return sum(table.to_store * table.encoded_bytes for table in self._tables.values()) + timers * _TIMER_BYTES
 
     def _unwritten_bytes(self) -> int:
-        """About what the values in memory take that cannot be let go of."""
+        """About how many bytes of memory the values take that lie in no file, and so cannot be evicted."""
         return sum(table.to_store * table.entry_bytes for table in self._tables.values())
 
     def _write_files(self) -> None:
-        """Write what lies in no file yet."""
+        """Write the values and timers that lie in no file, and compact the files."""
         self._write_tables()
         before, epoch = self.file_names(), self.epoch.epoch
         if self.stored:
@@ -203,7 +213,8 @@ class KeyedStateBackend:
         _LOG.debug("%s: state lies in %d files, %d bytes", self._where(), len(self.file_names()), self.bytes_in_files)
 
     def _write_tables(self) -> None:
-        """All of it but the timers, which changes of the running epoch are told from."""
+        """Write the values that lie in no file. Timers stay in memory, because `keyed_changes` still needs those of the
+        running epoch."""
         epoch = self.epoch.epoch
         builder = self.stored.builder()
         try:
@@ -218,23 +229,26 @@ class KeyedStateBackend:
                 table.written()
 
     def file_names(self) -> frozenset[str]:
-        """The names of all files that the state lies in."""
+        """The names of all files that the state refers to, those of timers included."""
         return self.stored.files.names | self.stored_timers.names
 
     def _ttl_ms(self) -> dict[str, int]:
-        """State name -> how long its values live (ms), of the states whose expired values are to be removed."""
+        """State name -> time-to-live (ms), of the states whose expired values are to be removed."""
         return {name: policy.ttl_ms for name, policy in self._policies.items() if policy.purge}
 
     def take_changes(self) -> list[Change]:
-        """What the last `snapshot` has written that was not in the one before; only while ``recording``."""
+        """The changes that the `snapshot` calls since the last call have recorded; none unless ``recording``."""
         changes, self._recorded = self._recorded, []
         return changes
 
     # ------------------------------------------------------------------------------------------------ what is in it
 
     def table(self, name: str, kind: str) -> StateTable:
-        """The table of one state (created when absent). ``kind`` is value, list, map, reducing or aggregating;
-        StateAccessError when the name already has another kind."""
+        """The table of one state, created when absent. ``kind`` is value, list, map, reducing or aggregating.
+
+        Raises:
+            StateAccessError: the name already has another kind.
+        """
         self._register(name, kind)
         table = self._tables.get(name)
         if table is None:
@@ -244,15 +258,15 @@ class KeyedStateBackend:
         return table
 
     def dispose(self) -> None:
-        """Nothing of it is used any more."""
+        """Leave the managed memory: the backend is not used any more."""
         self._memory.leave(self)
 
     def restored_table(self, name: str, kind: str) -> StateTable:
-        """The table of a state that a savepoint has, whether the program asks for it or not."""
+        """The table of a state that a savepoint holds, created when absent even if the program never declares it."""
         return self._made(name, kind)
 
     def forget_changes(self) -> None:
-        """What is there was taken in and is no change."""
+        """Count the present state as stored, as after a restore: none of it is a change of the epoch."""
         for table in self._tables.values():
             table.forget_changes()
         for queue in self._timers.values():
@@ -282,7 +296,7 @@ class KeyedStateBackend:
         return StateTable(name, kind, stored) if log is None else RecordedTable(name, kind, stored, log)
 
     def _made_times(self, name: str, kind: str) -> None:
-        """The times of the last access to a state."""
+        """Create the table with the times of the last access to a state."""
         self._made(TTL_PREFIX + name, kind if kind in ("list", "map") else "value")
 
     @staticmethod
@@ -299,7 +313,7 @@ class KeyedStateBackend:
         return range(self._sequence - count + 1, self._sequence + 1)
 
     def timers(self, service: str) -> TimerQueue:
-        """The timers of one timer service."""
+        """The timers of one timer service, created when absent."""
         queue = self._timers.get(service)
         if queue is None:
             files, log = ServiceTimers(self.stored_timers, service), self.undo_log
@@ -310,7 +324,11 @@ class KeyedStateBackend:
         return queue
 
     def partitioned_state(self, descriptor: StateDescriptor, namespace: Hashable = VOID_NAMESPACE) -> State:
-        """A handle for user code, scoped to ``current_key`` and the namespace (a window, or VOID_NAMESPACE)."""
+        """A state handle for user code, scoped to ``current_key`` and the namespace (a window, or VOID_NAMESPACE).
+
+        Raises:
+            StateAccessError: the name already has another kind.
+        """
         name, kind = descriptor.name, descriptor.kind
         self._register(name, kind)
         self._descriptors[name] = descriptor
@@ -329,42 +347,42 @@ class KeyedStateBackend:
         upto_ms: int,
         fetch: Callable[[dict[Hashable, list[Any]]], None] | None = None,
     ) -> Iterator[tuple[int, Any, Hashable]]:
-        """`TimerQueue.pop_due`, with the state of the timers' keys in memory. ``fetch``: what has it there, if not that
-        of the timers' namespaces alone."""
+        """`TimerQueue.pop_due`, with the state of the timers' keys fetched before they fire. ``fetch`` is called with
+        the keys by namespace; by default it is `fetch_all`, which fetches the timers' own namespaces only."""
         return self.timers(service).pop_due(domain, upto_ms, self._prepare, fetch or self.fetch_all)
 
     def may_be_due(self, domain: TimeDomain, upto_ms: int) -> bool:
-        """False: no timer of any service has a timestamp <= ``upto_ms``."""
+        """Whether a timer of any service may have a timestamp <= ``upto_ms``. False is certain, True is not."""
         return any(queue.may_be_due(domain, upto_ms) for queue in self._timers.values())
 
     def _prepare(self) -> bool:
-        """Before a batch of keys is looked up; whether anything of them may lie in files alone."""
+        """Make room before a batch of keys is looked up; returns whether values may have to be read from files."""
         self.make_room()
         return not self.in_memory
 
     def take_fired(self) -> int:
-        """How many timers have fired since the last call."""
+        """The number of timers that have fired since the last call."""
         return sum(queue.take_fired() for queue in self._timers.values())
 
     def prefetch(self, keys: Collection[Any], namespace: Hashable = VOID_NAMESPACE) -> None:
-        """Have the state of these keys in memory, all of it at once: to be called with the keys of a batch, before user
+        """Bring the state of these keys to memory, all of it at once. To be called with the keys of a batch before user
         code is called for them."""
         self.make_room()
         self.fetch_all({namespace: keys})
 
     @property
     def in_memory(self) -> bool:
-        """Whether no value has to be looked for in files."""
+        """Whether all values are in memory, so that none has to be looked up in files."""
         tables = self._tables
         return not self.stored or all(name in tables and tables[name].complete for name in self._kinds)
 
     @property
     def in_files(self) -> bool:
-        """Whether anything lies in files."""
+        """Whether any value lies in files."""
         return bool(self.stored)
 
     def fetch_all(self, by_namespace: Mapping[Hashable, Collection[Any]]) -> None:
-        """`prefetch` for the keys of many namespaces, without making room: what was fetched since then stays."""
+        """`prefetch` for the keys of many namespaces, but without `make_room`: values that were fetched before stay."""
         if not self.stored:
             return
         for name, kind in self._kinds.items():
@@ -373,8 +391,8 @@ class KeyedStateBackend:
                 table.fetch_all(by_namespace)
 
     def make_room(self) -> None:
-        """Write changes to files, and let go of what lies there, if memory holds too much. Only between batches, and
-        not within a call that may be undone."""
+        """Write changes to files, and evict values that lie there, if memory holds too much. To be called only between
+        batches; does nothing within a call that may be undone."""
         if self.undo_log is not None and self.undo_log.open:
             return
         self._batches_until_look -= 1
@@ -389,11 +407,11 @@ class KeyedStateBackend:
 
     @property
     def declared(self) -> dict[str, tuple[str, StateDescriptor | None]]:
-        """State name -> kind and, if user code has asked for the state, its descriptor. Names are never taken back."""
+        """State name -> kind and, if user code has asked for the state, its descriptor. Names are never removed."""
         return {name: (kind, self._descriptors.get(name)) for name, kind in self._kinds.items()}
 
     def leave_key(self) -> None:
-        """There is no current key from now on: a handle that is used without one raises StateAccessError."""
+        """Unset the current key: handles that are used from now on raise StateAccessError."""
         self.current_key = NO_KEY
         self.generation += 1
 
@@ -405,8 +423,8 @@ class KeyedStateBackend:
             table.remove(namespace, self.current_key)
 
     def key_batches(self, name: str) -> Iterator[list[Any]]:
-        """All keys of the subtask that have a value of a state now, some at a time and with their state in memory, in
-        an order that is the same wherever the values lie. Not while somebody holds a dict of a table."""
+        """All keys of the subtask that have a value of this state now, in batches whose state is in memory. Their order
+        does not depend on where the values lie. To be called only while nobody holds a dict of a table."""
         table = self._tables.get(name)
         keys = iter(()) if table is None else table.keys(VOID_NAMESPACE)
         while batch := list(islice(keys, _KEYS_BATCH)):
@@ -421,23 +439,23 @@ class KeyedStateBackend:
 
     @property
     def cached_bytes(self) -> int:
-        """About what the values in memory take."""
+        """About how many bytes the values in memory take."""
         return sum(table.cached_bytes for table in self._tables.values())
 
     @property
     def bytes_in_files(self) -> int:
-        """The size of all files."""
+        """The size of all files that the state refers to."""
         timers = self.stored_timers.sets
         return self.stored.files.size_bytes + (0 if timers is None else timers.size_bytes)
 
     def files(self) -> list[FileReference]:
-        """All files that the state lies in."""
+        """All files that the state refers to, those of timers included."""
         sets = self.stored_timers.sets
         of_timers = () if sets is None else sets.queues.values()
         return [file for files in (self.stored.files, *of_timers) for file in files.files]
 
     def release(self) -> None:
-        """Let go of values that lie in files and were not used since the last call. Only between batches."""
+        """Evict values that lie in files and were not used since the last call. To be called only between batches."""
         for table in self._tables.values():
             if table.timed is None:
                 table.release()
@@ -446,8 +464,8 @@ class KeyedStateBackend:
     # ------------------------------------------------------------------------------------------------ inside
 
     def _purge(self) -> None:
-        """Remove what is expired from state that lies in no file (in files, compaction does it), and the times of
-        states that no longer expire: they would be wrong later."""
+        """Remove expired values of subtasks without state in files (in files, compaction removes them), and the times
+        of states that no longer have a time-to-live, because they would be wrong if it were switched on again."""
         for name in self._kinds:
             times = self._tables.get(TTL_PREFIX + name)
             if times is None:

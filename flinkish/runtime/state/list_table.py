@@ -1,4 +1,4 @@
-"""List state: what is appended to a list becomes a row of its own, the rest of the list is not written again."""
+"""List state: elements that are appended become rows of their own, so that the list is not written again as a whole."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class ListTable(StateTable):
-    """A value is a list. ``mark`` says that it was replaced, ``mark_grown`` that elements were appended to it, which
-    was fetched before."""
+    """A table whose values are lists. ``mark`` records that a list was replaced, ``mark_grown`` that elements are
+    appended to a list that was fetched before."""
 
     def __init__(self, name: str, kind: str, stored: StoredState) -> None:
         super().__init__(name, kind, stored)
-        #: how many of the first elements of a list lie in files
+        #: namespace -> key -> how many of the first elements of the list lie in files
         self._in_files: dict[Hashable, dict[Any, int]] = {}
-        #: ends of lists that are in no file, while the first elements were not read: (place of the first, elements)
+        #: the ends of lists whose beginning lies in files and was not read: (index of the first element, elements)
         self._ends: dict[Hashable, dict[Any, tuple[int, list[Any]]]] = {}
 
     def fetch(self, namespace: Hashable, keys: Iterable[Any]) -> None:
@@ -50,7 +50,7 @@ class ListTable(StateTable):
                     self.times._in_files.setdefault(namespace, {})[key] = len(times)
 
     def _read_beginnings(self, namespace: Hashable, keys: Iterable[Any]) -> None:
-        """Put the lists together of which only the ends are in memory."""
+        """Read the beginnings of lists of which only the ends are in memory."""
         keys = list(keys)
         if not keys:
             return
@@ -84,15 +84,15 @@ class ListTable(StateTable):
     # ------------------------------------------------------------------------------------------------ storing
 
     def _start(self, namespace: Hashable, key: Any) -> int:
-        """The place from which on a list must be stored."""
+        """The index of the first element of a list that must be stored."""
         start = self._in_files.get(namespace, {}).get(key, 0)
         if isinstance(self.times, ListTable) and key in self.times.namespace(namespace):
-            # elements of which the time of the last access has changed are written again
+            # elements whose time of the last access has changed are written again
             start = min(start, self.times._in_files.get(namespace, {}).get(key, 0))
         return start
 
     def _end_of(self, namespace: Hashable, key: Any) -> tuple[int, list[Any]]:
-        """(place, elements) of what must be stored of a list that is there."""
+        """(index of the first one, elements) of the part of an existing list that must be stored."""
         values = self._namespaces.get(namespace, {})
         if key not in values:
             return self._ends[namespace][key]
@@ -106,7 +106,7 @@ class ListTable(StateTable):
         return [key for key in marked if self._is_there(namespace, key)]
 
     def inline_values(self, namespace: Hashable, keys: list[Any]) -> list[Any]:
-        """(place of the first element, the elements from there on)."""
+        """Each list as (index of the first element that lies in no file, the elements from there on)."""
         return [self._end_of(namespace, key) for key in keys]
 
     def take_inline_values(self, namespace: Hashable, keys: list[Any], values: list[Any]) -> None:
@@ -158,7 +158,8 @@ class ListTable(StateTable):
     def _chunks(
         self, namespace: Hashable, key: Any, start: int, elements: list[Any]
     ) -> Iterator[tuple[int, list[Any], int | None]]:
-        """(place, elements, time of their last access): elements of one time are one row."""
+        """(index of the first one, elements, time of their last access) for each row: neighbouring elements with the
+        same time are one row."""
         if not elements:
             return
         times: Iterable[int | None] = repeat(None, len(elements))

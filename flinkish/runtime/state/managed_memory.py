@@ -1,55 +1,55 @@
-"""How much state a worker keeps in memory (Flink's managed memory): what is in files makes room for what is used."""
+"""Limits the state that a worker process keeps in memory (Flink's managed memory): evicts values that lie in files."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from typing import Protocol
 
-#: Of `taskmanager.memory.managed.size`.
+#: Default of ``taskmanager.memory.managed.size``, in bytes.
 DEFAULT_BYTES = 512 * 1024 * 1024
 
 
 class MemoryUser(Protocol):
-    """Keeps values in memory that it can read again."""
+    """A user of managed memory: keeps values in memory that it can read again from files."""
 
     @property
     def cached_bytes(self) -> int:
-        """About what they take."""
+        """About how many bytes of memory its values take."""
 
     def release(self) -> None:
-        """Let go of values that were not used since the last call."""
+        """Evict values that were not used since the last call."""
 
 
 class ManagedMemory:
-    """Shared by all state of a worker. What was used least recently goes first: the state of the subtask that ran
-    longest ago, and of it what was not used lately."""
+    """The managed memory that all keyed state of a job in a worker process shares. Values that were used least recently
+    are evicted first: those of the subtask that ran longest ago, and of these the ones not used lately."""
 
     def __init__(self, limit_bytes: int = DEFAULT_BYTES) -> None:
         self.limit_bytes = limit_bytes
         self._users: OrderedDict[int, MemoryUser] = OrderedDict()
 
     def use(self, user: MemoryUser) -> None:
-        """It is at work now."""
+        """Mark a user as the one at work now, so that its values are evicted last."""
         self._users[id(user)] = user
         self._users.move_to_end(id(user))
 
     def leave(self, user: MemoryUser) -> None:
-        """It holds nothing any more."""
+        """Remove a user, which holds no values any more."""
         self._users.pop(id(user), None)
 
     @property
     def used_bytes(self) -> int:
-        """About what all of them hold."""
+        """About how many bytes the values of all users take."""
         return sum(user.cached_bytes for user in self._users.values())
 
     @property
     def free_bytes(self) -> int:
-        """About what may be held besides."""
+        """About how many bytes are left."""
         return max(0, self.limit_bytes - self.used_bytes)
 
     def reclaim(self) -> None:
-        """Make room, if too much is held. To be called when nobody holds a dict of state."""
-        # what was used since the last release goes with the second call
+        """Evict values if more than the limit is used. To be called only while nobody holds a dict of a table."""
+        # values that were used since the last release are evicted by the second call
         for _ in range(2):
             for user in list(self._users.values()):
                 if self.used_bytes <= self.limit_bytes:

@@ -1,8 +1,8 @@
-"""Map state: an entry is a row of its own, so reading or writing one touches no other one.
+"""Map state: each entry is a row of its own, so that reading or writing one touches no other.
 
-Rule: entries come in the order in which they were put first, whatever is in memory, in files or compacted. A number
-per entry says so (``sequence`` gives them); an entry that is put again keeps its number, one that was removed gets a
-new one.
+Rule: entries are iterated in the order in which they were first put, no matter which of them are in memory, in files or
+compacted. Each entry has a number for this (``sequence`` returns the next one): an entry that is put again keeps its
+number, and one that was removed before gets a new one.
 """
 
 from __future__ import annotations
@@ -17,48 +17,48 @@ from flinkish.runtime.state.stored_state import StoredState
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.rows import RowsBuilder
 
-#: Maps of at most so many entries are read as a whole.
+#: Maps of at most so many rows in files are read as a whole.
 FEW_ENTRIES = 256
 
-#: (its number, value)
+#: (number in the order of insertion, value)
 _Entry = tuple[int, Any]
 
 
 class MapEntries:
-    """The entries of one map, as far as they are in memory."""
+    """The entries of one map that are in memory."""
 
     __slots__ = ("absent", "ascending", "cleared", "complete", "entries", "unwritten")
 
     def __init__(self, complete: bool, cleared: bool = False) -> None:
         self.entries: dict[Any, _Entry] = {}
-        #: all entries are in memory, in their order
+        #: whether all entries are in memory, in their order
         self.complete = complete
-        #: files may hold older entries, which do not count any more
+        #: whether files may hold older entries that do not count any more
         self.cleared = cleared
-        #: user keys that were put or removed and lie in no file
+        #: user keys that were put or removed since the map was last written to files
         self.unwritten: set[Any] = set()
         #: user keys that are known to have no entry
         self.absent: set[Any] = set()
-        #: all user keys in ascending order, once somebody has asked for them so; None: nobody has
+        #: all user keys in ascending order; None until they are first asked for in this order
         self.ascending: list[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def pairs(self) -> dict[Any, Any]:
-        """User key -> value."""
+        """User key -> value, of the entries in memory."""
         return {user_key: value for user_key, (_, value) in self.entries.items()}
 
 
 class MapTable(StateTable):
-    """A value is a `MapEntries`; a key without entries has none."""
+    """A table whose values are `MapEntries`; a key whose map has no entries has no value."""
 
     def __init__(self, name: str, kind: str, stored: StoredState, sequence: Callable[[], int]) -> None:
         super().__init__(name, kind, stored)
         self._sequence = sequence
         #: (namespace, key) -> user keys whose entries this epoch has put or removed
         self._changed_entries: dict[tuple[Hashable, Any], set[Any]] = {}
-        #: maps that were removed, or changed by somebody who does not say where
+        #: (namespace, key) of maps that this epoch has removed, or changed by `mark` as a whole
         self._changed_wholly: set[tuple[Hashable, Any]] = set()
 
     # ------------------------------------------------------------------------------------------------ reading
@@ -93,7 +93,7 @@ class MapTable(StateTable):
                 of_key.entries.setdefault(user_key, (0, time))
 
     def of(self, namespace: Hashable, key: Any) -> MapEntries | None:
-        """The map of a key, perhaps not complete; None: it has no entries."""
+        """The map of a key, whose entries need not all be in memory; None: it has no entries."""
         if self.timed is None and (in_memory := self.namespace(namespace).get(key)) is not None:
             return in_memory  # type: ignore[no-any-return]
         self.fetch(namespace, (key,))
@@ -101,7 +101,7 @@ class MapTable(StateTable):
         return entries
 
     def entry(self, namespace: Hashable, key: Any, user_key: Any) -> _Entry | None:
-        """One entry."""
+        """(number in the order of insertion, value) of one entry, read from files if needed; None: there is none."""
         found = self.of(namespace, key)
         return None if found is None else self._entry(found, namespace, key, user_key)
 
@@ -122,7 +122,7 @@ class MapTable(StateTable):
         return entry
 
     def whole(self, namespace: Hashable, key: Any) -> MapEntries | None:
-        """The map of a key with all of its entries, in their order; None: it has none."""
+        """The map of a key with all of its entries in memory, in their order; None: it has no entries."""
         found = self.of(namespace, key)
         if found is None:
             return None
@@ -136,8 +136,8 @@ class MapTable(StateTable):
         return found if found.entries else None
 
     def between(self, namespace: Hashable, key: Any, first: Any, last: Any) -> list[tuple[Any, Any]]:
-        """(user key, value) of the entries whose user keys lie between two, inclusive, in ascending order. What else
-        is in the map is not looked at."""
+        """(user key, value) of the entries with ``first`` <= user key <= ``last``, in ascending order. Once the map is
+        in memory, the other entries are not looked at."""
         found = self.whole(namespace, key)
         if found is None:
             return []
@@ -155,7 +155,7 @@ class MapTable(StateTable):
     # ------------------------------------------------------------------------------------------------ writing
 
     def made(self, namespace: Hashable, key: Any) -> MapEntries:
-        """The map of a key, a new one if there is none."""
+        """The map of a key, created if it has no entries."""
         found = self.of(namespace, key)
         if found is None:
             removed = any(key in marked.get(namespace, ()) for marked in (self._changed, self._unwritten))
@@ -163,7 +163,7 @@ class MapTable(StateTable):
         return found
 
     def put(self, namespace: Hashable, key: Any, pairs: dict[Any, Any]) -> None:
-        """Set entries."""
+        """Put entries (user key -> value) into the map of a key."""
         found = self.made(namespace, key)
         for user_key, value in pairs.items():
             entry = self._entry(found, namespace, key, user_key)
@@ -174,7 +174,7 @@ class MapTable(StateTable):
         self._mark_entries(namespace, key, pairs)
 
     def discard(self, namespace: Hashable, key: Any, user_key: Any) -> None:
-        """Remove an entry; nothing happens if there is none."""
+        """Remove an entry; does nothing if there is none."""
         found = self.of(namespace, key)
         if found is None or self._entry(found, namespace, key, user_key) is None:
             return
@@ -187,7 +187,7 @@ class MapTable(StateTable):
             self.remove(namespace, key)
 
     def discard_until(self, namespace: Hashable, key: Any, last: Any) -> Any:
-        """Remove the entries whose user keys are at most ``last``; the lowest user key that is left, None: none is."""
+        """Remove the entries with user keys <= ``last``; returns the lowest remaining user key, or None."""
         found = self.whole(namespace, key)
         if found is None:
             return None
@@ -215,7 +215,8 @@ class MapTable(StateTable):
         super().mark(namespace, key)
 
     def changed_entries(self, namespace: Hashable, key: Any) -> set[Any] | None:
-        """The user keys of what this epoch has changed in a map; None: the whole map."""
+        """The user keys of the entries of a map that this epoch has changed; None: the map counts as changed as a
+        whole."""
         if (namespace, key) in self._changed_wholly:
             return None
         return self._changed_entries.get((namespace, key))
@@ -227,7 +228,8 @@ class MapTable(StateTable):
     # ------------------------------------------------------------------------------------------------ storing
 
     def inline_values(self, namespace: Hashable, keys: list[Any]) -> list[Any]:
-        """(whether older entries do not count, [(user key, number, value)], [removed user keys])."""
+        """Each map as (whether entries in files do not count, [(user key, number in the order of insertion, value)],
+        [removed user keys])."""
         values = self._namespaces[namespace]
         return [self._inline_value(values[key]) for key in keys]
 

@@ -16,8 +16,9 @@ def merge_namespaces(
     sources: Iterable[Hashable],
     merge: Callable[[Any, Any], Any],
 ) -> None:
-    """Move the values of the key from the sources, which are other namespaces, to the target. ``merge`` is given two
-    values, the one of the target or of the earlier source first."""
+    """Merge the values of a key in the source namespaces into its value in the target namespace, and remove them from
+    the sources. The target is none of the sources. ``merge`` gets two values: first the one of the target or of the
+    earlier source."""
     merged: Any = MISSING
     for source in sources:
         table.fetch(source, (key,))

@@ -1,8 +1,8 @@
 """State that belongs to a subtask and to no key (Flink's operator state).
 
-Three kinds: values and lists, of which a subtask has its own, and broadcast states, which are maps that all subtasks
-have copies of. When the parallelism changes, a value goes to one subtask, the elements of lists are dealt out (of union
-lists all elements go to all subtasks), and of a broadcast state each subtask gets one copy.
+There are three kinds: each subtask has values and lists of its own, and broadcast states are maps of which all subtasks
+have the same copy. When the parallelism changes, a value goes to one subtask, the elements of lists are distributed (of
+union lists all elements go to all subtasks), and each subtask gets one copy of a broadcast state.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from flinkish.runtime.state.state_rows import (
 if TYPE_CHECKING:
     from flinkish.runtime.state.undo_log import UndoLog
 
-#: Kind -> state name -> value, of one operator's subtask.
+#: Kind -> state name -> value, of one operator in one subtask.
 StoredOperatorState = dict[str, dict[str, Any]]
 
 
 class OperatorState:
-    """Named values and broadcast states of one operator's subtask.
+    """The named values, lists and broadcast states of one operator in one subtask.
 
     >>> s = OperatorState(); s.put("count", 1); s.get("count")
     1
@@ -40,41 +40,41 @@ class OperatorState:
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self._broadcast: dict[str, dict[Any, Any]] = {}
-        #: (kind, name) -> list
+        #: (kind, name) -> elements of a list
         self._lists: dict[tuple[str, str], list[Any]] = {}
-        #: name -> kind and descriptor of the states that a CheckpointedFunction has asked for
+        #: name -> (kind, descriptor) of the states that a CheckpointedFunction has asked for
         self.asked: dict[str, tuple[str, StateDescriptor]] = {}
-        #: (kind, name)
+        #: (kind, name) of the states that were changed since the last barrier
         self._changed: set[tuple[str, str]] = set()
-        #: of an operator with ``on_error``
+        #: the log of the running call, if the operator has ``on_error``
         self.undo_log: UndoLog | None = None
-        #: the broadcast states that the program has named
+        #: name -> descriptor of the broadcast states that the program has named
         self.declared: dict[str, MapStateDescriptor] = {}
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value, or ``default``."""
+        """The value of this name, or ``default``."""
         return self._values.get(name, default)
 
     def put(self, name: str, value: Any) -> None:
-        """Set the value; it is written at the next barrier."""
+        """Set the value of this name; it is written at the next barrier."""
         self._values[name] = value
         self._changed.add((OPERATOR_STATE_KIND, name))
 
     def remove(self, name: str) -> None:
-        """Forget the value."""
+        """Remove the value of this name; does nothing if there is none."""
         if self._values.pop(name, None) is not None:
             self._changed.add((OPERATOR_STATE_KIND, name))
 
     def touch(self) -> None:
-        """Say that a value was changed in place."""
+        """Record that values may have been changed in place: all are written at the next barrier."""
         self._changed.update((OPERATOR_STATE_KIND, name) for name in self._values)
 
     def broadcast(self, name: str) -> dict[Any, Any]:
-        """The live map of a broadcast state; who changes it calls `mark_broadcast`."""
+        """The live map of a broadcast state; a caller that changes it calls `mark_broadcast`."""
         return self._broadcast.setdefault(name, {})
 
     def keep_entries(self, name: str, keys: Iterable[Any]) -> None:
-        """Entries of a broadcast state are going to be set: if the running call fails, they are what they were."""
+        """Keep the entries of a broadcast state that are about to be put, to restore them if the running call fails."""
         if self.undo_log is not None and self.undo_log.open:
             entries = self.broadcast(name)
             for key in keys:
@@ -84,8 +84,8 @@ class OperatorState:
                     self.undo_log.keep(partial(entries.pop, key, None))
 
     def keep_map(self, name: str) -> None:
-        """Entries of a broadcast state are going to be removed: if the running call fails, they come back in their
-        order."""
+        """Keep all entries of a broadcast state before some are removed, to restore them in their order if the running
+        call fails."""
         if self.undo_log is not None and self.undo_log.open:
             self.undo_log.keep(partial(_refill, self.broadcast(name), dict(self.broadcast(name))))
 
@@ -94,11 +94,12 @@ class OperatorState:
         self._changed.add((BROADCAST_STATE_KIND, name))
 
     def elements(self, kind: str, name: str) -> list[Any]:
-        """The live elements of a list; only `set_list` changes them."""
+        """The live elements of a list, which only `set_list` may change; empty if there is no such list."""
         return self._lists.get((kind, name), [])
 
     def set_list(self, kind: str, name: str, beginning: list[Any], rest: Iterable[Any]) -> None:
-        """Set a list: its own elements (``beginning``) or none, and the rest."""
+        """Set the elements of a list. ``beginning`` is the live list, which is extended by the rest, or it is empty:
+        then the rest are all elements."""
         added = list(rest)
         if self.undo_log is not None and self.undo_log.open:
             before = self.elements(kind, name)
@@ -114,40 +115,39 @@ class OperatorState:
         self._lists[kind, name] = before
 
     def given(self, value: Any) -> Any:
-        """What passes between state and user code in place of a value: a copy, and a deep one where the call may be
-        undone."""
+        """The copy of a value that passes between state and user code: a deep copy if calls may be undone."""
         return detached(value) if self.undo_log is None else copy.deepcopy(value)
 
     def kind_of(self, name: str) -> str | None:
-        """The kind under which a state of that name was asked for."""
+        """The kind under which the state of this name was declared; None: it was not."""
         if name in self.asked:
             return self.asked[name][0]
         return BROADCAST_STATE_KIND if name in self.declared else None
 
     def known(self) -> dict[str, tuple[str, StateDescriptor]]:
-        """Name -> kind and descriptor of all states but values."""
+        """Name -> (kind, descriptor) of all declared states; named values have no descriptor."""
         broadcast = {name: (BROADCAST_STATE_KIND, descriptor) for name, descriptor in self.declared.items()}
         return {**broadcast, **self.asked}
 
     def declare(self, kind: str, descriptor: StateDescriptor) -> None:
-        """A CheckpointedFunction has asked for a state."""
+        """Declare a state that a CheckpointedFunction has asked for."""
         self.asked[descriptor.name] = kind, descriptor
 
     @property
     def changed(self) -> bool:
-        """Whether there is something to write."""
+        """Whether any state was changed since the last barrier."""
         return bool(self._changed)
 
     def changed_names(self) -> list[tuple[str, str]]:
-        """What there is to write: (kind, name) of what was set, changed or removed."""
+        """(kind, name) of the states that were set, changed or removed since the last barrier."""
         return sorted(self._changed)
 
     def names(self) -> list[str]:
-        """Names of all values."""
+        """The names of all values."""
         return sorted(self._values)
 
     def restore(self, stored: StoredOperatorState) -> None:
-        """Take in what an earlier barrier wrote."""
+        """Replace all state by what `snapshot` returned."""
         self._values = dict(stored.get(OPERATOR_STATE_KIND, {}))
         self._broadcast = {name: dict(entries) for name, entries in stored.get(BROADCAST_STATE_KIND, {}).items()}
         self._lists = {
@@ -158,7 +158,7 @@ class OperatorState:
         self._changed = set()
 
     def stored(self) -> StoredOperatorState:
-        """All that there is. The maps are the live ones."""
+        """All state that is not empty. Its maps and lists are the live ones, not copies."""
         broadcast = {name: entries for name, entries in self._broadcast.items() if entries}
         found: StoredOperatorState = {OPERATOR_STATE_KIND: dict(self._values), BROADCAST_STATE_KIND: broadcast}
         for (kind, name), elements in self._lists.items():
@@ -167,7 +167,7 @@ class OperatorState:
         return {kind: values for kind, values in found.items() if values}
 
     def snapshot(self) -> StoredOperatorState:
-        """All that there is, to be written now."""
+        """All state as of `stored`, to be written now: it counts as unchanged afterwards."""
         self._changed = set()
         return self.stored()
 

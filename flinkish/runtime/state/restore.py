@@ -1,6 +1,7 @@
-"""Takes the rows of a savepoint into a subtask, before its first data.
+"""Restores the rows of a savepoint into a subtask before its first record.
 
-Rows were re-hashed by their key, so parallelism and max parallelism may differ from those of the savepoint.
+The rows were distributed to subtasks by hashing their keys again, so parallelism and max parallelism may differ from
+those of the savepoint.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from flinkish.runtime.state.state_table import StateTable
 
 
 class SavepointRows:
-    """The rows of a savepoint on their way into one subtask, whose state is empty. Large state goes to files on the
-    way. Rows of one state keep their order."""
+    """Restores the rows of a savepoint into one subtask, whose state is empty at first. Large state is written to files
+    meanwhile. Rows of one state keep their order."""
 
     def __init__(
         self, states: dict[str, OperatorState], head_uid: str, keyed: KeyedStateBackend | None, subtask: int
@@ -38,14 +39,14 @@ class SavepointRows:
         self._head_uid = head_uid
         self._keyed = keyed
         self._where = f"operator uid {head_uid}, subtask {subtask}"
-        #: (uid, kind, name) -> (subtask that wrote it, place, element)
+        #: (uid, kind, name) -> (subtask that wrote the element, or -1; index in its list; element)
         self._elements: dict[tuple[str, str, str], list[tuple[int, int, Any]]] = {}
 
     def take_in(self, uid: str, columns: StateColumns) -> None:
-        """Some rows of one state of an operator.
+        """Add rows of one state of an operator. Rows of operators that the task does not have are ignored.
 
         Raises:
-            CorruptStateError: two rows for one entry, or one state with two kinds.
+            CorruptStateError: there are two rows for one entry, or one state has rows of two kinds.
         """
         if columns.kind == OPERATOR_STATE_KIND:
             if uid in self._states:
@@ -63,7 +64,8 @@ class SavepointRows:
             self._keyed.make_room()
 
     def end(self) -> None:
-        """All rows were taken in. None of those of keyed state is a change."""
+        """Finish after the last row: set the lists of operator state, and count all keyed state as stored, so that none
+        of it is a change."""
         for (uid, kind, name), elements in self._elements.items():
             if uid in self._states:
                 elements.sort(key=itemgetter(0, 1))
@@ -121,7 +123,7 @@ class SavepointRows:
 
 
 def take_in_keyed_rows(keyed: KeyedStateBackend, rows: Iterable[StateRow], where: str) -> None:
-    """Rows of keyed state, one by one."""
+    """Restore rows of keyed state, one by one. ``where`` is not used."""
     taken = SavepointRows({}, "", keyed, 0)
     for row in rows:
         taken.take_in("", StateColumns(row.state, row.kind, [row.namespace], [row.key], [row.value]))
@@ -129,7 +131,7 @@ def take_in_keyed_rows(keyed: KeyedStateBackend, rows: Iterable[StateRow], where
 
 
 def operator_state_rows(subtask: int, parallelism: int, stored: StoredOperatorState) -> Iterator[StateRow]:
-    """The rows of the state of one operator's subtask, of so many."""
+    """The rows of the operator state that one of ``parallelism`` subtasks has stored for an operator."""
     for name, value in stored.get(OPERATOR_STATE_KIND, {}).items():
         yield StateRow(name, OPERATOR_STATE_KIND, None, subtask, value)
     for name, entries in stored.get(BROADCAST_STATE_KIND, {}).items():
@@ -142,11 +144,12 @@ def operator_state_rows(subtask: int, parallelism: int, stored: StoredOperatorSt
 
 
 def subtasks_of_row(kind: str, key: Any, namespace: Any, value: Any, parallelism: int) -> Iterable[int]:
-    """The subtasks, of so many, that a row of operator state goes to.
+    """The subtasks, of ``parallelism`` ones, that a row of operator state is restored to.
 
-    Of a broadcast state the first subtasks get the copies of subtasks before, the others get them round robin, as in
-    Flink. Lists stay where they are as long as the parallelism does; else each list is dealt out round robin, beginning
-    with the subtask of the same number. The elements of union lists go to all.
+    Of a broadcast state each subtask gets the copy of the subtask with its number; if there are more subtasks than
+    copies, the others get the copies round robin, as in Flink. Lists stay with their subtask if the parallelism is the
+    same; else the elements of each list are distributed round robin, beginning at the subtask with the same number. The
+    elements of union lists go to all subtasks, and a named value to the subtask with its number modulo the parallelism.
     """
     if kind == OPERATOR_STATE_KIND:
         return (int(key) % parallelism,)

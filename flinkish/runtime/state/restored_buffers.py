@@ -1,4 +1,4 @@
-"""Rows of a savepoint become buffers for the subtasks of a job, re-hashed for its parallelism."""
+"""Encodes the rows of a savepoint as buffers for the subtasks of a job, distributed by key for its parallelism."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from flinkish.runtime.state.state_rows import KINDS_WITHOUT_KEY, StateColumns
 
 
 def places_of(job: JobDescriptor) -> dict[str, int]:
-    """Operator uid -> vertex, of all operators that can have state."""
+    """Operator uid -> id of its vertex, of all operators that can have state."""
     return {d.uid: vertex.id for vertex in job.vertices if vertex.level > 0 for d in vertex.operators}
 
 
 def columns_by_subtask(
     columns: StateColumns, parallelism: int, max_parallelism: int
 ) -> Iterator[tuple[int, StateColumns]]:
-    """The rows of one state of an operator by the subtask that they belong to; several ones for broadcast state."""
+    """(subtask, rows) for the rows of one state of an operator. Rows of broadcast state and of union lists may go to
+    several subtasks."""
     for subtask, numbers in _by_subtask(columns, parallelism, max_parallelism).items():
         parts = ([column[number] for number in numbers] for column in columns[2:])
         yield subtask, StateColumns(columns.state, columns.kind, *parts)
 
 
 def state_buffers(job: JobDescriptor, uid: str, columns: StateColumns) -> Iterator[tuple[int, int, bytes]]:
-    """(vertex, subtask, buffer) for the rows of one state of an operator; nothing if the job has no such operator."""
+    """(vertex, subtask, buffer) for the rows of one state of an operator; none if the job has no such operator."""
     place = places_of(job).get(uid)
     if place is None:
         return
@@ -39,7 +40,7 @@ def state_buffers(job: JobDescriptor, uid: str, columns: StateColumns) -> Iterat
 
 
 def _by_subtask(columns: StateColumns, parallelism: int, max_parallelism: int) -> dict[int, list[int]]:
-    """Subtask -> the numbers of the rows that belong there."""
+    """Subtask -> the indices of its rows."""
     numbers: dict[int, list[int]] = defaultdict(list)
     if columns.kind in KINDS_WITHOUT_KEY:
         rows = zip(columns.keys, columns.namespaces, columns.values, strict=True)

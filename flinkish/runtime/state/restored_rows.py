@@ -1,4 +1,4 @@
-"""The stored form of rows of a savepoint on their way to a subtask: the payload of a STATE buffer."""
+"""Encodes rows of a savepoint for the subtask that restores them, as the payload of a STATE buffer."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.state_rows import StateColumns
 from flinkish.runtime.stored_pickle import dumps, loads
 
-#: Version of the stored form.
+#: Version of the encoded form.
 FORMAT_VERSION = 3
 
 
 def encode_columns(uid: str, columns: StateColumns, classes: ProgramClasses = NO_CLASSES) -> bytes:
-    """The stored form of rows of one state of an operator: (uid, state, kind, namespaces, keys, values)."""
+    """Encode rows of one state of an operator, as the tuple (uid, state, kind, namespaces, keys, values)."""
     return dumps((uid, *columns), FORMAT_VERSION, classes)
 
 
 def decode_columns(payload: bytes, classes: ProgramClasses = NO_CLASSES) -> tuple[str, StateColumns]:
-    """The inverse of `encode_columns`."""
+    """The inverse of `encode_columns`: (uid, rows). See `loads` for errors."""
     uid, *columns = loads(payload, FORMAT_VERSION, "the rows of a savepoint", "", classes)
     return uid, StateColumns(*columns)

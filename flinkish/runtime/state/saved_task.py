@@ -1,4 +1,4 @@
-"""The rows of a savepoint that a stored task stands for: its watermark, keyed state and operator state."""
+"""Reads the rows of a savepoint from a stored task: its watermark, keyed state and operator state."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ _BATCH_ROWS = 10_000
 def rows_of_task(
     data: bytes, body: bytes | None, state: str, classes: ProgramClasses = NO_CLASSES
 ) -> Iterator[SavepointColumns]:
-    """The rows, a part of one state at a time.
+    """The rows of a task, in batches of one state each.
 
     Args:
         data: the encoded header of the task.
-        body: its stored state.
-        state: directory of the files of state; "": there are none.
+        body: the encoded state of the task (`TaskBody`).
+        state: the directory with the files of state of the job; "": there are none.
+        classes: the classes of the program that state may hold.
     """
     header = TaskHeader.decode(data, "", classes)
     if MIN_TIMESTAMP_MS < header.watermark_ms < MAX_WATERMARK_MS:

@@ -1,12 +1,16 @@
-"""State as rows that people can read and edit with SQL, and back.
+"""Conversion of state to rows that people can read and edit with SQL, and back.
 
-One row per (operator uid, state name, key, namespace, value). ``key``, ``namespace`` and ``value`` hold text that SQL
-can compare and change: JSON for what JSON can say exactly, else a tagged pickle of data (`stored_pickle`).
+There is one row per (operator uid, state name, key, namespace, value). ``key``, ``namespace`` and ``value`` hold text
+that SQL can compare and change: JSON for what JSON expresses exactly, else a tagged pickle of data (`stored_pickle`).
 
-    "u42"                       a string
-    42, 1.5, true, null         numbers, booleans, None
-    {"$tuple": ["a", 1]}        a tuple
-    {"$pickle": "gASV..."}      anything else
+    "u42"                               a string
+    42, 1.5, true, null                 numbers, booleans, None
+    [1, 2]                              a list
+    {"a": 1}                            a dict whose keys are strings that do not begin with "$"
+    {"$dict": [[1, "one"]]}             any other dict, as pairs of key and value
+    {"$tuple": ["a", 1]}                a tuple
+    {"$row": [["id"], [1]]}             a Row of kind INSERT: its field names (or []) and its values
+    {"$pickle": "gASV..."}              anything else
 """
 
 from __future__ import annotations
@@ -26,12 +30,12 @@ from flinkish.runtime.stored_pickle import dumps_data, loads_data
 #: State name and kind of rows that hold a watermark.
 WATERMARK = "__watermark__"
 
-#: Types of which JSON says the values exactly.
+#: Types whose values JSON expresses exactly.
 PLAIN = (str, int, float, bool, type(None))
 
 
 class SavepointRow(NamedTuple):
-    """One row of a savepoint's table."""
+    """One row of a savepoint's table. Key, namespace and value are texts as of `to_text`."""
 
     uid: str
     state: str
@@ -54,7 +58,7 @@ def from_text(text: str, where: str = "", classes: ProgramClasses = NO_CLASSES) 
     """The inverse of :func:`to_text`.
 
     Raises:
-        SavepointError: the text was edited into something that is none.
+        SavepointError: the text is not the text of a value, for example after an edit.
         StoredClassError: the program does not have a class that it names.
         UnsafeStateError: it names something that is neither data nor a class of the program.
     """
@@ -90,7 +94,7 @@ def _encode(value: Any, classes: ProgramClasses) -> Any:
 
 
 def decode_json(value: Any, classes: ProgramClasses) -> Any:
-    """The value that parsed JSON stands for; raises anything when it is none."""
+    """The value that parsed JSON stands for. May raise any exception if it stands for none."""
     if isinstance(value, list):
         return [decode_json(item, classes) for item in value]
     if not isinstance(value, dict):
@@ -127,13 +131,14 @@ _DECODERS: dict[str, Callable[[Any, ProgramClasses], Any]] = {
 
 
 def to_savepoint_row(uid: str, row: StateRow, classes: ProgramClasses = NO_CLASSES) -> SavepointRow:
-    """An entry of state as texts."""
+    """An entry of state as a row of texts."""
     key, namespace, value = (to_text(part, classes) for part in (thawed(row.key), row.namespace, row.value))
     return SavepointRow(uid, row.state, row.kind, key, namespace, value)
 
 
 def watermark_row(uid: str, subtask: int, watermark_ms: int) -> SavepointRow:
-    """How far a subtask's event time had come: what was late before the savepoint stays late after it."""
+    """The row with the watermark of a subtask, so that records that were late before the savepoint stay late after
+    it."""
     return SavepointRow(uid, WATERMARK, WATERMARK, to_text(subtask), to_text(None), to_text(watermark_ms))
 
 

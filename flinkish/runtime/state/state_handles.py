@@ -1,8 +1,8 @@
-"""The state handles that user code holds, over the tables of the backend.
+"""The state handles that user code holds: they read and write the tables of the keyed state backend.
 
-A handle is valid over all keys and epochs: it finds its dict again whenever the backend's ``generation`` says that
-other state has been taken in. Dicts of the void namespace stay the same within a generation;
-those of other namespaces may be dropped at any time and are looked up at each call.
+A handle is valid over all keys and epochs: it looks its dict up again whenever the backend's ``generation`` has
+changed, which means that state was restored or evicted, or that the key was unset. Dicts of the void namespace stay the
+same within a generation; those of other namespaces may be removed at any time and are looked up at each call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flinkish.runtime.state.state_table import StateTable
 
 _NEVER = -1
-#: the class of values that are of a basic type as they are; other values are converted, or refused
+#: basic type -> the class whose instances are stored as they are; other values are converted or rejected
 _CLASSES: dict[BasicType, type] = {
     BasicType.STRING: str,
     BasicType.BOOLEAN: bool,
@@ -37,12 +37,12 @@ _CLASSES: dict[BasicType, type] = {
 
 
 def _class_of(declared: TypeInformation | None) -> type | None:
-    """The class that values of the declared type have; None: any class, which is not looked at."""
+    """The class whose instances need no conversion to the declared type; None: no check by class."""
     return _CLASSES.get(declared._basic_type) if isinstance(declared, BasicTypeInfo) else None
 
 
 class NoKey:
-    """What `current_key` is while there is no key."""
+    """The type of `NO_KEY`, which is the ``current_key`` while there is none."""
 
     def __repr__(self) -> str:
         return "<no key>"
@@ -52,7 +52,7 @@ NO_KEY = NoKey()
 
 
 class StateHandle:
-    """What all handles share: finding the live dict."""
+    """Base class of the handles of keyed state: binds a handle to the table and the dict of its state."""
 
     __slots__ = ("_backend", "_generation", "_kind", "_name", "_namespace", "_table", "_values")
 
@@ -93,7 +93,7 @@ class StateHandle:
         self._table.mark(self._namespace, self._backend.current_key)
 
     def _fitting(self, value: Any, declared: TypeInformation | None) -> Any:
-        """The value in the form of the declared type. Raises TypeMismatchError when it has none."""
+        """The value converted to the declared type. Raises TypeMismatchError if that cannot be done."""
         if declared is None or isinstance(declared, PickledBytesTypeInfo):
             return value
         try:
@@ -115,7 +115,7 @@ class StateHandle:
 
 
 class ValueHandle(StateHandle, ValueState[Any]):
-    """A value per key."""
+    """The handle of ValueState: one value per key."""
 
     __slots__ = ("_class", "_declared", "_marked")
 
@@ -154,7 +154,7 @@ class ValueHandle(StateHandle, ValueState[Any]):
 
 
 class ListHandle(StateHandle, ListState[Any]):
-    """A list per key."""
+    """The handle of ListState: one list per key."""
 
     __slots__ = ("_class", "_declared")
 
@@ -169,7 +169,7 @@ class ListHandle(StateHandle, ListState[Any]):
         return list(self._live().get(self._backend.current_key, ()))
 
     def size(self) -> int:
-        """Length of the list."""
+        """The length of the list of the current key."""
         return len(self._live().get(self._backend.current_key, ()))
 
     def add(self, value: Any) -> None:
@@ -203,7 +203,7 @@ class ListHandle(StateHandle, ListState[Any]):
 
 
 class MapHandle(StateHandle, MapState[Any, Any]):
-    """A map per key, entry by entry; a key without map entries has no map."""
+    """The handle of MapState: one map per key, which is read and written entry by entry."""
 
     __slots__ = ("_classes", "_declared")
 
@@ -213,7 +213,7 @@ class MapHandle(StateHandle, MapState[Any, Any]):
         self, backend: KeyedStateBackend, name: str, namespace: Hashable, descriptor: StateDescriptor | None = None
     ) -> None:
         super().__init__(backend, name, "map", namespace)
-        #: of the keys and the values
+        #: the declared types of the map's keys and values
         self._declared = (None, None) if descriptor is None else descriptor.entry_types()
         self._classes = _class_of(self._declared[0]), _class_of(self._declared[1])
 
@@ -272,7 +272,7 @@ class MapHandle(StateHandle, MapState[Any, Any]):
 
 
 class ReducingHandle(StateHandle, ReducingState[Any]):
-    """A reduced value per key."""
+    """The handle of ReducingState: one reduced value per key."""
 
     __slots__ = ("_reduce",)
 
@@ -293,7 +293,7 @@ class ReducingHandle(StateHandle, ReducingState[Any]):
 
 
 class AggregatingHandle(StateHandle, AggregatingState[Any, Any]):
-    """An accumulator per key."""
+    """The handle of AggregatingState: one accumulator per key."""
 
     __slots__ = ("_function",)
 

@@ -1,4 +1,4 @@
-"""Entries of keyed state as rows and as columns: what savepoints hold, one per value, list or map entry and timer."""
+"""Entries of state as rows and as columns, as savepoints hold them: one row per value, list, map entry and timer."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ from typing import Any, NamedTuple
 #: State name of timers in rows, followed by the name of the timer service.
 TIMERS_PREFIX = "__timers__/"
 
-#: Kind of rows that hold operator state; their key is the subtask that wrote them.
+#: Kind of rows that hold a named value of operator state; their key is the subtask that wrote them.
 OPERATOR_STATE_KIND = "operator"
 
 #: Kind of rows that hold an entry of a broadcast state. Their key is the subtask that wrote its copy, their namespace
-#: the number of subtasks that did; both None: the entry belongs into every copy.
+#: the number of subtasks of the operator; both None: the entry belongs to every copy.
 BROADCAST_STATE_KIND = "broadcast"
 
-#: Kinds of rows that hold an element of a list of operator state, with its place in the list as map key. Their key is
-#: the subtask that wrote the list, their namespace the number of subtasks; both None: nobody did.
+#: Kinds of rows that hold an element of a list of operator state, with its index in the list as map key. Their key is
+#: the subtask that wrote the list, their namespace the number of subtasks; both None: no subtask wrote it.
 LIST_STATE_KIND, UNION_STATE_KIND = "operator_list", "operator_union_list"
 
 #: Kinds of state that belong to a subtask and to no key.
 KINDS_WITHOUT_KEY = (OPERATOR_STATE_KIND, BROADCAST_STATE_KIND, LIST_STATE_KIND, UNION_STATE_KIND)
 
-#: Those of them of which a restore gives a row to several subtasks, or to another one than wrote it.
+#: The kinds of operator state whose rows also say how many subtasks there were: a restore distributes these rows by the
+#: new parallelism, some of them to several subtasks.
 SHARED_KINDS = frozenset({BROADCAST_STATE_KIND, LIST_STATE_KIND, UNION_STATE_KIND})
 
-#: Kinds of rows whose value is an entry of a map, or an element of a list with its place.
+#: Kinds of rows whose value is a pair: an entry of a map, or the index and the element of a list.
 MAP_KINDS = frozenset({"map", *SHARED_KINDS})
 
 
 class StateRow(NamedTuple):
-    """One entry of keyed state.
+    """One entry of keyed state, operator state or broadcast state, or one timer.
 
     ``value`` is the value itself (value, reducing), the accumulator (aggregating), the list (list), the pair
-    ``(map key, map value)`` (map, broadcast), or ``(place, element)`` of a list of operator state. A timer has
+    ``(map key, map value)`` (map, broadcast), or ``(index, element)`` of a list of operator state. A timer has
     ``TIMERS_PREFIX`` + service as state name, the name of its TimeDomain as kind and its timestamp as value.
     """
 
@@ -45,7 +46,7 @@ class StateRow(NamedTuple):
 
 
 class StateColumns(NamedTuple):
-    """Entries of one state, as parallel columns; what a `StateRow` says of each."""
+    """Entries of one state as parallel columns, with the fields of `StateRow`."""
 
     state: str
     kind: str

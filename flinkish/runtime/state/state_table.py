@@ -1,14 +1,14 @@
-"""One named state of one subtask: namespace -> key -> value, as far as it is in memory, and what an epoch has changed.
+"""One named state of one subtask: the values in memory by namespace and key, and the keys that an epoch has changed.
 
-What a value is depends on the kind: a value or a reduced value itself (value, reducing), an accumulator (aggregating),
-a list (list: `ListTable`), the entries of a map (map: `MapTable`).
+The kind of the state says what a value is: the value itself (value, reducing), an accumulator (aggregating), a list
+(list: `ListTable`) or the entries of a map (map: `MapTable`).
 
-Two rules:
+Two rules for callers:
 
-* Who wants the values of some keys calls ``fetch`` for them, and until the batch ends finds them in the dict of the
-  namespace: a key that is not in it has no value. What was not fetched may be in memory or not.
-* Who writes into a dict that a table gave out, marks the keys. Nothing else records a change. Handles of user code, and
-  operators that may have ``on_error``, mark before they write (`undo_log.py`).
+* Before it reads the values of some keys, a caller calls ``fetch`` for them. Until the batch ends they are in the dict
+  of the namespace, and a fetched key that is not in it has no value. A key that was not fetched may be in it or not.
+* A caller that writes into a dict of a table marks the keys, because nothing else records a change. Handles of user
+  code, and operators that may have ``on_error``, mark before they write (`undo_log.py`).
 
 Hot loops therefore fetch, take the dict and mark once per batch::
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 _Keys = dict[Hashable, set[Any]]
 _IN_MEMORY = StoredState()
 
-#: Once so large a part of what lies in files was looked up, all of it is read, which costs less than the look-ups left.
+#: Once one part in so many of the entries in files was looked up, all are read: that costs less than further look-ups.
 _LOOKED_UP_PART = 8
 
 
 class InlineState(NamedTuple):
-    """The part of a state that lies in no file, as it is stored: per namespace parallel lists of keys and of values
-    (`StateTable.inline` of each kind says in which form), and the keys that were removed."""
+    """The part of a state that lies in no file, in its stored form: for each namespace parallel lists of keys and of
+    values (`inline_values` of each kind of table says in which form), and the keys that were removed."""
 
     kind: str
     present: dict[Hashable, tuple[list[Any], list[Any]]]
@@ -50,7 +50,7 @@ class InlineState(NamedTuple):
 
 
 class StateTable:
-    """See the module.
+    """Holds the values of one state that are in memory, loads others from files, and records which keys have changed.
 
     >>> t = StateTable("count", "value")
     >>> t.namespace(None)["user"] = 1; t.mark(None, "user"); t.changed_keys()
@@ -60,37 +60,37 @@ class StateTable:
     def __init__(self, name: str, kind: str, stored: StoredState = _IN_MEMORY) -> None:
         self.name = name
         self.kind = kind
-        #: the times of last access of state that expires: a table of the same kind, written to the rows of this one
+        #: the times of the last access of state with time-to-live; in files they are part of the rows of this table
         self.times: StateTable | None = None
-        #: set for such a table of times: the state that it belongs to
+        #: set if this is such a table of times: the table of the state that the times belong to
         self.timed: StateTable | None = None
-        #: of an entry, as it was encoded last
+        #: about the size of an encoded value, as last written to files
         self.encoded_bytes = 24
         self._stored = stored
-        #: everything is in memory: nothing lay in files when the table was made, or all of it was read since, and
-        #: nothing was let go of
+        #: whether all values are in memory: no state lay in files when the table was created, or all of it was read
+        #: since, and no value was evicted
         self._complete = not stored
-        #: how many keys were looked up in files since anything was let go of
+        #: the number of keys that were looked up in files since values were last evicted
         self._looked_up = 0
         self._namespaces: dict[Hashable, dict[Any, Any]] = {}
         #: entries that were not used since the last `release`
         self._cold: dict[Hashable, dict[Any, Any]] = {}
         self._changed: _Keys = {}
-        #: namespaces of which all keys that have a value count as changed
+        #: namespaces in which every key that has a value counts as changed
         self._wholly_changed: set[Hashable] = set()
-        #: changed in earlier epochs, and not in files yet
+        #: keys that were changed in earlier epochs and not written to files since
         self._unwritten: _Keys = {}
-        #: changed in this epoch, and in files already
+        #: keys that were changed in this epoch and written to files already
         self._spilled: _Keys = {}
-        #: known to have no value
+        #: keys that are known to have no value
         self._absent: _Keys = {}
-        #: namespaces that began in this epoch, of which nothing was ever stored: windows, for the most part
+        #: namespaces that were created in this epoch and never stored, which are mostly windows
         self._begun: set[Hashable] = set()
 
     # ------------------------------------------------------------------------------------------------ reading
 
     def fetch(self, namespace: Hashable, keys: Iterable[Any]) -> None:
-        """Have the values of these keys in the dict of the namespace, as far as there are any."""
+        """Bring the values of these keys to the dict of the namespace, as far as there are any."""
         if self.timed is not None:
             self.timed.fetch(namespace, keys)
         elif not self._stored:
@@ -101,7 +101,7 @@ class StateTable:
             self._load({namespace: missing})
 
     def fetch_all(self, by_namespace: Mapping[Hashable, Iterable[Any]]) -> None:
-        """``fetch`` for keys of many namespaces, with one look into the files."""
+        """``fetch`` for keys of many namespaces, with a single look-up in the files."""
         if self.timed is not None:
             self.timed.fetch_all(by_namespace)
         elif not self._stored:
@@ -119,7 +119,7 @@ class StateTable:
                 self._load(missing)
 
     def _missing(self, namespace: Hashable, keys: Iterable[Any]) -> list[Any]:
-        """Those of the keys whose values must be read from files."""
+        """The keys among these whose values must be read from files."""
         values = self.namespace(namespace)
         missing = set(keys).difference(values)
         if not missing:
@@ -135,7 +135,7 @@ class StateTable:
         return list(missing)
 
     def _load(self, missing: dict[Hashable, list[Any]]) -> None:
-        """Read the values of keys by namespace."""
+        """Read the values of these keys, which are given by namespace, from files."""
         self._looked_up += sum(map(len, missing.values()))
         if self._looked_up * _LOOKED_UP_PART > self._stored.files.live_rows_at_most and self._stored.may_be_whole():
             self._load_all()
@@ -156,7 +156,7 @@ class StateTable:
                 of_keys.update((key, time) for key, time in zip(keys, times) if time is not None)
 
     def _load_all(self) -> None:
-        """Have all that lies in files in memory. What is in memory is newer, and so are the keys that have no value."""
+        """Read all values in files. Values in memory, and keys known there to be removed, are newer and stay so."""
         for namespace, cold in self._cold.items():
             self.namespace(namespace).update(cold)
         self._cold = {}
@@ -177,7 +177,8 @@ class StateTable:
     def _take_older(
         self, namespace: Hashable, newer: _Keys, older: dict[Any, Any], times: dict[Any, int | None]
     ) -> None:
-        """Put into the dict of a namespace what it does not have."""
+        """Add values from files to the dict of a namespace, except for keys of which newer values or removals are
+        known."""
         values = self.namespace(namespace)
         for key in (older.keys() & values.keys()) | (older.keys() & newer.get(namespace, set())):
             del older[key]
@@ -188,12 +189,12 @@ class StateTable:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing of it has to be fetched: all of it is in memory."""
+        """Whether all values are in memory, so that no key needs to be fetched."""
         return self._complete or not self._stored
 
     def namespace(self, namespace: Hashable) -> dict[Any, Any]:
-        """The live dict key -> value of a namespace, created if absent. Stays the same object until the end of the
-        batch at least."""
+        """The live dict key -> value of a namespace, created if absent. It stays the same object at least until the end
+        of the batch."""
         values = self._namespaces.get(namespace)
         if values is None:
             values = self._namespaces[namespace] = {}
@@ -208,8 +209,8 @@ class StateTable:
         return self._namespaces.get(namespace)
 
     def keys(self, namespace: Hashable) -> Iterator[Any]:
-        """All keys that have a value in a namespace now, in memory or in files, in the order of the hashes that state
-        has in files. What becomes of their state while they are iterated does not matter."""
+        """All keys that have a value in a namespace now, in memory or in files, ordered by the hashes under which state
+        lies in files. Changes to the state during the iteration do not affect it."""
         from flinkish.runtime.state.files.hashes import group_hashes
 
         newer = self._to_store().get(namespace, set())
@@ -222,7 +223,7 @@ class StateTable:
             yield from dict.fromkeys(key for _, key in same)
 
     def items(self) -> Iterator[tuple[Hashable, dict[Any, Any]]]:
-        """(namespace, its live dict) of what is in memory."""
+        """(namespace, its live dict) of all namespaces that have values in memory."""
         return ((namespace, values) for namespace, values in list(self._namespaces.items()) if values)
 
     # ------------------------------------------------------------------------------------------------ writing
@@ -237,45 +238,46 @@ class StateTable:
         marked.add(key)
 
     def marked(self) -> Set[Any]:
-        """The keys of the void namespace that need not be marked again, for hot paths: lives as long as the table."""
+        """The live set of the void namespace's keys that need not be marked again, for hot paths; always one object."""
         return self._changed.setdefault(VOID_NAMESPACE, set())
 
     def mark_all(self, namespace: Hashable, keys: Iterable[Any]) -> None:
-        """``mark`` for many keys that have a value."""
+        """``mark`` for many keys, all of which have a value."""
         if namespace not in self._wholly_changed:
             self._changed.setdefault(namespace, set()).update(keys)
 
     def _mark_rest(self, namespace: Hashable) -> None:
-        """Once most keys of a namespace are marked, and all are in memory, the others count as changed as well until
-        somebody asks what has changed: to mark keys again and again takes longer than to write the others."""
+        """Count all keys of a namespace as changed once most of them are marked and all are in memory: to mark key by
+        key takes longer than to write the others. This holds until the changes are asked for."""
         marked, values = self._changed.get(namespace), self._namespaces.get(namespace)
         if marked and values and 2 * len(marked) > len(values) and self.kind not in ("list", "map"):
             self._wholly_changed.add(namespace)
 
     def _name_changes(self) -> None:
-        """Mark the keys that count as changed without having been marked."""
+        """Mark the keys that count as changed although nobody has marked them."""
         for namespace in self._wholly_changed:
             self._changed[namespace].update(self._namespaces.get(namespace, ()))
         self._wholly_changed.clear()
 
     def mark_grown(self, namespace: Hashable, keys: Iterable[Any]) -> None:
-        """``mark_all`` for values that were at most extended at their end: of a list only what is new is written."""
+        """``mark_all`` for values that were at most appended to: of a list only the new elements are written."""
         self.mark_all(namespace, keys)
 
     def remove(self, namespace: Hashable, key: Any) -> None:
-        """Forget the value of a key, which was fetched; nothing happens if there is none."""
+        """Remove the value of a key that was fetched; does nothing if there is none."""
         values = self._namespaces.get(namespace)
         if values is not None and key in values:
             self.mark(namespace, key)
             del values[key]
-            # a key without a value counts as changed only if it is marked; what came and went is no change
+            # a key without a value counts as changed only if it is marked; one that was added and removed within the
+            # epoch, in a namespace that was never stored, is no change
             if namespace in self._begun:
                 self._changed[namespace].discard(key)
             else:
                 self._changed[namespace].add(key)
 
     def remove_all(self, namespace: Hashable, keys: list[Any]) -> None:
-        """``remove`` for many keys, each named once."""
+        """``remove`` for many keys without duplicates."""
         values = self._namespaces.get(namespace)
         if not values:
             return
@@ -286,7 +288,7 @@ class StateTable:
             self.remove(namespace, key)
 
     def _end_namespace(self, namespace: Hashable, keys: list[Any]) -> None:
-        """Forget all values of a namespace, of these keys."""
+        """Remove a namespace, of which these are all keys."""
         self._wholly_changed.discard(namespace)
         del self._namespaces[namespace]
         if namespace in self._begun:
@@ -301,13 +303,13 @@ class StateTable:
         return any(self._changed.values()) or any(self._spilled.values())
 
     def changed_keys(self) -> set[tuple[Hashable, Any]]:
-        """{(namespace, key)} of what counts as changed since `forget_changes`."""
+        """{(namespace, key)} of all entries that count as changed since `forget_changes`."""
         self._name_changes()
         marked = (self._changed, self._spilled)
         return {(namespace, key) for changed in marked for namespace, keys in changed.items() for key in keys}
 
     def forget_changes(self) -> None:
-        """The epoch has ended: its changes are stored, in files or with the small part of the state."""
+        """End the epoch, whose changes are stored now, in files or with the task."""
         self._name_changes()
         if self._stored:
             for namespace, keys in self._changed.items():
@@ -316,7 +318,7 @@ class StateTable:
         self._unmark()
 
     def _unmark(self) -> None:
-        """Forget the marks; the set that handles hold goes on."""
+        """Clear all marks; the set that `marked` returned stays in use."""
         marked = self._changed.get(VOID_NAMESPACE)
         self._changed = {}
         self._begun.clear()
@@ -327,7 +329,7 @@ class StateTable:
     # ------------------------------------------------------------------------------------------------ storing
 
     def _to_store(self) -> _Keys:
-        """What lies in no file. Without files that is everything."""
+        """The keys whose values or removals lie in no file. Without files these are all keys."""
         if not self._stored:
             return {namespace: set(values) for namespace, values in self._namespaces.items()}
         self._name_changes()
@@ -345,7 +347,7 @@ class StateTable:
         return marked + sum(len(self._namespaces.get(namespace, ())) for namespace in self._wholly_changed)
 
     def inline(self) -> InlineState | None:
-        """What lies in no file; None: nothing. Values as they are."""
+        """The part of the state that lies in no file, with live values; None if there is none."""
         state = InlineState(self.kind, {}, {})
         if not self._stored:
             for namespace, values in self.items():
@@ -360,17 +362,17 @@ class StateTable:
         return state if state.present or state.removed else None
 
     def inline_keys(self, namespace: Hashable, marked: Iterable[Any]) -> list[Any]:
-        """Those of the keys that have a value."""
+        """The keys among these that have a value."""
         values = self._namespaces.get(namespace, {})
         return [key for key in marked if key in values]
 
     def inline_values(self, namespace: Hashable, keys: list[Any]) -> list[Any]:
-        """The form in which values are stored inline."""
+        """The values of these keys in the form in which they are stored with the task."""
         values = self._namespaces[namespace]
         return [values[key] for key in keys]
 
     def take_inline(self, state: InlineState) -> None:
-        """Take in what `inline` gave."""
+        """Add the state that `inline` returned."""
         for namespace, (keys, values) in state.present.items():
             self.take_inline_values(namespace, keys, values)
             self._unwritten.setdefault(namespace, set()).update(keys)
@@ -379,11 +381,12 @@ class StateTable:
         self._begun.clear()
 
     def take_inline_values(self, namespace: Hashable, keys: list[Any], values: list[Any]) -> None:
-        """The inverse of `inline_values`."""
+        """Add values in the form of `inline_values`."""
         self.namespace(namespace).update(zip(keys, values, strict=True))
 
     def write_to(self, builder: RowsBuilder, stored: StoredState) -> int:
-        """Hand over what lies in no file as rows, and take it for written from now on; the number of entries."""
+        """Add rows for all values and removals that lie in no file to the builder; returns the number of rows. Once
+        they are in a file, `written` is called."""
         namespaces: list[Hashable] = []
         keys: list[Any] = []
         values: list[Any] = []
@@ -392,7 +395,7 @@ class StateTable:
         for namespace, marked in self._to_store_with_times().items():
             of_namespace = self._namespaces.get(namespace, {})
             if 2 * len(marked) > len(of_namespace):
-                # a dict is passed through faster than keys are looked up in it
+                # to iterate over a dict is faster than to look up most of its keys
                 there = [key for key in of_namespace if key in marked]
             else:
                 there = [key for key in marked if key in of_namespace]
@@ -413,7 +416,7 @@ class StateTable:
         return len(values) + len(gone)
 
     def _to_store_with_times(self) -> _Keys:
-        """`_to_store`, and the keys of which only the time of the last access has changed."""
+        """`_to_store`, and the keys of which only the time of the last access has changed since it was written."""
         found = self._to_store()
         if self.times is not None and self._stored:
             for namespace, keys in self.times._to_store().items():
@@ -421,7 +424,7 @@ class StateTable:
         return found
 
     def written(self) -> None:
-        """All of it lies in files now."""
+        """Count all values as written: they lie in files now."""
         if self._cold:
             for namespace, keys in self._to_store().items():
                 for key in self._cold.get(namespace, {}).keys() & keys:
@@ -436,24 +439,24 @@ class StateTable:
 
     @property
     def namespaces(self) -> int:
-        """The number of namespaces in memory, empty ones among them."""
+        """The number of namespaces in memory, including empty ones."""
         return len(self._namespaces)
 
     @property
     def cached_bytes(self) -> int:
-        """About what the values in memory take."""
+        """About how many bytes the values in memory take."""
         return (sum(map(len, self._namespaces.values())) + sum(map(len, self._cold.values()))) * self.entry_bytes
 
     @property
     def entry_bytes(self) -> int:
-        """About what an entry takes in memory."""
+        """About how many bytes an entry takes in memory."""
         return ENTRY_BYTES + DECODED_FACTOR * self.encoded_bytes
 
     def release(self) -> None:
-        """Let go of values that lie in files and were not used since the last call. Only between batches: nobody may
-        hold a dict."""
+        """Evict values that lie in files and were not used since the last call. To be called only between batches,
+        while nobody holds a dict of the table."""
         if not self._stored or not self._cold and sum(map(len, self._namespaces.values())) <= self.to_store:
-            # nothing of it can be let go of
+            # no value can be evicted
             return
         to_store = self._to_store_with_times()
         self._complete, self._cold, self._looked_up = False, {}, 0
@@ -469,7 +472,7 @@ class StateTable:
         self._release_times(to_store)
 
     def _release_times(self, to_store: _Keys) -> None:
-        """Times go together with their values: both are read from the same rows."""
+        """Evict the times of values that were evicted: both are read from the same rows."""
         if self.times is None:
             return
         for namespace, of_keys in self.times._namespaces.items():
@@ -478,14 +481,14 @@ class StateTable:
                 del of_keys[key]
 
     def prune(self) -> None:
-        """Forget namespaces that became empty. Only between epochs: nobody may hold their dicts."""
+        """Remove empty namespaces. To be called only between epochs, while nobody holds their dicts."""
         empty = [ns for ns, values in self._namespaces.items() if not values and ns is not VOID_NAMESPACE]
         for namespace in empty:
             del self._namespaces[namespace]
 
 
 def spread(by_namespace: dict[Hashable, list[Any]]) -> tuple[list[Hashable], list[Any]]:
-    """(the namespace of each key, or one for all, keys)."""
+    """Flatten keys by namespace to (the namespace of each key, or a single one for all, the keys)."""
     if len(by_namespace) == 1:
         return list(by_namespace), next(iter(by_namespace.values()))
     namespaces = [namespace for namespace, keys in by_namespace.items() for _ in keys]

@@ -1,7 +1,7 @@
-"""All entries of a subtask's stored state, as columns: what savepoints and checkpoints read.
+"""Reads all entries of a subtask's stored keyed state as columns, for savepoints and checkpoints.
 
-They come from two places that never hold the same entry twice: what lies with the task (`KeyedBody`), which is newer,
-and the files, of which only what was not changed since counts.
+The entries come from two places: from the part that is stored with the task (`KeyedBody`), which is newer, and from the
+files, whose rows count only if the entry has not been changed since. So no entry comes twice.
 """
 
 from __future__ import annotations
@@ -31,8 +31,12 @@ _List = tuple[_Group, list[Any], list[int | None]]
 def stored_columns(
     data: bytes | None, directory: StateDirectory | None, where: str = "", classes: ProgramClasses = NO_CLASSES
 ) -> Iterator[StateColumns]:
-    """The entries of keyed state as `KeyedStateBackend.snapshot` has stored it. Raises what decoding and reading
-    raise."""
+    """The entries of keyed state and the timers that `KeyedStateBackend.snapshot` has stored.
+
+    Raises:
+        CorruptStateError: the data, or a file, is not what was written; see `KeyedBody.decode` for other errors.
+        MissingFileError: a file is missing.
+    """
     body = KeyedBody.decode(data, where, classes)
     stored = StoredState(directory, where, classes)
     stored.files = body.files
@@ -42,16 +46,17 @@ def stored_columns(
 
 
 class _Entries:
-    """The entries of all states."""
+    """Iterates over the entries of all states of a subtask, newer entries of the task before older ones in files."""
 
     def __init__(self, body: KeyedBody, stored: StoredState, kinds: dict[str, str]) -> None:
         self._body = body
         self._stored = stored
         self._kinds = kinds
-        #: state -> groups of which the files say nothing that counts
+        #: state -> groups whose rows in files do not count, because the task holds all of their entries
         self._replaced: dict[str, set[_Group]] = {}
-        #: list state -> group -> elements behind those in files; map state -> group -> user keys that are newer
+        #: list state -> group -> the elements that follow those in files
         self._ends: dict[str, dict[_Group, list[Any]]] = {}
+        #: map state -> group -> the user keys whose rows in files do not count
         self._newer: dict[str, dict[_Group, set[Any]]] = {}
 
     def columns(self) -> Iterator[StateColumns]:
@@ -61,7 +66,7 @@ class _Entries:
                 yield inline
         if self._stored:
             yield from self._in_files()
-        # lists of which only the end was changed, and nothing was in files any more
+        # lists of which the task holds only the end, and whose beginning is not in files any more
         for name, ends in self._ends.items():
             if ends:
                 yield self._lists(name, list(ends), list(ends.values()))
@@ -71,7 +76,7 @@ class _Entries:
         return StateColumns(name, "list", [ns for ns, _ in groups], [key for _, key in groups], lists)
 
     def _inline(self, name: str, state: InlineState) -> StateColumns:
-        """The entries that lie with the task, and the notes about what they hide."""
+        """The entries of one state that are stored with the task; notes which rows in files they replace."""
         found = StateColumns(name, state.kind, [], [], [])
         replaced = self._replaced[name] = set()
         ends = self._ends[name] = {}
@@ -120,7 +125,7 @@ class _Entries:
                     continue
                 kind = self._kinds[name]
                 if kind == "map":
-                    # in the order in which the entries were put
+                    # in the order in which the entries were first put
                     at = at[np.argsort(rows.order[at], kind="stable")]
                 places = at.tolist()
                 some = [tuple(groups[place]) for place in places]
@@ -148,7 +153,7 @@ class _Entries:
         yield from self._times(name, "value", [(groups[place], times[place]) for place in range(len(groups))])
 
     def _times(self, name: str, kind: str, timed: Iterable[tuple[_Group, Any]]) -> Iterator[StateColumns]:
-        """Times of last access, which have a state of their own in savepoints."""
+        """The times of the last access, which are a state of their own in savepoints."""
         replaced = self._replaced.get(TTL_PREFIX + name, set()) | self._replaced.get(name, set())
         kept = [(group, time) for group, time in timed if time is not None and group not in replaced]
         if kept:
@@ -189,15 +194,15 @@ class _Entries:
 
 
 class _Gathered:
-    """Lists put together from their chunks, which lie one behind the other; the last ones may go on in the next
-    batch of rows."""
+    """Joins the chunks of lists, which come one after the other; the last lists of a batch of rows may continue in the
+    next batch."""
 
     def __init__(self) -> None:
         self._hash: int | None = None
         self._lists: dict[_Group, tuple[list[Any], list[int | None]]] = {}
 
     def take(self, hashes: list[int], groups: list[Any], chunks: list[Any], times: list[int | None]) -> list[_List]:
-        """The lists that are complete."""
+        """Add chunks; returns the lists that are complete now."""
         complete: list[_List] = []
         for hash_, group, chunk, time in zip(hashes, groups, chunks, times, strict=True):
             if hash_ != self._hash:
@@ -209,7 +214,7 @@ class _Gathered:
         return complete
 
     def rest(self) -> list[_List]:
-        """The lists that are left."""
+        """The remaining lists, which are complete when no more chunks follow."""
         lists, self._lists = self._lists, {}
         return [(group, *parts) for group, parts in lists.items()]
 
@@ -249,6 +254,6 @@ def _timer_columns(state: str, domain: TimeDomain, timers: list[tuple[int, Hasha
 def stored_rows(
     data: bytes | None, directory: StateDirectory | None = None, where: str = "", classes: ProgramClasses = NO_CLASSES
 ) -> Iterator[StateRow]:
-    """The same, entry by entry."""
+    """`stored_columns` entry by entry, as rows."""
     for found in stored_columns(data, directory, where, classes):
         yield from found.rows()

@@ -1,8 +1,8 @@
-"""The stored form of the operator states of one subtask: what is small lies with the task, the rest in files.
+"""The stored form of the operator states of one subtask: small states are stored with the task, large ones in files.
 
-Each state (operator uid, kind, name) is encoded by itself, and only when it was changed. As long as all that lie with
-the task take more than the inline size, the largest one of them is written to a file of its own, which never changes;
-a state that was set to what it was before keeps its file.
+Each state (operator uid, kind, name) is encoded by itself, and only when it was changed. As long as the states stored
+with the task exceed the inline size together, the largest one of them is written to a file of its own, which never
+changes. A state that was set to the value that it had before keeps its file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flinkish.runtime.stored_pickle import dumps, loads
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
 
-#: Version of the encoded form, of the whole and of each state in it. A reader refuses what it does not know.
+#: Version of the encoded form, of the whole and of each state in it. A reader refuses any other version.
 FORMAT_VERSION = 4
 
 #: (operator uid, kind, name)
@@ -34,8 +34,8 @@ class InFile(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """What lies with the task. ``dropped``: files that are not referred to any more -> the first epoch of which that
-    is so."""
+    """The operator states as stored with the task. ``dropped``: name of a file that is not referred to any more -> the
+    first epoch that does not refer to it."""
 
     states: dict[StateId, bytes | InFile]
     dropped: dict[str, int]
@@ -74,14 +74,14 @@ class _Stored(NamedTuple):
 
 
 class StoredOperatorStates:
-    """See the module.
+    """Stores the operator states of one subtask at each barrier, and restores them.
 
     Args:
         states: the states in memory, by operator uid.
         directory: where the files of the subtask lie; None: all state stays with the task.
-        inline_bytes: so many encoded bytes of all states together lie with the task.
+        inline_bytes: up to so many encoded bytes of all states together are stored with the task.
         where: names the task in errors.
-        classes: of the program.
+        classes: the classes of the program that state may hold.
     """
 
     def __init__(
@@ -99,20 +99,20 @@ class StoredOperatorStates:
         self._classes = classes
         self._stored: dict[StateId, bytes | InFile] = {}
         self._in_memory = True
-        #: files that were dropped -> the epoch since which they are not referred to
+        #: name of a file that is not referred to any more -> the first epoch that does not refer to it
         self.dropped: dict[str, int] = {}
 
     def restore(self, data: bytes | None) -> None:
-        """Take in what `snapshot` gave (None: nothing), without the content of files: `take_in` reads them."""
+        """Set the stored form to what `snapshot` returned (None: no state), without reading files: `take_in` does."""
         self._stored, self.dropped = _Stored.decode(data, self._where)
         self._in_memory = False
 
     def take_in(self) -> None:
-        """Have all states in memory, in place of what is there, unless they are.
+        """Replace the states in memory by the stored ones, unless that was done since `restore`.
 
         Raises:
-            MissingFileError: a file is not there.
-            CorruptStateError: a file is not what was written. Both name it.
+            MissingFileError: a file is missing; the error names it.
+            CorruptStateError: a file is not what was written; the error names it.
         """
         if self._in_memory:
             return
@@ -123,14 +123,16 @@ class StoredOperatorStates:
 
     @property
     def changed(self) -> bool:
-        """Whether there is something to write."""
+        """Whether any state was changed since the last `snapshot`."""
         return any(state.changed for state in self._states.values())
 
     def snapshot(self, epoch: int) -> bytes | None:
-        """All states encoded (None: there are none), and forget what was changed.
+        """Encode the states that were changed, write large ones to files, and return the stored form of all states
+        (None: there are none). All count as unchanged afterwards.
 
         Raises:
-            StoredClassError: a value is, or holds, what could not be read again; names operator and state.
+            StoredClassError: a value is or holds an object that could not be read again; the error names the operator
+                and the state.
         """
         before = self.file_names()
         changed, present = set[StateId](), dict[StateId, Any]()
@@ -182,21 +184,21 @@ class StoredOperatorStates:
     # ------------------------------------------------------------------------------------------------ files
 
     def files(self) -> list[FileReference]:
-        """All files that states lie in."""
+        """The files of the states that lie in files."""
         return [stored.file for stored in self._stored.values() if isinstance(stored, InFile)]
 
     def file_names(self) -> frozenset[str]:
-        """Their names."""
+        """The names of these files."""
         return frozenset(file.name for file in self.files())
 
     @property
     def bytes_in_files(self) -> int:
-        """Their size."""
+        """The size of these files."""
         return sum(file.size_bytes for file in self.files())
 
 
 def _written(directory: StateDirectory, state_id: StateId, data: bytes, epoch: int) -> FileReference:
-    """A file with one row, of which only the value counts."""
+    """Write an encoded state to a file with one row, of which only the value is used."""
     # numpy and Arrow are not imported by jobs whose state is small
     import numpy as np
 
@@ -213,7 +215,7 @@ def decode_operator_states(
     where: str = "",
     classes: ProgramClasses = NO_CLASSES,
 ) -> dict[str, StoredOperatorState]:
-    """The states that `StoredOperatorStates.snapshot` has stored, by operator uid; reads files."""
+    """The states that `StoredOperatorStates.snapshot` has stored, by operator uid; reads the files among them."""
     return _decoded(_Stored.decode(data, where).states, directory, where, classes)
 
 

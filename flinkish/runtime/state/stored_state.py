@@ -1,7 +1,7 @@
-"""What of a subtask's state lies in files, as values instead of bytes.
+"""The keyed state of a subtask that lies in files, as Python values: `StateFiles` has the same as bytes.
 
-A group of rows is (state, namespace, key); namespace and key are encoded together, as one stored pickle. State in files
-is found by look-ups of many keys at once: who knows the keys of a batch asks for all of them.
+A group of rows is (state, namespace, key); namespace and key are encoded together, as one stored pickle. Look-ups take
+many keys at once: a caller that knows the keys of a batch asks for all of them in one call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Missing:
-    """Stands for a value that is not there."""
+    """The type of `MISSING`, which stands for a value that is absent (None may be a value)."""
 
     def __repr__(self) -> str:
         return "<missing>"
@@ -36,39 +36,46 @@ MISSING = Missing()
 
 
 class StoredMap(NamedTuple):
-    """The entries of one map: user key -> (place in the order of insertion, value); the times of their last access."""
+    """One map: user key -> (number in the order of insertion, value), and user key -> time of the last access (ms)."""
 
     entries: dict[Any, tuple[int, Any]]
     times: dict[Any, int]
 
 
-#: What an entry in memory takes besides its encoded value, which takes about three times as much when it is decoded.
+#: About how many bytes an entry in memory takes besides its value, and how many times as much memory a value takes when
+#: it is decoded.
 ENTRY_BYTES, DECODED_FACTOR = 200, 3
-#: What an entry in a file takes besides its encoded key and value: a hash and two offsets.
+#: How many bytes an entry in a file takes besides its encoded key and value: a hash and two offsets.
 _FILED_ROW_BYTES = 16
 
 
 class StoredState:
-    """See the module. ``where`` names the task in errors. Without a directory nothing ever lies in files."""
+    """Reads and writes the values of one subtask in files, and holds the references to these files.
+
+    Args:
+        directory: where the files lie; None: no state ever lies in files.
+        where: names the task in errors.
+        classes: the classes of the program that state may hold.
+    """
 
     def __init__(
         self, directory: StateDirectory | None = None, where: str = "", classes: ProgramClasses = NO_CLASSES
     ) -> None:
         self.directory = directory
         self.files = FileSet()
-        #: how much of it may be brought to memory at once
+        #: returns how many bytes may be brought to memory at once
         self.whole_bytes: Callable[[], int] = int
         self._where = where
         self._classes = classes
         self._state_files: StateFiles | None = None
 
     def __bool__(self) -> bool:
-        """Whether anything lies in files."""
+        """Whether any state lies in files."""
         return bool(self.files.base or self.files.deltas)
 
     @property
     def state_files(self) -> StateFiles:
-        """How the files are read and written."""
+        """Reads and writes the files; created at the first use."""
         if self._state_files is None:
             # numpy and Arrow are not imported by jobs whose state is small
             from flinkish.runtime.state.files.state_files import StateFiles
@@ -78,7 +85,7 @@ class StoredState:
         return self._state_files
 
     def may_be_whole(self) -> bool:
-        """Whether all of it may be brought to memory at once."""
+        """Whether all state in files may be brought to memory at once."""
         rows = self.files.rows
         encoded_bytes = self.files.size_bytes - rows * _FILED_ROW_BYTES
         return rows * ENTRY_BYTES + encoded_bytes * DECODED_FACTOR <= self.whole_bytes()
@@ -92,7 +99,7 @@ class StoredState:
     def values(
         self, state: str, namespaces: Sequence[Hashable], keys: Sequence[Any]
     ) -> tuple[list[Any], list[int | None]]:
-        """The value of each key (MISSING: there is none), and the time of its last access where one is kept.
+        """The value of each key (MISSING: there is none), and the time of its last access (ms; None: none is kept).
         ``namespaces``: one for all keys, or one for each."""
         from flinkish.runtime.state.files.hashes import group_hashes_in
         from flinkish.runtime.state.files.rows import NO_TIME
@@ -108,7 +115,7 @@ class StoredState:
     def lists(
         self, state: str, namespaces: Sequence[Hashable], keys: Sequence[Any]
     ) -> list[tuple[list[Any], list[int | None]]]:
-        """The elements of each key's list, and the time of the last access of each. ``namespaces``: as of `values`."""
+        """The elements of each key's list, and the time of the last access to each. ``namespaces``: as in `values`."""
         from flinkish.runtime.state.files.hashes import group_hashes_in
 
         hashes = group_hashes_in(state, namespaces, keys)
@@ -126,7 +133,7 @@ class StoredState:
         return result
 
     def maps(self, state: str, namespace: Hashable, keys: Sequence[Any]) -> list[StoredMap]:
-        """All entries of each key's map, in the order in which they were put first."""
+        """All entries of each key's map, in the order in which they were first put."""
         from flinkish.runtime.state.files.hashes import group_hashes
 
         hashes = group_hashes(state, namespace, keys)
@@ -145,7 +152,8 @@ class StoredState:
         return result
 
     def map_entry(self, state: str, namespace: Hashable, key: Any, user_key: Any) -> tuple[int, Any, int | None] | None:
-        """(place, value, time of the last access) of one entry of a map; None: it is not there."""
+        """(number in the order of insertion, value, time of the last access) of one entry of a map; None: there is no
+        such entry."""
         from flinkish.runtime.state.files.hashes import entry_hashes, group_hashes
         from flinkish.runtime.state.files.rows import NO_TIME
 
@@ -164,7 +172,7 @@ class StoredState:
         return int(found.orders[0]), self.decoded([data])[0], None if time == NO_TIME else time
 
     def group_rows(self, state: str, namespace: Hashable, keys: Sequence[Any]) -> list[int]:
-        """How many rows each group has, at most: rows that are hidden count, and those of groups of the same hash."""
+        """An upper bound of the rows of each group: hidden rows count, and those of other groups with its hash."""
         from flinkish.runtime.state.files.hashes import group_hashes
 
         return self.state_files.group_rows(self.files, group_hashes(state, namespace, keys))
@@ -172,11 +180,11 @@ class StoredState:
     # ------------------------------------------------------------------------------------------------ all of it
 
     def batches(self) -> Iterator[Rows]:
-        """Everything that is there, in batches. A group may go on in the next batch."""
+        """All rows of all states, in batches. A group may continue in the next batch."""
         return self.state_files.scan(self.files) if self else iter(())
 
     def _batches_of(self, state: str) -> Iterator[Rows]:
-        """The rows of one state."""
+        """All rows of one state, in batches."""
         import numpy as np
 
         for rows in self.batches():
@@ -185,8 +193,8 @@ class StoredState:
                 yield rows if len(at) == len(rows) else rows.take(at)
 
     def all_values(self, state: str) -> Iterator[tuple[list[tuple[Hashable, Any]], list[Any], list[int | None]]]:
-        """Everything that one state has, of a kind with one entry per key, in batches: the groups (namespace, key),
-        their values, and the time of the last access of each where one is kept."""
+        """All values of one state, of a kind with one entry per key, in batches: the groups (namespace, key), their
+        values, and the times of their last access (None: none is kept)."""
         from flinkish.runtime.state.files.rows import NO_TIME
 
         for rows in self._batches_of(state):
@@ -194,8 +202,7 @@ class StoredState:
             yield self._groups_of(rows.id), self.decoded(rows.value.to_pylist()), times
 
     def groups_of(self, state: str) -> Iterator[tuple[int, Hashable, Any]]:
-        """(hash, namespace, key) of all that a state has in files, in the order of the hashes. A group may come several
-        times, one after the other."""
+        """(hash, namespace, key) of all groups of a state in files, ordered by hash. A group may come several times."""
         for rows in self._batches_of(state):
             # a group has one row for each entry of a map or chunk of a list
             groups = [group for group, _ in groupby(zip(rows.hash.tolist(), rows.id.to_pylist(), strict=True))]
@@ -204,11 +211,11 @@ class StoredState:
                 yield hash_, namespace, key
 
     def write(self, rows: Rows, epoch: int) -> None:
-        """Write what has changed, as a file."""
+        """Write the changes of an epoch as new files."""
         self.files = self.state_files.add(self.files, rows, epoch)
 
     def builder(self) -> RowsBuilder:
-        """Takes in rows for `write`."""
+        """A new builder of rows for `write`."""
         from flinkish.runtime.state.files.rows import RowsBuilder
 
         return RowsBuilder()
@@ -216,11 +223,11 @@ class StoredState:
     # ------------------------------------------------------------------------------------------------ bytes
 
     def ids(self, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> list[bytes]:
-        """The encoded groups of some keys. ``namespaces``: as of `values`."""
+        """The encoded (namespace, key) of each key. ``namespaces``: as in `values`."""
         return dumps_groups(namespaces, keys, self._classes)
 
     def _groups_of(self, ids: Any) -> list[tuple[Hashable, Any]]:
-        """The inverse of `ids`, for a column."""
+        """The inverse of `ids`, for an Arrow column: (namespace, key) of each."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -232,13 +239,13 @@ class StoredState:
         return self.decoded(ids.to_pylist())
 
     def groups(self, state: str, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> tuple[Hashes, list[bytes]]:
-        """The hashes and the encoded form of some groups of a state, as rows begin with them."""
+        """The hashes and the encoded (namespace, key) of some groups of a state: the first columns of their rows."""
         from flinkish.runtime.state.files.hashes import group_hashes_in
 
         return group_hashes_in(state, namespaces, keys), self.ids(namespaces, keys)
 
     def encoded(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
-        """Each value encoded, as a column."""
+        """The encoded values, as an Arrow column."""
         import numpy as np
         import pyarrow as pa
 
@@ -255,8 +262,8 @@ class StoredState:
     # ------------------------------------------------------------------------------------------------ files
 
     def compact(self, epoch: int, now_ms: int, ttl_ms: dict[str, int]) -> None:
-        """Bring files together, a bounded amount. ``ttl_ms``: how long values live, of the states whose expired values
-        go when they are met."""
+        """Compact the files, a bounded amount. ``ttl_ms``: state name -> time-to-live (ms), of the states whose expired
+        values are dropped when their rows are rewritten."""
         from flinkish.runtime.state.files.compaction import Expiry
 
         expiry = Expiry(now_ms, ttl_ms) if ttl_ms else None

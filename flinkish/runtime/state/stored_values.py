@@ -1,7 +1,7 @@
-"""Whether a program can take in the state that a savepoint holds, row by row; and changing it on the way.
+"""Checks row by row whether a program can restore the state in a savepoint, and migrates values on the way.
 
-Rule: nothing is decided by the declared types alone. Each stored value is decoded, changed by the migration if there is
-one, and shown to the type that the program declares.
+Rule: compatibility is never decided by comparing declared types alone. Each stored value is decoded, changed by the
+migration if there is one, and converted by the type that the program declares.
 """
 
 from __future__ import annotations
@@ -30,60 +30,63 @@ from flinkish.runtime.state.state_rows import (
 )
 from flinkish.runtime.state.text_columns import SavepointColumns, from_savepoint_columns
 
-#: Changes a stored value: old value -> new value.
+#: A function that migrates a stored value: old value -> new value.
 Migration = Callable[[Any], Any]
 
-#: Kinds of state of which a row holds a value as it is.
+#: Kinds of state with one value, and one row, per key.
 _ONE_VALUE = ("value", "reducing", "aggregating")
 KINDS = (*_ONE_VALUE, "list", "map", *KINDS_WITHOUT_KEY)
 
 
 @dataclass(frozen=True)
 class ProgramState:
-    """A state as the program asks for it. Types are None when only the engine itself knows the state."""
+    """A state as the program declares it. The types are None for state of the engine, which has no descriptor."""
 
     kind: str
     map_key_type: TypeInformation | None = None
     value_type: TypeInformation | None = None
-    #: the type is another one than when the rows were written (or it is not known which it was)
+    #: whether the type differs from the one under which the rows were written, or that one is unknown
     type_changed: bool = False
 
 
 @dataclass(frozen=True)
 class ProgramStates:
-    """What a program asks for: uid -> state name -> state; and, by uid, why that could not be found out."""
+    """The states that a program declares: uid -> state name -> state."""
 
+    #: uid -> state name -> state
     states: dict[str, dict[str, ProgramState]] = field(default_factory=dict)
+    #: uid -> why the states of the operator could not be found out
     unknown: dict[str, str] = field(default_factory=dict)
     #: uid -> declared type of its keys
     key_types: dict[str, TypeInformation] = field(default_factory=dict)
 
     def of(self, uid: str, name: str) -> ProgramState | None:
-        """One state."""
+        """One state; None if the program does not declare it."""
         return self.states.get(uid, {}).get(name)
 
 
 @dataclass
 class StoredState:
-    """What was found of one stored state."""
+    """The result of checking the rows of one stored state."""
 
     uid: str
     state: str
     kind: str
     rows: int = 0
     bad_rows: int = 0
-    #: of the first bad row
+    #: what is wrong with the first bad row
     problem: str = ""
 
     def add(self, other: StoredState) -> None:
-        """Put together what two tasks have found."""
+        """Add the result of another task for the same state."""
         self.rows += other.rows
         self.bad_rows += other.bad_rows
         self.problem = self.problem or other.problem
 
 
 class RowReader:
-    """Rows of a savepoint -> rows of state for the program. Bad rows are counted, and the first one described."""
+    """Decodes, migrates and converts the rows of a savepoint for a program. Rows that the program cannot restore are
+    left out and counted, and the first one of each state is described in ``found``."""
 
     def __init__(
         self,
@@ -92,8 +95,14 @@ class RowReader:
         convert: bool,
         classes: ProgramClasses = NO_CLASSES,
     ) -> None:
-        """``convert``: rows were edited or made elsewhere: their values become what the declared type makes of them
-        (a JSON list under a TUPLE becomes a tuple)."""
+        """
+        Args:
+            program: the states that the program declares.
+            migrations: (uid, state name) -> function that changes each stored value.
+            convert: whether the rows were edited or made elsewhere, so that each value is converted to its declared
+                type (a JSON list under a TUPLE becomes a tuple).
+            classes: the classes of the program that state may hold.
+        """
         self.found: dict[tuple[str, str, str], StoredState] = {}
         self._program = program
         self._migrations = migrations
@@ -101,7 +110,7 @@ class RowReader:
         self._classes = classes
 
     def read(self, saved: SavepointRow) -> StateRow | None:
-        """The row; None for a bad one."""
+        """The row of state; None for a row that the program cannot restore."""
         found = self._found(saved)
         found.rows += 1
         try:
@@ -113,12 +122,12 @@ class RowReader:
             return None
 
     def read_columns(self, saved: SavepointColumns) -> StateColumns:
-        """The good ones of the rows of one state, in their order."""
+        """The rows of one state that the program can restore, in their order."""
         if (saved.uid, saved.state) not in self._migrations:
             try:
                 columns = self._read_columns(saved)
             except Exception:
-                # a row is bad; which one, and why, is found out row by row
+                # some row is bad: `read` finds out which one, and why
                 columns = None
             if columns is not None:
                 self._found(saved).rows += len(columns.keys)
@@ -137,7 +146,7 @@ class RowReader:
         state = self._program.of(saved.uid, saved.state)
         unchecked = state is None or state.kind != saved.kind or state.value_type is None
         if not self._convert and unchecked and saved.kind in _ONE_VALUE and not saved.state.startswith(TIMERS_PREFIX):
-            # all that `check_shape` would ask
+            # for these kinds `check_shape` asks nothing but that each key has a hash
             deque(map(hash, columns.keys), maxlen=0)
             return columns
         return in_columns(saved, [self._checked(saved.uid, row) for row in columns.rows()])
@@ -169,7 +178,11 @@ def in_columns(saved: SavepointColumns, rows: list[StateRow]) -> StateColumns:
 
 
 def check_shape(row: StateRow) -> None:
-    """What the engine needs of a row, whatever its types."""
+    """Check what the engine needs of a row, whatever the declared types are.
+
+    Raises:
+        SavepointError: the kind is unknown, the value does not have the shape of its kind, or the key cannot be one.
+    """
     if row.state.startswith(TIMERS_PREFIX):
         if row.kind not in TimeDomain.__members__ or type(row.value) is not int:
             raise SavepointError(f"{row.value!r} is no timestamp of a timer ({row.kind})")
@@ -196,7 +209,8 @@ def check_shape(row: StateRow) -> None:
 
 
 def _is_copy(row: StateRow) -> bool:
-    """Whether a row of broadcast state, or of a list, says which subtask wrote it; an element also has a place."""
+    """Whether a row of broadcast state or of a list says which of how many subtasks wrote it, or that none did; the
+    element of a list must also have an index."""
     subtask, subtasks = row.key, row.namespace
     if row.kind != BROADCAST_STATE_KIND and type(row.value[0]) is not int:
         return False
@@ -206,7 +220,7 @@ def _is_copy(row: StateRow) -> bool:
 
 
 def _with_key(row: StateRow, declared: TypeInformation | None) -> StateRow:
-    """The row under the key that the program would have: state of any other key would lie there unseen."""
+    """The row with its key converted to the declared type: the program would never find state of any other key."""
     return row._replace(key=frozen(_converted(thawed(row.key), declared, True)))
 
 
@@ -220,7 +234,7 @@ def _migrated(row: StateRow, migration: Migration) -> Any:
 
 
 def _as_declared(row: StateRow, state: ProgramState) -> Any:
-    """The value as the declared type has it. TypeMismatchError when it has not."""
+    """The value converted to the declared type. Raises TypeMismatchError if that cannot be done."""
     if row.kind in MAP_KINDS:
         key = _converted(row.value[0], state.map_key_type, state.type_changed)
         return key, _converted(row.value[1], state.value_type, state.type_changed)
@@ -239,7 +253,8 @@ def _converted(value: Any, declared: TypeInformation | None, type_changed: bool)
 
 
 def _is_lost(value: Any, converted: Any) -> bool:
-    """Numbers wrap in a smaller type, as in Java; a rounded fraction is no loss."""
+    """Whether a number was changed by conversion: integers wrap in a smaller type, as in Java, and floats overflow. A
+    rounded fraction is no loss."""
     if type(value) is int:
         return bool(converted != value)
     return type(value) is float and math.isfinite(value) and not math.isfinite(converted)

@@ -1,4 +1,4 @@
-"""The stored state of one subtask besides its header: its keyed state and the states of its operators, each encoded."""
+"""The stored state of one subtask without its header: its keyed state and its operator states, each of them encoded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 class TaskBody(NamedTuple):
-    """Both parts as they were encoded; None: there is nothing.
+    """The encoded keyed state and the encoded operator states of a subtask; None: there are none.
 
     >>> TaskBody.decode(TaskBody(b"keyed", None).encode())
     TaskBody(keyed=b'keyed', operators=None)
@@ -19,7 +19,7 @@ class TaskBody(NamedTuple):
     operators: bytes | None
 
     def encode(self) -> bytes | None:
-        """As one binary value; None when both are empty."""
+        """Both parts as one binary value; None when both are None."""
         if self.keyed is None and self.operators is None:
             return None
         operators = self.operators or b""

@@ -1,8 +1,8 @@
-"""Columns of values as columns of texts, and back: the forms of `to_text` and `from_text` for many values at once.
+"""Conversion of columns of values to columns of texts, and back: `to_text` and `from_text` for many values at once.
 
-Rule: each text, and each value, is the one that `to_text` or `from_text` gives for it alone. What most state consists
-of, plain values and tuples or lists of them, is encoded and decoded by one call for the whole column, which takes a
-tenth of the time; that the result can be told apart into rows again is checked and never assumed.
+Rule: each text, and each value, is the one that `to_text` or `from_text` returns for it alone. Plain values, and tuples
+or lists of them, are what most state consists of: such a column is encoded and decoded by a single call, which takes a
+tenth of the time. That the result can be split into rows again is checked and never assumed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.savepoint_rows import PLAIN, SavepointRow, decode_json, to_text
 from flinkish.runtime.state.state_rows import MAP_KINDS, StateColumns
 
-#: Stands between two texts that are parsed together. No text holds it, because it is made anew in each process.
+#: Separates texts that are parsed together. No text contains it, because it is random and new in each process.
 _BETWEEN = uuid.uuid4().hex
 _SEPARATOR = f',"{_BETWEEN}",'
 
@@ -27,7 +27,8 @@ _PLAIN = frozenset(PLAIN)
 
 
 class SavepointColumns(NamedTuple):
-    """Rows of one state in a savepoint's table, as parallel columns of texts. A namespace may have been left out."""
+    """Rows of one state in a savepoint's table as parallel columns of texts. A namespace is None where an INSERT has
+    left it out."""
 
     uid: str
     state: str
@@ -43,7 +44,7 @@ class SavepointColumns(NamedTuple):
 
 
 def to_texts(values: Sequence[Any], classes: ProgramClasses = NO_CLASSES) -> list[str]:
-    """The texts of the values of a column. Raises what `to_text` raises for the first value that has no text.
+    """The texts of the values of a column. Raises the error of `to_text` for the first value that has no text.
 
     >>> to_texts([1, None, "a"]), to_texts([("a", 1), ("b", 2)])
     (['1', 'null', '"a"'], ['{"$tuple": ["a", 1]}', '{"$tuple": ["b", 2]}'])
@@ -53,7 +54,7 @@ def to_texts(values: Sequence[Any], classes: ProgramClasses = NO_CLASSES) -> lis
 
 
 def to_repeated_texts(values: Sequence[Any], classes: ProgramClasses = NO_CLASSES) -> list[str]:
-    """The same for a column in which one object often stands many times in a row, as namespaces do."""
+    """`to_texts` for a column in which the same object often repeats in consecutive rows, as namespaces do."""
     texts: list[str] = []
     for _, same in groupby(values, id):
         run = list(same)
@@ -62,8 +63,8 @@ def to_repeated_texts(values: Sequence[Any], classes: ProgramClasses = NO_CLASSE
 
 
 def _plain_texts(values: Sequence[Any]) -> list[str] | None:
-    """The texts of a column of plain values, or of tuples or lists of them; None: it is not one, or cannot be told
-    apart."""
+    """The texts of a column of plain values, or of tuples or lists of them; None: the column is of another kind, or its
+    texts cannot be split into rows."""
     kinds = set(map(type, values))
     if kinds == {str}:
         return list(map(encode_basestring, values))
@@ -79,16 +80,16 @@ def _plain_texts(values: Sequence[Any]) -> list[str] | None:
 
 
 def _split(values: Sequence[Any], before: str, between: str, after: str) -> list[str] | None:
-    """The JSON of each value without its brackets. None: a value holds what stands between two values, so that there
-    are more parts than values."""
+    """The JSON of each value without its brackets; None: a value contains the separator, so that there are more parts
+    than values."""
     together = json.dumps(values, ensure_ascii=False, allow_nan=True, check_circular=False)
     texts = together[1 + len(before) : len(together) - 1 - len(after)].split(between)
     return texts if len(texts) == len(values) else None
 
 
 def from_texts(texts: Sequence[str], classes: ProgramClasses = NO_CLASSES) -> list[Any]:
-    """The values of the texts of a column. Raises anything when one of them is no text of a value: `from_text` says of
-    each alone what is wrong with it.
+    """The values of the texts of a column. May raise any exception if one of them is not the text of a value;
+    `from_text` of each text alone raises an error that describes it.
 
     >>> from_texts(['{"$tuple": ["a", 1]}', '{"$tuple": ["b", 2]}']), from_texts(["1", '"a"'])
     ([('a', 1), ('b', 2)], [1, 'a'])
@@ -96,7 +97,7 @@ def from_texts(texts: Sequence[str], classes: ProgramClasses = NO_CLASSES) -> li
     if not texts:
         return []
     parsed = json.loads("[" + _SEPARATOR.join(texts) + "]")
-    # only then is there exactly one value between two separators, and that is the value of the text between them
+    # each text is exactly one value only if all separators, and no others, are where they belong
     if parsed[1::2] != [_BETWEEN] * (len(texts) - 1) or len(parsed) != 2 * len(texts) - 1:
         raise ValueError("the texts are not one value each")
     values: list[Any] = parsed[::2]
@@ -108,7 +109,7 @@ def from_texts(texts: Sequence[str], classes: ProgramClasses = NO_CLASSES) -> li
 
 
 def _tuples(values: list[dict[str, Any]]) -> list[tuple[Any, ...]] | None:
-    """The values of a column of tuples of plain values; None: it is not one."""
+    """The values of a column of tuples of plain values; None: the column is of another kind."""
     if set(map(len, values)) != {1}:
         return None
     contents: list[Any] = [value.get("$tuple") for value in values]
@@ -118,16 +119,16 @@ def _tuples(values: list[dict[str, Any]]) -> list[tuple[Any, ...]] | None:
 
 
 def to_savepoint_columns(uid: str, found: StateColumns, classes: ProgramClasses = NO_CLASSES) -> SavepointColumns:
-    """What `to_savepoint_row` gives for each entry."""
+    """`to_savepoint_row` for the entries of one state."""
     keys = to_texts(list(map(thawed, found.keys)), classes)
     namespaces = to_repeated_texts(found.namespaces, classes)
     return SavepointColumns(uid, found.state, found.kind, keys, namespaces, to_texts(found.values, classes))
 
 
 def from_savepoint_columns(saved: SavepointColumns, classes: ProgramClasses = NO_CLASSES) -> StateColumns:
-    """The inverse of `to_savepoint_columns`. Raises anything when a row is bad, as `from_texts` does."""
+    """The inverse of `to_savepoint_columns`. May raise any exception if a row is bad, as `from_texts` does."""
     distinct = list(dict.fromkeys(saved.namespaces))
-    # what an INSERT has left out
+    # a namespace that an INSERT has left out is null
     parsed = dict(zip(distinct, from_texts(["null" if text is None else text for text in distinct], classes)))
     values = from_texts(saved.values, classes)
     if saved.kind in MAP_KINDS:

@@ -1,11 +1,11 @@
 """The timers of one timer service in one subtask, in both time domains.
 
-The rule: a timer is (domain, timestamp, key, namespace), at most once; it fires in timestamp order, timers of one
-timestamp in the order in which they were registered; and before a timer fires it is gone from the queue, so that what
-user code does to the queue while timers fire (register, delete, register the same again) has its full effect at once,
-as in Flink's ``InternalTimerServiceImpl.advanceWatermark``.
+The rule: a timer is (domain, timestamp, key, namespace) and is registered at most once. Timers fire in timestamp order,
+those of one timestamp in the order of registration. A timer is removed from the queue before it fires, so that whatever
+user code does to the queue while timers fire (register, delete, register the same timer again) takes effect at once, as
+in Flink's ``InternalTimerServiceImpl.advanceWatermark``.
 
-In memory (`DomainTimers`) are the timers that were registered lately, and those that are due; the others lie in files
+Timers that were registered lately, and those that are due, are in memory (`DomainTimers`); the others lie in files
 (`FiledTimers`), sorted by time.
 """
 
@@ -20,38 +20,38 @@ from typing import Any, NamedTuple, Protocol
 from flinkish.core.time_domain import TimeDomain
 from flinkish.runtime.state.domain_timers import BEFORE_ALL, DomainTimers, Timer, TimerRun
 
-#: Nothing has been taken out of files yet.
+#: The value of ``taken_ms`` before any timer was taken out of files.
 NONE_TAKEN = BEFORE_ALL
 
-#: keys by namespace
+#: a function that fetches the state of keys, which are given by namespace
 _Fetch = Callable[[dict[Hashable, list[Any]]], None]
 
-#: So many timers have their state fetched together.
+#: The number of timers whose state is fetched together.
 DUE_BATCH = 10_000
 
 _TIMESTAMP, _RUN = itemgetter(0), itemgetter(0, 2)
 
 
 class StoredTimers(NamedTuple):
-    """What of a queue lies in no file, by the name of the domain."""
+    """The part of a timer queue that is stored with the task; each field is by the name of the time domain."""
 
-    #: timers in firing order
+    #: timers that lie in no file, in firing order
     runs: dict[str, list[TimerRun]]
     #: (timestamp, namespace, key) of timers that may lie in files and were deleted
     deleted: dict[str, list[tuple[int, Hashable, Any]]]
-    #: timers in files up to this timestamp were taken out of them
+    #: timers in files with timestamps up to this one were taken out and do not count any more
     taken_ms: dict[str, int]
 
 
 class FiledTimers(Protocol):
-    """The timers of a service that lie in files."""
+    """Reads the timers of one timer service that lie in files."""
 
     def earliest(self, domain: TimeDomain, after_ms: int) -> int | None:
-        """The timestamp of the first timer behind ``after_ms``."""
+        """The timestamp of the first timer after ``after_ms``; None if there is none."""
 
     def due(self, domain: TimeDomain, after_ms: int, upto_ms: int) -> tuple[list[Timer], int]:
-        """Timers behind ``after_ms`` and up to ``upto_ms`` at most, by timestamp and in the order of registration, and
-        the timestamp up to which these are all."""
+        """Some of the first timers after ``after_ms`` and not after ``upto_ms``, in firing order, and the timestamp up
+        to which these are all."""
 
 
 class _NoFiles:
@@ -66,7 +66,7 @@ _NO_FILES = _NoFiles()
 
 
 class TimerQueue:
-    """See the module.
+    """The timers of one timer service, event time and processing time, in memory and in files.
 
     >>> q = TimerQueue(); q.register(TimeDomain.EVENT_TIME, 10, "a"); q.register(TimeDomain.EVENT_TIME, 10, "a")
     >>> list(q.pop_due(TimeDomain.EVENT_TIME, 10))
@@ -78,7 +78,8 @@ class TimerQueue:
     def __init__(self, files: FiledTimers = _NO_FILES, recording: bool = True) -> None:
         """
         Args:
-            recording: whether `changed_timers` will be asked for.
+            files: the timers of the service that lie in files.
+            recording: whether `changed_timers` will be called.
         """
         self._files = files
         self._event = DomainTimers(TimeDomain.EVENT_TIME, recording)
@@ -86,15 +87,15 @@ class TimerQueue:
 
     @property
     def changed(self) -> bool:
-        """Whether a timer came or went since `forget_changes`."""
+        """Whether a timer was registered, deleted or fired since `forget_changes`."""
         return self._event.touched or self._processing.touched
 
     def registrar(self, domain: TimeDomain) -> Callable[[int, Any], None]:
-        """What `register` does, for hot paths: to be called with a timestamp and a key."""
+        """`register` for one time domain, for hot paths: a function of timestamp (ms) and key."""
         return self._domain(domain).register
 
     def register(self, domain: TimeDomain, timestamp_ms: int, key: Any, namespace: Hashable = None) -> None:
-        """Add a timer; nothing happens if it is there already."""
+        """Register a timer; does nothing if it is registered already."""
         self._domain(domain).register(timestamp_ms, key, namespace)
 
     def register_all(
@@ -104,7 +105,7 @@ class TimerQueue:
         self._domain(domain).register_all(timestamp_ms, keys, namespace)
 
     def delete(self, domain: TimeDomain, timestamp_ms: int, key: Any, namespace: Hashable = None) -> None:
-        """Forget a timer; nothing happens if there is none."""
+        """Delete a timer; does nothing if it is not registered."""
         timer = (timestamp_ms, key, namespace)
         timers = self._domain(domain)
         in_files = timers.in_files(timestamp_ms)
@@ -115,10 +116,11 @@ class TimerQueue:
         timers.note((timer,))
 
     def may_be_due(self, domain: TimeDomain, upto_ms: int) -> bool:
-        """False: no timer has a timestamp <= ``upto_ms``. For hot paths; it does not look at each timer.
+        """Whether a timer may have a timestamp <= ``upto_ms``: False is certain, True is not, because single timers are
+        not looked at. For hot paths.
 
-        The files of both domains are looked into: one that is damaged should be found in the first epoch, when the job
-        can still go back to its last checkpoint, and not when a watermark rises some epochs later.
+        The files of both domains are opened: a damaged file should be found in the first epoch, when the job can still
+        go back to its last checkpoint, and not when a watermark rises some epochs later.
         """
         self._next_in_files(self._event), self._next_in_files(self._processing)
         timers = self._domain(domain)
@@ -130,24 +132,26 @@ class TimerQueue:
     def pop_due(
         self, domain: TimeDomain, upto_ms: int, prepare: Callable[[], bool] | None = None, fetch: _Fetch | None = None
     ) -> Iterator[Timer]:
-        """Take out the timers with a timestamp <= ``upto_ms`` one by one, also those registered meanwhile:
-        (timestamp, key, namespace). What is not consumed stays in the queue.
+        """Remove the timers with a timestamp <= ``upto_ms`` from the queue one by one, including those that are
+        registered meanwhile: (timestamp, key, namespace). Timers that are not consumed stay in the queue.
 
         Args:
-            prepare: called before the next timers fire, some thousand of them; whether their state must be fetched.
-            fetch: called with the keys of these timers by namespace, if it must.
+            domain: the time domain.
+            upto_ms: the watermark, or the processing time.
+            prepare: called before each batch of about `DUE_BATCH` timers; returns whether their state must be fetched.
+            fetch: called with the keys of these timers by namespace if it must.
         """
         return chain.from_iterable(self._due_slots(self._domain(domain), upto_ms, prepare, fetch))
 
     def pop_due_runs(self, domain: TimeDomain, upto_ms: int) -> Iterator[tuple[int, Any, list[Any]]]:
-        """`pop_due` where nothing is registered or deleted meanwhile: (timestamp, namespace, keys)."""
+        """`pop_due` for callers that neither register nor delete timers meanwhile: (timestamp, namespace, keys)."""
         for (timestamp_ms, namespace), run in groupby(self.pop_due(domain, upto_ms), _RUN):
             yield timestamp_ms, namespace, [key for _, key, _ in run]
 
     def _due_slots(
         self, timers: DomainTimers, upto_ms: int, prepare: Callable[[], bool] | None, fetch: _Fetch | None
     ) -> Iterator[Iterator[Timer]]:
-        """The timers that are due, slot by slot."""
+        """The due timers, slot by slot (`DomainTimers`)."""
         prepared_at, fetched_upto_ms = timers.fired - DUE_BATCH, BEFORE_ALL
         while True:
             number, stored_ms = timers.first_slot(), self._next_in_files(timers)
@@ -173,7 +177,7 @@ class TimerQueue:
             yield due
 
     def take_fired(self) -> int:
-        """How many timers `pop_due` has given since the last call."""
+        """The number of timers that have fired through `pop_due` since the last call."""
         for timers in (self._event, self._processing):
             timers.end_firing()
         fired = self._event.fired + self._processing.fired
@@ -189,7 +193,7 @@ class TimerQueue:
         return timers.next_in_files
 
     def _take_out(self, timers: DomainTimers, upto_ms: int) -> None:
-        """Bring timers that are due from files to memory."""
+        """Bring the next due timers from files to memory."""
         found, taken_ms = self._files.due(timers.domain, timers.taken_ms, upto_ms)
         if timers.deleted:
             deleted = timers.deleted
@@ -198,9 +202,11 @@ class TimerQueue:
         timers.take(taken_ms)
 
     def write_to(self, write: Any) -> None:
-        """Hand over to ``write(domain, registered, deleted before, deleted)`` all timers that may lie in files from now
-        on, and forget them: those registered in the order of registration, and of each whether it had been deleted
-        before (empty: none had been)."""
+        """Pass all timers that may lie in files from now on to ``write``, and remove them from memory.
+
+        ``write(domain, registered, again, deleted)`` is called once per domain that has any. ``registered`` are timers
+        in firing order; ``again`` says of each whether it was deleted from the files before (empty: none was);
+        ``deleted`` are timers to be deleted from the files."""
         for timers in (self._event, self._processing):
             ordered = list(timers.ordered())
             kept = bisect_right(ordered, timers.taken_ms, key=_TIMESTAMP)
@@ -220,11 +226,11 @@ class TimerQueue:
 
     @property
     def in_memory(self) -> int:
-        """The number of timers that may be handed over by `write_to`."""
+        """The number of timers in memory that `write_to` would write."""
         return sum(timers.count(timers.taken_ms) for timers in (self._event, self._processing))
 
     def taken_ms(self, domain: TimeDomain) -> int:
-        """Timers in files up to this timestamp do not count any more."""
+        """The timestamp up to which timers in files were taken out and do not count any more."""
         return self._domain(domain).taken_ms
 
     def __len__(self) -> int:
@@ -232,15 +238,15 @@ class TimerQueue:
         return self._event.count() + self._processing.count()
 
     def changed_timers(self) -> Iterator[tuple[TimeDomain, int, Hashable, Any, bool]]:
-        """(domain, timestamp, namespace, key, whether it is there now) of the timers that changed since
-        `forget_changes`. Before `write_to`."""
+        """(domain, timestamp, namespace, key, whether it is registered now) of the timers that were registered, deleted
+        or fired since `forget_changes`. To be called before `write_to`."""
         for timers in (self._event, self._processing):
             for timer in timers.changed or ():
                 timestamp_ms, key, namespace = timer
                 yield timers.domain, timestamp_ms, namespace, key, timers.has(timer)
 
     def forget_changes(self) -> None:
-        """The changes are written."""
+        """Count all changes as stored."""
         for timers in (self._event, self._processing):
             timers.touched = False
             if timers.changed:
@@ -249,7 +255,7 @@ class TimerQueue:
     # ------------------------------------------------------------------------------------------------ stored form
 
     def stored(self) -> StoredTimers | None:
-        """What lies in no file; None: nothing."""
+        """The part of the queue that is stored with the task; None if there is none."""
         both = (self._event, self._processing)
         runs = {timers.domain.name: found for timers in both if (found := timers.runs())}
         deleted = {
@@ -261,7 +267,7 @@ class TimerQueue:
         return StoredTimers(runs, deleted, taken) if runs or deleted or taken else None
 
     def load(self, stored: StoredTimers) -> None:
-        """Take in what `stored` gave, into an empty queue; no change is recorded."""
+        """Load into an empty queue what `stored` returned; no change is recorded."""
         for timers in (self._event, self._processing):
             name = timers.domain.name
             for timestamp_ms, namespace, keys in stored.runs.get(name, ()):

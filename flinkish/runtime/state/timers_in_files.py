@@ -1,4 +1,4 @@
-"""What of a subtask's timers lies in files, as timers instead of bytes."""
+"""The timers of a subtask that lie in files, as Python objects: `TimerFiles` has the same as bytes."""
 
 from __future__ import annotations
 
@@ -20,16 +20,22 @@ if TYPE_CHECKING:
 #: (timestamp, namespace, key)
 _Timer = tuple[int, Hashable, Any]
 
-#: About so many timers are brought to memory at once.
+#: About the number of timers that are brought to memory at once.
 DUE_TIMERS = 20_000
 
-#: The name by which timers are hashed.
+#: The state name with which the namespaces and keys of timers are hashed.
 _NAME = "timers"
 
 
 class TimersInFiles:
-    """All timer services of one subtask. ``sequence`` gives so many numbers, for timers in the order of their
-    registration."""
+    """Reads and writes the timers of all timer services of one subtask that lie in files.
+
+    Args:
+        directory: where the files lie; None: no timer ever lies in files.
+        sequence: returns the next n numbers, which order timers by registration.
+        where: names the task in errors.
+        classes: the classes of the program that state may hold.
+    """
 
     def __init__(
         self,
@@ -39,7 +45,7 @@ class TimersInFiles:
         classes: ProgramClasses = NO_CLASSES,
     ) -> None:
         self.directory = directory
-        #: None: no timer was ever written
+        #: the files; None: no timer was ever written
         self.sets: TimerSets | None = None
         self._sequence = sequence
         self._where = where
@@ -48,7 +54,7 @@ class TimersInFiles:
 
     @property
     def files(self) -> TimerFiles:
-        """How the files are read and written."""
+        """Reads and writes the files; created at the first use."""
         if self._files is None:
             from flinkish.runtime.state.files.timer_files import TimerFiles
 
@@ -65,20 +71,21 @@ class TimersInFiles:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of all files."""
+        """The names of all files with timers."""
         return frozenset() if self.sets is None else self.sets.names
 
     # ------------------------------------------------------------------------------------------------ reading
 
     def earliest(self, service: str, domain: TimeDomain, after_ms: int) -> int | None:
-        """The timestamp of the first timer behind ``after_ms``; None: there is none."""
+        """The timestamp of the first timer after ``after_ms``; None: there is none."""
         if self.sets is None:
             return None
         return self.files.earliest(self.sets, (service, domain.name), after_ms)
 
     def due(self, service: str, domain: TimeDomain, after_ms: int, upto_ms: int) -> tuple[list[Timer], int]:
-        """Timers behind ``after_ms`` and up to ``upto_ms`` at most, by timestamp and in the order of registration, and
-        the timestamp up to which these are all. Timers of one timestamp always come together."""
+        """(timers, timestamp): the first timers after ``after_ms`` and not after ``upto_ms``, about `DUE_TIMERS` at
+        most, in firing order, and the timestamp up to which these are all. Timers with the same timestamp are never
+        separated."""
         if self.sets is None:
             return [], upto_ms
         due: list[Timer] = []
@@ -89,7 +96,7 @@ class TimersInFiles:
         return due, upto_ms
 
     def _timers(self, timers: Timers) -> list[Timer]:
-        """Timers out of files, as objects. A key has many timers: it is decoded once."""
+        """Timers from files as objects. Each key is decoded once, because a key has many timers."""
         places, ids = timers.dictionary
         entries = self._decoded(ids)
         namespaces, keys = zip(*entries)
@@ -101,7 +108,7 @@ class TimersInFiles:
     def batches(
         self, service: str, domain: TimeDomain, after_ms: int, not_there: set[_Timer]
     ) -> Iterator[list[_Timer]]:
-        """All timers behind ``after_ms`` but for some, in batches."""
+        """All timers after ``after_ms`` except for those in ``not_there``, in batches: (timestamp, namespace, key)."""
         if self.sets is None:
             return
         for timers in self.files.scan(self.sets, (service, domain.name), after_ms):
@@ -111,7 +118,7 @@ class TimersInFiles:
     # ------------------------------------------------------------------------------------------------ writing
 
     def write(self, queues: dict[str, TimerQueue], epoch: int) -> int:
-        """Write the timers that lie in no file; the number of them."""
+        """Write the changes of all timer queues that may lie in files; returns the number of timers written."""
         from flinkish.runtime.state.files.timer_files import TimerChanges
         from flinkish.runtime.state.files.timer_sets import TimerSets
 
@@ -153,7 +160,7 @@ class TimersInFiles:
         from flinkish.runtime.state.files.hashes import group_hashes_in
 
         timestamps, keys, namespaces = zip(*timers)
-        # a key has many timers: it is encoded once
+        # each key is encoded once, because a key has many timers
         places: dict[Any, int] = {}
         if namespaces.count(None) == len(namespaces):
             at = [places.setdefault(key, len(places)) for key in keys]
@@ -168,7 +175,7 @@ class TimersInFiles:
         return timestamps, hashes, ids
 
     def compact(self, queues: dict[str, TimerQueue], epoch: int) -> None:
-        """Bring files together, a bounded amount, and drop those of which all timers have fired."""
+        """Compact the files, a bounded amount, and drop those of which all timers have fired."""
         if self.sets is None:
             return
         taken = {}
@@ -180,16 +187,16 @@ class TimersInFiles:
 
 
 class ServiceTimers:
-    """The timers of one service that lie in files (`timer_queue.FiledTimers`)."""
+    """The timers of one timer service that lie in files (implements `timer_queue.FiledTimers`)."""
 
     def __init__(self, owner: TimersInFiles, service: str) -> None:
         self._owner = owner
         self._service = service
 
     def earliest(self, domain: TimeDomain, after_ms: int) -> int | None:
-        """See there."""
+        """As in `TimersInFiles.earliest`."""
         return self._owner.earliest(self._service, domain, after_ms)
 
     def due(self, domain: TimeDomain, after_ms: int, upto_ms: int) -> tuple[list[Timer], int]:
-        """See there."""
+        """As in `TimersInFiles.due`."""
         return self._owner.due(self._service, domain, after_ms, upto_ms)

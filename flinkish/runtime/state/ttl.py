@@ -1,9 +1,9 @@
-"""State that expires: handles that put the time of the last access beside each value.
+"""State with time-to-live (TTL): state handles that keep the time of the last access beside each value.
 
 The times are in a state of their own, ``__ttl__/<name>``, of the same shape (a value, a list parallel to the list, a
 map with the same keys). So values look the same in savepoints with and without time-to-live, and it can be switched on
-and off: state that has no time yet counts as written now. An entry is expired once ``time of last access + ttl <= now``
-(Flink's ``TtlUtils.expired``), where now is the epoch's processing time.
+and off: a value that has no time yet counts as written now. An entry has expired once
+``time of last access + ttl <= now`` (Flink's ``TtlUtils.expired``), where now is the processing time of the epoch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ TTL_PREFIX = "__ttl__/"
 
 @dataclass(frozen=True)
 class TtlPolicy:
-    """What a StateTtlConfig says, and the clock."""
+    """The settings of a StateTtlConfig, and the clock that says what has expired.
+
+    ``purge``: whether expired values are removed even if nobody reads them (one of Flink's cleanup strategies is set).
+    """
 
     ttl_ms: int
     renew_on_read: bool
@@ -52,12 +55,12 @@ class TtlPolicy:
         )
 
     def expired(self, accessed_ms: int | None) -> bool:
-        """Whether what was accessed then is expired; what has no time is not."""
+        """Whether a value with this time of the last access (ms) has expired; a value without a time has not."""
         return accessed_ms is not None and accessed_ms + self.ttl_ms <= self.now_ms()
 
 
 class _TtlSingle:
-    """One value per key and its time."""
+    """A state with one value per key, and the state with the times of these values."""
 
     __slots__ = ("_policy", "_state", "_times")
 
@@ -76,7 +79,8 @@ class _TtlSingle:
         self._times.clear()
 
     def _checked(self, value: Any) -> Any:
-        """What a read gives that found ``value``."""
+        """What a read returns that has found ``value``. An expired value is removed; the time of another one is
+        renewed, if that is configured, or set, if there is none."""
         if value is None:
             return None
         accessed_ms = self._times.value()
@@ -93,7 +97,7 @@ class _TtlSingle:
 
 
 class TtlValueState(_TtlSingle, ValueState[Any]):
-    """A value that expires."""
+    """ValueState with time-to-live."""
 
     __slots__ = ()
 
@@ -118,19 +122,19 @@ class _TtlAppending(_TtlSingle):
 
 
 class TtlReducingState(_TtlAppending, ReducingState[Any]):
-    """A reduced value that expires; a value added later starts afresh."""
+    """ReducingState with time-to-live: a value that is added after expiry starts a new reduction."""
 
     __slots__ = ()
 
 
 class TtlAggregatingState(_TtlAppending, AggregatingState[Any, Any]):
-    """An accumulator that expires; a value added later starts afresh."""
+    """AggregatingState with time-to-live: a value that is added after expiry starts a new accumulator."""
 
     __slots__ = ()
 
 
 class TtlListState(ListState[Any]):
-    """A list of which each element expires by itself."""
+    """ListState with time-to-live: each element expires by itself."""
 
     __slots__ = ("_policy", "_state", "_times")
 
@@ -148,8 +152,8 @@ class TtlListState(ListState[Any]):
                 self.clear()
             else:
                 kept = [element for element, lives in zip(elements, alive, strict=True) if lives]
-                # expired elements that may be read stay until all are expired, unless the list is written anyway: what
-                # a read renews are the other ones
+                # expired elements that may still be read are kept until all have expired, unless this read renews the
+                # times and so writes the list anyway: only the other elements are renewed
                 if self._policy.renew_on_read or not self._policy.return_expired:
                     self._state.update(kept)
                     self._times.update([time for time, lives in zip(times, alive, strict=True) if lives])
@@ -178,7 +182,7 @@ class TtlListState(ListState[Any]):
         self._times.clear()
 
     def _align(self) -> None:
-        """Elements without a time count as written now."""
+        """Make the times parallel to the elements: elements without a time count as written now."""
         missing = self._state.size() - self._times.size()
         if missing > 0:
             self._times.add_all([self._policy.now_ms()] * missing)
@@ -187,7 +191,7 @@ class TtlListState(ListState[Any]):
 
 
 class TtlMapState(MapState[Any, Any]):
-    """A map of which each entry expires by itself."""
+    """MapState with time-to-live: each entry expires by itself."""
 
     __slots__ = ("_policy", "_state", "_times")
 
@@ -197,7 +201,8 @@ class TtlMapState(MapState[Any, Any]):
         self._policy = policy
 
     def _visible(self, key: Any) -> bool:
-        """Whether a read may see the entry, which is there; removes it if it is expired."""
+        """Whether a read may see an existing entry. An expired entry is removed; the time of another one is renewed, if
+        that is configured, or set, if there is none."""
         accessed_ms = self._times.get(key)
         if self._policy.expired(accessed_ms):
             self.remove(key)
@@ -238,7 +243,7 @@ class TtlMapState(MapState[Any, Any]):
         return [value for _, value in self.items()]
 
     def is_empty(self) -> bool:
-        """Whether a read would find nothing. No read itself: it neither removes nor renews an entry."""
+        """Whether a read would find no entry. It is no read itself: it neither removes nor renews an entry."""
         if self._policy.return_expired:
             return self._state.is_empty()
         return all(self._policy.expired(self._times.get(key)) for key in self._state.keys())

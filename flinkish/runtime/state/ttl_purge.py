@@ -1,5 +1,5 @@
-"""Expired state that nobody read is left out when state is written anyway (Flink's cleanup strategies). This is for
-state that lies in no file; from files it goes when they are compacted."""
+"""Removes expired state that nobody reads, each time state is stored (Flink's cleanup strategies). This is for subtasks
+without state in files; from files, compaction removes expired rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flinkish.runtime.state.ttl import TtlPolicy
 
 
 def purge_expired(state: StateTable, times: StateTable, policy: TtlPolicy) -> None:
-    """Remove what is expired from a state and from the table of its times, and times that lost their value."""
+    """Remove expired entries from a state and from the table of its times, and times whose value is gone."""
     for namespace, accessed in times.items():
         values = state.namespace(namespace)
         for key, accessed_ms in list(accessed.items()):
@@ -35,7 +35,7 @@ def _remove(state: StateTable, times: StateTable, namespace: Hashable, key: Any)
 
 
 def _purge_map(values: MapEntries, times: MapEntries, policy: TtlPolicy) -> bool:
-    """Whether there was something to purge."""
+    """Remove the expired entries of a map; returns whether anything was removed."""
     entries, accessed = values.entries, times.entries
     before = len(accessed)
     values.ascending = None
@@ -48,10 +48,10 @@ def _purge_map(values: MapEntries, times: MapEntries, policy: TtlPolicy) -> bool
 
 
 def _purge_list(elements: list[Any], accessed: list[int], policy: TtlPolicy) -> bool:
-    """Whether there was something to purge."""
+    """Remove the expired elements of a list; returns whether anything was removed."""
     expired = any(map(policy.expired, accessed))
     if expired:
-        # elements behind the end of the times have none yet: they stay
+        # elements beyond the end of the times have no time yet, and stay
         kept = [(element, time) for element, time in zip(elements, accessed, strict=False) if not policy.expired(time)]
         elements[: len(accessed)] = [element for element, _ in kept]
         accessed[:] = [time for _, time in kept]

@@ -1,11 +1,12 @@
-"""What one call of a user function does to state and timers, so that it can be undone (``OnError``).
+"""A log of the changes that one call of a user function makes to state and timers, so that they can be undone
+(``OnError``).
 
-Tables and handles of these kinds are made only for operators with ``on_error``; the others pay nothing.
+These tables and handles are created only for operators with ``on_error``; other operators pay nothing.
 
 Rules:
 
-* Who writes to a table marks the key before it writes (`state_table.py`): marking is what keeps the value of before.
-* User code is handed deep copies, so what it changes in a value that it has read is in no state until it writes it.
+* Code that writes to a table marks the key before it writes (`state_table.py`): marking keeps the previous value.
+* User code gets deep copies: a change to a value that it has read is in no state until user code writes the value.
 * Timers are registered and deleted when the call has succeeded. User code cannot see them during the call.
 """
 
@@ -32,7 +33,7 @@ from flinkish.runtime.state.timer_queue import FiledTimers, TimerQueue
 
 
 class UndoLog:
-    """What is to be done if the running call fails, and what if it succeeds."""
+    """Collects the steps to take if the running call fails, and the ones to take if it succeeds."""
 
     def __init__(self) -> None:
         #: whether a call is running
@@ -42,36 +43,36 @@ class UndoLog:
         self._then: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """A call begins."""
+        """Begin a call."""
         self.open = True
 
     def first(self, what: Hashable) -> bool:
-        """Whether a call is running that has not changed this before."""
+        """Whether a call is running in which this is asked for the first time; ``what`` names an entry of state."""
         if not self.open or what in self._kept:
             return False
         self._kept.add(what)
         return True
 
     def keep(self, undo: Callable[[], None]) -> None:
-        """To be done, in reverse order, if the call fails."""
+        """Add a step to take if the call fails; these steps are taken in reverse order."""
         self._undo.append(undo)
 
     def then(self, step: Callable[[], None]) -> None:
-        """To be done, in this order, if the call succeeds; at once if none is running."""
+        """Add a step to take if the call succeeds, in the order of addition; take it at once if no call is running."""
         if self.open:
             self._then.append(step)
         else:
             step()
 
     def commit(self) -> None:
-        """The call has succeeded."""
+        """End a call that has succeeded: take the steps of `then`."""
         steps = self._then
         self._end()
         for step in steps:
             step()
 
     def undo(self) -> None:
-        """The call has failed."""
+        """End a call that has failed: take the steps of `keep`, the last one first."""
         steps = self._undo
         self._end()
         for step in reversed(steps):
@@ -83,14 +84,14 @@ class UndoLog:
 
 
 class RecordedTable(StateTable):
-    """A table of values, reduced values or accumulators."""
+    """A table of values, reduced values or accumulators that puts previous values back if the call fails."""
 
     def __init__(self, name: str, kind: str, stored: StoredState, log: UndoLog) -> None:
         super().__init__(name, kind, stored)
         self._log = log
 
     def mark(self, namespace: Hashable, key: Any) -> None:
-        # a value that comes back is a change
+        # a value that is put back counts as a change, even in a namespace of this epoch
         self._begun.discard(namespace)
         if self._log.first((self.name, namespace, key)):
             self.fetch(namespace, (key,))
@@ -117,14 +118,14 @@ class RecordedTable(StateTable):
 
 
 class RecordedListTable(ListTable):
-    """A table of lists. A list that is appended to is cut off again."""
+    """A table of lists that puts previous lists back if the call fails, without the elements that were appended."""
 
     def __init__(self, name: str, kind: str, stored: StoredState, log: UndoLog) -> None:
         super().__init__(name, kind, stored)
         self._log = log
 
     def mark(self, namespace: Hashable, key: Any) -> None:
-        # a value that comes back is a change
+        # a value that is put back counts as a change, even in a namespace of this epoch
         self._begun.discard(namespace)
         self._keep(namespace, key)
         super().mark(namespace, key)
@@ -147,7 +148,7 @@ class RecordedListTable(ListTable):
             self._log.keep(partial(self._put_back, namespace, key, before, length))
 
     def _put_back(self, namespace: Hashable, key: Any, before: list[Any] | None, length: int) -> None:
-        # all of it is written again: what was known of the part that lies in files may have been forgotten
+        # the whole list is written again, because the length of its part in files may not be known any more
         self._replaced(namespace, key)
         if before is None:
             self.namespace(namespace).pop(key, None)
@@ -157,14 +158,14 @@ class RecordedListTable(ListTable):
 
 
 class RecordedMapTable(MapTable):
-    """A table of maps, entry by entry. Entries that come back are at their place in the order."""
+    """A table of maps that puts previous entries back if the call fails, in their previous order."""
 
     def __init__(self, name: str, kind: str, stored: StoredState, sequence: Callable[[], int], log: UndoLog) -> None:
         super().__init__(name, kind, stored, sequence)
         self._log = log
 
     def mark(self, namespace: Hashable, key: Any) -> None:
-        # a value that comes back is a change
+        # a value that is put back counts as a change, even in a namespace of this epoch
         self._begun.discard(namespace)
         if self._log.open:
             self._log.keep(partial(self._put_back_map, namespace, key, self.of(namespace, key)))
@@ -212,7 +213,7 @@ class RecordedMapTable(MapTable):
 
 
 class RecordedTimerQueue(TimerQueue):
-    """Timers are registered and deleted when the running call has succeeded."""
+    """A timer queue that registers and deletes timers only once the running call has succeeded."""
 
     __slots__ = ("_log",)
 
@@ -236,7 +237,7 @@ class RecordedTimerQueue(TimerQueue):
 
 
 class RecordedValueHandle(ValueHandle):
-    """A value per key, of which user code gets deep copies."""
+    """A handle of ValueState that copies values deeply, both on read and on write."""
 
     __slots__ = ()
 
@@ -248,7 +249,7 @@ class RecordedValueHandle(ValueHandle):
 
 
 class RecordedListHandle(ListHandle):
-    """A list per key, of which user code gets deep copies."""
+    """A handle of ListState that copies elements deeply, both on read and on write."""
 
     __slots__ = ()
 
@@ -266,7 +267,7 @@ class RecordedListHandle(ListHandle):
 
 
 class RecordedMapHandle(MapHandle):
-    """A map per key, of whose values user code gets deep copies."""
+    """A handle of MapState that copies values deeply, both on read and on write."""
 
     __slots__ = ()
 
@@ -287,7 +288,7 @@ class RecordedMapHandle(MapHandle):
 
 
 class RecordedReducingHandle(ReducingHandle):
-    """A reduced value per key, of which user code gets deep copies."""
+    """A handle of ReducingState that copies values deeply, both on read and on write."""
 
     __slots__ = ()
 
@@ -299,7 +300,7 @@ class RecordedReducingHandle(ReducingHandle):
 
 
 class RecordedAggregatingHandle(AggregatingHandle):
-    """An accumulator per key, of whose results user code gets deep copies."""
+    """A handle of AggregatingState that copies added values and results deeply."""
 
     __slots__ = ()
 

@@ -1,1 +1,1 @@
-"""The rules of windows as pure functions and small objects: no operator, no output, no clock."""
+"""The rules of windows, as pure functions and small objects that need no operator, no output and no clock."""

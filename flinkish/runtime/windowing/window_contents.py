@@ -1,7 +1,8 @@
-"""What a window keeps of its elements: all of them, or one value that is folded as they come.
+"""The contents of a window: all of its elements, or one value into which elements are folded as they arrive.
 
-The stored values of all keys of one window are one dictionary, key -> stored value. A key is in it if and only if the
-window has contents for that key. What is read is detached from what is stored (see `detach`): it may fire again.
+The stored values of all keys of one window are in one dictionary, key -> stored value. A key is in it if and only if
+the window has contents for that key. Contents that are read are detached from the stored value (see `detach`), since a
+window may fire again.
 """
 
 from __future__ import annotations
@@ -18,45 +19,45 @@ Stored = dict[Any, Any]
 
 
 class WindowContents(ABC):
-    """Adds elements to the stored value and reads the contents from it. Keeps nothing itself."""
+    """Adds elements to the stored values of a window and reads the contents from them. It has no state itself."""
 
-    #: the kind of the state table
+    #: the kind of state under which the values are stored
     kind: str
 
     @abstractmethod
     def add(self, stored: Stored, key: Any, value: Any) -> None:
-        """Add one element."""
+        """Add one element of a key."""
 
     @abstractmethod
     def add_all(self, stored: Stored, keys: Iterable[Any], values: Iterable[Any]) -> list[Any]:
         """Add many elements, in order. Returns the keys that had no contents before, in order, each once.
 
-        The same as `add` for each, in one loop: this is where windows spend their time.
+        The effect is that of `add` for each element, but in one loop, since windows spend most of their time here.
         """
 
     @abstractmethod
     def read(self, stored_value: Any) -> Any:
-        """The contents: a list, the reduced value or the result of the aggregation. None: nothing to emit."""
+        """The contents: a list, the reduced value or the result of the aggregation. None means nothing to emit."""
 
     @abstractmethod
     def merge(self, stored_value: Any, other: Any) -> Any:
-        """The stored value of two windows that become one. Both may be changed."""
+        """The stored value of a window that two windows are merged into. Both stored values may be changed."""
 
     @abstractmethod
     def of(self, elements: list[Any]) -> Any:
-        """What `read` would give of a window with these elements, which may be none."""
+        """The result of `read` for a window with these elements; the list may be empty."""
 
     def read_all(self, stored_values: list[Any]) -> list[Any]:
-        """`read` for each."""
+        """The result of `read` for each stored value."""
         return list(map(self.read, stored_values))
 
     def as_elements(self, contents: Any) -> list[Any]:
-        """The contents as a window function is given them."""
+        """The contents in the form in which a window function is given them."""
         return [contents]
 
 
 class ListContents(WindowContents):
-    """Keeps the elements, in the order of their arrival."""
+    """Keeps all elements, in the order of their arrival."""
 
     kind = "list"
 
@@ -90,7 +91,7 @@ class ListContents(WindowContents):
 
 
 class ReducingContents(WindowContents):
-    """Keeps the elements reduced to one by ``reduce(old, new)``."""
+    """Keeps one element, to which ``reduce(old, new)`` reduces all."""
 
     kind = "reducing"
 
@@ -122,7 +123,7 @@ class ReducingContents(WindowContents):
 
 
 class AggregatingContents(WindowContents):
-    """Keeps an accumulator: ``add(value, accumulator)`` gives the next one, ``get_result`` what it stands for."""
+    """Keeps an accumulator: ``add(value, accumulator)`` returns the next one, and ``get_result`` its result."""
 
     kind = "aggregating"
 

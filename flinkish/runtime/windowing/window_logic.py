@@ -1,4 +1,4 @@
-"""What is computed per key and window: how elements are folded, and the function that sees the result."""
+"""The computation per key and window: how elements are folded, and the window function that receives the result."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from flinkish.runtime.windowing.window_contents import (
 
 @dataclass(frozen=True)
 class WindowLogic:
-    """The user's functions of one windowed stream. Picklable.
+    """The user's functions of one windowed stream, which can be pickled.
 
-    * ``fold`` None: the window keeps all elements; then there must be a window function.
-    * ``window_function`` None: the folded value itself is emitted.
+    * If ``fold`` is None, the window keeps all elements, and there must be a window function.
+    * If ``window_function`` is None, the folded value itself is emitted.
 
     Raises:
         ProgramError: neither is given.
@@ -36,7 +36,7 @@ class WindowLogic:
             raise ProgramError("a window has no function", expected="reduce, aggregate, apply or process")
 
     def contents(self) -> WindowContents:
-        """How elements are kept."""
+        """The contents that fit the functions: a list, a reduced value or an accumulator."""
         fold = self.fold
         if fold is None:
             return ListContents()
@@ -45,5 +45,5 @@ class WindowLogic:
         return ReducingContents(fold.reduce if isinstance(fold, ReduceFunction) else fold)
 
     def functions(self) -> list[Function]:
-        """Those that have a lifecycle, in the order in which they are opened."""
+        """The functions that have a lifecycle, in the order in which they are opened."""
         return [function for function in (self.fold, self.window_function) if isinstance(function, Function)]

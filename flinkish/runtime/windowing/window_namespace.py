@@ -1,7 +1,7 @@
-"""How a window is written as the namespace of state and timers.
+"""The form of a window as the namespace of state and timers.
 
 Windows of flinkish become plain tuples, told apart by their length: compact, hashed by C code, and readable in a
-savepoint without this package. A user's own window class stands for itself: it must be hashable and picklable.
+savepoint without this package. A window of a user's own class is used as it is, so it must be hashable and picklable.
 """
 
 from __future__ import annotations

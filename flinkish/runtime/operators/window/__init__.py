@@ -1,1 +1,1 @@
-"""The window operator: the general one, and the fast way for the most frequent case."""
+"""The window operators: the general ones, and faster ones for the most frequent cases."""

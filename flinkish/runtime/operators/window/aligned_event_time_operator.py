@@ -1,10 +1,11 @@
-"""The fast way for tumbling and sliding event-time windows under the default trigger: batches instead of elements.
+"""A faster window operator for tumbling and sliding event-time windows with the default trigger: it adds whole batches
+to windows instead of single elements.
 
 The rule: state, timers and output, with their order, are exactly those of the general operator (a property test
-compares the two). What makes it possible: no watermark rises within a batch, so all elements of one window share one
-answer to "is it late?", and EventTimeTrigger does nothing for an element of a window that has not fired yet but
-register one timer. Windows that have fired (refired within the allowed lateness, or late) take elements in the general
-way, in their order; nothing else can emit while a batch is processed.
+compares the two). This is possible since no watermark rises within a batch, so all elements of one window are late or
+none is, and since EventTimeTrigger only registers one timer for an element of a window that has not fired yet. Elements
+of windows that have fired (which fire again within the allowed lateness, or are late) are processed as by the general
+operator, in their order; nothing else can emit while a batch is processed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from flinkish.runtime.operators.window.window_operator import WindowOperator
 if TYPE_CHECKING:
     from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
 
-#: Keys and values, side by side.
+#: Parallel lists: the keys of elements, and their values.
 _Elements = tuple[list[Any], list[Any]]
 
 
@@ -38,15 +39,16 @@ class _Pane:
     def __init__(self, first_ms: int, end_ms: int) -> None:
         self.first_ms = first_ms
         self.end_ms = end_ms
-        #: windows that have fired, the last one first, and whether there are no others
+        #: the windows of the pane that have fired, the last one first, and whether there are no other windows
         self.fired: list[TimeWindow] = []
         self.in_no_other = False
-        #: the elements of this batch in the windows that have not
+        #: for each window of the pane that has not fired, its elements of this batch
         self.unfired: list[_Elements] = []
 
 
 class AlignedEventTimeOperator(WindowOperator):
-    """See the module. Tumbling windows are sliding ones whose slide is their size."""
+    """The window operator for tumbling and sliding event-time windows with the default trigger. Tumbling windows are
+    treated as sliding ones whose slide is their size."""
 
     def __init__(self, factory: WindowOperatorFactory) -> None:
         super().__init__(factory)
@@ -58,8 +60,9 @@ class AlignedEventTimeOperator(WindowOperator):
 
     @staticmethod
     def handles(factory: WindowOperatorFactory) -> bool:
-        """Whether the fast way is right: for exactly these classes, not for subclasses of users, and for folds that
-        cannot hold state handles, since it does not set the current key for each element."""
+        """Whether this operator may be used: for exactly these assigners and this trigger, not for subclasses of users,
+        without an evictor, and for folds that cannot hold state handles, since the current key is not set for each
+        element."""
         fold = factory.window_logic.fold
         return (
             type(factory.assigner) in (TumblingEventTimeWindows, SlidingEventTimeWindows)
@@ -78,7 +81,7 @@ class AlignedEventTimeOperator(WindowOperator):
         keys = keys_of(self.key_selector, values)
         unfired: dict[int, _Elements] = {}
         for pane, begin, end in self._stretches(timestamps, unfired):
-            # where the slide is greater than the size, an element may be in no window at all
+            # if the slide is greater than the size, an element may be in no window at all
             if pane.fired or pane.in_no_other:
                 for position in range(begin, end):
                     element = values[position], timestamps[position], keys[position]
@@ -95,7 +98,8 @@ class AlignedEventTimeOperator(WindowOperator):
             self._fold(start, window_keys, window_values)
 
     def _stretches(self, timestamps: list[int], unfired: dict[int, _Elements]) -> Iterator[tuple[_Pane, int, int]]:
-        """(pane, begin, end) of neighbouring elements in the same pane. ``unfired``: takes the windows of the panes."""
+        """(pane, begin, end) of each run of neighbouring elements in the same pane. The windows of the panes that have
+        not fired are added to ``unfired``: start -> elements."""
         panes: dict[int, _Pane] = {}
         begin, pane = 0, self._pane(timestamps[0], panes, unfired)
         first_ms, end_ms = pane.first_ms, pane.end_ms
@@ -108,7 +112,7 @@ class AlignedEventTimeOperator(WindowOperator):
         yield pane, begin, len(timestamps)
 
     def _pane(self, timestamp_ms: int, panes: dict[int, _Pane], unfired: dict[int, _Elements]) -> _Pane:
-        """The pane that a timestamp falls into."""
+        """The pane that contains a timestamp; made if it is not yet in ``panes`` (start -> pane)."""
         start_ms = timestamp_ms - (timestamp_ms - self._offset_ms) % self._slide_ms
         end_ms = timestamp_ms - (timestamp_ms - self._offset_ms - self._size_ms) % self._slide_ms
         first_ms = max(start_ms, end_ms)
@@ -124,7 +128,7 @@ class AlignedEventTimeOperator(WindowOperator):
         return pane
 
     def _fold(self, start_ms: int, keys: list[Any], values: list[Any]) -> None:
-        """Add elements to a window that has not fired."""
+        """Add elements to a window that has not fired, and register its timers for keys that are new in it."""
         scope = self.scope
         window = TimeWindow(start_ms, start_ms + self._size_ms)
         namespace = (window.start, window.end)
@@ -133,7 +137,7 @@ class AlignedEventTimeOperator(WindowOperator):
         try:
             new_keys = self.contents.add_all(scope.table.namespace(namespace), remaining, values)
         except BaseException:
-            # the error names the current key: the last one that the loop took
+            # the error names the current key: the last key that the loop has taken
             scope.backend.current_key = keys[len(keys) - length_hint(remaining) - 1]
             raise
         scope.table.mark_grown(namespace, keys)

@@ -1,4 +1,4 @@
-"""What assigners see of the window operator."""
+"""The context that window assigners get from the window operator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flinkish.runtime.operators.window.window_scope import WindowScope
 
 
 class ScopedAssignerContext(WindowAssigner.WindowAssignerContext):
-    """The scope's time and the subtask's runtime context."""
+    """The context of a window assigner: the scope's processing time and the subtask's runtime context."""
 
     def __init__(self, scope: WindowScope, runtime_context: RuntimeContext) -> None:
         self._scope = scope

@@ -1,6 +1,7 @@
-"""Window functions over two streams in one: their elements are (0, record of the first) and (1, record of the second).
+"""The window functions of window joins and co-groups, which are windows over the union of two streams: their elements
+are (0, record of the first stream) and (1, record of the second stream).
 
-Semantics: Flink's ``CoGroupedStreams`` and ``JoinedStreams``, which are windows over the union of both streams.
+Semantics: Flink's ``CoGroupedStreams`` and ``JoinedStreams``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from flinkish.errors import TypeMismatchError
 
 
 class _OfBoth(WindowFunction[Any, Any, Any, Window]):
-    """Base: separates the records of both streams, and opens and closes the user's function."""
+    """Base of window functions over two streams: separates the records of both streams, and opens and closes the user's
+    function."""
 
     def __init__(self, function: Function | Callable[..., Any]) -> None:
         self.function = function
@@ -38,7 +40,7 @@ class _OfBoth(WindowFunction[Any, Any, Any, Window]):
 
 
 class CoGroupWindowFunction(_OfBoth):
-    """Calls a CoGroupFunction, or a callable with the same arguments."""
+    """Calls a CoGroupFunction, or a callable with the same arguments, for each window."""
 
     def apply(self, key: Any, window: Window, inputs: Iterable[Any]) -> Iterable[Any]:
         first, second = self.separated(inputs)
@@ -48,7 +50,8 @@ class CoGroupWindowFunction(_OfBoth):
 
 
 class JoinWindowFunction(_OfBoth):
-    """Calls a JoinFunction, a FlatJoinFunction, or a callable like a JoinFunction's method, for each pair."""
+    """Calls a JoinFunction, a FlatJoinFunction, or a callable with the arguments and result of ``JoinFunction.join``,
+    for each pair of records in a window."""
 
     def apply(self, key: Any, window: Window, inputs: Iterable[Any]) -> Iterator[Any]:
         first, second = self.separated(inputs)

@@ -1,4 +1,4 @@
-"""What evictors see of the window operator."""
+"""The context that evictors get from the window operator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flinkish.runtime.operators.window.window_scope import WindowScope
 
 
 class ScopedEvictorContext(Evictor.EvictorContext):
-    """The scope's time and the operator's metrics."""
+    """The context of an evictor: the scope's time and the operator's metrics."""
 
     def __init__(self, scope: WindowScope) -> None:
         self._scope = scope

@@ -1,9 +1,9 @@
-"""The window operator for windows that merge: sessions, and merging assigners of users.
+"""The window operator for windows that merge: sessions, and the windows of users' merging assigners.
 
 Semantics, step by step: Flink's ``WindowOperator`` with its ``MergingWindowSet``. The window of a new element is added
-to the open windows of its key, which may merge some of them: the trigger merges its state, its state and timers of the
-windows that are gone are deleted, and their contents are added to those of the result. Then the element goes to the
-window that it belongs to now.
+to the open windows of its key, which may merge some of them: the trigger merges its state, the trigger's state and the
+timers of the windows that are gone are deleted, and their contents are added to those of the result. Then the element
+is added to the window that it belongs to now.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OPEN_WINDOWS = "__merging_windows__"
 
 
 class MergingWindowOperator(WindowOperator):
-    """See the module."""
+    """The window operator for a `MergingWindowAssigner`."""
 
     merging = True
     assigner: MergingWindowAssigner[Any, Any]
@@ -75,8 +75,8 @@ class MergingWindowOperator(WindowOperator):
         self.fetch_open(keys, ())
 
     def fetch_open(self, keys: Iterable[Any], new: Iterable[tuple[Any, Hashable]]) -> None:
-        """Have the state of the open windows of keys in memory, whose contents lie in their state windows, and of new
-        ones: (key, namespace)."""
+        """Bring the state of windows into memory: that of the open windows of ``keys``, with their contents, which are
+        in the namespaces of the state windows, and that of the windows ``new``, each as (key, namespace)."""
         by_namespace: dict[Hashable, list[Any]] = {}
         open_windows = self._open_windows.namespace(VOID_NAMESPACE)
         for key in dict.fromkeys(keys):
@@ -109,7 +109,7 @@ class MergingWindowOperator(WindowOperator):
     def _merge(
         self, result: Window, merged: list[Window], state_window: Window, merged_state_windows: list[Window]
     ) -> None:
-        """Windows of the scope's key become ``result``, which may be one of them."""
+        """Merge windows of the scope's key into ``result``, which may be one of them."""
         scope, key = self.scope, self.scope.key
         self._check_end(result)
         gone = [window for window in merged if window != result]
@@ -159,7 +159,7 @@ class MergingWindowOperator(WindowOperator):
     # --- open windows -------------------------------------------------------------------------------------------
 
     def _enter(self, open_windows: MergingWindowSet, key: Any, window: Window) -> bool:
-        """Go to a window and to its contents; False: it is not open."""
+        """Set the scope to a window of a key and to its contents. Returns False if that window is not open."""
         state_window = open_windows.state_window(window)
         if state_window is None:
             return False
@@ -168,7 +168,7 @@ class MergingWindowOperator(WindowOperator):
         return True
 
     def _read(self, key: Any) -> MergingWindowSet:
-        """The open windows of a key."""
+        """The open windows of a key, read from state if they are not in memory yet."""
         found = self._sets.get(key)
         if found is None:
             self._open_windows.fetch(VOID_NAMESPACE, (key,))

@@ -1,4 +1,4 @@
-"""What a ProcessWindowFunction or a ProcessAllWindowFunction sees of the window operator."""
+"""The context that a ProcessWindowFunction or ProcessAllWindowFunction gets from the window operator."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from flinkish.runtime.operators.window.window_scope import WindowScope
 
 
 class ScopedProcessWindowContext(ProcessWindowFunction.Context[Any], ProcessAllWindowFunction.Context[Any]):
-    """Window, time and state of the scope's key and window. ``merging``: windows may merge, so that none has state of
-    its own."""
+    """The context of a process window function: window, time and state of the scope's key and window.
+
+    ``merging``: windows may merge, so there is no per-window state.
+    """
 
     def __init__(self, scope: WindowScope, results: WindowOutput, merging: bool) -> None:
         self._scope = scope

@@ -1,4 +1,4 @@
-"""State for window functions: of the current key and window, or of the current key over all windows."""
+"""Keyed state for window functions: per key and window, or per key over all windows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 
 
 class ScopedStateStore(KeyedStateStore):
-    """Hands out state in the namespace of the scope's window (``per_window``) or in none."""
+    """Returns state handles in the namespace of the scope's window (``per_window``) or in the void namespace, for the
+    current key."""
 
     def __init__(self, scope: WindowScope, per_window: bool) -> None:
         self._scope = scope

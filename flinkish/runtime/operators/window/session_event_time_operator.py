@@ -1,10 +1,11 @@
-"""The fast way for sessions of event time under the default trigger: the open sessions of a key are looked up once per
-batch, and timers are registered for what they have become at its end.
+"""A faster window operator for event-time sessions with the default trigger: it looks up the open sessions of a key
+once per batch, and registers timers for the sessions as they are at the end of the batch.
 
 The rule: contents, open windows, timers and output, with their order, are those of the general operator (a property
-test compares the two). What makes it possible: no watermark rises within a batch, and EventTimeTrigger does nothing for
-a window whose end lies ahead of the watermark but register one timer, which is deleted when the window merges. A batch
-with an element whose own window is over already (it is late, or refires a session) takes the general way as a whole.
+test compares the two). This is possible since no watermark rises within a batch, and since EventTimeTrigger only
+registers one timer for a window whose end is ahead of the watermark, and deletes it when the window merges. A batch
+with an element whose own window is over already (it is late, or makes a session fire again) is processed as a whole by
+the general operator.
 """
 
 from __future__ import annotations
@@ -30,33 +31,33 @@ _UNCHANGED = -1
 
 
 class _Session:
-    """An open session within a batch."""
+    """An open session of a key, as the elements of a batch change it."""
 
     __slots__ = ("before", "end_ms", "grown", "since", "start_ms", "state", "stored")
 
     def __init__(self, start_ms: int, end_ms: int, state: tuple[int, int], stored: dict[Any, Any], since: int) -> None:
         self.start_ms = start_ms
         self.end_ms = end_ms
-        #: the namespace of its contents, and the values there
+        #: the namespace of its contents (the state window), and the stored values in it by key
         self.state = state
         self.stored = stored
-        #: the place in the batch of the element that gave it this start and end
+        #: position in the batch of the element that gave it this start and end; `_UNCHANGED`: it had them before
         self.since = since
-        #: whether the batch has brought it elements
+        #: whether elements of the batch were added to it
         self.grown = False
-        #: its window before the batch
+        #: its window before the batch; None: it is new
         self.before: tuple[int, int] | None = (start_ms, end_ms) if since == _UNCHANGED else None
 
 
 class SessionEventTimeOperator(MergingWindowOperator):
-    """See the module."""
+    """The window operator for event-time sessions with the default trigger."""
 
     assigner: EventTimeSessionWindows | DynamicEventTimeSessionWindows
 
     @staticmethod
     def handles(factory: WindowOperatorFactory) -> bool:
-        """Whether the fast way is right: for exactly these classes, not for subclasses of users, and for folds that
-        cannot hold state handles."""
+        """Whether this operator may be used: for exactly these assigners and this trigger, not for subclasses of users,
+        without an evictor, and for folds that cannot hold state handles."""
         fold = factory.window_logic.fold
         return (
             type(factory.assigner) in (EventTimeSessionWindows, DynamicEventTimeSessionWindows)
@@ -120,7 +121,7 @@ class SessionEventTimeOperator(MergingWindowOperator):
             self.evaluate(stored[key])
 
     def _close(self, key: Any, window: tuple[int, int], state: tuple[int, int], opened: tuple[Any, ...]) -> None:
-        """A session that has fired is over; the trigger keeps nothing."""
+        """Remove a session that is over. The default trigger has no state to clear."""
         self.scope.table.remove(state, key)
         if self.evaluator is not None:
             self.evaluator.clear()
@@ -149,7 +150,7 @@ class SessionEventTimeOperator(MergingWindowOperator):
     def _merged(
         self, key: Any, joined: list[_Session], of_key: list[_Session], gone: list[tuple[Any, tuple[int, int]]]
     ) -> _Session:
-        """Sessions that an element joins go on as the first of them."""
+        """Merge the sessions that an element joins into the first of them, which is returned."""
         joined.sort(key=lambda session: session.start_ms)
         first, *others = joined
         for session in others:
@@ -161,7 +162,8 @@ class SessionEventTimeOperator(MergingWindowOperator):
         return first
 
     def _settle(self, sessions: dict[Any, list[_Session]], gone: list[tuple[Any, tuple[int, int]]]) -> None:
-        """Store what is open now, with its timers, in the order in which they came to be."""
+        """At the end of a batch, store the open sessions, delete the timers of windows that are gone (``gone``: key and
+        window) and register those of new windows, in the order in which the windows came to be."""
         open_windows, changed_keys = self._open_windows.namespace(VOID_NAMESPACE), []
         changed: list[tuple[int, Any, _Session]] = []
         mark_grown = self.scope.table.mark_grown
@@ -187,7 +189,7 @@ class SessionEventTimeOperator(MergingWindowOperator):
                 timers.register(TimeDomain.EVENT_TIME, timer_ms, key, window)
 
     def _timers_of(self, window: tuple[int, int]) -> tuple[int, ...]:
-        """When it fires, and when it is cleaned up."""
+        """The timers of a window: when it fires and, if that is later, when it is cleaned up."""
         fire_ms = window[1] - 1
         cleanup_ms = fire_ms + self.factory.allowed_lateness_ms
         return (fire_ms, cleanup_ms) if fire_ms < cleanup_ms < MAX_WATERMARK_MS else (fire_ms,)

@@ -1,4 +1,4 @@
-"""What triggers see of the window operator."""
+"""The contexts that triggers get from the window operator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from flinkish.runtime.state.merge_namespaces import merge_namespaces
 
 
 class ScopedTriggerContext(Trigger.TriggerContext):
-    """Timers and state of the scope's key and window."""
+    """The context of a trigger: time, timers and state of the scope's key and window."""
 
     def __init__(self, scope: WindowScope) -> None:
         self._scope = scope
@@ -53,9 +53,9 @@ class ScopedTriggerContext(Trigger.TriggerContext):
 
 
 class ScopedOnMergeContext(ScopedTriggerContext, Trigger.OnMergeContext):
-    """The scope's window is the result of a merge."""
+    """The context of ``Trigger.on_merge``: the scope's window is the result of the merge."""
 
-    #: namespaces of the windows that became the scope's window, without that one itself
+    #: namespaces of the windows that were merged into the scope's window, without that window itself
     merged: Sequence[Hashable] = ()
 
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
@@ -72,7 +72,7 @@ class ScopedOnMergeContext(ScopedTriggerContext, Trigger.OnMergeContext):
 
 
 def _merge_of(descriptor: StateDescriptor) -> Callable[[Any, Any], Any] | None:
-    """How two values of a state become one; None: they cannot."""
+    """The function that merges two values of a state; None if states of this kind cannot be merged."""
     if isinstance(descriptor, ListStateDescriptor):
         return add
     if isinstance(descriptor, ReducingStateDescriptor):

@@ -1,4 +1,4 @@
-"""Calls the user's window function. One class per kind of window function."""
+"""Calls the user's window function; there is one class for each kind of window function."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ from flinkish.runtime.operators.window.process_window_context import ScopedProce
 
 
 class WindowEvaluator(ABC):
-    """The window function of one operator, called for the scope's key and window. ``context``: of that scope."""
+    """Calls the window function of one operator, for the scope's key and window. Subclasses take the context of that
+    scope, which some window functions get."""
 
     #: whether `clear` does anything
     clears = False
 
     @abstractmethod
     def evaluate(self, key: Any, window: Window, elements: list[Any]) -> Iterable[Any] | None:
-        """The results; may be lazy."""
+        """The results of the window function for the elements of a window; the iterable may be lazy, None stands for
+        no results."""
 
     def clear(self) -> None:  # noqa: B027 - most functions have nothing to clear
-        """The window is cleaned up for the scope's key."""
+        """Call the function's ``clear``, when the window of the scope's key is cleaned up."""
 
 
 class ApplyEvaluator(WindowEvaluator):
@@ -96,7 +98,11 @@ _EVALUATORS: tuple[tuple[type[Function], type[Any]], ...] = (
 
 
 def make_evaluator(function: Any, context: ScopedProcessWindowContext) -> WindowEvaluator | None:
-    """The evaluator for a window function; None for None."""
+    """The evaluator for a window function; None if there is no window function.
+
+    Raises:
+        ProgramError: ``function`` is of none of the kinds of window functions.
+    """
     if function is None:
         return None
     for kind, evaluator in _EVALUATORS:

@@ -1,9 +1,9 @@
-"""The general window operator: any assigner that does not merge, any trigger, evictor and window function.
+"""The general window operator: for any assigner that does not merge windows, any trigger, evictor and window function.
 
 Semantics, step by step: Flink's ``WindowOperator``. For each element and each of its windows that is not late: add the
-element to the window's contents, ask the trigger, fire and purge as it says, register the clean-up timer. Timers ask
-the trigger again; the one at the clean-up time then removes all state of that key and window. An element all of whose
-windows are late goes to the side output for late data or is counted in ``numLateRecordsDropped``.
+element to the window's contents, call the trigger, fire and purge as it says, register the clean-up timer. Each timer
+calls the trigger again; the one at the clean-up time then removes all state of that key and window. An element all of
+whose windows are late goes to the side output for late data or is counted in ``numLateRecordsDropped``.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ if TYPE_CHECKING:
 
 
 class WindowOperator(StreamOperator):
-    """One per subtask. All that outlives a call is in the keyed state."""
+    """The window operator of one subtask, for windows that do not merge. All that must outlive a batch is in keyed
+    state."""
 
     scope: WindowScope
     results: WindowOutput
     late_records_dropped: Counter
-    #: whether windows may become one
+    #: whether windows may merge
     merging = False
 
     def __init__(self, factory: WindowOperatorFactory) -> None:
@@ -51,9 +52,9 @@ class WindowOperator(StreamOperator):
         self.assigner = factory.assigner
         self.trigger = factory.trigger
         self.evictor = factory.evictor
-        #: what becomes of the elements that an evictor leaves
+        #: folds elements into the contents that a window function gets; with an evictor, those that it leaves
         self.fold = factory.window_logic.contents()
-        # with an evictor a window keeps (element, timestamp) of all its elements
+        # with an evictor, the state of a window holds (element, timestamp) for each of its elements
         self.contents: WindowContents = self.fold if self.evictor is None else ListContents()
         self.time = WindowTime(self.assigner.is_event_time(), factory.allowed_lateness_ms)
         self.cleanup_domain = TimeDomain.EVENT_TIME if self.assigner.is_event_time() else TimeDomain.PROCESSING_TIME
@@ -104,7 +105,7 @@ class WindowOperator(StreamOperator):
         self.results.flush()
 
     def enter_group(self, watermark_ms: int) -> None:
-        """Work at this watermark."""
+        """Prepare the scope for a batch or for timers: get its state, and set its watermark and processing time."""
         self.scope.enter_group(watermark_ms, self.context.epoch.processing_time_ms)
 
     def _assign_all(self, values: list[Any], timestamps: list[int], keys: list[Any]) -> list[Collection[Window]]:
@@ -123,7 +124,7 @@ class WindowOperator(StreamOperator):
         return windows
 
     def fetch_windows(self, keys: list[Any], windows: list[Collection[Window]]) -> None:
-        """Have the state of all windows of a batch in memory, that of each window at once."""
+        """Bring the state of all windows of a batch into memory, for each window that of all its keys at once."""
         by_namespace: dict[Hashable, list[Any]] = {}
         for key, of_element in zip(keys, windows, strict=True):
             for window in of_element:
@@ -131,13 +132,18 @@ class WindowOperator(StreamOperator):
         self.scope.backend.fetch_all(by_namespace)
 
     def fetch_due(self, by_namespace: dict[Hashable, list[Any]]) -> None:
-        """Have the state in memory that timers of these namespaces and keys need."""
+        """Bring into memory the state that the timers of these namespaces and keys need."""
         self.scope.backend.fetch_all(by_namespace)
 
     def process_element(
         self, value: Any, timestamp_ms: int, key: Any, windows: Collection[Window], skipped: bool = True
     ) -> None:
-        """Put one element into its windows. ``skipped``: no other window has taken it."""
+        """Add one element to those of its windows that are not late.
+
+        Args:
+            windows: of the element.
+            skipped: no other window has taken the element, so `skip` is called if none of these takes it.
+        """
         scope = self.scope
         scope.backend.current_key = key
         for window in windows:
@@ -149,13 +155,13 @@ class WindowOperator(StreamOperator):
             self.skip(value, timestamp_ms)
 
     def skip(self, value: Any, timestamp_ms: int) -> None:
-        """No window has taken the element."""
+        """Emit or count an element that no window has taken, if it is late."""
         if self.time.is_element_late(timestamp_ms, self.scope.watermark_ms):
             if not self.results.emit_late(value, timestamp_ms):
                 self.late_records_dropped.inc()
 
     def add_to_window(self, value: Any, timestamp_ms: int) -> None:
-        """Add an element to the scope's window, and do what the trigger says."""
+        """Add an element to the scope's window, call the trigger, and register the clean-up timer."""
         scope = self.scope
         namespace, key = scope.contents_namespace, scope.key
         scope.table.fetch(namespace, (key,))
@@ -187,12 +193,12 @@ class WindowOperator(StreamOperator):
         self.results.flush()
 
     def fire_event_timers(self, watermark_ms: int) -> None:
-        """Fire what is due, one timer at a time: a trigger may register or delete others."""
+        """Fire the event-time timers that are due, one at a time: a trigger may register or delete others."""
         for timer_ms, key, namespace in self._due(TimeDomain.EVENT_TIME, watermark_ms):
             self.on_timer(TimeDomain.EVENT_TIME, timer_ms, key, namespace)
 
     def on_timer(self, domain: TimeDomain, timer_ms: int, key: Any, namespace: Hashable) -> None:
-        """Fire one timer, which was taken from its queue."""
+        """Fire one timer, which was already removed from its queue."""
         if self.enter_timer(key, namespace):
             ask = self.trigger.on_event_time if domain is TimeDomain.EVENT_TIME else self.trigger.on_processing_time
             self.obey(ask(timer_ms, self.scope.window, self.trigger_context))
@@ -203,35 +209,37 @@ class WindowOperator(StreamOperator):
         return self.scope.backend.due(TIMERS, domain, upto_ms, self.fetch_due)
 
     def enter_timer(self, key: Any, namespace: Hashable) -> bool:
-        """Go to the key and window of a timer; False: that window is over."""
+        """Set the scope to the key and window of a timer. Returns False if that window is over."""
         self.scope.enter(key, window_of(namespace), namespace)
         return True
 
     def ends_window(self, domain: TimeDomain, timer_ms: int) -> bool:
-        """Whether the scope's window is over with this timer."""
+        """Whether this timer is the clean-up timer of the scope's window."""
         return domain is self.cleanup_domain and timer_ms == self.time.cleanup_ms(self.scope.window)
 
     def clean_up(self) -> None:
-        """The scope's window is over: remove all that is kept for it and the scope's key."""
+        """Remove all state of the scope's window and key, which is over, and call the trigger's and the window
+        function's ``clear``."""
         self.trigger.clear(self.scope.window, self.trigger_context)
         if self.evaluator is not None:
             self.evaluator.clear()
         self.remove_window()
 
     def remove_window(self) -> None:
-        """Remove what the operator itself keeps for the scope's key and window."""
+        """Remove the operator's own state of the scope's key and window."""
         self._purge()
 
     def write_back(self) -> None:
-        """Write to state what is read and changed in it over several calls of user code."""
+        """Write changes to state that subclasses hold back over several calls of user code; this class holds back
+        none."""
 
     def drop_unwritten(self) -> None:
-        """Forget what `write_back` would write: the call that has changed it is undone."""
+        """Forget the changes that `write_back` would write, since the call that made them is undone."""
 
     # --- firing -------------------------------------------------------------------------------------------------
 
     def obey(self, result: TriggerResult) -> None:
-        """Do with the scope's key and window what the trigger said."""
+        """Fire or purge the scope's key and window, as the trigger said."""
         if result is TriggerResult.CONTINUE:
             return
         if not isinstance(result, TriggerResult):
@@ -251,14 +259,15 @@ class WindowOperator(StreamOperator):
         scope.table.remove(scope.contents_namespace, scope.key)
 
     def evaluate(self, stored_value: Any) -> None:
-        """Emit what the stored value of the scope's key and window stands for."""
+        """Emit the results of the scope's key and window, given the stored value of its contents."""
         if self.evictor is None:
             self._emit(self.contents.read(stored_value))
         else:
             self._evict_and_emit(stored_value)
 
     def _evict_and_emit(self, stored: list[tuple[Any, int]]) -> None:
-        """Evaluate what the evictor leaves. Flink's order: evict, evaluate, evict, and keep the rest."""
+        """Evaluate the elements that the evictor leaves. Flink's order: ``evict_before``, evaluate, ``evict_after``,
+        and keep the remaining elements."""
         assert self.evictor is not None
         scope = self.scope
         elements = [TimestampedValue(*element) for element in stored]

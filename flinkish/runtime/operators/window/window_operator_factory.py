@@ -1,4 +1,4 @@
-"""Describes a window operator and makes it: the one door for the API."""
+"""Describes a window operator and makes it. The API uses window operators through this module alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from flinkish.runtime.windowing.window_logic import WindowLogic
 
 @dataclass
 class WindowOperatorFactory:
-    """One windowed stream. Picklable by cloudpickle. A stream without keys runs under a constant key.
+    """Describes the windows of one windowed stream and makes their operator. Picklable by cloudpickle. A stream without
+    keys runs under a constant key.
 
     Raises:
         ProgramError: the allowed lateness is negative.
@@ -31,11 +32,11 @@ class WindowOperatorFactory:
     trigger: Trigger[Any, Any]
     window_logic: WindowLogic
     allowed_lateness_ms: int = 0
-    #: where late elements go; None: they are dropped and counted in ``numLateRecordsDropped``
+    #: side output for late elements; None: they are dropped and counted in ``numLateRecordsDropped``
     late_tag_id: str | None = None
-    #: narrows results to the output type
+    #: converts results to the output type; None: there is nothing to convert
     converter: Converter | None = None
-    #: what removes elements from windows that fire
+    #: removes elements from windows that fire; None: all elements stay
     evictor: Evictor[Any] | None = None
 
     keyed: bool = field(default=True, init=False)
@@ -56,11 +57,12 @@ class WindowOperatorFactory:
         self.uses_processing_time = traits.uses_processing_time or self.assigner.needs_processing_time()
 
     def create_by_record(self) -> WindowOperator:
-        """A fresh operator that works record by record and timer by timer, on the same state."""
+        """A new operator that works record by record and timer by timer. Its state has the same form as that of
+        `create`."""
         return MergingWindowOperator(self) if isinstance(self.assigner, MergingWindowAssigner) else WindowOperator(self)
 
     def create(self) -> WindowOperator:
-        """A fresh operator."""
+        """A new operator: the fastest one that can process these windows."""
         if SessionEventTimeOperator.handles(self):
             return SessionEventTimeOperator(self)
         if AlignedEventTimeOperator.handles(self):

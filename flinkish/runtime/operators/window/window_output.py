@@ -1,7 +1,7 @@
-"""Collects what windows emit and hands it on in few large batches.
+"""Collects the results of windows and emits them in few large batches.
 
-Results are in the order in which they came; those of different timestamps may share a batch, since a batch only must
-not reach over a watermark: the operator calls `flush` before it hands one on.
+Results keep their order. Results with different timestamps may share a batch, since a batch must only not contain
+results from both sides of a watermark: the operator calls `flush` before it emits a watermark.
 """
 
 from __future__ import annotations
@@ -17,9 +17,14 @@ _FLUSH_SIZE = 10_000
 
 
 class WindowOutput:
-    """Results of windows on their way to the next operator. Empty between two calls of the operator.
+    """Buffers the results of windows until `flush`. It is empty between two calls of the operator.
 
-    ``tagged``: results may be ``tag, value`` for side outputs; those of a mere fold are never looked into.
+    Args:
+        output: where the results go.
+        converter: converts results to the output type; None: there is nothing to convert.
+        tagged: results may be ``(tag, value)`` for side outputs, as those of window functions. Results of a mere fold
+            are emitted without a look into them.
+        late_tag_id: side output for late elements; None: there is none.
     """
 
     def __init__(self, output: Output, converter: Converter | None, tagged: bool, late_tag_id: str | None) -> None:
@@ -33,7 +38,8 @@ class WindowOutput:
         self._sides: dict[str, tuple[list[Any], list[int]]] = {}
 
     def emit(self, results: Iterable[Any] | None, timestamp_ms: int) -> None:
-        """Results of one timestamp, lazy or not; None is none."""
+        """Add the results of one window, which have one timestamp. The iterable may be lazy; None stands for no
+        results."""
         if not results:
             return
         values, timestamps = self._values, self._timestamps
@@ -45,7 +51,7 @@ class WindowOutput:
             self._flush_results()
 
     def emit_side(self, tag_id: str, value: Any, timestamp_ms: int) -> None:
-        """A value for a side output; nobody gets it if nobody listens to that one."""
+        """Add a value for a side output; it is dropped if the job does not use that side output."""
         values, timestamps = self._sides.setdefault(tag_id, ([], []))
         values.append(value)
         timestamps.append(timestamp_ms)
@@ -53,14 +59,15 @@ class WindowOutput:
             self._output.collect_side(tag_id, *self._sides.pop(tag_id))
 
     def emit_late(self, value: Any, timestamp_ms: int) -> bool:
-        """An element that is too late for all its windows; False if there is no side output for such."""
+        """Add an element that is too late for all its windows to their side output. Returns False if there is no such
+        side output."""
         if self._late_tag_id is None:
             return False
         self.emit_side(self._late_tag_id, value, timestamp_ms)
         return True
 
     def flush(self) -> None:
-        """Hand on everything."""
+        """Emit all results and values of side outputs."""
         if self._values:
             self._flush_results()
         if self._sides:
@@ -69,7 +76,7 @@ class WindowOutput:
                 self._output.collect_side(tag_id, values, timestamps)
 
     def take_back(self) -> None:
-        """Forget what was not handed on."""
+        """Drop all results that were not emitted yet."""
         self._values, self._timestamps, self._sides = [], [], {}
 
     def _flush_results(self) -> None:

@@ -1,6 +1,6 @@
-"""Where the window operator is right now: key, window, time and state.
+"""The key, window, time and state that the window operator works with at the moment.
 
-One object per operator, changed in place: contexts that user code got look at it at each call.
+There is one object per operator, which is changed in place: the contexts that user code has got read it at each call.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.timer_queue import TimerQueue
 
-#: name of the state that holds the windows' contents; no state of users can have it by accident
+#: name of the state that holds the windows' contents; no user gives a state this name by accident
 CONTENTS = "__window_contents__"
 #: name of the timer service
 TIMERS = "window-timers"
 
 
 class WindowScope:
-    """The current position. Valid from `enter_group` until the operator returns to its task."""
+    """The current key, window, time and state of a window operator. Valid from `enter_group` until the operator returns
+    to its task."""
 
     table: StateTable
     timers: TimerQueue
-    #: of the current call
+    #: key and window of the current call of user code
     key: Any
     window: Window
-    #: of the trigger's state, the timers and the state per window
+    #: namespace of the trigger's state, the timers and the per-window state
     namespace: Hashable
-    #: of the window's contents; another one after a merge (`MergingWindowSet`)
+    #: namespace of the window's contents; it is another one after a merge (`MergingWindowSet`)
     contents_namespace: Hashable
 
     def __init__(self, context: OperatorContext, backend: KeyedStateBackend, contents_kind: str) -> None:
@@ -44,14 +45,14 @@ class WindowScope:
         self.processing_time_ms = 0
 
     def enter_group(self, watermark_ms: int, processing_time_ms: int) -> None:
-        """Begin to work. Decodes the state, if that did not happen yet."""
+        """Get the tables of state and timers, and set the time. This decodes the state if that was not done yet."""
         self.table = self.backend.table(CONTENTS, self._contents_kind)
         self.timers = self.backend.timers(TIMERS)
         self.watermark_ms = watermark_ms
         self.processing_time_ms = processing_time_ms
 
     def enter(self, key: Any, window: Window, namespace: Hashable) -> None:
-        """Go to a key and window: before any user code is called for them."""
+        """Set the current key and window, before any user code is called for them."""
         self.key = self.backend.current_key = key
         self.window = window
         self.namespace = self.contents_namespace = namespace

@@ -1,14 +1,15 @@
 """Keyed state and timers of ONE subtask in immutable Arrow IPC files: a small LSM tree.
 
-Importing this package imports nothing; its modules import numpy and pyarrow.
+Importing this package imports nothing. Most of its modules import numpy and pyarrow; ``references``, ``retention`` and
+``timer_sets`` do not.
 
 Keyed state::
 
     directory = StateDirectory("<job dir>/state/<vertex>/<subtask>", cache_path="<local folder, for object stores>")
-    files = StateFiles(directory, same_id, same_entry)   # ask, for bytes that differ, whether the values are equal
+    files = StateFiles(directory, same_id, same_entry)   # whether the values of two different encodings are equal
     held = FileSet()                                     # FileSet.decode(value.encode()): plain data, in GroupState
 
-    rows = RowsBuilder()                                 # what an epoch has changed, in the end, state by state
+    rows = RowsBuilder()                                 # the net changes of an epoch, state by state
     hashes = group_hashes(state, namespace, keys)        # or group_hashes_in(state, namespaces, keys)
     rows.put(state, hashes, ids, values, times=...)                          # value, reducing, aggregating state
     rows.put(state, hashes, ids, values, entries=..., entry_hashes=entry_hashes(user_keys), orders=...)    # map state
@@ -28,8 +29,8 @@ Timers, in a directory of their own or in the same one::
 
     timers = TimerFiles(directory, same_id)
     sets = TimerSets({})                                 # TimerSets.decode(value.encode())
-    queue = ("user-timers", "event-time")                # service, domain: files of its own
-    changes = TimerChanges()                             # one of the three for each timer, net over the epoch
+    queue = ("user-timers", "event-time")                # service and time domain, with files of their own
+    changes = TimerChanges()                             # the net change of each timer in an epoch: one of these three
     changes.register(timestamps_ms, hashes, ids, sequences)        # there now; one that was there keeps its place
     changes.register_again(timestamps_ms, hashes, ids, sequences)  # deleted, then registered
     changes.delete(timestamps_ms, hashes, ids)
@@ -40,20 +41,20 @@ Timers, in a directory of their own or in the same one::
     timers.contains(sets, queue, fired_ms, timestamps_ms, hashes, ids)
     timers.scan(sets, queue, fired_ms)
 
-A timer for a time at or before ``fired_ms`` never counts in files: whoever registers one keeps it elsewhere.
+Timers in files with timestamps at or before ``fired_ms`` do not count: a caller that registers one keeps it elsewhere.
 
 ``id`` is the encoded (namespace, key), ``entry`` the encoded user key. A row with a time may have expired and still be
-found: whoever reads it looks at ``times``. All hashes are arrays of ``numpy.uint64``.
+found: the caller checks ``times``. All hashes are arrays of ``numpy.uint64``.
 
-Files: ``FileSet.names`` are referred to; ``set(old.names) - set(new.names)`` were dropped by an epoch;
-``retention.deletable`` says what may go, ``StateDirectory.delete`` deletes it (and lets go of mappings and copies).
-``StateDirectory.fetch`` copies a file to the local disk ahead of its use.
+Files: ``FileSet.names`` are the files that are referred to, and ``set(old.names) - set(new.names)`` those that an epoch
+has dropped. ``retention.deletable`` says which may be deleted, and ``StateDirectory.delete`` deletes them (with their
+mappings and local copies). ``StateDirectory.fetch`` copies a file to the local disk ahead of its use.
 
-Errors: `MissingFileError` (a file is not there) and `CorruptStateError` (it is not what was written), both with
-``.file``; `IncompatibleJobError` for files of another version.
+Errors: `MissingFileError` (a file is missing) and `CorruptStateError` (a file is not what was written), both with
+``.file``; `IncompatibleJobError` for files of another version of flinkish.
 
 Modules: ``hashes`` of groups and entries, ``rows`` as columns, ``file_format``, ``directory`` (writing, mapping,
-checking, fetching), ``references``, ``search`` in sorted columns, ``merge`` (which rows count), ``runs`` (ranges of
-runs), ``run_writer``, ``lookup``, ``compaction``, ``state_files`` (the door to all of it), ``timer_files``,
-``retention``.
+checking, fetching), ``references`` to files, ``search`` in sorted columns, ``merge`` (which rows count), ``runs``
+(ranges of runs), ``run_writer``, ``lookup``, ``compaction``, ``state_files`` (the interface to all of these for keyed
+state), ``timer_files``, ``timer_sets`` and ``retention``.
 """

@@ -1,13 +1,12 @@
-"""Compaction: the files of a subtask are brought together, a bounded amount per call.
+"""Compaction: merges the files of a subtask, a bounded amount per call.
 
-Two things happen. Small deltas are merged with each other, so that there are about as many deltas as their bytes have
-digits. When the deltas together have become large, a **cycle** begins: it rewrites the base from the lowest position
-to the highest with what the deltas of that moment hold, a few files per call, and drops those deltas when it has
-reached the end.
+It does two things. Small deltas are merged with each other, so that the number of deltas grows only with the logarithm
+of their size. When the deltas together have become large, a **cycle** begins: it merges the deltas of that moment into
+the base, from the lowest position to the highest, a few files per call, and drops these deltas at the end.
 
-Rule: what look-ups find never changes. In the middle of a cycle the deltas of the cycle still lie above the part of
-the base that has already taken them in, and say the same as it does. Only expired state goes earlier or later; whoever
-reads rows with a time has to look at it.
+Rule: the result of look-ups never changes. In the middle of a cycle its deltas still lie above the part of the base
+that they were already merged into, and hold the same rows as it does. Only expired state goes earlier or later; a
+caller that reads rows with a time has to check it.
 """
 
 from __future__ import annotations
@@ -24,29 +23,29 @@ from flinkish.runtime.state.files.rows import NO_TIME, Array, Rows
 from flinkish.runtime.state.files.run_writer import FILE_BYTES, FILE_ROWS, write_run
 from flinkish.runtime.state.files.runs import bounded_stop, live_between, newer_between, rows_between
 
-#: A call rewrites about so many times what was added since the last call, within these bounds.
+#: A call rewrites about so many times as many bytes as were added since the last call, within these bounds.
 BUDGET_PER_ADDED, MIN_BUDGET_BYTES, MAX_BUDGET_BYTES = 16, 4 * 1024 * 1024, 64 * 1024 * 1024
 
-#: A cycle begins when the deltas have more bytes than this, and than this part of the base.
+#: A cycle begins when the deltas have more bytes than the first number, and than one part in the second of the base.
 MIN_CYCLE_BYTES, CYCLE_PART_OF_BASE = 4 * 1024 * 1024, 4
 
-#: So many deltas are left alone. Of more, the newest are merged with all older ones that are at most so many times as
-#: large as they are together.
+#: Up to so many deltas are not merged. If there are more, the newest is merged with the next older one, and so on, as
+#: long as that one is at most ``DELTA_GROWTH`` times as large as all newer ones together.
 FEW_DELTAS, DELTA_GROWTH = 4, 4
 
-#: What one step of a cycle has in memory.
+#: About how many bytes of files one step of a cycle has in memory.
 STEP_BYTES = FILE_BYTES
 
 
 @dataclass(frozen=True)
 class Expiry:
-    """Which state has expired: rows of these states whose time + ``ttl_ms`` <= ``now_ms``."""
+    """Says which rows have expired: those of states in ``ttl_ms`` (state name -> ms) with time + ttl <= ``now_ms``."""
 
     now_ms: int
     ttl_ms: Mapping[str, int]
 
     def expired(self, rows: Rows) -> Array:
-        """Which rows are."""
+        """A mask of the rows that have expired."""
         ttl = np.array([self.ttl_ms.get(name, -1) for name in rows.names], np.int64)[rows.state]
         # in this order nothing overflows
         expired: Array = (ttl >= 0) & (rows.time != NO_TIME) & (rows.time <= self.now_ms - ttl)
@@ -54,7 +53,16 @@ class Expiry:
 
 
 class Compaction:
-    """One call. ``start``: rows below this position do not count any more."""
+    """One call of compaction.
+
+    Args:
+        directory: the files of the subtask.
+        equality: which different bytes stand for equal values.
+        epoch: the epoch that writes the files.
+        budget_bytes: about how much may be rewritten; None: in proportion to what was added.
+        expiry: the rows that may be dropped when they are rewritten.
+        start: rows below this position do not count any more and are dropped.
+    """
 
     def __init__(
         self,
@@ -75,7 +83,8 @@ class Compaction:
         self._spent = 0
 
     def run(self, files: FileSet, *, sweep: bool = False) -> FileSet:
-        """What is referred to from now on. ``sweep``: begin a cycle even if little was added, to find expired state."""
+        """Compact files; returns the files that are referred to from now on. ``sweep``: begin a cycle even if little
+        was added, to drop expired state."""
         budget = self._budget_bytes
         if budget is None:
             budget = min(max(MIN_BUDGET_BYTES, BUDGET_PER_ADDED * files.added), MAX_BUDGET_BYTES)
@@ -96,7 +105,7 @@ class Compaction:
     # ------------------------------------------------------------------------------------------------ deltas
 
     def _merge_deltas(self, files: FileSet, budget: int) -> FileSet:
-        """Merge the newest deltas that do not belong to the cycle."""
+        """Merge the newest of the deltas that do not belong to the cycle."""
         deltas = files.deltas[files.cycle :]
         sizes = [run_bytes(run) for run in reversed(deltas)]
         if len(sizes) <= FEW_DELTAS:
@@ -126,7 +135,7 @@ class Compaction:
         stop = bounded_stop(self._directory, (*deltas, tuple(group)), start, end, STEP_BYTES)
         changed = any(newer_between(self._directory, run, start, stop) for run in deltas)
         base = files.base
-        # a file is left as it is only as a whole
+        # a file is kept as it is only if the step covers the whole of it, and no row of it changes
         if changed or stop < end or len(group) > 1 or self._has_expired(tuple(group), start, stop):
             base = self._rewritten(base, deltas, start, stop)
         if stop == END:
@@ -134,7 +143,7 @@ class Compaction:
         return replace(files, base=base, cursor=stop)
 
     def _rewritten(self, base: Run, deltas: tuple[Run, ...], start: Position, stop: Position) -> Run:
-        """The base with what the deltas say from one position up to another one."""
+        """The base with the deltas merged into it from one position up to another one."""
         rows = live_between(self._directory, (*deltas, base), start, stop, self._equality)
         if rows is not None and self._expiry is not None:
             expired = self._expiry.expired(rows)
@@ -150,14 +159,14 @@ class Compaction:
         if self._expiry is None or not self._expiry.ttl_ms:
             return False
         parts = rows_between(self._directory, run, start, stop)
-        # two columns are read
+        # only two columns are read, of about 10 bytes per row
         self._spent += 10 * sum(map(len, parts))
         return any(bool(self._expiry.expired(rows).any()) for rows in parts)
 
     # ------------------------------------------------------------------------------------------------ consumed
 
     def _without_consumed(self, files: FileSet) -> FileSet:
-        """Leave out what lies below the start."""
+        """The files without what lies below the start."""
         if self._start == FIRST:
             return files
         deltas = [self._from_start(run) for run in files.deltas]
@@ -171,7 +180,7 @@ class Compaction:
 
 
 def _small_neighbours(run: list[FileReference]) -> list[FileReference]:
-    """The first files of a run that fit into one together; one at least, if there is one."""
+    """The first files of a run that fit into one file together, or the first one alone if it is too large."""
     rows = size = 0
     for count, file in enumerate(run):
         rows += file.rows

@@ -1,13 +1,13 @@
-"""The directory in which the files of one subtask lie.
+"""The directory with the files of one subtask: writes, opens, checks, fetches and deletes them.
 
 Rule: a file is written under a name that is used once, and never changes. So it needs to be checked against its digest
-only once in a process, and a copy of it is as good as the file itself. Nobody waits until a file has reached the disk,
-as with Spark's own files of state: one that a machine loses is found to be damaged.
+only once in a process, and a copy of it is as good as the file itself. Files are not synced to the disk when they are
+written, as Spark's own files of state are not: one that a machine loses is found to be damaged.
 
-Local files are mapped. Where there is a folder on the local disk for copies (``cache_path``), files are fetched whole
-into it, under their own names, and mapped there; what is written is copied there as well. A copy that is damaged is
-fetched again. Where ``spark.executor.pyspark.memory`` limits the address space, mapped files
-get a part of it. A file that cannot be mapped is read into memory, and only a few such files are kept.
+Local files are mapped. If there is a folder on the local disk for copies (``cache_path``), files are fetched whole into
+it, under their own names, and mapped there; new files are copied there as well. A copy that is damaged is fetched
+again. Where ``spark.executor.pyspark.memory`` limits the address space, mapped files get a part of it. A file that
+cannot be mapped is read into memory, and only a few such files are kept.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from flinkish.runtime.state.files.references import FileReference
 from flinkish.runtime.state.files.retention import epoch_of, file_name
 from flinkish.runtime.state.files.rows import Rows
 
-#: So many files stay open in a process, and so many bytes of files that could not be mapped.
+#: How many files stay open in a process, and how many bytes of files that could not be mapped.
 OPEN_FILES, READ_BYTES = 1024, 32 * 1024 * 1024
 
-#: Where the address space is limited, one part in so many is for mapped files.
+#: If the address space is limited, one part in so many of it is for mapped files.
 MAPPED_PART = 4
 
 _LOG = logging.getLogger("flinkish.StateDirectory")
@@ -47,20 +47,20 @@ _HINT = "restore the file from a copy, or the job from its last checkpoint or sa
 
 
 class OpenFiles:
-    """The files that a process has open: those that were used last. Files that were deleted take up their place on the
-    disk for as long as they are in here."""
+    """A cache of the files that a process has open, which are those that were used last. Files that were deleted take
+    space on the disk as long as they are open."""
 
     def __init__(self, max_files: int = OPEN_FILES, max_read_bytes: int = READ_BYTES) -> None:
         self._max_files = max_files
         self._max_read_bytes = max_read_bytes
         self._lock = threading.Lock()
-        #: path -> rows, size, whether they were read into memory
+        #: path -> (rows, size in bytes, whether the file was read into memory instead of mapped)
         self._files: OrderedDict[str, tuple[Rows, int, bool]] = OrderedDict()
-        #: paths whose content is known to be what was written
+        #: paths of files whose content is known to be what was written
         self.verified: set[str] = set()
 
     def get(self, path: str) -> Rows | None:
-        """The rows of a file if it is open."""
+        """The rows of a file; None if it is not open."""
         with self._lock:
             found = self._files.get(path)
             if found is None:
@@ -69,7 +69,7 @@ class OpenFiles:
             return found[0]
 
     def put(self, path: str, rows: Rows, size_bytes: int, read: bool) -> None:
-        """Keep a file open."""
+        """Keep a file open, and close others if there are too many. ``read``: it was read into memory, not mapped."""
         with self._lock:
             self._files[path] = rows, size_bytes, read
             self._files.move_to_end(path)
@@ -81,7 +81,8 @@ class OpenFiles:
                 self._keep(read=False, max_bytes=limit // MAPPED_PART)
 
     def _keep(self, read: bool, max_bytes: int) -> None:
-        """Let go of files that were read, or mapped, until those that are left have so many bytes at most."""
+        """Close the files that were read, or mapped, the least recently used first, until they have at most
+        ``max_bytes``."""
         sizes = [(path, size) for path, (_, size, of_read) in self._files.items() if of_read is read]
         excess = sum(size for _, size in sizes) - max_bytes
         for path, size in sizes:
@@ -91,12 +92,12 @@ class OpenFiles:
             excess -= size
 
     def close(self, path: str) -> None:
-        """Let go of a file."""
+        """Close a file."""
         with self._lock:
             self._files.pop(path, None)
 
     def close_others(self, folder: str, names: Collection[str]) -> None:
-        """Let go of all files of a folder but those of these names."""
+        """Close all files of a folder except for those with these names."""
         with self._lock:
             for path in {*self._files, *self.verified}:
                 if os.path.dirname(path) == folder and os.path.basename(path) not in names:
@@ -104,7 +105,7 @@ class OpenFiles:
                     self.verified.discard(path)
 
     def close_all(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         with self._lock:
             self._files.clear()
 
@@ -123,8 +124,14 @@ _OPEN_FILES = OpenFiles()
 
 
 class StateDirectory:
-    """See the module. ``cache_path``: a local folder for copies of the files; without it files that lie on other
-    storage are read into memory. ``read_only``: files stay although nobody needs them any more, and none is written."""
+    """The directory with the files of one subtask (the module docstring says how files are read).
+
+    Args:
+        path: the directory, on local or other storage.
+        cache_path: a local folder for copies of the files; without it, files on other storage are read into memory.
+        open_files: the cache of open files, by default the one of the process.
+        read_only: whether `delete` deletes no file and `write` raises InternalError.
+    """
 
     def __init__(
         self,
@@ -139,17 +146,17 @@ class StateDirectory:
         self._local = cache_path is None and local_path(path) is not None
         self._cache_path = cache_path
         self._open_files = open_files
-        #: what was fetched so far
+        #: the number of files, and of their bytes, that were fetched so far
         self.fetched_files = self.fetched_bytes = 0
 
     def path_of(self, name: str) -> str:
-        """Where a file of that name lies."""
+        """The path of the file of this name."""
         return posixpath.join(self.path, name)
 
     # ------------------------------------------------------------------------------------------------ writing
 
     def write(self, rows: Rows, epoch: int) -> FileReference:
-        """Write rows, which are sorted, to a file of their own."""
+        """Write sorted rows, at least one, to a file of their own, whose name begins with the epoch."""
         data = encode(rows)
         name = file_name(epoch, uuid.uuid4().hex[:16])
         path = self.path_of(name)
@@ -167,7 +174,8 @@ class StateDirectory:
         )
 
     def _keep_written(self, data: Any, name: str) -> None:
-        """The file need not be read again to be checked, nor fetched. Without a copy it is fetched when it is used."""
+        """Keep a copy of a new file, if there is a folder for copies, and count it as checked. If the copy cannot be
+        written, the file is fetched when it is used."""
         try:
             if self._cache_path is not None:
                 self._keep_copy(data, name)
@@ -196,11 +204,12 @@ class StateDirectory:
     # ------------------------------------------------------------------------------------------------ reading
 
     def open(self, file: FileReference) -> Rows:
-        """The rows of a file, as views of it.
+        """The rows of a file, as views of its content.
 
         Raises:
-            MissingFileError: it is not there.
-            CorruptStateError: it is not what was written. Both name it.
+            MissingFileError: the file is missing; the error names it.
+            CorruptStateError: the file is not what was written; the error names it.
+            IncompatibleJobError: another version of flinkish has written the file.
         """
         path = self._readable_path(file.name)
         rows = self._open_files.get(path)
@@ -214,7 +223,7 @@ class StateDirectory:
         return rows
 
     def _content(self, file: FileReference, path: str) -> tuple[Any, bool]:
-        """The bytes of a file once they are known to be the right ones, and whether they were read into memory."""
+        """The checked content of a file, and whether it was read into memory instead of mapped."""
         if self._local:
             return self._checked(file, path)
         if self._cache_path is None:
@@ -225,7 +234,7 @@ class StateDirectory:
             try:
                 return self._checked(file, path)
             except CorruptStateError as error:
-                # only the copy is
+                # only the copy is damaged
                 _LOG.warning("%s; it is fetched again from %s", error.what, self.path)
                 self.release([file.name])
         self.fetch(file)
@@ -237,7 +246,7 @@ class StateDirectory:
         return data, read
 
     def _mapped_or_read(self, path: str) -> tuple[Any, bool]:
-        """The content of a local file, and whether it was read into memory."""
+        """The content of a local file, and whether it was read into memory because it cannot be mapped."""
         try:
             try:
                 with pa.memory_map(path) as stream:
@@ -263,17 +272,18 @@ class StateDirectory:
         self._open_files.verified.add(path)
 
     def _readable_path(self, name: str) -> str:
-        """Where a file is read: on the local disk if that can be."""
+        """The path from which a file is read: of the local file, or of its copy, if there is such a path."""
         if self._local or self._cache_path is None:
             return local_path(self.path_of(name)) or self.path_of(name)
         return os.path.join(self._cache_path, name)
 
     def fetched(self, file: FileReference) -> bool:
-        """Whether the file need not be fetched, or has been."""
+        """Whether the file can be read from the local disk: the directory is local, or there is a copy."""
         return self._local or self._cache_path is not None and os.path.exists(self._readable_path(file.name))
 
     def fetch(self, file: FileReference) -> int:
-        """Copy a file to the folder for copies, and say how many bytes that were."""
+        """Copy a file to the folder for copies and check it; returns its size in bytes, or 0 if there is no such
+        folder."""
         if self._local or self._cache_path is None:
             return 0
         data = self._download(file.name)
@@ -321,7 +331,7 @@ class StateDirectory:
         return self._cache_path is not None
 
     def copies(self) -> set[str]:
-        """The names of the files that were fetched and are still there."""
+        """The names of the files in the folder for copies."""
         if self._cache_path is None:
             return set()
         try:
@@ -330,8 +340,8 @@ class StateDirectory:
             return set()
 
     def fetch_ahead(self, name: str) -> int:
-        """Copy a file of which nothing but its name is known: it is checked when it is used. Says how many bytes that
-        were."""
+        """Copy a file of which only the name is known to the folder for copies; returns its size in bytes. The copy is
+        checked when it is used."""
         data = self._download(name)
         self._keep_copy(data, name)
         self.fetched_files += 1
@@ -339,13 +349,14 @@ class StateDirectory:
         return len(data)
 
     def wipe(self) -> None:
-        """Let go of all that this process and the local disk have of the subtask's files. The files stay."""
+        """Close all files of the subtask in this process, and delete their copies on the local disk. The files
+        themselves stay."""
         self.release({*self.names(), *self.copies()})
 
     # ------------------------------------------------------------------------------------------------ clean-up
 
     def names(self) -> list[str]:
-        """The names of all files in the directory; none when it is not there."""
+        """The names of all files in the directory, sorted; none if it does not exist."""
         from pyarrow import fs
 
         with storage_errors("list", self.path):
@@ -354,7 +365,7 @@ class StateDirectory:
         return sorted(info.base_name for info in infos if info.is_file)
 
     def release(self, names: Iterable[str]) -> None:
-        """Let go of files that this process does not need any more, and of their copies on the local disk."""
+        """Close files that this process does not need any more, and delete their copies on the local disk."""
         for name in names:
             path = self._readable_path(name)
             self._open_files.close(path)
@@ -364,12 +375,12 @@ class StateDirectory:
                     os.unlink(path)
 
     def close_others(self, names: Collection[str]) -> None:
-        """Let go of what this process has open but for these files. Another one may have deleted it, while it had the
-        subtask: Spark gives a subtask to any worker."""
+        """Close all files of the subtask except for these. Another worker process may have deleted files while it ran
+        the subtask, because Spark runs a subtask in any worker process."""
         self._open_files.close_others(os.path.dirname(self._readable_path("any")), names)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files; those that are not there do not matter."""
+        """Delete files, and their copies; files that do not exist are ignored."""
         names = list(names)
         self.release(names)
         for name in () if self._read_only else names:

@@ -1,10 +1,11 @@
 """The format of a state file: one batch of rows as an Arrow IPC file.
 
-Columns: hash (uint64), id (binary), value (binary), and those of state (uint16), entry_hash (uint64), entry (binary),
-order (int64), op (uint8), time (int64) in which not all rows say the same trivial thing. The same goes for id and
-value. The metadata of the schema hold the version of the format and the names of the states that the numbers stand for.
+The columns are hash (uint64), state (uint16), id (binary), entry_hash (uint64), entry (binary), order (int64), op
+(uint8), time (int64) and value (binary). A column is left out if all of its rows have its trivial value: 0, no time or
+no bytes. The metadata of the schema hold the version of the format and the names of the states, which the numbers in
+the column state stand for.
 
-Rule: a file of another version is refused in words, and never half understood.
+Rule: a file of another version is rejected with a clear error, and never read in part.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ import pyarrow as pa
 from flinkish.errors import IncompatibleJobError
 from flinkish.runtime.state.files.rows import NO_TIME, Rows, no_bytes, zeros
 
-#: Version of what `encode` writes.
+#: Version of the format that `encode` writes.
 FORMAT_VERSION = 1
 
 _VERSION, _STATES = b"flinkish.state.version", b"flinkish.state.names"
 
-#: column -> (type, what all rows have when it is left out)
+#: column -> (type, value of all rows if the column is left out)
 _NUMBERS: dict[str, tuple[Any, int]] = {
     "hash": (np.uint64, 0),
     "state": (np.uint16, 0),
@@ -36,7 +37,7 @@ _BYTES = ("id", "entry", "value")
 
 
 def encode(rows: Rows) -> Any:
-    """The content of a file, as a buffer. The rows are sorted, and there is at least one."""
+    """The content of a file with these rows, which are sorted and at least one, as an Arrow buffer."""
     columns: dict[str, Any] = {}
     for name, (_, trivial) in _NUMBERS.items():
         column = getattr(rows, name)
@@ -44,7 +45,7 @@ def encode(rows: Rows) -> Any:
             columns[name] = pa.array(column)
     for name in _BYTES:
         column = getattr(rows, name).cast(pa.binary())
-        # a view keeps the bytes of all rows around it, and would write them
+        # a column that is a view also holds the bytes of the rows around it, and would write them
         if _has_bytes(column):
             columns[name] = column
     if not columns:
@@ -64,11 +65,11 @@ def _has_bytes(column: Any) -> bool:
 
 
 def decode(buffer: Any, path: str) -> Rows:
-    """The rows of a file, without a copy of the buffer.
+    """The rows in the content of a file, without a copy of the buffer. ``path`` names the file in errors.
 
     Raises:
-        IncompatibleJobError: another version of flinkish has written it.
-        pa.ArrowInvalid: it is no such file.
+        IncompatibleJobError: another version of flinkish has written the file.
+        pa.ArrowInvalid: the content is no Arrow IPC file.
     """
     with pa.ipc.open_file(buffer) as reader:
         metadata = reader.schema.metadata or {}

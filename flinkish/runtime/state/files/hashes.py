@@ -1,9 +1,9 @@
-"""The 64-bit hashes by which state lies in files.
+"""The 64-bit hashes by which rows of state are ordered and found in files.
 
 Rule: equal values have equal hashes in every process, even when their encodings differ (``1 == True == 1.0``). Unequal
-values may share a hash: whoever finds a row by its hash compares the value itself.
+values may share a hash: a caller that finds a row by its hash compares the value itself.
 
-What a value contributes is `flinkish.runtime.stable_hash`'s raw hash. A finalizer over whole numpy arrays mixes it with
+The raw hash of a value is the one of `flinkish.runtime.stable_hash`. A finalizer over whole numpy arrays mixes it with
 the name of the state and the namespace, so that the groups of a subtask are spread evenly over the range of 64 bits.
 """
 
@@ -26,7 +26,7 @@ _MASK = (1 << 64) - 1
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _WHOLE_NUMBERS = frozenset({int, bool})
 _TEXTS = frozenset({str})
-#: what a value counts as that has no hash which is the same in every process
+#: the raw hash of all values that have no hash which is the same in every process
 _NO_HASH = 0x6E6F68617368
 
 
@@ -34,20 +34,19 @@ def group_hashes(state: str, namespace: Hashable, keys: Sequence[Any]) -> Hashes
     """The hashes of the groups (state, namespace, key) of many keys.
 
     Raises:
-        InvalidKeyError: a key that cannot be one.
+        InvalidKeyError: a value cannot be a key.
     """
     return mix((_raw_hashes(keys) ^ _scope(state, [namespace])) * _MULTIPLIER)
 
 
 def group_hashes_in(state: str, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> Hashes:
-    """The same where each key has a namespace of its own, or there is one for all; gives the same hashes as
-    `group_hashes`."""
+    """`group_hashes` with one namespace for each key, or a single one for all keys; the hashes are the same."""
     return mix((_raw_hashes(keys) ^ _scope(state, namespaces)) * _MULTIPLIER)
 
 
 def entry_hashes(user_keys: Sequence[Any]) -> Hashes:
-    """The hashes of the user keys of maps. A key that has no stable hash (an object of an ordinary class, NaN) is
-    allowed, as it is in a dict; all of these share one hash, so that a map with many of them is slow but right."""
+    """The hashes of the user keys of maps. A key without a stable hash (an object of an ordinary class, NaN) is
+    allowed, as it is in a dict; all such keys share one hash, so that a map with many of them is slow but correct."""
     try:
         raw = _raw_hashes(user_keys)
     except InvalidKeyError:
@@ -64,16 +63,17 @@ def mix(values: Hashes) -> Hashes:
 
 
 def _scope(state: str, namespaces: Sequence[Hashable]) -> Hashes:
-    """What the state's name and the namespaces add."""
+    """The part of the hashes that comes from the name of the state and the namespaces."""
     name = np.array([raw_hash(state) & _MASK], np.uint64)
-    # windows of many keys, and the void namespace of all: each is hashed once
+    # many keys share a window or the void namespace: each distinct namespace is hashed once
     known = {namespace: _namespace_raw(namespace) for namespace in dict.fromkeys(namespaces)}
     raw = np.fromiter(map(known.__getitem__, namespaces), np.uint64, len(namespaces))
     return mix(mix(name) ^ raw * _MULTIPLIER)
 
 
 def _namespace_raw(namespace: Hashable) -> int:
-    """Windows are equal only if they end at the same time, whatever their class is."""
+    """The raw hash of a namespace; of a window, of its end, because windows of any class are equal only if they end at
+    the same time."""
     return _any_raw(namespace.max_timestamp() if isinstance(namespace, Window) else namespace)
 
 
@@ -85,7 +85,7 @@ def _any_raw(value: Any) -> int:
 
 
 def _raw_hashes(values: Sequence[Any]) -> Hashes:
-    """`raw_hash` of each value; lists of whole numbers or of texts without a call per value."""
+    """`raw_hash` of each value, computed for lists of integers or of strings without a Python call per value."""
     kinds = set(map(type, values))
     if kinds <= _WHOLE_NUMBERS:
         return np.fromiter(map(hash, values), np.int64, len(values)).view(np.uint64)

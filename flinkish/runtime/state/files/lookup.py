@@ -1,7 +1,7 @@
-"""Looking up many entries, or all entries of many groups, in the runs of a subtask.
+"""Look-ups of many entries, or of all entries of many groups, in the runs of a subtask.
 
-Rule: the newest row of an entry decides, unless a newer run has cleared its group. What is found does not depend on how
-far compaction is. Only what was found becomes Python objects.
+Rule: the newest row of an entry decides, unless a newer run has cleared its group. The result does not depend on how
+far compaction is. Only rows that were found become Python objects.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from flinkish.runtime.state.files.search import lower_bounds, places_of_ranges
 
 @dataclass(frozen=True)
 class Found:
-    """What a look-up has found, in the order of what was looked up."""
+    """The result of a look-up of entries, in their order; the fields are parallel."""
 
-    #: None where there is no entry
+    #: the encoded values; None where there is no entry
     values: list[bytes | None]
     orders: Array
-    #: of the last access (ms); `NO_TIME` where there is none
+    #: the times of the last access (ms); `NO_TIME` where there is none
     times: Array
 
 
 @dataclass(frozen=True)
 class Group:
-    """The entries of one group, by their order."""
+    """The entries of one group, sorted by their ``orders``; the fields are parallel."""
 
     entries: list[bytes]
     values: list[bytes]
     orders: list[int]
-    #: of the last access (ms); None where there is none
+    #: the times of the last access (ms); None where there is none
     times: list[int | None]
 
 
 @dataclass(frozen=True)
 class Entries:
-    """What is looked up: entries of one state. All columns are parallel."""
+    """The entries of one state that are looked up, as parallel columns. ``ids`` and ``entries`` are Arrow columns."""
 
     state: str
     hashes: Hashes
@@ -56,7 +56,7 @@ class Entries:
     entries: Any
 
     def take(self, places: Array) -> Entries:
-        """Those at these places."""
+        """The entries at these positions, in that order."""
         indices = pa.array(places)
         return Entries(
             self.state,
@@ -69,8 +69,11 @@ class Entries:
 
 @dataclass(frozen=True)
 class _Hits:
-    """Rows of a file at the positions of entries: ``at`` each place the first of them, and whether there are
-    ``several``. All but ``rows`` are parallel."""
+    """The rows of a file at the positions (hash, entry_hash) of looked-up entries.
+
+    ``places`` are the indices of the entries, ``at`` the index of the first row with the position of each, and
+    ``several`` says whether more rows have this position. These three are parallel.
+    """
 
     rows: Rows
     at: Array
@@ -79,15 +82,15 @@ class _Hits:
 
 
 class Lookup:
-    """One look-up of some entries, run by run."""
+    """One look-up of entries, which goes through the runs from the newest to the oldest."""
 
     def __init__(self, directory: StateDirectory, entries: Entries, equality: Equality) -> None:
         self._directory = directory
         self._equality = equality
         count = len(entries.hashes)
-        #: whether there are entries with a name
+        #: whether any entry has an entry hash, as the entries of maps have
         self._named = bool(entries.entry_hashes.any())
-        #: sorted, so that what lies in one file is one range of them
+        #: the order in which entries are sorted by position, so that those in one file are a contiguous range
         if self._named:
             self._places = np.lexsort((entries.entry_hashes, entries.hashes))
         else:
@@ -99,7 +102,7 @@ class Lookup:
         self._times = np.full(count, NO_TIME)
 
     def result(self, runs: Sequence[Run]) -> Found:
-        """What the runs, newest first, have."""
+        """The newest values of the entries in these runs, which are given newest first."""
         for run in runs:
             places = np.flatnonzero(self._open)
             if not len(places):
@@ -112,8 +115,8 @@ class Lookup:
         return Found(self._values, self._orders, self._times)
 
     def _by_file(self, run: Run, places: Array, entry_hashes: Array) -> Iterator[tuple[Rows, Array]]:
-        """The files of a run in which entries may lie, each with the places of those entries. Entries of one hash may
-        lie in several files."""
+        """The files of a run in which entries may lie, each with the indices of these entries. Entries with the same
+        hash may lie in several files."""
         hashes = self._entries.hashes[places]
         starts = np.searchsorted(hashes, np.array([file.low[0] for file in run], np.uint64))
         stops = np.searchsorted(hashes, np.array([file.high[0] for file in run], np.uint64), "right")
@@ -127,8 +130,8 @@ class Lookup:
                 yield self._directory.open(file), inside
 
     def _look_into(self, run: Run, places: Array) -> None:
-        """Take what the rows of a run say about what is open. What can be done for all files together is not done for
-        each: a batch of keys finds a few of them in each of dozens of files."""
+        """Answer open entries from the rows of a run. Work is done for all files together where possible, because a
+        batch of keys has only a few keys in each of dozens of files."""
         parts = [self._hits(rows, inside) for rows, inside in self._by_file(run, places, self._entries.entry_hashes)]
         parts = [part for part in parts if len(part.places)]
         if not parts:
@@ -153,7 +156,7 @@ class Lookup:
                 self._take(part.rows.take(np.array([found])), places[wrong : wrong + 1])
 
     def _hits(self, rows: Rows, places: Array) -> _Hits:
-        """The rows of a file at the positions of entries."""
+        """The rows of a file at the positions of these entries."""
         hashes, entry_hashes = self._entries.hashes[places], self._entries.entry_hashes[places]
         at = lower_bounds(rows.hash, rows.entry_hash, hashes, entry_hashes)
         same = _at_position(rows, at, hashes, entry_hashes)
@@ -161,7 +164,7 @@ class Lookup:
         return _Hits(rows, at, places[same], _at_position(rows, at + 1, hashes[same], entry_hashes[same]))
 
     def _take(self, rows: Rows, places: Array) -> None:
-        """Rows that decide about entries."""
+        """Answer entries from the rows that decide about them."""
         self._open[places] = False
         if rows.op.any():
             present = np.flatnonzero((rows.op != DELETE) & (rows.op != CLEAR))
@@ -174,7 +177,8 @@ class Lookup:
             values[answer] = value
 
     def _one_by_one(self, rows: Rows, at: int, place: int) -> int:
-        """Where rows share a position, or bytes differ: the row that decides about an entry, or -1."""
+        """The index of the row that decides about an entry, or -1, if several rows share its position or bytes differ:
+        compares row by row from index ``at``."""
         wanted = self._entries
         cleared = -1
         state, hash_, entry_hash = rows.state_of(wanted.state), wanted.hashes[place], wanted.entry_hashes[place]
@@ -193,7 +197,7 @@ class Lookup:
         return left == right or bool(same(left, right))
 
     def _cleared(self, run: Run, places: Array) -> Array:
-        """Whose groups a run has cleared. A CLEAR lies at the lowest position of its group."""
+        """A mask of the entries whose groups a run has cleared. A CLEAR lies at the lowest position of its group."""
         cleared = np.zeros(len(self._open), bool)
         none = np.zeros(len(self._open), np.uint64)
         for rows, inside in self._by_file(tuple(file for file in run if file.tombstones), places, none):
@@ -216,7 +220,7 @@ class Lookup:
 
 
 def _at_position(rows: Rows, at: Array, hashes: Array, entry_hashes: Array) -> Array:
-    """Whether rows have these positions."""
+    """A mask that says whether the rows at these indices have these positions."""
     inside = at < len(rows)
     at = np.minimum(at, len(rows) - 1)
     same: Array = inside & (rows.hash[at] == hashes) & (rows.entry_hash[at] == entry_hashes)
@@ -224,7 +228,7 @@ def _at_position(rows: Rows, at: Array, hashes: Array, entry_hashes: Array) -> A
 
 
 def _within(file: FileReference, hashes: Array, entry_hashes: Array) -> Array:
-    """Which positions, whose hashes are those of a file, it may have."""
+    """A mask of the positions that lie in the range of a file, given that their hashes do."""
     (low, low_entry), (high, high_entry) = file.low, file.high
     within: Array = (hashes != low) | (entry_hashes >= low_entry)
     within &= (hashes != high) | (entry_hashes <= high_entry)
@@ -232,13 +236,13 @@ def _within(file: FileReference, hashes: Array, entry_hashes: Array) -> Array:
 
 
 def _equal(column: Any, wanted: Any) -> Array:
-    """Whether the bytes of rows are the wanted ones."""
+    """A mask of the rows whose bytes equal the wanted ones."""
     equal = pc.equal(column.cast(wanted.type), wanted)
     return np.asarray(equal.to_numpy(zero_copy_only=False), bool)
 
 
 def binary(values: Sequence[bytes] | None, length: int) -> Any:
-    """A column of bytes; None: all are empty."""
+    """An Arrow column of bytes; of empty ones if ``values`` is None."""
     return no_bytes(length) if values is None else pa.array(values, pa.binary())
 
 
@@ -248,7 +252,7 @@ def binary(values: Sequence[bytes] | None, length: int) -> Any:
 def groups(
     directory: StateDirectory, runs: Sequence[Run], state: str, hashes: Hashes, ids: Sequence[bytes], equality: Equality
 ) -> list[Group]:
-    """All entries of many groups, of which no two are equal."""
+    """All entries of many groups, no two of which are equal, in the order of the groups."""
     by_hash = np.argsort(hashes, kind="stable")
     wanted = hashes[by_hash]
     parts = [[_of_hashes(directory, file, wanted) for file in run] for run in runs]
@@ -268,7 +272,7 @@ def groups(
 
 
 def group_rows(directory: StateDirectory, runs: Sequence[Run], hashes: Hashes) -> Array:
-    """The number of rows that all runs have of each hash."""
+    """The number of rows with each hash in all runs together, including hidden ones."""
     counts = np.zeros(len(hashes), np.int64)
     for run in runs:
         for file in run:
@@ -288,7 +292,7 @@ def group_batches(
     equality: Equality,
     batch_rows: int,
 ) -> Iterator[Group]:
-    """The entries of one group in their order, in batches: a large one never becomes Python objects as a whole."""
+    """The entries of one group in their order, in batches: a large group never becomes Python objects as a whole."""
     rows = live_between(directory, runs, (hash_, 0), (hash_ + 1, 0), equality)
     if rows is None:
         return
@@ -301,7 +305,7 @@ def group_batches(
 
 
 def _of_hashes(directory: StateDirectory, file: FileReference, hashes: Hashes) -> Rows | None:
-    """The rows of a file that have one of these hashes, which are sorted."""
+    """The rows of a file that have one of these sorted hashes; None if the file has none."""
     bounds = np.array([file.low[0], file.high[0]], np.uint64)
     start, stop = np.searchsorted(hashes, bounds[:1])[0], np.searchsorted(hashes, bounds[1:], "right")[0]
     if start == stop:
@@ -321,7 +325,7 @@ def _of_hashes(directory: StateDirectory, file: FileReference, hashes: Hashes) -
 def _groups_of(
     rows: Rows, state: str, by_hash: Array, wanted: Hashes, ids: Sequence[bytes], equality: Equality
 ) -> Array:
-    """The number of the group that each row belongs to; -1 for rows of others that share a hash with one."""
+    """The index in ``ids`` of the group that each row belongs to; -1 for rows of other groups with the same hash."""
     at = np.searchsorted(wanted, rows.hash)
     group = by_hash[at]
     keys = pa.array(ids, pa.binary())

@@ -1,10 +1,10 @@
-"""What is left of the rows of several runs: of each entry the newest row, unless a newer row hides it.
+"""Merges the rows of several runs: of each entry the newest row is left, unless a newer row hides it.
 
-Rule: the result depends on the rows and on how old they are, and on nothing else. Rows of one age were written together
-and have at most one row per entry; a CLEAR among them is older than they are.
+Rule: the result depends on the rows and on their ages, and on nothing else. Rows of one age were written together and
+have at most one row per entry; a CLEAR among them counts as older than the other ones.
 
-All of it is done on whole columns. Only where a hash is shared by groups that differ, or by bytes that differ, do rows
-become Python objects, and the caller's functions say what is equal.
+Merging works on whole columns. Only if different groups, or different bytes, share a hash do rows become Python
+objects, and the caller's functions say which are equal.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ import pyarrow.compute as pc
 
 from flinkish.runtime.state.files.rows import CLEAR, DELETE, PUT, REPLACE, Array, Rows, concat, sort_order
 
-#: Whether different bytes stand for equal values.
+#: A function that says whether two different encodings stand for equal values.
 SameBytes = Callable[[bytes, bytes], bool]
 
-#: Older than everything.
+#: An age above that of every row.
 _OLDEST = 1 << 30
 
 
 def never_same(_: bytes, __: bytes) -> bool:
-    """Different bytes are different values."""
+    """A `SameBytes` for which different encodings are always different values."""
     return False
 
 
 @dataclass(frozen=True)
 class Equality:
-    """What is equal although its bytes differ: ids of groups, entries within a group. ``keeps_place``: an entry that is
-    put again keeps the ``order`` that it had."""
+    """Says which ids of groups, and which entries within a group, are equal although their bytes differ.
+    ``keeps_place``: an entry that is put again keeps the ``order`` that it had."""
 
     same_id: SameBytes = never_same
     same_entry: SameBytes = never_same
@@ -41,18 +41,19 @@ class Equality:
 
 
 def resolve(runs: Sequence[Sequence[Rows]], equality: Equality, *, drop_tombstones: bool) -> Rows | None:
-    """The rows of some runs that count, sorted as they lie in a file; None when there are none.
+    """The rows of these runs that count, sorted as in a file; None if there are none.
 
     Args:
-        runs: Newest first; the rows of each are sorted, and all of one age.
-        drop_tombstones: There are no older rows that DELETE and CLEAR would have to hide.
+        runs: Newest first; the rows of each run are sorted and of one age.
+        equality: Which different bytes stand for equal values.
+        drop_tombstones: Whether DELETE and CLEAR are dropped, because there are no older rows that they would hide.
     """
     parts = [(age, rows) for age, run in enumerate(runs) for rows in run if len(rows)]
     if not parts:
         return None
     rows = concat([rows for _, rows in parts])
     if parts[0][0] == parts[-1][0] and not rows.op.any():
-        # one age, in which nothing is hidden
+        # rows of a single age, none of which hides another
         return rows
     ages = np.repeat([age for age, _ in parts], [len(rows) for _, rows in parts])
     result = _Resolution(rows, ages, equality).result(drop_tombstones)
@@ -69,12 +70,12 @@ def repeats_an_entry(rows: Rows, equality: Equality) -> bool:
 
 
 class _Resolution:
-    """What becomes of rows of several ages. All arrays are in the sorted order."""
+    """Merges rows of several ages. All arrays are in the sorted order of rows (`sort_order`)."""
 
     def __init__(self, rows: Rows, ages: Array, equality: Equality) -> None:
         self._rows = rows
         self._equality = equality
-        #: place in ``rows`` of each
+        #: the index of each row in ``rows``
         self._places = sort_order(rows)
         self._op = rows.op[self._places]
         self._age = ages[self._places]
@@ -84,7 +85,7 @@ class _Resolution:
         new_group[1:] = hashes[1:] != hashes[:-1]
         new_entry[1:] = new_group[1:] | (entry_hashes[1:] != entry_hashes[:-1]) | (clears[1:] != clears[:-1])
         self._new_entry = new_entry
-        #: numbers of the group and of the entry of each row
+        #: the number of the group, and of the entry, that each row belongs to
         self._group = np.cumsum(new_group) - 1
         self._entry = np.cumsum(new_entry) - 1
         self._shared = False
@@ -112,13 +113,14 @@ class _Resolution:
             next_number = self._separate_group(range(int(first[group]), stops[group]), next_number)
 
     def _equal(self, column: str, left: Array, right: Array) -> Array:
-        """Whether rows have the same bytes."""
+        """A mask of the pairs of rows that have the same bytes in a column."""
         values = getattr(self._rows, column)
         equal = pc.equal(values.take(pa.array(self._places[left])), values.take(pa.array(self._places[right])))
         return np.asarray(equal.to_numpy(zero_copy_only=False), bool)
 
     def _separate_group(self, rows: range, next_number: int) -> int:
-        """Number the rows that share one hash, from a number that is free; returns the next one."""
+        """Number the groups and entries of rows that share one hash, from an unused number on; returns the next unused
+        number."""
         groups: dict[int, _Numbers] = {}
         entries: dict[tuple[int, int, bool], _Numbers] = {}
         for row in rows:
@@ -134,12 +136,12 @@ class _Resolution:
 
     @property
     def entries(self) -> int:
-        """How many entries there are; each CLEAR of a group counts as one."""
+        """The number of entries; the CLEARs of a group count as one."""
         return len(np.unique(self._entry))
 
     def result(self, drop_tombstones: bool) -> Rows:
-        """The rows that count."""
-        # rows of one entry lie together, the newest first
+        """The rows that count, in sorted order."""
+        # the rows of one entry are neighbours, the newest first
         if self._shared:
             by_entry = np.argsort(self._entry, kind="stable")
             begins = np.ones(len(by_entry), bool)
@@ -161,7 +163,7 @@ class _Resolution:
         return replace(rows, op=op[kept])
 
     def _not_hidden(self, newest: Array, drop_tombstones: bool) -> Array:
-        """Which of the newest rows of the entries count."""
+        """A mask of the entries whose newest row counts."""
         op = self._op[newest]
         if not op.any():
             return np.ones(len(newest), bool)
@@ -174,17 +176,18 @@ class _Resolution:
         if drop_tombstones:
             tombstones |= op == CLEAR
         else:
-            # a CLEAR hides what this would hide
+            # a DELETE is not needed beside a CLEAR, which hides the same rows
             tombstones &= cleared_at < _OLDEST
         kept &= ~tombstones
         return kept
 
     def _first_places(self, by_entry: Array, starts: Array) -> tuple[Array, Array]:
-        """For each entry the row whose place it has, and what it means now: the oldest PUT after the entry was gone."""
+        """For each entry the row whose ``order`` it keeps, which is the oldest PUT after the entry was last gone, and
+        the op that the row gets."""
         op = self._op[by_entry]
         lasts = np.append(starts[1:], len(op)) - 1
         at = np.arange(len(op))
-        #: of each entry the newest row behind which nothing counts; ``len(op)`` if there is none
+        #: for each entry the newest row that is no PUT, so that no older one counts; ``len(op)`` if there is none
         stop = np.minimum.reduceat(np.where(op == PUT, len(op), at), starts)
         stopped = stop < len(op)
         stop = np.where(stopped, stop, lasts)
@@ -195,14 +198,14 @@ class _Resolution:
 
 
 class _Numbers:
-    """Gives equal values one number."""
+    """Assigns numbers to values, the same one to equal values."""
 
     def __init__(self, same: SameBytes) -> None:
         self._same = same
         self._known: list[tuple[bytes, int]] = []
 
     def number(self, value: bytes, unused: int) -> int:
-        """The number of a value; ``unused`` if it is not known yet."""
+        """The number of a value; a new value gets the number ``unused``."""
         for known, number in self._known:
             if known == value or self._same(known, value):
                 return number

@@ -1,11 +1,11 @@
-"""What remembers the files of a subtask: small immutable values that travel with the subtask's state.
+"""References to the files of a subtask: small immutable values that are stored with the subtask's state.
 
-The files of a subtask are *runs*. A run is a sequence of files with ascending, disjoint ranges of positions; a position
-is (hash, entry_hash). The **base** is the oldest run, each **delta** holds what one epoch (or some epochs in a row) has
-changed. A newer run's rows hide those of older runs.
+The files of a subtask form *runs*. A run is a sequence of files with ascending, disjoint ranges of positions; a
+position is (hash, entry_hash). The **base** is the oldest run; each **delta** holds the changes of one epoch, or of
+some consecutive epochs. The rows of a newer run hide those of older runs.
 
-Rule: what lies in a file below its ``low`` does not count. Compaction leaves it there when it has moved only a part of
-the file.
+Rule: rows of a file below its ``low`` do not count. Compaction leaves them there when it has moved only a part of the
+file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from flinkish.errors import CorruptStateError, IncompatibleJobError
 
-#: (hash, entry_hash): where a row lies in a run
+#: (hash, entry_hash): the sort key of a row in a run
 Position = tuple[int, int]
 
 #: Below and above every other position.
@@ -27,8 +27,11 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class FileReference:
-    """One immutable file. ``low``, ``high``: the lowest and highest position of its rows that count. ``tombstones``:
-    the number of rows that only hide older ones."""
+    """The reference to one immutable file.
+
+    ``low`` and ``high`` are the lowest and highest position of its rows that count, ``sha256`` is the digest of its
+    content, and ``tombstones`` the number of rows that only hide older ones.
+    """
 
     name: str
     rows: int
@@ -39,7 +42,7 @@ class FileReference:
     tombstones: int = 0
 
     def encode(self) -> tuple[Any, ...]:
-        """Plain data."""
+        """The reference as plain data."""
         return (self.name, self.rows, self.size_bytes, self.sha256, *self.low, *self.high, self.tombstones)
 
     @staticmethod
@@ -49,22 +52,23 @@ class FileReference:
         return FileReference(name, rows, size, sha256, (low, low_entry), (high, high_entry), tombstones)
 
 
-#: Files with ascending, disjoint ranges.
+#: Files with ascending, disjoint ranges of positions.
 Run = tuple[FileReference, ...]
 
 
 def run_bytes(run: Run) -> int:
-    """The size of the files of a run."""
+    """The size of the files of a run, in bytes."""
     return sum(file.size_bytes for file in run)
 
 
 @dataclass(frozen=True)
 class FileSet:
-    """All files of a subtask, and how far compaction is. ``deltas``: oldest first.
+    """The references to all files with the keyed state of a subtask (or with its timers of one service and time
+    domain), and the progress of compaction. ``deltas`` are oldest first.
 
-    A compaction cycle rewrites the base from the lowest position to the highest. ``cycle``: the number of oldest deltas
-    that it moves into the base; ``cursor``: the position that it has reached, None when no cycle is under way.
-    ``added``: bytes that were added since the last compaction.
+    A compaction cycle rewrites the base from the lowest position to the highest. ``cycle`` is the number of the oldest
+    deltas that it merges into the base; ``cursor`` is the position that it has reached, None if no cycle is under way.
+    ``added`` is the number of bytes that were added since the last compaction.
     """
 
     base: Run = ()
@@ -75,12 +79,12 @@ class FileSet:
 
     @property
     def newest_first(self) -> tuple[Run, ...]:
-        """The runs in the order in which they are looked into."""
+        """The runs from the newest to the oldest, which is the order of look-ups."""
         return (*reversed(self.deltas), *((self.base,) if self.base else ()))
 
     @property
     def files(self) -> Run:
-        """All files, each once."""
+        """All files of all runs."""
         return (*self.base, *(file for run in self.deltas for file in run))
 
     @property
@@ -90,21 +94,21 @@ class FileSet:
 
     @property
     def rows(self) -> int:
-        """The number of rows in all files, with those that are hidden."""
+        """The number of rows in all files, including hidden ones."""
         return sum(file.rows for file in self.files)
 
     @property
     def size_bytes(self) -> int:
-        """The size of all files."""
+        """The size of all files, in bytes."""
         return run_bytes(self.files)
 
     @property
     def live_rows_at_most(self) -> int:
-        """An estimate of the entries that are there, which is never too low."""
+        """An upper bound of the number of entries."""
         return self.rows - sum(file.tombstones for file in self.files)
 
     def encode(self) -> tuple[Any, ...]:
-        """Plain data, which ``stored_pickle.dumps`` takes; about 100 bytes per file."""
+        """The references as plain data that ``stored_pickle.dumps`` accepts; about 100 bytes per file."""
         return (
             _VERSION,
             tuple(file.encode() for file in self.base),
@@ -120,7 +124,8 @@ class FileSet:
 
         Raises:
             IncompatibleJobError: another version of flinkish has written it.
-            CorruptStateError: it is something else.
+            CorruptStateError: the data is no tuple that begins with a version.
+            TypeError, ValueError: the data is damaged in another way.
         """
         if not isinstance(data, tuple) or not data or not isinstance(data[0], int):
             raise CorruptStateError("the reference to the files of a state cannot be decoded")

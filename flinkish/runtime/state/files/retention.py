@@ -1,8 +1,8 @@
-"""Which files of a subtask may be deleted.
+"""Decides which files of a subtask may be deleted.
 
-Rule: a file is kept as long as a retained epoch may refer to it. A task that is tried again, or that goes on although
-its epoch has failed, may have left files that nothing ever referred to; these go by the epoch in their name, once that
-epoch can no longer be under way or be the newest one that is retained.
+Rule: a file is kept as long as a retained epoch may refer to it. An attempt of a task that was retried, or that went on
+although its epoch had failed, may have left files that no epoch ever referred to. These are deleted by the epoch in
+their name, once it is older than all retained epochs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAME = re.compile(r"(\d+)-[0-9a-f]+\.arrow(\.part)?")
 
 
 def file_name(epoch: int, token: str) -> str:
-    """The name of a file that an epoch writes. ``token``: used once."""
+    """The name of a file that an epoch writes. ``token``: hexadecimal digits that are used only once."""
     return f"{epoch}-{token}.arrow"
 
 
@@ -33,7 +33,7 @@ def epoch_of(name: str) -> int | None:
 
 
 def oldest_retained(epoch: int, retained_epochs: int) -> int:
-    """The oldest epoch to which the job may still go back, while ``epoch`` is the newest one."""
+    """The oldest epoch that the job may still be restored to, while ``epoch`` is the newest one."""
     return epoch - max(retained_epochs, 1) + 1
 
 
@@ -44,15 +44,15 @@ def deletable(
     epoch: int,
     retained_epochs: int,
 ) -> set[str]:
-    """The names that may go.
+    """The names of the files that may be deleted.
 
     Args:
-        names: What lies in the directory.
-        referenced: What the newest epoch's state refers to.
-        dropped: Name -> the first epoch whose state does not refer to it any more. Names that are in neither were
-            never referred to, or dropped so long ago that they have been forgotten.
+        names: The files in the directory; other names are ignored.
+        referenced: The files that the state of the newest epoch refers to.
+        dropped: Name -> the first epoch whose state does not refer to the file any more. Files that are neither here
+            nor referenced were never referred to, or dropped so long ago that they have been forgotten.
         epoch: The newest epoch whose state is known to count.
-        retained_epochs: So many epochs, this one included, can be gone back to.
+        retained_epochs: The number of epochs, this one included, that the job can be restored to.
     """
     oldest = oldest_retained(epoch, retained_epochs)
     kept = set(referenced)
@@ -61,35 +61,36 @@ def deletable(
         written = epoch_of(name)
         if written is None or name in kept:
             continue
-        # the state of the epoch before the one that has dropped it is the last one that needs it
+        # the last epoch that needs a file is the one before the epoch that has dropped it
         if name in dropped and dropped[name] <= oldest or name not in dropped and written < oldest:
             gone.add(name)
     return gone
 
 
 def still_dropped(dropped: Mapping[str, int], names: Collection[str]) -> dict[str, int]:
-    """What is left of ``dropped`` when only these names still lie in the directory."""
+    """The part of ``dropped`` whose files still lie in the directory, which has these names."""
     present = set(names)
     return {name: epoch for name, epoch in dropped.items() if name in present}
 
 
 class FileOwner(Protocol):
-    """What refers to files of a subtask. ``dropped``: files that were dropped -> the epoch since which they are not
-    referred to."""
+    """State that refers to files of a subtask. ``dropped``: name of a file that it no longer refers to -> the first
+    epoch that does not."""
 
     dropped: dict[str, int]
 
     def file_names(self) -> Collection[str]:
-        """The files that are referred to."""
+        """The names of the files that the state refers to."""
 
 
 def delete_unneeded(directory: StateDirectory, owners: Iterable[FileOwner], epoch: int, retained_epochs: int) -> None:
     """Delete the files of a subtask that no retained epoch refers to.
 
     Args:
-        owners: all that refer to files in the directory.
-        epoch: The last one whose state counts, which is the one that was restored or written last.
-        retained_epochs: So many epochs, this one included, can be gone back to.
+        directory: The directory with the files of the subtask.
+        owners: All state that refers to files in the directory; their ``dropped`` forgets files that are gone.
+        epoch: The newest epoch whose state counts: the one that was restored or written last.
+        retained_epochs: The number of epochs, this one included, that the job can be restored to.
     """
     owners = list(owners)
     names = directory.names()

@@ -1,21 +1,21 @@
-"""Rows of keyed state, as columns: what is written to files, read from them and merged.
+"""Rows of keyed state as columns, in which form they are written to files, read from files and merged.
 
-A *group* is (state name, namespace, key). Within it there are *entries*: a single one for value, reducing and
-aggregating state, one per user key for map state, one per appended chunk for list state. A row says what became of an
-entry or of a whole group:
+A *group* is (state name, namespace, key). It consists of *entries*: a single one for value, reducing and aggregating
+state, one per user key for map state, one per appended chunk for list state. A row is a change of an entry or of a
+whole group:
 
 =========  ==================================================================================================
 op
 =========  ==================================================================================================
 PUT        the entry has this value
 DELETE     the entry is gone
-CLEAR      the group is gone, with all entries that older rows gave it; rows written together with it are newer
+CLEAR      the group is gone, with all entries of older rows; rows written together with it count as newer
 REPLACE    PUT after a DELETE of the same entry. It differs from PUT only where an entry keeps its first place
            (timers)
 =========  ==================================================================================================
 
-An entry is known by (state, id, entry_hash, entry). ``id`` and ``entry`` are bytes that the caller has encoded; bytes
-that differ may still be equal values, which only the caller can tell.
+An entry is identified by (state, id, entry_hash, entry). ``id`` and ``entry`` are bytes that the caller has encoded;
+different bytes may still stand for equal values, which only the caller can tell.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ Array = npt.NDArray[Any]
 
 PUT, DELETE, CLEAR, REPLACE = range(4)
 
-#: ``time`` of a row without one
+#: the ``time`` of a row without a time of the last access
 NO_TIME = -(1 << 63)
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Parallel columns. ``state`` holds indices into ``names``. Columns of numbers are numpy arrays, columns of bytes
-    Arrow arrays. Rows that lie in a file are a view of it and sorted by (hash, entry_hash, CLEAR first)."""
+    """Rows as parallel columns. ``state`` holds indices into ``names``. Columns of numbers are numpy arrays, columns of
+    bytes Arrow arrays. Rows of a file are a view of its content and sorted by (hash, entry_hash, CLEAR first)."""
 
     names: tuple[str, ...]
     hash: Hashes
@@ -58,7 +58,7 @@ class Rows:
         return len(self.hash)
 
     def take(self, indices: Array) -> Rows:
-        """The rows at these places."""
+        """The rows at these indices, in that order."""
         places = pa.array(indices)
         return Rows(
             self.names,
@@ -74,7 +74,7 @@ class Rows:
         )
 
     def slice(self, start: int, stop: int) -> Rows:
-        """The rows from ``start`` up to ``stop``, without a copy."""
+        """The rows from index ``start`` up to, but without, ``stop``, without a copy."""
         part = slice(start, stop)
         length = max(stop - start, 0)
         return Rows(
@@ -91,7 +91,7 @@ class Rows:
         )
 
     def state_of(self, name: str) -> int:
-        """The number that stands for a state here; -1 when it has no rows."""
+        """The index of a state in ``names``; -1 if it is not there."""
         return self.names.index(name) if name in self.names else -1
 
     @property
@@ -101,7 +101,7 @@ class Rows:
 
 
 def concat(parts: Sequence[Rows]) -> Rows:
-    """The rows of all parts, one behind the other. The names of their states are brought together."""
+    """The rows of all parts, one part after the other. The names of their states are united."""
     if len(parts) == 1:
         return parts[0]
     names: dict[str, int] = {}
@@ -124,7 +124,7 @@ def concat(parts: Sequence[Rows]) -> Rows:
 
 
 def _joined(columns: list[Any]) -> Any:
-    """Columns as one. They may have offsets of 32 bits (in files) or of 64 bits."""
+    """Concatenate Arrow columns, which may have offsets of 32 bits (in files) or of 64 bits."""
     kinds = {column.type for column in columns}
     if len(kinds) > 1 or sum(column.nbytes for column in columns) >= 1 << 31:
         columns = [column.cast(pa.large_binary()) for column in columns]
@@ -132,35 +132,35 @@ def _joined(columns: list[Any]) -> Any:
 
 
 def sort_order(rows: Rows) -> Array:
-    """The order in which rows lie in a file. Rows that are alike stay in the order that they have."""
+    """The indices that sort rows as in a file; the sort is stable."""
     if not rows.entry_hash.any() and not rows.op.any():
         return np.argsort(rows.hash, kind="stable")
     return np.lexsort((rows.op != CLEAR, rows.entry_hash, rows.hash))
 
 
 def in_order(rows: Rows) -> Rows:
-    """The rows as they lie in a file."""
+    """The rows sorted as in a file."""
     if (rows.hash[1:] > rows.hash[:-1]).all():
         return rows
     return rows.take(sort_order(rows))
 
 
 def no_bytes(length: int) -> Any:
-    """A column of empty bytes."""
+    """An Arrow column of empty bytes."""
     offsets = pa.py_buffer(bytes(4 * (length + 1)))
     return pa.Array.from_buffers(pa.binary(), length, [None, offsets, pa.py_buffer(b"")])
 
 
 def zeros(length: int, dtype: Any, value: int = 0) -> Array:
-    """A column of one number, which takes no memory."""
+    """A read-only column in which each row has the same number; it takes no memory per row."""
     return np.broadcast_to(np.array(value, dtype), length)
 
 
 class RowsBuilder:
-    """Takes rows in from Python lists, state by state.
+    """Builds rows from Python lists, state by state; the lists of a call are parallel.
 
-    At most one row per entry and one CLEAR per group may come before `build`: what they are in the end. CLEAR counts
-    as older than the other rows of its group. Lists are parallel.
+    At most one row per entry and one CLEAR per group may be added: the net change. A CLEAR counts as older than the
+    other rows of its group.
     """
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ class RowsBuilder:
         times: Sequence[int | None] | Array | None = None,
         op: int = PUT,
     ) -> None:
-        """Entries and their values. ``times``: of the last access (ms), for state with time-to-live."""
+        """Add entries with their values. ``times``: the times of the last access (ms), for state with time-to-live."""
         if times is not None and not isinstance(times, np.ndarray):
             times = [NO_TIME if time is None else time for time in times]
         self._add(state, op, hashes, ids, entries, entry_hashes, values=values, orders=orders, times=times)
@@ -194,11 +194,11 @@ class RowsBuilder:
         entries: Sequence[bytes] | pa.LargeBinaryArray | None = None,
         entry_hashes: Array | None = None,
     ) -> None:
-        """Entries that are gone."""
+        """Add entries that are gone."""
         self._add(state, DELETE, hashes, ids, entries, entry_hashes)
 
     def clear(self, state: str, hashes: Hashes, ids: Sequence[bytes]) -> None:
-        """Groups that are gone, or that begin anew with what is put here besides."""
+        """Add groups that are gone, or that now have only the entries that are put with this builder."""
         self._add(state, CLEAR, hashes, ids, None, None)
 
     def _add(
@@ -232,7 +232,7 @@ class RowsBuilder:
         )
 
     def build(self) -> Rows:
-        """All rows that were taken in."""
+        """All rows that were added, not sorted."""
         names = tuple(self._names)
         if not self._parts:
             self._add("", PUT, np.zeros(0, np.uint64), [], None, None)

@@ -1,4 +1,4 @@
-"""Reading ranges of runs, and resolving them piece by piece so that only a bounded part is in memory."""
+"""Reads ranges of runs, and merges them piece by piece, so that only a bounded part is in memory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from flinkish.runtime.state.files.references import END, FileReference, Position
 from flinkish.runtime.state.files.rows import CLEAR, Rows
 from flinkish.runtime.state.files.search import between
 
-#: A batch of a scan has about so many bytes at most.
+#: About how many bytes a batch of a scan has at most.
 SCAN_BYTES = 8 * 1024 * 1024
 
 
 def rows_between(directory: StateDirectory, run: Run, start: Position, stop: Position) -> list[Rows]:
-    """The rows of a run from one position up to another one, in order."""
+    """The rows of a run with ``start`` <= position < ``stop``, in order."""
     parts = []
     for file in _files_between(run, start, stop):
         rows = directory.open(file)
@@ -32,8 +32,8 @@ def _files_between(run: Run, start: Position, stop: Position) -> list[FileRefere
 
 
 def newer_between(directory: StateDirectory, run: Run, start: Position, stop: Position) -> list[Rows]:
-    """`rows_between`, and what else in a run concerns the older rows of that range: the CLEAR rows of groups that begin
-    before it."""
+    """`rows_between`, and the CLEAR rows before ``start`` that hide older rows in the range: those of a group that
+    begins before it."""
     return [*_clears_before(directory, run, start), *rows_between(directory, run, start, stop)]
 
 
@@ -49,7 +49,7 @@ def _clears_before(directory: StateDirectory, run: Run, start: Position) -> list
 def live_between(
     directory: StateDirectory, runs: Sequence[Run], start: Position, stop: Position, equality: Equality
 ) -> Rows | None:
-    """The rows that count from one position up to another one. ``runs``: all of them, newest first."""
+    """The rows that count with ``start`` <= position < ``stop``; None: there are none. ``runs``: all, newest first."""
     parts = [newer_between(directory, run, start, stop) for run in runs]
     return resolve(parts, equality, drop_tombstones=True)
 
@@ -57,9 +57,9 @@ def live_between(
 def bounded_stop(
     directory: StateDirectory, runs: Sequence[Run], start: Position, stop: Position, max_bytes: int
 ) -> Position:
-    """A position after ``start``, and not behind ``stop``, up to which the runs have about ``max_bytes`` at most.
+    """A position after ``start``, at most ``stop``, up to which the runs have at most about ``max_bytes`` together.
 
-    It can be more where many rows have one position."""
+    They can have more if many rows have the same position."""
     while True:
         sizes = [_bytes_between(directory, run, start, stop) for run in runs]
         if sum(sizes) <= max_bytes:
@@ -71,7 +71,7 @@ def bounded_stop(
 
 
 def _bytes_between(directory: StateDirectory, run: Run, start: Position, stop: Position) -> int:
-    """About how many bytes of a run lie in a range."""
+    """The approximate size of the rows of a run in a range, in bytes."""
     total = 0
     for file in _files_between(run, start, stop):
         if start <= file.low and file.high < stop:
@@ -83,7 +83,7 @@ def _bytes_between(directory: StateDirectory, run: Run, start: Position, stop: P
 
 
 def _middle(directory: StateDirectory, run: Run, start: Position, stop: Position) -> Position | None:
-    """The position in the middle of the rows of a run; None when all of them have one position."""
+    """A position about in the middle of the rows of a run in a range; None if the range cannot be divided."""
     files = _files_between(run, start, stop)
     if len(files) > 1:
         position = files[len(files) // 2].low
@@ -106,9 +106,10 @@ def scan(
     stop: Position = END,
     first_bytes: int = SCAN_BYTES,
 ) -> Iterator[Rows]:
-    """All rows that count from one position up to another one, in order, in batches that are bounded in bytes.
+    """All rows that count with ``start`` <= position < ``stop``, in order, in batches of bounded size.
 
-    The first batch has about ``first_bytes`` at most, those that follow more and more."""
+    The first batch has at most about ``first_bytes``, each next one up to four times as many, and none more than about
+    `SCAN_BYTES`."""
     max_bytes = first_bytes
     while start < stop:
         end = bounded_stop(directory, runs, start, stop, max_bytes)

@@ -1,4 +1,4 @@
-"""Where positions (hash, entry_hash) lie in sorted columns, for many positions at once."""
+"""Binary search for positions (hash, entry_hash) in sorted columns, for many positions at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from flinkish.runtime.state.files.rows import Array, Rows
 
 
 def lower_bounds(hashes: Array, entry_hashes: Array, of_hashes: Array, of_entry_hashes: Array) -> Array:
-    """For each position the number of places below it. The columns are sorted by (hash, entry_hash)."""
+    """For each of the positions (``of_hashes``, ``of_entry_hashes``) the index of the first row that is not below it.
+    The columns are sorted by (hash, entry_hash)."""
     low = np.searchsorted(hashes, of_hashes, "left")
     if not of_entry_hashes.any():
         return low
@@ -23,7 +24,7 @@ def lower_bounds(hashes: Array, entry_hashes: Array, of_hashes: Array, of_entry_
 
 
 def lower_bound(hashes: Array, entry_hashes: Array, position: Position) -> int:
-    """`lower_bounds` of one position."""
+    """`lower_bounds` for a single position."""
     if position >= END:
         return len(hashes)
     of_hash, of_entry_hash = np.array([position[0]], np.uint64), np.array([position[1]], np.uint64)
@@ -31,12 +32,12 @@ def lower_bound(hashes: Array, entry_hashes: Array, position: Position) -> int:
 
 
 def between(rows: Rows, start: Position, stop: Position) -> tuple[int, int]:
-    """The places of the rows of a file from one position up to another one."""
+    """The range of indices of the rows of a file with ``start`` <= position < ``stop``."""
     return lower_bound(rows.hash, rows.entry_hash, start), lower_bound(rows.hash, rows.entry_hash, stop)
 
 
 def places_of_ranges(starts: Array, stops: Array) -> Array:
-    """All places of some ranges, one range behind the other."""
+    """All indices in these ranges, one range after the other; the stops are exclusive."""
     lengths = stops - starts
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0

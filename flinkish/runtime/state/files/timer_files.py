@@ -1,18 +1,18 @@
 """The timers of one subtask in files.
 
-A timer is (service, domain, timestamp, namespace, key), at most once. Timers of one service and domain lie in files of
-their own (a `FileSet` each), as map state does, with the timestamp in the place of the hash: a timestamp is a group,
-and each of its timers is an entry, whose order is when it was registered. So the files are sorted by time, and what is
-due lies together.
+A timer is (service, domain, timestamp, namespace, key) and is registered at most once. Timers of one service and domain
+lie in files of their own (a `FileSet` each), in the form of map state with the timestamp instead of the hash: a
+timestamp is a group, and each of its timers is an entry, whose order is the number of its registration. So the files
+are sorted by time, and timers that are due are neighbours.
 
 Rules:
 
-* Timers fire by timestamp, those of one timestamp in the order of registration: that of the earliest registration after
-  the last deletion. To register a timer that is there already changes nothing.
-* Timers that have fired leave no trace in the files. The caller says up to which timestamp they have (``fired_ms``);
-  what is at or before it does not count, and goes in compaction without being read.
-  So a timer that is registered for a time that has fired already, which fires when time goes on next, does not belong
-  into files: the caller keeps it until it has fired.
+* Timers fire by timestamp, those of one timestamp in the order of registration, where the earliest registration after
+  the last deletion counts. To register a timer that is registered already changes nothing.
+* That timers have fired is not written to files. The caller says up to which timestamp they have (``fired_ms``); timers
+  at or before it do not count, and compaction drops them without reading them. So a timer that is registered for a
+  timestamp at or before ``fired_ms``, which fires the next time the clock advances, must not be written to files: the
+  caller keeps it until it has fired.
 """
 
 from __future__ import annotations
@@ -39,32 +39,33 @@ from flinkish.runtime.state.files.timer_sets import TimerQueueName, TimerSets
 #: The encoded (namespace, key) of timers.
 Ids: TypeAlias = "Sequence[bytes] | pa.LargeBinaryArray"
 
-#: Nothing has fired yet.
+#: The value of ``fired_ms`` before any timer has fired.
 NONE_FIRED = -(1 << 63)
 
 _BIAS = 1 << 63
 _STATE = "timers"
-#: How much of the files is resolved at once, at first, in search of a timer that was not deleted.
+#: About how many bytes of files the first batch of a search for the next timers has.
 _FIRST_SCAN_BYTES = 64 * 1024
 
 
 class TimerChanges:
-    """What became of the timers of one service and domain: at most one of `register`, `delete` and `register_again`
-    for each timer. ``hashes``: of their ids, the same for equal ones."""
+    """The changes of the timers of one service and domain in an epoch: at most one of `register`, `delete` and
+    `register_again` for each timer. ``hashes`` are those of the ids, which are equal for equal ids."""
 
     def __init__(self) -> None:
         self._rows = RowsBuilder()
 
     def register(self, timestamps_ms: Sequence[int], hashes: Hashes, ids: Ids, sequences: Sequence[int]) -> None:
-        """Timers that are there now, and may have been before. ``sequences``: when they were registered."""
+        """Add timers that are registered now, and may have been before. ``sequences`` are numbers that ascend in the
+        order of registration."""
         self._put(timestamps_ms, hashes, ids, sequences, PUT)
 
     def register_again(self, timestamps_ms: Sequence[int], hashes: Hashes, ids: Ids, sequences: Sequence[int]) -> None:
-        """Timers that were deleted, and then registered."""
+        """Add timers that were deleted and then registered again."""
         self._put(timestamps_ms, hashes, ids, sequences, REPLACE)
 
     def delete(self, timestamps_ms: Sequence[int], hashes: Hashes, ids: Ids) -> None:
-        """Timers that are not there any more, and were not fired."""
+        """Add timers that were deleted; timers that have fired are not added."""
         nothing = no_bytes(len(ids))
         self._rows.delete(_STATE, _positions(timestamps_ms), nothing, entries=ids, entry_hashes=hashes)
 
@@ -86,49 +87,50 @@ class Timers:
 
     @property
     def timestamps_ms(self) -> list[int]:
-        """When they fire."""
+        """The timestamps of the timers (ms)."""
         return (self._rows.hash ^ np.uint64(_BIAS)).view(np.int64).tolist()  # type: ignore[no-any-return]
 
     @property
     def ids(self) -> list[bytes]:
-        """Their encoded (namespace, key)."""
+        """The encoded (namespace, key) of the timers."""
         return self._rows.entry.to_pylist()  # type: ignore[no-any-return]
 
     @property
     def dictionary(self) -> tuple[list[int], list[bytes]]:
-        """The place of each timer's id in a list of the different ones, and that list."""
+        """(the index of each timer's id in a list of the distinct ids, that list)."""
         encoded = self._rows.entry.dictionary_encode()
         return encoded.indices.to_numpy().tolist(), encoded.dictionary.to_pylist()
 
     @property
     def sequences(self) -> list[int]:
-        """When they were registered."""
+        """The numbers of the timers in the order of registration."""
         return self._rows.order.tolist()  # type: ignore[no-any-return]
 
 
 class TimerFiles:
-    """See the module. ``same_id``: whether ids that differ stand for equal timers."""
+    """Reads, writes and compacts the files with the timers of one subtask. ``same_id`` says whether two different
+    encodings of (namespace, key) stand for equal values."""
 
     def __init__(self, directory: StateDirectory, same_id: SameBytes = never_same) -> None:
         self.directory = directory
         self._equality = Equality(same_entry=same_id, keeps_place=True)
 
     def add(self, sets: TimerSets, changes: Mapping[TimerQueueName, TimerChanges], epoch: int) -> TimerSets:
-        """Write what an epoch has changed."""
+        """Write the changes of an epoch."""
         for queue, changed in sorted(changes.items()):
             files = add(self.directory, sets.of(queue), changed.build(), epoch, self._equality)
             sets = sets.replaced(queue, files)
         return sets
 
     def earliest(self, sets: TimerSets, queue: TimerQueueName, fired_ms: int) -> int | None:
-        """The timestamp of the first timer that has not fired."""
+        """The timestamp of the first timer that has not fired; None if there is none."""
         runs = sets.of(queue).newest_first
         start = _after(fired_ms)
         firsts = [first for run in runs if (first := self._first(run, start)) is not None]
         if not firsts:
             return None
         position = min(first for first, _ in firsts)
-        # the newest run decides about its own timers
+        # the newest run with this timestamp decides about its timers
         present = next(present for first, present in firsts if first == position)
         if present:
             return _timestamp_ms(position)
@@ -136,7 +138,8 @@ class TimerFiles:
         return next((_timestamp_ms(int(rows.hash[0])) for rows in live), None)
 
     def _first(self, run: Run, start: Position) -> tuple[int, bool] | None:
-        """The lowest hash of a run from a position on, and whether one of its timers is there."""
+        """The lowest hash of a run from a position on, and whether the run has a timer for it that is not deleted; None
+        if the run has no rows there."""
         for file in run:
             if file.high >= start:
                 rows = self.directory.open(file)
@@ -154,7 +157,7 @@ class TimerFiles:
         hashes: Hashes,
         ids: Sequence[bytes],
     ) -> list[bool]:
-        """Which of these timers are there and have not fired."""
+        """For each of these timers, whether it is registered and has not fired."""
         count = len(ids)
         wanted = Entries(_STATE, _positions(timestamps_ms), no_bytes(count), hashes, binary(ids, count))
         found = Lookup(self.directory, wanted, self._equality).result(sets.of(queue).newest_first)
@@ -163,22 +166,22 @@ class TimerFiles:
     def at(
         self, sets: TimerSets, queue: TimerQueueName, timestamp_ms: int, batch_rows: int = 10_000
     ) -> Iterator[list[bytes]]:
-        """The ids of the timers of one timestamp in the order in which they fire, in batches."""
+        """The ids of the timers of one timestamp in firing order, in batches."""
         position = timestamp_ms + _BIAS
         runs = sets.of(queue).newest_first
         for group in group_batches(self.directory, runs, _STATE, position, b"", self._equality, batch_rows):
             yield group.entries
 
     def scan(self, sets: TimerSets, queue: TimerQueueName, fired_ms: int) -> Iterator[Timers]:
-        """All timers that have not fired, by timestamp, in batches that are bounded in bytes. Within one timestamp they
-        come by their sequence only inside of a batch."""
+        """All timers that have not fired, by timestamp, in batches of bounded size. Timers of one timestamp are in the
+        order of registration only within a batch."""
         runs = sets.of(queue).newest_first
         for rows in scan(self.directory, runs, self._equality, start=_after(fired_ms)):
             yield _in_order(rows)
 
     def due(self, sets: TimerSets, queue: TimerQueueName, fired_ms: int, upto_ms: int) -> Iterator[Timers]:
-        """The timers that fire next, up to a timestamp, in the order in which they fire and in batches. Timers of one
-        timestamp are never parted."""
+        """The timers that fire next, up to a timestamp, in firing order and in batches. Timers of one timestamp are
+        always in the same batch."""
         runs = sets.of(queue).newest_first
         stop = (upto_ms + 1 + _BIAS, 0)
         rest: Rows | None = None
@@ -196,7 +199,8 @@ class TimerFiles:
     def compact(
         self, sets: TimerSets, fired_ms: Mapping[TimerQueueName, int], epoch: int, budget_bytes: int | None = None
     ) -> TimerSets:
-        """Bring files together, a bounded amount, and drop those of which all timers have fired."""
+        """Compact the files, a bounded amount, and drop those of which all timers have fired. ``fired_ms``: queue ->
+        the timestamp up to which its timers have fired."""
         for queue, files in sets.queues.items():
             start = _after(fired_ms.get(queue, NONE_FIRED))
             compaction = Compaction(self.directory, self._equality, epoch, budget_bytes=budget_bytes, start=start)
@@ -211,7 +215,7 @@ def _in_order(rows: Rows) -> Timers:
 
 
 def _positions(timestamps_ms: Sequence[int]) -> Hashes:
-    """Timestamps as numbers without sign, in the same order."""
+    """Timestamps as unsigned numbers in the same order, which take the place of hashes."""
     signed: npt.NDArray[np.int64] = np.asarray(timestamps_ms, np.int64)
     positions: Hashes = signed.view(np.uint64) ^ np.uint64(_BIAS)
     return positions
@@ -222,5 +226,5 @@ def _timestamp_ms(position: int) -> int:
 
 
 def _after(fired_ms: int) -> Position:
-    """The first position behind the timers that have fired."""
+    """The first position after the timers that have fired."""
     return (0, 0) if fired_ms == NONE_FIRED else (fired_ms + 1 + _BIAS, 0)

@@ -1,4 +1,4 @@
-"""The files of all timers of a subtask: what remembers them, as plain data."""
+"""References to the files with the timers of a subtask."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.state.files.references import FileSet
 
-#: Whose timers: the name of the service and of the time domain.
+#: The name of the timer service, and the name of the time domain.
 TimerQueueName = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class TimerSets:
-    """The files of all timers of a subtask."""
+    """The references to the files with the timers of a subtask, by timer service and time domain."""
 
     queues: Mapping[TimerQueueName, FileSet]
 
@@ -24,7 +24,7 @@ class TimerSets:
         return self.queues.get(queue, FileSet())
 
     def replaced(self, queue: TimerQueueName, files: FileSet) -> TimerSets:
-        """With other files for one service and domain."""
+        """A copy with other files for one service and domain."""
         queues = {name: held for name, held in self.queues.items() if name != queue}
         if files.files:
             queues[queue] = files
@@ -32,21 +32,21 @@ class TimerSets:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of all files."""
+        """The names of all files with timers."""
         return frozenset[str]().union(*(files.names for files in self.queues.values()))
 
     @property
     def size_bytes(self) -> int:
-        """The size of all files."""
+        """The size of all files with timers, in bytes."""
         return sum(files.size_bytes for files in self.queues.values())
 
     def encode(self) -> tuple[Any, ...]:
-        """Plain data."""
+        """The references as plain data."""
         return tuple((*queue, files.encode()) for queue, files in self.queues.items())
 
     @staticmethod
     def decode(data: Any) -> TimerSets:
-        """The inverse of `encode`; raises what `FileSet.decode` does."""
+        """The inverse of `encode`. Raises CorruptStateError, or as `FileSet.decode` does, if the data is damaged."""
         try:
             queues = {(service, domain): files for service, domain, files in data}
         except (TypeError, ValueError) as error:
