@@ -140,6 +140,7 @@ def test_below_flinkish_run_it_says_the_same_and_gets_the_settings_of_the_comman
     assert (result.returncode, result.stdout, said(result.stderr)) == (0, f"{RESULTS}local[1] 3 7\n3\n", "")
 
 
+@pytest.mark.slow
 def test_below_spark_submit_a_program_says_the_same_once_it_has_begun(installation: Installation) -> None:
     import pyspark
 

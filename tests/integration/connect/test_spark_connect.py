@@ -137,6 +137,7 @@ def test_user_code_that_fails_is_seen_with_its_traceback_first_and_the_mended_jo
     assert {user: n for user, n in sorted(rows, key=lambda row: row[1])} == expected(1_200)
 
 
+@pytest.mark.slow
 def test_files_are_read_and_what_is_printed_or_collected_comes_back_to_the_program(tmp_path: Path) -> None:
     clicks = list(map(click, range(300)))
     (tmp_path / "lines").mkdir()

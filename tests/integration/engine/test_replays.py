@@ -49,7 +49,7 @@ def assert_same_epochs(folder: Path, name: str, replays: int) -> None:
 
 
 def test_an_epoch_replayed_with_fewer_cores_gives_each_subtask_the_same(tmp_path: Path) -> None:
-    sources = ["generator", "text", "delta"]
+    sources = ["text", "delta"]
     replay(tmp_path, "small", ["local[3]", "local[1]"], sources)
     for name in sources:
         assert_same_epochs(tmp_path, name, 1)

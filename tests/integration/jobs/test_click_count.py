@@ -72,6 +72,7 @@ def test_from_kafka_to_postgresql_it_counts_what_is_in_the_topic(
     assert "--bootstrap-servers" not in output, "whoever uses servers is not told how"
 
 
+@pytest.mark.slow
 def test_sigterm_ends_an_unbounded_job_after_the_running_epoch_and_it_goes_on_where_it_was(
     tmp_path: Path, kafka: KafkaBroker, postgres: PostgresServer
 ) -> None:
