@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# All checks from nothing: makes .venv, then ruff, mypy and pytest. Goes on after a failure and fails at the end.
+# Runs all checks in a fresh checkout: creates .venv, then runs ruff, mypy and pytest. Continues after a failure and
+# exits with an error at the end.
 #   ./run-tests.sh [--unit | --slow] [pytest options]
-#     --unit: only the tests that need no Spark; --slow: only those that take minutes and are left out otherwise
+#     --unit: only the tests without Spark; --slow: only the tests that take minutes and are otherwise skipped
 set -eu
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
@@ -22,10 +23,11 @@ if ! venv_has test; then check_python "$python"; fi
 check_java
 make_venv "$python" test
 python="$venv/bin/python"
-# Spark starts its workers by this name; without it they are the python3 of the PATH
+# Spark starts its workers with this Python; by default it uses the python3 on the PATH
 export PYSPARK_PYTHON="$python" PYSPARK_DRIVER_PYTHON="$python"
 
-# what all JVMs of the tests map takes a minute to make, once per machine: meanwhile the checks run, which use one core
+# the class archive that all JVMs of the tests map takes a minute to create, once per machine; meanwhile the checks run,
+# which use one core
 if [ "${tests[*]:-}" != tests/unit ]; then
     PYTHONPATH="$here" "$python" -m tests.support.class_archive >/dev/null 2>&1 &
 fi
@@ -41,10 +43,10 @@ check mypy --strict flinkish
 
 if [ -n "$failed" ]; then echo "== FAILED before the tests:$failed"; fi
 echo "== pytest"
-# the last command: pytest's summary is the last line of the output
+# pytest runs last, so that its summary is the last line of the output
 code=0
-# two processes: each test waits much of its time for a driver, a server or a worker. By files, because the tests of some
-# share a port or a fixture. The slowest ones are told at the end, so that somebody sees it when the suite grows
+# two processes, because tests spend much time waiting for a driver, a server or a worker. They are distributed by file,
+# because the tests of some files share a port or a fixture. The slowest tests are listed, to show when the suite grows
 "$python" -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10 ${tests[@]+"${tests[@]}"} "$@" || code=$?
 if [ "$code" -eq 0 ] && [ -n "$failed" ]; then code=1; fi
 exit "$code"

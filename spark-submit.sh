@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a fresh machine (Python 3.10+, Java 17+) to a running job. See --help.
+# Starts a job, also on a fresh machine (Python 3.10+, Java 17+). See --help.
 set -eu
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
@@ -33,7 +33,7 @@ esac
 
 . "$here/conf/environment.sh"
 
-# prints yes if this Python needs nothing installed (printed and not returned: any program can return 0)
+# prints yes if this Python has all packages (printed, because any program can return 0)
 is_complete() {
     "$1" - 2>/dev/null <<'PYTHON' || true
 from importlib.metadata import version
@@ -56,9 +56,9 @@ if [ "$(is_complete "$python")" != yes ]; then
     python="$venv/bin/python"
 fi
 
-# exec all the way to the driver: signals and the exit code need no forwarding, and the terminal is the job's own
+# exec all the way to the driver, so that it gets signals and the terminal directly, and its exit code is the script's
 export FLINKISH_HOME="$here" PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
-# not -m: the current directory, which that puts first, may hold another flinkish
+# not -m, which puts the current directory first on the path: it may hold another flinkish
 exec "$python" -c '
 import sys
 sys.path[:] = filter(None, sys.path)

@@ -1,1 +1,1 @@
-"""Benchmarks of flinkish beside what else runs such jobs: `python -m benchmarks` is the one command."""
+"""Benchmarks that compare flinkish with other ways to run such jobs; the one command is `python -m benchmarks`."""

@@ -2,8 +2,8 @@
 
     python -m benchmarks [--pyflink-python PATH] [--bytewax-python PATH] [--json FILE] [--quick]
 
-PyFlink and bytewax need other packages than flinkish: give interpreters that have them (options, or the environment
-variables BENCHMARKS_PYFLINK_PYTHON and BENCHMARKS_BYTEWAX_PYTHON). What is not installed is said so in the table.
+PyFlink and bytewax need other packages than flinkish: name interpreters that have them, by options or the environment
+variables BENCHMARKS_PYFLINK_PYTHON and BENCHMARKS_BYTEWAX_PYTHON. The table says which engines are not installed.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _wanted(chosen: list[Any] | None, one: Any) -> bool:
 
 
 def disagreements(rows: list[runner.Row]) -> list[str]:
-    """A line for each comparison whose engines, given the same events, have found different results."""
+    """A line for each comparison whose engines found different results for the same events."""
     found: dict[tuple[str, int], dict[str, list[str]]] = {}
     for row in rows:
         if row.result is not None:
@@ -93,7 +93,7 @@ def disagreements(rows: list[runner.Row]) -> list[str]:
 
 
 def measure_empty_epochs(timeout_s: float) -> dict[str, Any]:
-    """Figures per count of operators, of the bare query and of flinkish, or the reason why there are none."""
+    """Figures per number of operators, of the bare query and of flinkish, or the reason why there are none."""
     measured: dict[str, Any] = {}
     for name, module in EMPTY_EPOCHS.items():
         if not Path(runner.ROOT, *module.split(".")).with_suffix(".py").exists():
@@ -155,7 +155,7 @@ def empty_epochs_table(measured: dict[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    """Measure everything that was asked for and print the tables."""
+    """Run the measurements that the options ask for and print the tables."""
     options = argument_parser().parse_args()
     rows = measure(options)
     lines = throughput_table(rows)

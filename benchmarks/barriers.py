@@ -1,10 +1,10 @@
-"""What a subtask pays in an epoch that changes few of many keys, without Spark: processor time, by step.
+"""The cost per epoch of a subtask that changes few of many keys, without Spark: processor time, by step.
 
     python -m benchmarks.barriers [--keys 5000 500000] [--changes 5000] [--epochs 150]
 
-A running sum, a tuple per user, in the backend that operators use. Each epoch changes random keys: once with all state
-in memory (`warm`), and once with none of it there, as after the subtask has moved to another worker (`moved`). Mean and
-median of the epochs, each with the file that it writes and its share of compaction.
+The operator is a running sum, a tuple per user, in the backend that operators use. Each epoch changes random keys: once
+with all state in memory (`warm`), and once with none of it there, as after the subtask has moved to another worker
+(`moved`). Mean and median of the epochs, including the file that each writes and its share of compaction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOAD_KEYS = 50_000
 
 
 class Subtask:
-    """A running sum per user."""
+    """A subtask with a running sum per user."""
 
     def __init__(self, folder: str) -> None:
         self._backend = KeyedStateBackend("sums", directory=StateDirectory(folder))
@@ -33,7 +33,7 @@ class Subtask:
         self._epoch = 0
 
     def epoch(self, users: list[str]) -> tuple[float, float, int]:
-        """(seconds of the processor for state and sums, for the barrier, bytes that are stored with the task)."""
+        """(seconds of processor time for state and sums, the same for the barrier, bytes stored with the task)."""
         self._epoch += 1
         self._backend.epoch = EpochInfo(epoch=self._epoch)
         began_s = time.process_time()
@@ -48,14 +48,14 @@ class Subtask:
         return summed_s - began_s, time.process_time() - summed_s, len(body or b"")
 
     def forget(self) -> None:
-        """As if it had just come to this worker."""
-        # what was used since the last call goes with the second one
+        """Drop cached state, as if the subtask had just moved to this worker."""
+        # state used since the last call is dropped only by the second one
         self._backend.release()
         self._backend.release()
 
 
 def measure(keys: int, changes: int, epochs: int, moved: bool) -> str:
-    """One line."""
+    """One line of the output."""
     users, dice = [f"user-{number}" for number in range(keys)], random.Random(1)
     with tempfile.TemporaryDirectory() as folder:
         subtask = Subtask(folder)
@@ -76,12 +76,12 @@ def measure(keys: int, changes: int, epochs: int, moved: bool) -> str:
 
 
 def _shown(step_s: Sequence[float]) -> str:
-    """Mean and median."""
+    """Mean and median, formatted."""
     return f"{1000 * statistics.mean(step_s):7.1f} ({1000 * statistics.median(step_s):.1f}) ms"
 
 
 def main() -> None:
-    """The command."""
+    """Parse the options, measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.barriers", description=__doc__)
     parser.add_argument("--keys", type=int, nargs="+", default=[5_000, 500_000])
     parser.add_argument("--changes", type=int, default=5_000)

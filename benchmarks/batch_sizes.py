@@ -1,7 +1,7 @@
-"""How large a batch should be: one subtask's share of the running sum of 200,000 users, by the records in a buffer.
+"""How large a batch should be: one subtask's share of the running sum of 200,000 users, by records in a buffer.
 
-``python -m benchmarks.batch_sizes [--records 20000 10000 2500 1000]`` prints microseconds a record for each step that a
-receiver takes: decode a buffer, ask for the keys, reduce them into a dict of state and mark them, keep the last value
+``python -m benchmarks.batch_sizes [--records 20000 10000 2500 1000]`` prints microseconds per record for each step of a
+receiver: decode a buffer, get the keys, reduce them into a dict of state and mark them as changed, keep the last value
 of each key for the sink. Without Spark and without files.
 """
 
@@ -21,7 +21,7 @@ USERS, RECORDS, EPOCHS = 85_000, 1_400_000, 3
 
 
 def buffers(size: int) -> list[bytes]:
-    """Pickled lists of (user, 1), each user once and the others by Zipf's law; equal texts are one object in a list."""
+    """Pickled lists of (user, 1): each user once, the others by Zipf's law. Equal strings in a list are one object."""
     rng = np.random.default_rng(SEED)
     weights = 1 / np.arange(1, USERS + 1) ** ZIPF_EXPONENT
     drawn = rng.choice(USERS, size=RECORDS - USERS, p=weights / weights.sum())
@@ -36,7 +36,7 @@ def buffers(size: int) -> list[bytes]:
 
 
 def measure(size: int) -> list[float]:
-    """Microseconds a record of each step, of the last epoch."""
+    """Microseconds per record of each step, in the last epoch."""
     data, state = buffers(size), dict[str, tuple[str, int]]()
     for _ in range(EPOCHS):
         marked, last = set[str](), dict[str, tuple[str, int]]()

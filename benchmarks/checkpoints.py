@@ -1,11 +1,11 @@
-"""What checkpoints and savepoints cost in a job with much keyed state, of which 1 % changes between two checkpoints.
+"""The cost of checkpoints and savepoints in a job with much keyed state, 1 % of which changes between two checkpoints.
 
     python -m benchmarks.checkpoints [--keys 1000000] [--parallelism 1] [--checkpoints 12] [--json FILE]
 
-A first source brings every key once; a second one changes the same 1 % of the keys again and again, a tenth of them in
-each epoch. Printed: how long a full checkpoint takes and incremental ones take; how long epochs take of which a part
-overlaps with a checkpoint (and, every tenth time, with the merging of changes behind it), and those that have none; how
-long a savepoint takes, and a start from it up to the first committed epoch.
+A first source emits every key once; a second one changes the same 1 % of the keys again and again, a tenth of them in
+each epoch. Printed: the time of a full checkpoint and of incremental ones; the time of epochs that overlap with a
+checkpoint (and, every tenth time, with the merging of changes after it), and of epochs that do not; the time of a
+savepoint, and from a start with it to the first committed epoch.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from flinkish.runtime.epoch_report import EpochReport
 from flinkish.spark.session import settings_of_long_lived_sessions
 
 TIMEOUT_S = 3_600.0
-#: Changed between two checkpoints, and epochs in which that happens.
+#: Share of the keys that changes between two checkpoints, and number of epochs in which that happens.
 CHANGED_SHARE, EPOCHS_PER_CYCLE = 0.01, 10
 
 
 @dataclass
 class Epochs(JobObserver):
-    """When epochs were committed by the sinks."""
+    """Records when each epoch was done."""
 
     times_s: dict[int, float] = field(default_factory=dict)
     records: int = 0
@@ -55,30 +55,30 @@ class Epochs(JobObserver):
             self.changed.notify_all()
 
     def wait_for(self, condition: Any) -> None:
-        """Until a condition holds after an epoch."""
+        """Wait until a condition holds after an epoch."""
         with self.changed:
             if not self.changed.wait_for(condition, TIMEOUT_S):
                 raise TimeoutError("the job does not get further")
 
     def pass_by(self, epochs: int) -> None:
-        """So many epochs more."""
+        """Wait for that many further epochs."""
         goal = self.committed + epochs
         self.wait_for(lambda: self.committed >= goal)
 
     def durations_between(self, start_s: float, end_s: float) -> list[float]:
-        """Of the epochs that lie in this time as a whole."""
+        """Durations of the epochs that lie completely within this period."""
         times = sorted(self.times_s.values())
         return [after - before for before, after in zip(times, times[1:]) if before >= start_s and after <= end_s]
 
     def durations_over(self, start_s: float, end_s: float) -> list[float]:
-        """Of the epochs of which a part lies in this time; the last one of them is waited for."""
+        """Durations of the epochs that overlap with this period; waits for the last of them."""
         self.wait_for(lambda: max(self.times_s.values()) >= end_s)
         times = sorted(self.times_s.values())
         return [after - before for before, after in zip(times, times[1:]) if before < end_s and after > start_s]
 
 
 def start(folder: Path, keys: int, parallelism: int, savepoint: str | None = None) -> tuple[Any, Epochs]:
-    """The job, started; its checkpoints are taken on demand."""
+    """Start the job; its checkpoints are taken on demand."""
     settings = {
         "parallelism.default": str(parallelism),
         "flinkish.progress": "never",
@@ -141,7 +141,7 @@ def measure(folder: Path, keys: int, parallelism: int, checkpoints: int) -> dict
     full = checkpoint()
     incremental = [checkpoint() for _ in range(checkpoints)]
     while_full, *while_incremental = busy
-    # the driver's JVM compiles for many checkpoints what they do
+    # it takes many checkpoints until the driver's JVM has compiled their code
     warm = [epoch for durations in while_incremental[checkpoints // 2 :] for epoch in durations]
     savepoint_s, savepoint = timed(lambda: client.trigger_savepoint(str(folder / "savepoints")).result())
     client.cancel().result()
@@ -187,17 +187,17 @@ def restored(folder: Path, keys: int, parallelism: int, savepoint: str) -> float
 
 
 def median(values: list[float]) -> float | None:
-    """None of nothing: no epoch lay in that time as a whole."""
+    """The median; None if there are no values, that is, no epoch lay completely within the period."""
     return round(statistics.median(values), 3) if values else None
 
 
 def ratio(busy: list[float], quiet: list[float]) -> float | None:
-    """How many times as long an epoch takes; None where there is none."""
+    """How many times as long an epoch takes; None without values on either side."""
     return round(statistics.median(busy) / statistics.median(quiet), 3) if busy and quiet else None
 
 
 def main() -> None:
-    """The command."""
+    """Parse the options, measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.checkpoints", description=__doc__)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--parallelism", type=int, default=1, help="1 leaves a core to checkpoints, 2 none")

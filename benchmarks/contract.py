@@ -1,11 +1,11 @@
-"""What every pipeline module takes and prints, so that one runner can compare all engines.
+"""The interface of all pipeline modules, their options and their output, so that one runner can compare all engines.
 
 Rule of this file: a pipeline is a module run as `python -m benchmarks.pipelines.NAME --pipeline P --users N ...` in the
 engine's own interpreter. It ends with ONE line of JSON on standard output, the fields of `Result`. It imports only the
-standard library, numpy, pyarrow and its engine. Only Linux counts CPU and memory of the process tree (through /proc);
-elsewhere these fields are null.
+standard library, numpy, pyarrow and its engine. CPU and memory of the process tree are measured only on Linux
+(through /proc); elsewhere these fields are null.
 
-"Steady" is what is between two `Mark`s: after start-up and warm-up, to the end of the last event.
+"Steady" is the part between two `Mark`s: from the end of start-up and warm-up to the end of the last event.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Result:
     cpu_s: float | None
     peak_rss_mib: float | None
     steady: str
-    """How start-up was subtracted, for people."""
+    """How start-up was subtracted, for human readers."""
     check: dict[str, Any]
-    """Figures computed from all events of the run: see `sum_check` and `window_check`."""
+    """Figures computed from all events of the run; see `sum_check` and `window_check`."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A moment of the run: wall clock and the CPU seconds of the process tree until then, and the events until then."""
+    """A point in the run: wall clock, CPU seconds of the process tree so far, and number of events so far."""
 
     wall_s: float
     cpu_s: float | None
@@ -70,12 +70,12 @@ class Meter:
         self._sampler.start()
 
     def mark(self, events: int) -> Mark:
-        """Now, with `events` events done since the start."""
+        """Mark the present moment, with `events` events processed since the start."""
         self._sample()
         return Mark(time.perf_counter(), tree_cpu_s(os.getpid()), events)
 
     def result(self, first: Mark, last: Mark, steady: str, check: dict[str, Any]) -> Result:
-        """The figures of what happened between two marks."""
+        """The figures of the part between two marks."""
         self._stop.set()
         self._sampler.join()
         self._sample()
@@ -94,7 +94,7 @@ class Meter:
         )
 
     def difference(self, start: Mark, between: Mark, end: Mark, check: dict[str, Any]) -> Result:
-        """The figures of what the second of two runs did more than the first: start-up is in both, and falls out."""
+        """The figures of what the second of two runs did more than the first; start-up is in both and cancels out."""
         cpu_s: float | None = None
         if start.cpu_s is not None and between.cpu_s is not None and end.cpu_s is not None:
             cpu_s = end.cpu_s - 2 * between.cpu_s + start.cpu_s
@@ -105,7 +105,7 @@ class Meter:
         return self.result(Mark(0.0, None if cpu_s is None else 0.0, 0), last, steady, check)
 
     def worker_peak_mib(self) -> float | None:
-        """The highest memory that a Python worker had; this process counts only if it has no Python children."""
+        """The highest memory of any Python worker; this process counts only if it has no Python children."""
         workers = {pid: peak for pid, peak in self._peaks_kib.items() if pid != os.getpid()} or self._peaks_kib
         return round(max(workers.values()) / 1024, 1) if workers else None
 
@@ -128,13 +128,13 @@ def process_tree(root: int) -> list[int]:
         if fields:
             children.setdefault(int(fields[1]), []).append(int(entry.parent.name))
     tree = [root]
-    for pid in tree:  # grows while it is walked
+    for pid in tree:  # grows while it is iterated
         tree.extend(children.get(pid, []))
     return tree
 
 
 def tree_cpu_s(root: int) -> float | None:
-    """CPU seconds (user and system) of `root`, its living descendants, and those that they have waited for."""
+    """CPU seconds (user and system) of `root`, its living descendants, and the ended ones they have waited for."""
     if not Path("/proc/self/stat").exists():
         return None
     ticks = 0
@@ -185,7 +185,7 @@ def argument_parser(description: str) -> argparse.ArgumentParser:
 
 
 def files_of(options: argparse.Namespace) -> list[Path]:
-    """The files that the options ask for, in event-time order."""
+    """The files selected by the options, in event-time order."""
     paths = list(data.ensure(options.users, options.passes, options.data).paths)
     return paths[: options.files] if options.files else paths
 
@@ -210,12 +210,12 @@ def peer_figures(events: int, seconds: float, check: dict[str, Any]) -> dict[str
 
 
 def emit_peer(program: str, measure: Callable[[], dict[str, Any]]) -> None:
-    """Print the line of one program: what ``measure`` gives, or the reason why there is nothing."""
+    """Print the line of one program: the result of ``measure``, or the reason why there is none."""
     try:
         figures = measure()
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-        # what a JVM says ends with the cause of the causes
+        # the JVM's message ends with the root cause
         causes = [line for line in lines if line.startswith("Caused by:")]
         figures = {"reason": (causes or lines[:1])[-1][:200]}
     print(json.dumps({"program": program, **figures}), flush=True)

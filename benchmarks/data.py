@@ -1,10 +1,10 @@
-"""The click events that every engine reads: the same files, made from a fixed seed, cached between runs.
+"""The click events that every engine reads: the same files, generated from a fixed seed and cached between runs.
 
-Rule of this file: what is generated depends on the options alone, never on the machine or the time.
+Rule of this file: the generated data depends only on the options, never on the machine or the time.
 
-A data set has `passes` of EVENTS events each, every pass in files of EVENTS_PER_FILE. All passes hold the same events
-with the timestamps moved on by one pass, so that a long run (warm-up, memory over time) sees time that goes on.
-Each of the `users` users occurs at least once in a pass, all other events are drawn by Zipf's law.
+A data set has `passes` of EVENTS events each, every pass in files of EVENTS_PER_FILE. All passes hold the same events,
+with the timestamps shifted by one pass each time, so that event time advances in long runs (warm-up, memory over time).
+Each of the `users` users occurs at least once in a pass; all other events are drawn by Zipf's law.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PASS_SPAN_MS = 30 * 60_000
 """One pass covers half an hour of event time: 30 tumbling windows of a minute."""
 JITTER_MS = 1_000
 """An event is at most this much later in the files than an event with a higher timestamp: the bound for watermarks."""
-FIRST_MS = 1_700_000_040_000  # a full minute, so that window 0 is a whole one
+FIRST_MS = 1_700_000_040_000  # a full minute, so that window 0 is complete
 ZIPF_EXPONENT = 1.1
 SEED = 20_240_229
 LAYOUT_VERSION = 1
@@ -37,7 +37,7 @@ LAYOUT_VERSION = 1
 
 @dataclass(frozen=True)
 class Dataset:
-    """Where the files of one data set are. `paths` are in event-time order, pass after pass."""
+    """The files of one data set. `paths` are in event-time order, pass after pass."""
 
     users: int
     directory: Path
@@ -80,7 +80,7 @@ def generate(users: int) -> pa.Table:
         {
             "user_id": user_names.take(pa.array(_user_numbers(rng, users))),
             "logged_in": pa.array(rng.random(EVENTS) < 0.7),
-            # Quarters are exact in binary: sums are equal in whatever order an engine adds them.
+            # Quarters are exact in binary, so sums are equal in whatever order an engine adds them.
             "amount": pa.array(rng.integers(1, 400, EVENTS) / 4.0),
             "ts": pa.array(FIRST_MS + steps + rng.integers(0, JITTER_MS, EVENTS)),
             "page": page_names.take(pa.array(_zipf(rng, PAGES, EVENTS))),
@@ -106,7 +106,7 @@ def _pass_directory(root: Path, number: int) -> Path:
 
 
 def _write_pass(table: pa.Table, root: Path, number: int) -> None:
-    """Write into a directory beside the final one and rename: a run that was broken off leaves no half pass."""
+    """Write into a temporary directory and rename it, so that an interrupted run leaves no partial pass."""
     column = table.schema.get_field_index("ts")
     moved = pa.array(table.column("ts").to_numpy() + number * PASS_SPAN_MS)
     table = table.set_column(column, "ts", moved)
@@ -114,16 +114,16 @@ def _write_pass(table: pa.Table, root: Path, number: int) -> None:
     for part in range(EVENTS // EVENTS_PER_FILE):
         path = unfinished / f"pass-{number:02d}-part-{part:02d}.parquet"
         pq.write_table(table.slice(part * EVENTS_PER_FILE, EVENTS_PER_FILE), path)
-        # File sources read in order of modification time: give the files the order of their events.
+        # File sources read in order of modification time, so give the files the order of their events.
         os.utime(path, (FIRST_MS // 1000 + number * 1000 + part,) * 2)
     try:
         unfinished.rename(_pass_directory(root, number))
-    except OSError:  # another run was faster: its files are the same
+    except OSError:  # a concurrent run was faster; its files are the same
         shutil.rmtree(unfinished)
 
 
 def main() -> None:
-    """Generate the data sets and say where they are."""
+    """Generate the data sets and print where they are."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--data", type=Path, default=default_directory())
     parser.add_argument("--passes", type=int, default=1)

@@ -1,9 +1,9 @@
-"""What an epoch without data costs, with 1 to 3 stateful operators in a row: median milliseconds from epoch to epoch,
-and those of the processors, which depend less on who else uses the machine.
+"""The cost of an epoch without data, with 1 to 3 stateful operators in a row: median milliseconds from epoch to epoch,
+and milliseconds of processor time, which depend less on other users of the machine.
 
-Bare: a Structured Streaming query by hand, `rate-micro-batch` with one row a batch. flinkish's own rows come from
-`benchmarks.pipelines.flinkish_empty_epochs`. Each count of operators runs in one process
-with the same settings (`benchmarks.spark_settings`); the epochs to warm up are left out.
+Bare: a Structured Streaming query written by hand, `rate-micro-batch` with one row per batch. flinkish's rows come from
+`benchmarks.pipelines.flinkish_empty_epochs`. Each number of operators runs in one process
+with the same settings (`benchmarks.spark_settings`); warm-up epochs are excluded.
 
     python -m benchmarks.empty_epochs [--operators 1 2 3] [--epochs 40] [--warm-up 15]
 """
@@ -23,17 +23,17 @@ from typing import Any
 from benchmarks import contract, spark_settings
 
 SUBTASKS = 2
-"""Groups that each operator is called for, as many as subtasks of the flinkish job."""
+"""Number of groups for which each operator is called: the number of subtasks of the flinkish job."""
 
 
 def pass_on(key: tuple[int], frames: Iterator[Any], state: Any) -> Iterator[Any]:
-    """A stateful operator that counts its epochs and hands the row on."""
+    """A stateful operator that counts its epochs and passes the row on."""
     state.update(((state.get[0] if state.exists else 0) + 1,))
     yield from frames
 
 
 def bare_query(spark: Any, operators: int) -> Any:
-    """One row a batch, sent to SUBTASKS groups through `operators` stateful operators."""
+    """One row per batch, sent to SUBTASKS groups through `operators` stateful operators."""
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
     frame = rows.selectExpr(f"explode(sequence(0, {SUBTASKS - 1})) as subtask", "cast('' as binary) as buffer")
     for _ in range(operators):
@@ -71,7 +71,7 @@ def bare_epochs_ms(spark: Any, operators: int, epochs: int, warm_up: int) -> dic
 
 
 class EpochEnds:
-    """When the epochs of a query ended, and what the processors did meanwhile. Those that warm it up do not count."""
+    """Records when the epochs of a query ended, and the processor time meanwhile. Warm-up epochs do not count."""
 
     def __init__(self, warm_up: int) -> None:
         self.ended_s: list[float] = []
@@ -79,13 +79,13 @@ class EpochEnds:
         self._processors_s: float | None = None
 
     def add(self) -> None:
-        """An epoch has ended."""
+        """Record the end of an epoch."""
         self.ended_s.append(time.perf_counter())
         if len(self.ended_s) == self._warm_up + 1:
             self._processors_s = contract.tree_cpu_s(os.getpid())
 
     def figures(self, steps: dict[str, float]) -> dict[str, Any]:
-        """Median, shortest and longest, the steps, and the processors' time per epoch."""
+        """Median, shortest and longest epoch, the steps, and the processor time per epoch."""
         processors_s, counted = contract.tree_cpu_s(os.getpid()), len(self.ended_s) - self._warm_up - 1
         epochs_ms = [1000 * (later - earlier) for earlier, later in itertools.pairwise(self.ended_s)][self._warm_up :]
         if processors_s is not None and self._processors_s is not None:
@@ -99,15 +99,15 @@ class EpochEnds:
 
 
 def steps_ms(stream: Any, warm_up: int) -> dict[str, float]:
-    """What Spark says of a query's epochs: the median milliseconds of each of their steps. Most of `addBatch` is the
-    job with its stages; `triggerExecution` is all of an epoch."""
+    """The median milliseconds of each step of a query's epochs, as Spark reports them. Most of `addBatch` is the job
+    with its stages; `triggerExecution` is the whole epoch."""
     epochs = [progress["durationMs"] for progress in stream.recentProgress if "addBatch" in progress["durationMs"]]
     names = dict.fromkeys(itertools.chain.from_iterable(epochs[warm_up:]))
     return {name: statistics.median(epoch.get(name, 0) for epoch in epochs[warm_up:]) for name in names}
 
 
 def argument_parser() -> argparse.ArgumentParser:
-    """The options of this module and of flinkish's twin."""
+    """The options of this module and of its flinkish counterpart."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--operators", type=int, nargs="*", default=[1, 2, 3])
     parser.add_argument("--epochs", type=int, default=40)
@@ -116,7 +116,7 @@ def argument_parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Measure the bare query and print one line of JSON: figures per count of operators."""
+    """Measure the bare query and print one line of JSON: figures per number of operators."""
     options = argument_parser().parse_args()
     spark = spark_settings.session("empty epochs")
     measured = {

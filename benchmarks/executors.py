@@ -1,10 +1,10 @@
-"""One job on clusters of 1, 2 and 4 executors of one core each: its results must be the same, and how long it takes.
+"""One job on clusters of 1, 2 and 4 executors of one core each: checks that the results are equal, and takes the times.
 
     python -m benchmarks.executors [--executors 1 2 4] [--records 20000]
 
 Keyed state, timers and windows with parallelism 8 (`benchmarks.pipelines.executors_job`), on Spark's ``local-cluster``:
-executors that are processes of their own, on this machine, whose cores they share. The time is from the start of the
-job to its end, start-up of its Python processes included. Ends with an error if the results differ.
+the executors are separate processes that share this machine's cores. The time is from the start of the job to its end,
+including the start of its Python processes. Ends with an error if the results differ.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TIMEOUT_S = 1_800
 
 
 def measure(executors: int, records: int) -> dict[str, Any]:
-    """What the job tells, of a run in a process of its own: a process has one Spark session."""
+    """The output of one run of the job, in a separate process, since a process has one Spark session."""
     with tempfile.TemporaryDirectory(prefix="flinkish-executors-") as name:
         folder = Path(name)
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_HOME": str(spark_home(folder))}

@@ -1,4 +1,4 @@
-"""What it costs to own a job directory: a claim in a JVM that has just started and in a warm one, a look at the fence.
+"""The cost of owning a job directory: a claim in a JVM that has just started and in a warm one, a check of the fence.
 
 python -m benchmarks.fencing
 """

@@ -1,10 +1,10 @@
-"""What a job without end costs while nothing comes in: milliseconds of CPU per second, of the driver (its Java process
-and its own), of the process in which epochs are planned, and of workers.
+"""The cost of an unbounded job while no data arrives: milliseconds of CPU per second, of the driver (its Java process
+and its own), of the process that plans epochs, and of the workers.
 
     python -m benchmarks.idle_job [--seconds N] [--sources directory kafka]
 
-A source is asked whether there is anything new some times a second; a job whose operators need no calls without data
-has no epochs then. Only Linux (through /proc).
+A source is polled several times per second. A job whose operators need no calls without data has no epochs during
+that time. Only Linux (through /proc).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SETTLE_S = 8.0
 
 
 def main() -> None:
-    """A job for each source; one line for each."""
+    """Run a job for each source, and print one line for each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.idle_job", description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--sources", nargs="*", default=list(SOURCES), choices=SOURCES)
@@ -44,7 +44,7 @@ def main() -> None:
     for name in options.sources:
         known = set(contract.process_tree(os.getpid()))
         with _source(name) as source:
-            # a broker is no part of the job
+            # the broker is not part of the job
             others = set(contract.process_tree(os.getpid())) - known
             session("flinkish-idle")
             configuration = Configuration()
@@ -70,7 +70,7 @@ def main() -> None:
 
 @contextmanager
 def _source(name: str) -> Iterator[Source]:
-    """A source with one record, and more to come that never come."""
+    """A source with one record, which stays open but gets no others."""
     if name == "directory":
         folder = Path(tempfile.mkdtemp(prefix="flinkish-idle-input-"))
         (folder / "one.txt").write_text("one\n")
@@ -88,7 +88,7 @@ def _source(name: str) -> Iterator[Source]:
 
 
 def _cpu_s(others: set[int]) -> dict[str, float]:
-    """Seconds of CPU so far, by the kind of process."""
+    """CPU seconds so far, by kind of process."""
     found: dict[str, float] = defaultdict(float)
     for pid in contract.process_tree(os.getpid()):
         if pid in others:

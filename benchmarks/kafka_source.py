@@ -1,5 +1,5 @@
-"""How fast a Kafka source is read: its reader in one process, epoch by epoch, against Spark's connector with a Python
-worker behind it, given Spark's Kafka package.
+"""The throughput of a Kafka source: its reader in one process, epoch by epoch, and, if Spark's Kafka package is given,
+Spark's connector followed by a Python worker.
 
     python -m benchmarks.kafka_source [--records N] [--spark MASTER ... --kafka-jars JAR,JAR]
 """
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def fill(servers: str, records: int, size: int) -> None:
-    """Evenly to all partitions."""
+    """Write records evenly to all partitions."""
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "queue.buffering.max.messages": 200_000})
     for index in range(records):
         value = f'{{"index": {index}, "user": "user-{index % 1000}"}}'.ljust(size)
@@ -63,7 +63,7 @@ def fill(servers: str, records: int, size: int) -> None:
 
 
 def read(servers: str, epochs: int) -> tuple[int, float, float]:
-    """Records, seconds, and seconds of this process's CPU, in so many epochs, the partitions side by side."""
+    """Records, seconds, and CPU seconds of this process, in that many epochs; partitions are read side by side."""
     builder = KafkaSource.builder().set_bootstrap_servers(servers).set_topics(TOPIC)
     source = builder.set_value_only_deserializer(SimpleStringSchema()).build()
     enumerator, reader = source.create_enumerator(()), source.create_reader()
@@ -91,7 +91,7 @@ def read(servers: str, epochs: int) -> tuple[int, float, float]:
 
 
 def read_with_spark(servers: str, master: str, jars: str) -> tuple[int, float, float]:
-    """The same through Spark's connector: the second of two runs in one session. CPU is not measured."""
+    """The same with Spark's connector: the second of two runs in one session. CPU is not measured."""
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
@@ -122,7 +122,7 @@ def read_with_spark(servers: str, master: str, jars: str) -> tuple[int, float, f
 
 
 def tell(what: str, expected: int, count: int, seconds: float, cpu: float) -> None:
-    """One line."""
+    """Print one line of the output."""
     assert count == expected, (count, expected)
     print(f"{what}: {count / seconds:,.0f} records/s ({seconds:.2f} s, {cpu:.2f} s of CPU)", flush=True)
 

@@ -1,11 +1,11 @@
-"""What keyed state costs: epochs with few and with many keys, the restart of a driver, checkpoints, savepoints.
+"""The cost of keyed state: epochs with few and with many keys, the restart of a driver, checkpoints, savepoints.
 
     python -m benchmarks.keyed_state [--keys 10000 1000000 10000000] [--repeats 3] [--rows epochs one-record ...]
     python -m benchmarks.keyed_state --quick
 
-Everything is measured in one run, side by side, in a process of its own, parallelism 2 on two cores: a running sum per
-user, a tuple, with every key brought once and then epochs of records on random keys. Ratios, not seconds, are what is
-compared with the bounds that stand beside them. Only Linux (through /proc).
+Everything is measured in one run, in separate processes, with parallelism 2 on two cores. The job is a running sum per
+user, a tuple: every key is added once, then epochs of records on random keys follow. The printed bounds apply
+to ratios, not to seconds. Only Linux (through /proc).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from benchmarks import contract, runner
 
 ROWS = ("epochs", "one-record", "restart", "max-parallelism", "checkpoints", "peer")
 EPOCH_RECORDS = 10_000
-#: Epochs of one record: short ones, so there are more of them.
+#: Epochs of one record are short, so there are more of them.
 ONE_RECORD_TIMES = 2
 _JOB = "benchmarks.pipelines.keyed_state_job"
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the table: what, its figure, and the bound that it must keep; no bound where it is for comparison."""
+    """One line of the table: its name, its figure, and the bound for it; no bound if it is only for comparison."""
 
     what: str
     figure: str
@@ -51,7 +51,7 @@ class Line:
 
 
 class Jobs:
-    """Runs the job of `keyed_state_job` and keeps all its figures, of every repeat."""
+    """Runs the job of `keyed_state_job` and keeps the figures of every repeat."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
@@ -59,7 +59,7 @@ class Jobs:
         self.found: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
 
     def run(self, name: str, keys: int, folder: Path, phases: list[tuple[int, int]], *arguments: str) -> None:
-        """One run in a folder, killed when it has printed its figures."""
+        """Run the job once in a folder, and kill it when it has printed its figures."""
         command = [str(folder), "--keys", str(keys), "--warm-up", str(self._options.warm_up)]
         command += ["--phases", *(f"{records}:{epochs}" for records, epochs in phases), *arguments]
         if self._options.set:
@@ -67,22 +67,22 @@ class Jobs:
         self._keep(name, keys, lambda: figures_of_killed(_JOB, command, folder / "log"))
 
     def run_peer(self, keys: int) -> None:
-        """One run of `transformWithState`."""
+        """Run `transformWithState` once."""
         arguments = ["--pipeline", "sum", "--keys", str(keys), "--records", str(self._options.records)]
         arguments += ["--warm-up", str(self._options.warm_up), "--epochs", str(self._options.epochs)]
         module = "benchmarks.pipelines.spark_transform_with_state"
         self._keep("peer", keys, lambda: runner.last_json_line(sys.executable, module, arguments, 3_600.0))
 
     def median(self, name: str, keys: int, of: Callable[[dict[str, Any]], float]) -> float:
-        """The median of the repeats."""
+        """The median over the repeats."""
         return statistics.median(map(of, self.found[name, keys]))
 
     def epoch_s(self, name: str, keys: int, records: int) -> float:
-        """The median of the repeats' median epochs."""
+        """The median over the repeats of their median epochs."""
         return self.median(name, keys, lambda run: statistics.median(run["epochs_s"][str(records)]))
 
     def _keep(self, name: str, keys: int, measure: Callable[[], dict[str, Any]]) -> None:
-        """Say what is measured and what was found: a whole run takes long."""
+        """Print what is measured and the result at once, since a whole run takes long."""
         print(f"... {name}, {keys:,} keys", end="", file=sys.stderr, flush=True)
         figures = measure()
         self.found[name, keys].append(figures)
@@ -91,7 +91,7 @@ class Jobs:
 
 
 def figures_of_killed(module: str, arguments: list[str], log: Path) -> Any:
-    """What a module prints as JSON; then it and all processes below it are killed, as a lost driver is."""
+    """The JSON that a module prints; then the module and all its descendants are killed, as when a driver is lost."""
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(runner.ROOT), os.environ.get("PYTHONPATH", "")])}
     with log.open("wb") as errors:
@@ -168,7 +168,7 @@ def measure_checkpoints(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def epoch_lines(options: argparse.Namespace, jobs: Jobs) -> list[Line]:
-    """Epochs of as many records with ever more keys; the memory of all Python workers together meanwhile."""
+    """Epochs of the same size with ever more keys, and the memory of all Python workers together meanwhile."""
     few = options.keys[0]
     base = jobs.epoch_s("epochs", few, options.records)
     lines = []
@@ -183,7 +183,7 @@ def epoch_lines(options: argparse.Namespace, jobs: Jobs) -> list[Line]:
 
 
 def one_record_lines(options: argparse.Namespace, jobs: Jobs) -> list[Line]:
-    """An epoch of one record with and without state, in jobs that are otherwise the same."""
+    """An epoch of one record with and without state, in otherwise equal jobs."""
     keys = options.middle_keys
     with_state, without = jobs.epoch_s("epochs", keys, 1), jobs.epoch_s("stateless", keys, 1)
     return [
@@ -211,7 +211,7 @@ def _ends(options: argparse.Namespace) -> tuple[int, int]:
 
 
 def max_parallelism_lines(options: argparse.Namespace, jobs: Jobs) -> list[Line]:
-    """Few and many key groups."""
+    """Few key groups and many."""
     keys = options.middle_keys
     few, many = (jobs.epoch_s(f"max parallelism {groups}", keys, options.records) for groups in (8, 1_024))
     return [
@@ -221,7 +221,7 @@ def max_parallelism_lines(options: argparse.Namespace, jobs: Jobs) -> list[Line]
 
 
 def checkpoint_lines(figures: dict[str, Any]) -> list[Line]:
-    """Of the later half of the incremental checkpoints, as the JVM is warm by then."""
+    """Uses the later half of the incremental checkpoints, when the JVM is warm."""
     later = figures["incremental checkpoints, s"]
     incremental_s = statistics.median(later[len(later) // 2 :])
     quiet_s = figures["epoch without a checkpoint, median s"]
@@ -272,7 +272,7 @@ def main() -> None:
     if options.quick:
         options.keys, options.records, options.epochs, options.warm_up = [2_000, 20_000, 40_000], 1_000, 3, 2
         options.restarts, options.checkpoints = 1, 4
-    #: the keys of the rows that are about one number of keys
+    #: the number of keys for the rows that use only one
     options.middle_keys = options.keys[min(1, len(options.keys) - 1)]
     jobs = Jobs(options)
     checkpoints: list[dict[str, Any]] = []
@@ -296,7 +296,7 @@ def main() -> None:
 
 
 def _medians(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The median of each number over the repeats; lists are taken together."""
+    """The median of each number over the repeats; for lists of seconds, element by element."""
     merged: dict[str, Any] = {}
     for name in runs[0]:
         values = [run[name] for run in runs if run[name] is not None]

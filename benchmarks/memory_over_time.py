@@ -1,10 +1,10 @@
-"""Whether the memory of a job stays what it is: each Python worker, and the JVM, over an hour of epochs.
+"""Whether the memory of a job stays constant: each Python worker, and the JVM, over an hour of epochs.
 
     python -m benchmarks.memory_over_time [--minutes 60] [--keys 1000000] [--interval 1s]
 
-It runs the job of `benchmarks.keyed_state` with parallelism 2, epochs of 10,000 records on random keys, and looks at
-every process once in a while. It prints the largest size of each process in each part of the time, in MiB: the
-proportional set size. Workers that hold the same subtasks in turn are counted together as well. Only Linux (/proc).
+It runs the job of `benchmarks.keyed_state` with parallelism 2 and epochs of 10,000 records on random keys, and measures
+every process at intervals. It prints the largest size (proportional set size, in MiB) of each process in each part of
+the time. Workers that run the same subtasks in turn are also counted together. Only Linux (/proc).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SAMPLE_EVERY_S = 10.0
 
 
 def measure(options: argparse.Namespace, folder: Path) -> tuple[dict[str, list[float]], list[int]]:
-    """The largest size of each process in each part of the time, 0 where it was not there; epochs done by then."""
+    """The largest size of each process in each part of the time, 0 where it did not exist; epochs done by then."""
     command = [sys.executable, "-m", "benchmarks.pipelines.keyed_state_job", str(folder), "--keys", str(options.keys)]
     command += ["--phases", "10000:100000000", "--set", f"flinkish.epoch.interval={options.interval}"]
     peaks: dict[str, list[float]] = defaultdict(lambda: [0.0] * PARTS)
@@ -52,7 +52,7 @@ def measure(options: argparse.Namespace, folder: Path) -> tuple[dict[str, list[f
 
 
 def _wait_for_keys(job: subprocess.Popen[bytes], folder: Path) -> None:
-    """Until each key has come, and some epochs more."""
+    """Wait until each key was added, and for some further epochs."""
     while _epochs_done(folder) < 20:
         if job.poll() is not None:
             raise RuntimeError(f"the job has ended:\n{(folder / 'log').read_text()[-4000:]}")

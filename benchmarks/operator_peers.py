@@ -1,11 +1,11 @@
-"""Each operator that PyFlink has as well, beside PyFlink: the same small program in three engines, and a table.
+"""The operators that PyFlink has as well, beside PyFlink: the same small programs in three engines, and a table.
 
     python -m benchmarks.operator_peers [--pyflink-python PATH] [--only NAME ...] [--events N] [--json FILE]
 
-The programs are those of `benchmarks/pipelines/peer_programs.py`; the operators that `python -m benchmarks` compares
-are not among them. An engine runs all programs in one process, one after the other, and start-up is subtracted by a
-shorter run. Where engines disagree on results the command ends with code 1. An engine that ends in the middle, or takes
-too long for a program, costs that program its cell, and goes on with the next one in a process of its own.
+The programs are those of `benchmarks/pipelines/peer_programs.py`, without the operators that `python -m benchmarks`
+compares. An engine runs all programs in one process, one after the other; start-up is subtracted by a shorter run. If
+engines disagree, the command ends with code 1. If an engine ends early or takes too long for a program, that
+program has no figure, and the engine goes on with the next one in a new process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PeerEngine:
 
 @dataclass(frozen=True)
 class Cell:
-    """What one engine made of one program: figures, or the reason why there are none."""
+    """The result of one engine for one program: figures, or the reason why there are none."""
 
     events_per_s: float | None = None
     check: dict[str, Any] | None = None
@@ -82,7 +82,7 @@ def _events(text: str) -> int:
 
 
 def measure(engine: PeerEngine, options: argparse.Namespace) -> dict[str, Cell]:
-    """The cells of one engine by the names of the programs."""
+    """The cells of one engine by program name."""
     if not runner.is_installed(engine.python, engine.module, engine.package):
         return {name: Cell(reason="not installed") for name in options.only}
     cells: dict[str, Cell] = {}
@@ -98,7 +98,7 @@ def measure(engine: PeerEngine, options: argparse.Namespace) -> dict[str, Cell]:
 
 
 def _run(engine: PeerEngine, arguments: list[str], timeout_s: float) -> tuple[dict[str, Cell], str]:
-    """What one process of the engine has printed until it ended, and why there is no more."""
+    """The cells that one process of the engine printed until it ended, and why there are no more."""
     cells: dict[str, Cell] = {}
     reason = ""
     with tempfile.TemporaryFile("w+") as errors:
@@ -144,7 +144,7 @@ def _cell(figures: dict[str, Any]) -> Cell:
 
 
 def ratio(cells: dict[str, Cell]) -> float | None:
-    """How many times as fast as the better mode of PyFlink flinkish is; None if one of them has no figure."""
+    """The speed of flinkish relative to the faster mode of PyFlink; None if one of them has no figure."""
     own = cells[FLINKISH].events_per_s if FLINKISH in cells else None
     others = [cells[name].events_per_s for name in PYFLINK_MODES if name in cells]
     best = max((figure for figure in others if figure), default=None)
@@ -152,7 +152,7 @@ def ratio(cells: dict[str, Cell]) -> float | None:
 
 
 def agreement(cells: dict[str, Cell]) -> str:
-    """Whether the engines that have results have the same ones."""
+    """Whether the engines that have results agree."""
     checks = {name: json.dumps(cell.check, sort_keys=True) for name, cell in cells.items() if cell.check is not None}
     if len(checks) < 2:
         return "-"

@@ -1,12 +1,12 @@
-"""What each keyed operator costs, alone, in one process and without Spark.
+"""The cost of each keyed operator, alone, in one process and without Spark.
 
 ``python -m benchmarks.operators [--users 1000 200000] [--records 200000] [--only NAME ...] [--profile]`` prints
-microseconds of processor time a record: for processing, for firing (windows, timers and clean-up when the watermark
-rises), and for the barriers, five of them, at which what is too much for the task goes to files. The functions of users
-are part of it. ``--profile`` prints what took the time of each operator.
+microseconds of processor time per record: for processing, for firing (windows, timers and clean-up when the watermark
+rises), and for the five barriers, at which state that is too large for the task goes to files. The users' functions are
+included. ``--profile`` prints which functions of each operator took the time.
 
-The records are clicks as in `benchmarks.data`: as many a second, users by Zipf's law, a second out of order. The
-watermark lags behind by what one file of those clicks covers, as in a job whose two subtasks read a file each.
+The records are clicks as in `benchmarks.data`: as many per second, users by Zipf's law, a second out of order. The
+watermark lags by the time that one file of those clicks covers, as in a job whose two subtasks read a file each.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from flinkish.testing import (
 
 BATCH, BARRIERS = 1_250, 5
 WATERMARK_LAG_MS = PASS_SPAN_MS * EVENTS_PER_FILE // EVENTS + JITTER_MS
-#: One of so many records is an element of the broadcast stream.
+#: One of this many records is an element of the broadcast stream.
 BROADCAST_EVERY = 100
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.DOUBLE())
 
@@ -75,12 +75,12 @@ Harness = OneInputStreamOperatorTestHarness | TwoInputStreamOperatorTestHarness 
 
 
 class Cost(NamedTuple):
-    """Microseconds of processor time a record."""
+    """Microseconds of processor time per record."""
 
     process: float
     fire: float
     barrier: float
-    #: results a record
+    #: results per record
     results: float
 
 
@@ -89,7 +89,7 @@ def _user(click: Any) -> str:
 
 
 def _program(name: str) -> Callable[[Any], Any]:
-    """A program of `keyed_programs`, to its first keyed operator."""
+    """A program of `keyed_programs`, up to its first keyed operator."""
     program = keyed_programs.pairs if name == "interval_join" else keyed_programs.PROGRAMS[name]
     return lambda clicks: program(keyed_programs.Package("flinkish"), clicks)
 
@@ -103,30 +103,30 @@ def _added(left: Any, right: Any) -> Any:
 
 
 class Lengths(WindowFunction):  # type: ignore[type-arg]
-    """The number of elements of a window that keeps all of them."""
+    """Counts the elements of a window that keeps all of them."""
 
     def apply(self, key: Any, window: Any, inputs: Any) -> Iterator[Any]:
-        """One result a window."""
+        """One result per window."""
         yield key, len(list(inputs))
 
 
 class CountOfBoth(CoGroupFunction):
-    """How many clicks of each stream."""
+    """Counts the clicks of each stream."""
 
     def co_group(self, first: Any, second: Any) -> Iterator[Any]:
-        """One result a window."""
+        """One result per window."""
         yield len(list(first)), len(list(second))
 
 
 class Totals(CoMapFunction, CoFlatMapFunction):
-    """The sum of both streams per user."""
+    """Sums both streams per user."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """The sum."""
+        """Get the state of the sum."""
         self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.DOUBLE()))
 
     def map1(self, value: Any) -> Any:
-        """Of the first stream."""
+        """A click of either stream."""
         total = (self.total.value() or 0.0) + value[2]
         self.total.update(total)
         return value[0], total
@@ -134,17 +134,17 @@ class Totals(CoMapFunction, CoFlatMapFunction):
     map2 = map1
 
     def flat_map1(self, value: Any) -> Iterator[Any]:
-        """Of the first stream."""
+        """A click of either stream."""
         yield self.map1(value)
 
     flat_map2 = flat_map1
 
 
 class KeyedRules(KeyedBroadcastProcessFunction):
-    """The sum per user, of amounts above a bound that is broadcast."""
+    """Sums per user the amounts above a bound that is broadcast."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """The sum."""
+        """Get the state of the sum."""
         self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.DOUBLE()))
 
     def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
@@ -161,7 +161,7 @@ class KeyedRules(KeyedBroadcastProcessFunction):
 
 
 class Rules(BroadcastProcessFunction):
-    """Amounts above a bound that is broadcast."""
+    """Emits amounts above a bound that is broadcast."""
 
     def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
         """A click."""
@@ -179,7 +179,7 @@ def _connected(clicks: Any) -> Any:
     return first.key_by(_user, Types.STRING()).connect(second.key_by(_user, Types.STRING()))
 
 
-#: Operator -> its stream behind a stream of clicks (user, time, amount, logged in).
+#: Operator -> a function that appends it to a stream of clicks (user, time, amount, logged in).
 OPERATORS: dict[str, Callable[[Any], Any]] = {
     "tumbling": _program("user_window"),
     "sliding": _program("sliding"),
@@ -187,7 +187,7 @@ OPERATORS: dict[str, Callable[[Any], Any]] = {
     "connected": _program("connected"),
     "interval_join": _program("interval_join"),
     "timers": _program("visits"),
-    # windows that have no fast way of their own
+    # windows without an optimized implementation
     "session_lists": lambda clicks: (
         clicks.key_by(_user)
         .window(EventTimeSessionWindows.with_gap(Time.milliseconds(keyed_programs.SESSION_GAP_MS)))
@@ -236,14 +236,14 @@ OPERATORS: dict[str, Callable[[Any], Any]] = {
     ),
     "broadcast": lambda clicks: clicks.connect(clicks.filter(bool).broadcast(RULES)).process(Rules()),
 }
-#: Operators whose records are (number of the stream, click): those of two streams in one.
+#: Operators whose records are (number of the stream, click): two streams in one.
 TAGGED = ("interval_join", "window_join", "co_group")
-#: The key is the page in place of the user.
+#: Operators keyed by page instead of user.
 BY_PAGE = ("sliding",)
 
 
 def clicks_of(users: int, records: int) -> tuple[list[Any], list[int]]:
-    """Clicks and their timestamps, in the order in which they come."""
+    """Clicks and their timestamps, in order of arrival."""
     rng = np.random.default_rng(SEED)
     cumulative = np.cumsum(1 / np.arange(1, users + 1) ** ZIPF_EXPONENT)
     numbers = np.searchsorted(cumulative, rng.random(records) * cumulative[-1]).tolist()
@@ -294,7 +294,7 @@ def measure(name: str, users: int, records: int) -> Cost:
 
 
 def _parts(name: str, harness: Any, values: list[Any], times: list[int]) -> list[tuple[Any, list[Any], list[int]]]:
-    """What is to be called with which records of a batch."""
+    """Which methods of the harness to call with which records of a batch."""
     if name in TAGGED:
         return [(harness.process_elements, [(0 if value[3] else 1, value) for value in values], times)]
     if isinstance(harness, BroadcastOperatorTestHarness):
@@ -327,7 +327,7 @@ def main() -> None:
     options = parser.parse_args()
     gc.set_threshold(THRESHOLD, 20, 20)
     print(f"{'operator':<18}{'users':>9}{'process':>9}{'fire':>9}{'barrier':>9}{'all':>9}{'results':>9}   us a record")
-    measure("tumbling", 100, 10_000)  # what is imported at the first barrier costs no operator
+    measure("tumbling", 100, 10_000)  # imports at the first barrier must not count for any operator
     for name in options.only:
         for users in options.users[:1] if name in BY_PAGE else options.users:
             profile = cProfile.Profile()

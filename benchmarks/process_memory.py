@@ -1,4 +1,4 @@
-"""How much memory the processes of a job take. Only Linux (through /proc)."""
+"""The memory of the processes of a job. Only Linux (through /proc)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PLANNER = "python_streaming_source_runner"
 
 
 def kind_of(command: str) -> str | None:
-    """What a process of a job is, by its command line: jvm, worker, planner (plans epochs); None: none of these."""
+    """The kind of a job's process, by its command line: jvm, worker, planner (plans epochs); None for any other."""
     if "java" in command.split(" ", 1)[0]:
         return "jvm"
     if "pyspark" not in command:
@@ -20,7 +20,7 @@ def kind_of(command: str) -> str | None:
 
 
 def kib_of_processes(root: int, file: str, field: str) -> Iterator[tuple[str, int, int]]:
-    """(kind, process id, KiB) of a job's processes below one, as a field of a file in their folders of /proc says."""
+    """(kind, process id, KiB) of a job's processes below ``root``, from a field of a file in their folders of /proc."""
     for pid in contract.process_tree(root)[1:]:
         try:
             kind = kind_of(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode())
@@ -32,7 +32,7 @@ def kib_of_processes(root: int, file: str, field: str) -> Iterator[tuple[str, in
 
 
 def sizes_mib(root: int) -> dict[str, float]:
-    """The proportional set size of each process below one, by what it is and its id, and of all workers together."""
+    """The proportional set size of each process below ``root``, by kind and id, and of all workers together."""
     found: dict[str, float] = {}
     for kind, pid, kib in kib_of_processes(root, "smaps_rollup", "Pss"):
         found[f"{kind} {pid}"] = kib / 1024

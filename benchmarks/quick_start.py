@@ -1,11 +1,11 @@
-"""How long a program takes from its start to its first epoch, and what that time is spent on.
+"""How long a program takes from its start to its first epoch, and what it spends that time on.
 
     python -m benchmarks.quick_start [--rounds 3] [--checkouts PATH ...] [-- PROGRAM.py options ...]
 
-Each round starts the main job (or the program, which must take ``--job-dir``) once from each checkout, this one unless
-others are named, with ``./spark-submit.sh`` and a job directory of its own: checkouts take turns, because a machine
-that is used by others is never the same for long. Nothing is put into the program: what it has got to is seen by the
-files that it writes. Beside the seconds that have passed stand those of the processors, which depend less on others.
+Each round starts the main job (or the program, which must take ``--job-dir``) once from each checkout (by default this
+one), with ``./spark-submit.sh`` and a new job directory. The checkouts take turns, because the load of a shared machine
+changes. The program is not instrumented: the files that it writes show its progress. The output has the elapsed seconds
+and the seconds of processor time, which depend less on other users of the machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks import contract
 
 ROOT = Path(__file__).resolve().parents[1]
 
-#: What a program has got to, and the file of its job directory that shows it.
+#: The steps of a program's start, and the file of its job directory that shows that each was reached.
 STEPS = {
     "directory claimed": "fencing/_delta_log/00000000000000000000.json",
     "prepared": "attempts.json",
@@ -39,7 +39,7 @@ _TIMEOUT_S = 300
 
 
 def start(checkout: Path, program: list[str]) -> dict[str, float]:
-    """One start: step -> seconds since then; the processors' seconds up to the last step; the seconds to the end."""
+    """Start once: step -> seconds since the start; processor seconds up to the last step; seconds to the end."""
     with tempfile.TemporaryDirectory(prefix="flinkish-quick-start-") as folder:
         job_dir = Path(folder, "job")
         command = [str(checkout / "spark-submit.sh"), *program, "--job-dir", str(job_dir)]
@@ -72,7 +72,7 @@ def _watch(job_dir: Path, process: subprocess.Popen[bytes], started: float) -> d
 
 
 def main() -> None:
-    """The command."""
+    """Parse the options, measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quick_start", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--checkouts", type=Path, nargs="+", default=[ROOT])

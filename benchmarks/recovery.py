@@ -1,7 +1,7 @@
-"""How long until the first committed epoch after a failure: of a task, of an executor, of the driver.
+"""The time from a failure to the first committed epoch after it: failure of a task, of an executor, of the driver.
 
-Rule: what is measured is seen from outside, by wall clock, from the fault (a raise, a kill -9) to the commit of the
-first epoch after it, in a job that commits epochs without pause; the time that an epoch takes stands beside it.
+Rule: the time is measured from outside, by wall clock, from the fault (a raise, a kill -9) to the commit of the first
+epoch after it, in a job that commits epochs without pause; the duration of an epoch is printed with it.
 
     python -m benchmarks.recovery [--trials 5]
 """
@@ -25,7 +25,7 @@ import psutil  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
-#: Epochs before a fault: start-up is over.
+#: Epochs before a fault, so that start-up is over.
 QUIET_EPOCHS = 5
 TIMEOUT_S = 180.0
 
@@ -44,7 +44,7 @@ class Job:
             )
 
     def commits(self) -> list[tuple[int, float]]:
-        """(epoch, time) of all commits so far, of earlier drivers as well."""
+        """(epoch, time) of all commits so far, also those of earlier drivers."""
         path = self.folder / "commits"
         lines = path.read_text().splitlines() if path.exists() else []
         return [(int(epoch), float(time_s)) for epoch, time_s in (line.split() for line in lines)]
@@ -54,7 +54,7 @@ class Job:
         return self._wait(lambda: next((t for _, t in self.commits() if t > fault_s), None)) - fault_s
 
     def wait_for_quiet(self) -> None:
-        """Some epochs more."""
+        """Wait for some further epochs."""
         goal = len(self.commits()) + QUIET_EPOCHS
         self._wait(lambda: len(self.commits()) >= goal)
 
@@ -64,7 +64,7 @@ class Job:
         return [child.pid for child in children if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())]
 
     def kill(self) -> None:
-        """kill -9 of the driver and all it has started."""
+        """kill -9 the driver and all processes that it started."""
         if self._process.poll() is not None:
             return
         rest = psutil.Process(self._process.pid).children(recursive=True)
@@ -84,7 +84,7 @@ class Job:
 
 
 def after_task_failure(job: Job) -> float:
-    """A function raises once."""
+    """Make a function raise once."""
     (job.folder / "raised").unlink(missing_ok=True)
     (job.folder / "raise").touch()
     job._wait((job.folder / "raised").exists)
@@ -92,7 +92,7 @@ def after_task_failure(job: Job) -> float:
 
 
 def after_executor_loss(job: Job) -> float:
-    """One of two executors is killed."""
+    """Kill one of two executors."""
     os.kill(job.executors()[0], signal.SIGKILL)
     return job.first_commit_after(time.time())
 
@@ -112,8 +112,8 @@ def trials_of(fault: Callable[[Job], float], master: str, trials: int) -> list[f
 
 
 def driver_trials(trials: int) -> tuple[list[float], list[float], list[float]]:
-    """Seconds from the start of a new driver to its first commit: the very first one, and those after a kill; and how
-    long epochs take."""
+    """Seconds from the start of a new driver to its first commit: of the very first driver, and of those after a kill;
+    and the durations of epochs."""
     with tempfile.TemporaryDirectory(prefix="flinkish-recovery-") as folder:
         first, later = [], []
         for trial in range(trials + 1):

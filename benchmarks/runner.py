@@ -1,7 +1,7 @@
 """Runs each engine's pipeline in its own interpreter and reads the one line of JSON that it prints.
 
-Rule of this file: engines know nothing of each other, and one that is absent or fails costs its own row only, with the
-reason in the table.
+Rule of this file: engines know nothing of each other. If one is absent or fails, only its own row lacks figures; the
+table gives the reason.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _PYFLINK = "benchmarks.pipelines.pyflink_job"
 _WITHOUT_JOIN = tuple(pipeline for pipeline in PIPELINES if pipeline != "interval_join")
 """PyFlink's DataStream API has no interval join."""
 QUICK_FILES = 3
-"""Files of events that every engine is given in a quick run."""
+"""Files of events that every engine gets in a quick run."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """How to run one engine: its module, the package that shows that it is installed, and how much data it is given.
+    """How to run one engine: its module, the package that shows that it is installed, and its amount of data.
 
-    `files` is per (pipeline, users), 0 for all; `arguments` are the module's own options; `pipelines` those that the
-    module has.
+    `files` is per (pipeline, users), 0 for all; `arguments` are the module's own options; `pipelines` are those that
+    the module implements.
     """
 
     name: str
@@ -39,20 +39,20 @@ class Engine:
     arguments: tuple[str, ...] = ()
     files: tuple[tuple[tuple[str, int], int], ...] = ()
     pipelines: tuple[str, ...] = PIPELINES
-    #: files of events that it is given for the keyed pipelines; 0: all
+    #: files of events for the keyed pipelines; 0: all
     keyed_files: int = 0
-    #: runs over its input once, and once more over so many times as much: what it computes is of the longer input
+    #: how many times as long the longer of the engine's two runs is; its results are those of the longer run
     repeats: int = 1
 
     @property
     def quick_arguments(self) -> tuple[str, ...]:
-        """The module's options in a quick run: small epochs where there are epochs, and each event once."""
+        """The module's options in a quick run: small epochs if the engine has epochs, and each event once."""
         if self.name == "flinkish":
             return "--epoch-records", "100000", "--warm-up-epochs", "1"
         return () if "--passes" in self.arguments else self.arguments
 
     def files_for(self, pipeline: str, users: int) -> int:
-        """How many files of events this engine is given for one comparison."""
+        """The number of files of events that this engine gets for one comparison."""
         return dict(self.files).get((pipeline, users), self.keyed_files if pipeline in KEYED_PIPELINES else 0)
 
 
@@ -68,7 +68,7 @@ class Row:
 
 
 def engines(pyflink_python: str, bytewax_python: str) -> list[Engine]:
-    """All engines, flinkish first. Slow ones get a part of the data, so that the whole command ends in minutes."""
+    """All engines, flinkish first. Slow ones get part of the data, so that the whole command ends within minutes."""
     return [
         Engine(
             "flinkish",
@@ -118,7 +118,7 @@ def engines(pyflink_python: str, bytewax_python: str) -> list[Engine]:
             "bytewax",
             bytewax_python,
             files=_files(10, 10, 5),
-            # it has no timers of event time and no interval join; visits are session windows
+            # no event-time timers and no interval join; visits are session windows
             pipelines=(*BASIC_PIPELINES, "user_window", "visits", "sliding", "session"),
             keyed_files=3,
             repeats=3,
@@ -131,7 +131,7 @@ def _files(sum_few_users: int, sum_many_users: int, window: int) -> tuple[tuple[
 
 
 def is_installed(python: str, module: str, package: str) -> bool:
-    """Whether an engine's interpreter can import its package, and its module is here."""
+    """Whether the engine's interpreter can import its package, and its module exists."""
     if not Path(ROOT, *module.split(".")).with_suffix(".py").exists():
         return False
     find = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({package!r}) is None)"
@@ -142,7 +142,7 @@ def is_installed(python: str, module: str, package: str) -> bool:
 
 
 def run_pipeline(engine: Engine, pipeline: str, users: int, data: Path, timeout_s: float, quick: bool = False) -> Row:
-    """Run one pipeline on one engine. ``quick``: over few events, the same ones for each engine.
+    """Run one pipeline on one engine. With ``quick``, over few events, the same for each engine.
 
     Example: `run_pipeline(engines("", "")[2], "sum", 1_000, data.default_directory(), 600.0).result.events_per_s`.
     """
@@ -163,7 +163,7 @@ def run_pipeline(engine: Engine, pipeline: str, users: int, data: Path, timeout_
 
 
 def last_json_line(python: str, module: str, arguments: list[str], timeout_s: float) -> Any:
-    """Run `python -m module` from the root of the repository; what its last line on standard output says."""
+    """Run `python -m module` from the root of the repository; the last line of its standard output, parsed as JSON."""
     process = start(python, module, arguments)
     try:
         output, errors = process.communicate(timeout=timeout_s)
@@ -181,9 +181,9 @@ def last_json_line(python: str, module: str, arguments: list[str], timeout_s: fl
 def start(
     python: str, module: str, arguments: list[str], errors: int | IO[str] = subprocess.PIPE
 ) -> subprocess.Popen[str]:
-    """Start `python -m module` from the root of the repository; what it writes to standard error goes to ``errors``.
+    """Start `python -m module` from the root of the repository; its standard error goes to ``errors``.
 
-    It gets a session of its own, so that a run which takes too long ends with all the processes it started.
+    It gets its own session, so that a run which takes too long can be ended with all the processes it started.
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     return subprocess.Popen(

@@ -1,11 +1,11 @@
-"""What a savepoint of much keyed state costs, and a start from it, split into their steps.
+"""The cost of a savepoint of much keyed state, and of a start from it, split into steps.
 
     python -m benchmarks.savepoints [--keys 1000000] [--key-type int|str] [--parallelism 2] [--rounds 3] [--json FILE]
 
-A job counts per user, with as many users as there are keys; all of them come in its first epoch, and the next one comes
-a minute later, so that nothing else runs meanwhile. In each round a savepoint of it is taken, and a new job is started
-from that in a directory of its own. Printed: the seconds of both, and how many of them each step took. The first round
-includes what the JVM of the driver has to load and compile. Beside the time stands that of the processors.
+A job counts per user, with as many users as there are keys. Its first epoch holds all of them; the next epoch comes a
+minute later, so that nothing else runs meanwhile. Each round takes a savepoint, and starts a new job from it in its own
+directory. Printed: the seconds of both, split into steps, and processor time. The first round includes the classes that
+the driver's JVM has to load and compile.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ _START_STEPS = {
 
 
 def _processor_seconds() -> float:
-    """Of this process and all that it has started: what does not depend on who else uses the machine."""
+    """CPU seconds of this process and all that it started: independent of other users of the machine."""
     this = psutil.Process()
     times = [process.cpu_times() for process in [this, *this.children(recursive=True)]]
     return float(sum(spent.user + spent.system for spent in times))
 
 
 class Steps:
-    """When phases are passed by the driver."""
+    """Records when the driver passes phases."""
 
     def __init__(self) -> None:
         self._passed: list[tuple[Phase, float]] = []
         set_hook(lambda phase, details: self._passed.append((phase, time.monotonic())))
 
     def timed(self, steps: dict[Phase, str], action: Callable[[], Any]) -> tuple[dict[str, float], Any]:
-        """The seconds of each step and of the whole, those of the processors, and what the action returns."""
+        """The seconds of each step and of the whole, the processor seconds, and the result of the action."""
         self._passed.clear()
         processors = _processor_seconds()
         started = before = time.monotonic()
@@ -78,7 +78,7 @@ class Steps:
 
 
 def start(folder: Path, keys: int, key_type: str, parallelism: int, savepoint: str | None = None) -> tuple[Any, Epochs]:
-    """The job, started."""
+    """Start the job."""
     settings = {
         "parallelism.default": str(parallelism),
         "flinkish.progress": "never",
@@ -110,7 +110,7 @@ def start(folder: Path, keys: int, key_type: str, parallelism: int, savepoint: s
 
 
 def one_round(steps: Steps, client: Any, folder: Path, options: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """A savepoint, and a start from it."""
+    """Take a savepoint, and start from it."""
     savepoint, path = steps.timed(
         _SAVEPOINT_STEPS, lambda: client.trigger_savepoint(str(folder / "savepoints")).result()
     )
@@ -126,7 +126,7 @@ def one_round(steps: Steps, client: Any, folder: Path, options: argparse.Namespa
 
 
 def main() -> None:
-    """The command."""
+    """Parse the options, measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.savepoints", description=__doc__)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--key-type", choices=sorted(KEYS), default="int")

@@ -1,10 +1,10 @@
-"""How much memory the Python processes of a job take with large records and the default bounds: those of the workers,
-and the one beside the driver in which epochs are planned.
+"""The memory of the Python processes of a job with large records and the default bounds: the workers, and the process
+beside the driver that plans epochs.
 
     python -m benchmarks.source_memory [--records N] [--size BYTES] [--sources text parquet generator collection kafka]
 
-Each source runs in a process of its own: source -> keyed count, parallelism 2 on two cores; the whole record goes to
-the keyed task. Only Linux (through /proc).
+Each source runs in a separate process: source -> keyed count, parallelism 2 on two cores; the keyed task gets the whole
+records. Only Linux (through /proc).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ KEYS = 1_000
 FILES = 2
 TOPIC = "large"
 SOURCES = ("text", "parquet", "generator", "collection", "kafka")
-#: Records of a collection travel with the job.
+#: Number of records of a collection; few, because they are shipped with the job.
 COLLECTED = 5_000
 
 _pool = "".join(hashlib.sha256(str(number).encode()).hexdigest() for number in range(16_384))
 
 
 def record(index: int, size: int) -> str:
-    """A text of so many bytes, that hardly compresses; it begins with its key."""
+    """A string of ``size`` characters that hardly compresses; it begins with its key."""
     offset = index * 7919 % (len(_pool) - size)
     return f"{index % KEYS:06d} {_pool[offset : offset + size - 7]}"
 
@@ -56,7 +56,7 @@ def key_of(text: str) -> str:
 
 
 class Peaks:
-    """The most memory that each Python process below this one has had."""
+    """The peak memory of each Python process below this one."""
 
     def __init__(self) -> None:
         self.kib: dict[tuple[str, int], int] = {}
@@ -71,7 +71,7 @@ class Peaks:
                     self.kib[kind, pid] = max(kib, self.kib.get((kind, pid), 0))
 
     def end(self) -> dict[str, list[int]]:
-        """MiB of the processes of each kind, the largest first."""
+        """The peaks in MiB of the processes of each kind, largest first."""
         self._over.set()
         self._thread.join()
         found: dict[str, list[int]] = {"worker": [], "planner": []}
@@ -135,7 +135,7 @@ def _source(name: str, folder: Path, records: int, size: int) -> Iterator[Source
 
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """One source, in this process."""
+    """Measure one source, in this process."""
     from benchmarks.pipelines.dict_sink import DictSink, delivered
     from benchmarks.spark_settings import session
     from flinkish.datastream import StreamExecutionEnvironment
@@ -143,7 +143,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     from flinkish.datastream.state import ValueStateDescriptor
 
     class Count(KeyedProcessFunction):
-        """(key, records so far)."""
+        """Emits (key, records so far)."""
 
         def open(self, runtime_context: RuntimeContext) -> None:
             self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -170,7 +170,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Each source in turn; one line for each."""
+    """Measure one source after the other, and print one line for each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.source_memory", description=__doc__)
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--size", type=int, default=10_000, help="bytes of a record")

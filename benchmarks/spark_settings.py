@@ -1,4 +1,4 @@
-"""The Spark settings of every query measured here, bare or flinkish's: only so are their times comparable."""
+"""The Spark settings of every query measured here, bare or flinkish's: equal settings make their times comparable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTINGS = {
 
 
 def session(app_name: str, master: str = "local[2]") -> Any:
-    """A session with SETTINGS, that logs errors only."""
+    """A session with SETTINGS that logs only errors."""
     from delta import configure_spark_with_delta_pip
     from pyspark.sql import SparkSession
 
@@ -31,7 +31,7 @@ def session(app_name: str, master: str = "local[2]") -> Any:
     builder = SparkSession.builder.master(master).appName(app_name)
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
-    # job directories are fenced by a Delta table
+    # a Delta table fences job directories
     spark = configure_spark_with_delta_pip(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark

@@ -1,4 +1,4 @@
-"""What keyed state in files costs, without Spark: writing, look-ups, compaction, the first look-ups of a new process.
+"""The cost of keyed state in files, without Spark: writing, look-ups, compaction, the first look-ups of a new process.
 
 python -m benchmarks.state_files [keys ...]      by default 1000000 5000000
 """
@@ -28,19 +28,19 @@ FRESH_PROCESS = "--fresh-process"
 
 
 def encoded(keys: list[Any]) -> list[bytes]:
-    """As a backend encodes (namespace, key)."""
+    """The keys, encoded as a backend encodes (namespace, key)."""
     return [pickle.dumps((None, key), 5) for key in keys]
 
 
 def changed(keys: list[Any], epoch: int) -> Rows:
-    """The rows of an epoch that changes these keys; without the time to encode them."""
+    """The rows of an epoch that changes these keys; the time to encode them is not measured."""
     rows = RowsBuilder()
     rows.put(STATE, group_hashes(STATE, None, keys), encoded(keys), [pickle.dumps((key, epoch), 5) for key in keys])
     return rows.build()
 
 
 def median_ms(action: Callable[[], Any], times: int = 7) -> float:
-    """Of a few runs."""
+    """The median of a few runs."""
     taken = []
     for _ in range(times):
         began = time.perf_counter()
@@ -50,12 +50,12 @@ def median_ms(action: Callable[[], Any], times: int = 7) -> float:
 
 
 def show(what: str, figure: str) -> None:
-    """One line."""
+    """Print one line of the output."""
     print(f"{what:64s}{figure:>24s}", flush=True)
 
 
 def writing() -> None:
-    """100,000 rows, from Python lists to a durable file, with their hashes."""
+    """Measure writing 100,000 rows with their hashes, from Python lists to a durable file."""
     for kind, keys in (("int", list(range(100_000))), ("str", [f"user-{key}" for key in range(100_000)])):
         ids, values = encoded(keys), [pickle.dumps((key, 1), 5) for key in keys]
         with tempfile.TemporaryDirectory() as folder:
@@ -70,7 +70,7 @@ def writing() -> None:
 
 
 def with_keys(count: int) -> None:
-    """Load, look-ups, epochs with compaction, a new process."""
+    """Measure loading, look-ups, epochs with compaction, and a new process."""
     with tempfile.TemporaryDirectory() as folder:
         files = StateFiles(StateDirectory(folder))
         held, load_s = FileSet(), 0.0
@@ -126,7 +126,7 @@ def with_keys(count: int) -> None:
 
 
 def fresh_process(folder: str, count: str) -> None:
-    """In a process of its own."""
+    """Measure in a new process."""
     with open(os.path.join(folder, "reference.pickle"), "rb") as file:
         data, keys = pickle.load(file)
     files, held = StateFiles(StateDirectory(folder)), FileSet.decode(data)

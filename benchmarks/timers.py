@@ -1,8 +1,8 @@
-"""What timers cost: a KeyedProcessFunction that registers an event-time timer for every record, one operator alone.
+"""The cost of timers: a KeyedProcessFunction that registers an event-time timer for every record, one operator alone.
 
 ``python -m benchmarks.timers [--users 1000 200000] [--records 400000] [--barriers 5]`` prints microseconds of processor
-time a record: for the function with its state and the registration, for firing, and for the barriers, at which what is
-too much for the task goes to files. Without Spark.
+time per record: for the function with its state and the registration, for firing, and for the barriers, at which state
+that is too large for the task goes to files. Without Spark.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ GAP_MS, BATCH, JITTER_MS = 600_000, 500, 1_000
 
 
 class Visits(KeyedProcessFunction):
-    """Emits the number of a user's records when nothing has come for ten minutes."""
+    """Emits the number of a user's records after ten minutes without one."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """The time of the last record and their number."""
+        """Get the state: the time of the last record and the number of records."""
         self.visit = runtime_context.get_state(ValueStateDescriptor("visit", Types.PICKLED_BYTE_ARRAY()))
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
-        """Another record, another timer."""
+        """Count the record and register its timer."""
         visit = self.visit.value()
         self.visit.update((ctx.timestamp(), 1 if visit is None else visit[1] + 1))
         ctx.timer_service().register_event_time_timer(ctx.timestamp() + GAP_MS)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
-        """The end of the visit, if it is the timer of the last record."""
+        """End the visit if this is the timer of the last record."""
         visit = self.visit.value()
         if visit is not None and timestamp == visit[0] + GAP_MS:
             self.visit.clear()
@@ -51,7 +51,7 @@ class Visits(KeyedProcessFunction):
 
 
 def measure(users: int, records: int, barriers: int) -> tuple[float, float, float]:
-    """Microseconds a record: process, fire, barriers."""
+    """Microseconds per record: process, fire, barriers."""
     rng = np.random.default_rng(SEED)
     weights = 1 / np.arange(1, users + 1) ** ZIPF_EXPONENT
     numbers = rng.choice(users, size=records, p=weights / weights.sum()).tolist()

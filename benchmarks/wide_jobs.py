@@ -1,19 +1,19 @@
-"""What wide jobs cost: W subtasks of a source send by key to W subtasks with keyed windows, which send on by key to W.
+"""The cost of wide jobs: W subtasks of a source send by key to W subtasks with keyed windows, which send by key to W.
 
-``python -m benchmarks.wide_jobs [--subtasks 4 40 400] [--max-parallelism 128 0]`` (0: four for each subtask) runs the
-runtime alone in one process, without Spark and without a cluster, on true buffers: the chains of the tasks, record
-writers, gates, valves, keyed state with its files, headers. Every subtask of the source runs in each epoch, and sends
-10,000 records; so the receivers have all their true inputs. Only a few of the W receivers run, `RECEIVERS`, since they
-are alike: what the others would get is counted and thrown away.
+``python -m benchmarks.wide_jobs [--subtasks 4 40 400] [--max-parallelism 128 0]`` (0: four per subtask) runs only the
+runtime in one process, without Spark and without a cluster, on real buffers: the chains of the tasks, record writers,
+gates, valves, keyed state with its files, headers. Every subtask of the source runs in each epoch and sends 10,000
+records, so the receivers have all their real inputs. Only `RECEIVERS` of the W receivers run, since they are alike;
+buffers for the others are counted and discarded.
 
-A sender draws from users of its own, 1,000 each, in whatever width: what grows with W is the width alone. All senders
-are equally far in event time; in the lines marked "apart" they are a millisecond apart from each other, so that the
-combined watermark of a receiver rises with every watermark of every sender, and operators are given few records between
-two of them. The bounds are for the others.
+Each sender draws from its own 1,000 users at any width, so only the width itself grows with W. All senders are equally
+far in event time. In the lines marked "apart" they are a millisecond apart from each other: the combined watermark of a
+receiver then rises with every watermark of every sender, and operators get few records between two of them. The bounds
+apply to the other lines.
 
-It prints processor time: microseconds a record of sender and receiver together, milliseconds per subtask and epoch, of
-which header and valve (header decoded and encoded, and all the calls of the valve, repeated on one that is as it was
-at the begin of the epoch), and the time to make the addresses that every process needs. Bounds are in `BOUNDS`.
+It prints processor time: microseconds per record of sender and receiver together; milliseconds per subtask and epoch,
+including header and valve (decoding and encoding the header, and all calls of the valve, repeated on a valve in the
+state of the begin of the epoch); and the time to compute the addresses that every process needs.
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ from flinkish.runtime.task_manager import StoredTask, TaskManager
 from flinkish.runtime.watermark_valve import WatermarkValve
 from flinkish.spark.addressing import AddressBook, partitions_of
 
-#: Records that a subtask of the source sends in an epoch, in batches as sources give them by default.
+#: Records that a source subtask sends per epoch, and the size of its batches, the default of sources.
 RECORDS, BATCH = 10_000, 1_000
-#: Epochs, of which the first one brings every key: it is not counted.
+#: Number of epochs; the first one adds every key and is not counted.
 EPOCHS = 4
-#: Subtasks of the receiver that run.
+#: Number of receiver subtasks that run.
 RECEIVERS = 3
 USERS_PER_SENDER = 1_000
-#: Event time of an epoch, and of a window.
+#: Span of event time of an epoch, and of a window.
 SPAN_MS = 10_000
 SOURCE, KEYED, LAST = 0, 1, 2
 
-#: What must hold: the cost of a record from the narrowest to the widest job, header and valve, addresses.
+#: Bounds: cost of a record in the widest job relative to the narrowest one, header and valve, addresses.
 BOUNDS = {"cost per record": 2.0, "header and valve, ms": 10.0, "addresses, ms": 50.0}
 
 
 class EventTime(TimestampAssigner):
-    """The second field."""
+    """Assigns the event time, the second field."""
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """Milliseconds."""
+        """The second field, in milliseconds."""
         ts: int = value[1]
         return ts
 
@@ -77,24 +77,24 @@ class Count(AggregateFunction):
     """Counts records of (user, time)."""
 
     def create_accumulator(self) -> int:
-        """Nothing yet."""
+        """Zero."""
         return 0
 
     def add(self, value: Any, accumulator: int) -> int:
-        """One more."""
+        """Add one."""
         return accumulator + 1
 
     def get_result(self, accumulator: int) -> int:
-        """The number."""
+        """The count."""
         return accumulator
 
     def merge(self, acc_a: int, acc_b: int) -> int:
-        """Of two windows."""
+        """The count of two windows together."""
         return acc_a + acc_b
 
 
 def job_of(subtasks: int, max_parallelism: int) -> JobDescriptor:
-    """The job graph of the program, with so many subtasks on each of its three levels."""
+    """The job graph of the program, with this many subtasks on each of its three levels."""
 
     def program() -> None:
         env = StreamExecutionEnvironment.get_execution_environment(Configuration())
@@ -102,7 +102,7 @@ def job_of(subtasks: int, max_parallelism: int) -> JobDescriptor:
         env.set_max_parallelism(max_parallelism)
         strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
         (
-            # what the subtasks read is given to them by `Simulation`
+            # `Simulation` supplies the input of these subtasks
             env.from_source(NumberSequenceSource(0, 2**40, subtasks), WatermarkStrategy.no_watermarks(), "numbers")
             .assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(EventTime()))
             .key_by(lambda event: event[0])
@@ -125,57 +125,57 @@ class Epoch:
 
     send_s: float = 0.0
     receive_s: float = 0.0
-    #: of the receivers: decoding buffers and bringing them into the order of time, without operators
+    #: for the receivers: decoding buffers and ordering them by time, without operators
     gate_s: float = 0.0
-    #: the same for header and valve
+    #: for the receivers: header and valve
     header_and_valve_s: float = 0.0
     buffers_per_sender: float = 0.0
-    #: bytes of the stored header of a receiver
+    #: size in bytes of the stored header of a receiver
     header_bytes: int = 0
-    #: what the receivers that ran have sent on: buffers, on the average
+    #: average number of buffers that the receivers that ran have sent on
     buffers_sent_on: float = 0.0
 
 
 class RecordingValve(WatermarkValve):
-    """A valve that knows what it was asked to do."""
+    """A valve that records the calls of its methods."""
 
     def __init__(self, combined_ms: int) -> None:
         super().__init__(combined_ms)
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
 
     def add(self, name: Any, *arguments: Any, **options: Any) -> None:
-        """Note it."""
+        """Record the call."""
         self.calls.append(("add", (name, *arguments), options))
         super().add(name, *arguments, **options)
 
     def lowest_ms(self, except_for: Collection[Any]) -> int:
-        """Note it."""
+        """Record the call."""
         self.calls.append(("lowest_ms", (except_for,), {}))
         return super().lowest_ms(except_for)
 
     def raise_to(self, watermark_ms: int) -> bool:
-        """Note it."""
+        """Record the call."""
         self.calls.append(("raise_to", (watermark_ms,), {}))
         return super().raise_to(watermark_ms)
 
     def advance_all(self, watermarks_ms: Mapping[Any, int]) -> None:
-        """Note it."""
+        """Record the call."""
         self.calls.append(("advance_all", (watermarks_ms,), {}))
         super().advance_all(watermarks_ms)
 
     def advance(self, name: Any, watermark_ms: int) -> bool:
-        """Note it."""
+        """Record the call."""
         self.calls.append(("advance", (name, watermark_ms), {}))
         return super().advance(name, watermark_ms)
 
     def set_idle(self, name: Any, idle: bool) -> bool:
-        """Note it."""
+        """Record the call."""
         self.calls.append(("set_idle", (name, idle), {}))
         return super().set_idle(name, idle)
 
 
 class Simulation:
-    """A job of so many subtasks on each level, epoch by epoch."""
+    """A job with this many subtasks on each level, run epoch by epoch."""
 
     def __init__(
         self, subtasks: int, max_parallelism: int, directory: str, records: int = RECORDS, apart: bool = False
@@ -188,7 +188,7 @@ class Simulation:
         self._manager = TaskManager(self.job, files)
         self._stored: dict[int, tuple[bytes, bytes | None]] = {}
         self._random = random.Random(0)
-        #: the receivers that run, spread evenly
+        #: the receivers that run, evenly distributed
         self.receivers = sorted({number * subtasks // RECEIVERS for number in range(RECEIVERS)})
         self._epoch = 0
 
@@ -197,7 +197,7 @@ class Simulation:
         self._manager.dispose()
 
     def run_epoch(self) -> Epoch:
-        """All senders, then the receivers that run."""
+        """Run all senders, then the chosen receivers."""
         figures, arrived = Epoch(), {receiver: list[bytes]() for receiver in self.receivers}
         stamp = EpochStamp(self._epoch, self._epoch * SPAN_MS)
         buffers = 0
@@ -219,7 +219,7 @@ class Simulation:
         return figures
 
     def _batches(self, sender: int) -> list[SplitBatch]:
-        """The records of a sender in an epoch, made beforehand."""
+        """The records of a sender in an epoch, created in advance."""
         users = [f"u{sender}-{number}" for number in range(USERS_PER_SENDER)]
         batches = []
         for begin in range(0, self._records, BATCH):
@@ -233,7 +233,7 @@ class Simulation:
     def _receive(self, receiver: int, datas: list[bytes], stamp: EpochStamp, figures: Epoch) -> None:
         header, body = self._stored.get(receiver, (None, None))
         begin_s = time.process_time()
-        # read as they come, as Spark brings them
+        # read on arrival, as Spark delivers them
         buffers = (decode(data) for data in datas)
         result, rows = self._manager.run_task(KEYED, receiver, StoredTask(header, lambda: body), buffers, stamp)
         assert result is not None
@@ -248,7 +248,7 @@ class Simulation:
     def _measure_gate(
         self, receiver: int, header: bytes, after: TaskHeader, buffers: list[Buffer], figures: Epoch
     ) -> None:
-        """Once more, without operators: the gate, and then header and valve alone."""
+        """Measure again without operators: the gate, and then header and valve alone."""
         before = TaskHeader.decode(header)
         gate = self._gate(receiver, before, buffers)
         begin_s = time.process_time()
@@ -279,7 +279,7 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one width: microseconds a record, milliseconds per subtask and epoch."""
+    """The figures of one width: microseconds per record, milliseconds per subtask and epoch."""
 
     subtasks: int
     max_parallelism: int
@@ -295,12 +295,12 @@ class Figures:
 
     @property
     def cost_us(self) -> float:
-        """Of a record, at both ends."""
+        """The cost of a record, sender and receiver together."""
         return self.send_us + self.receive_us
 
 
 def measure(subtasks: int, max_parallelism: int, apart: bool) -> Figures:
-    """Medians over the epochs."""
+    """The medians over the epochs."""
     with tempfile.TemporaryDirectory(prefix="flinkish-wide-") as directory:
         simulation = Simulation(subtasks, max_parallelism, directory, apart=apart)
         epochs = [simulation.run_epoch() for _ in range(EPOCHS)][1:]
@@ -323,7 +323,7 @@ def measure(subtasks: int, max_parallelism: int, apart: bool) -> Figures:
 
 
 def addresses_ms(job: JobDescriptor) -> float:
-    """What every process needs once: the grouping values of all subtasks. The best of three."""
+    """The time to compute the grouping values of all subtasks, which every process needs once. The best of three."""
     times = []
     for _ in range(3):
         begin_s = time.process_time()
@@ -333,7 +333,7 @@ def addresses_ms(job: JobDescriptor) -> float:
 
 
 def table(measured: list[Figures]) -> list[str]:
-    """A line for each width, and the bounds for each rule of the max parallelism."""
+    """A line per width, and the bounds for each rule of the max parallelism."""
     lines = [
         f"{'':>10} | {'us a record':^30} | {'ms a subtask and epoch':^31} | {'':>9} | {'buffers':>15} |",
         f"{'W':>4}{'max':>6} | {'send':>6}{'receive':>9}{'(gate)':>8}{'both':>7} | {'send':>7}{'receive':>9}"
@@ -368,7 +368,7 @@ def main() -> None:
     parser.add_argument("--subtasks", type=int, nargs="+", default=[4, 40, 400], metavar="W")
     parser.add_argument("--max-parallelism", type=int, nargs="+", default=[128, 0], metavar="N", help="0: 4 W")
     options = parser.parse_args()
-    # as in a worker
+    # the same threshold as in a worker
     gc.set_threshold(THRESHOLD, 20, 20)
     measured = []
     for subtasks in sorted(options.subtasks):

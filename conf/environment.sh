@@ -1,5 +1,5 @@
-# Sourced by spark-submit.sh and run-tests.sh: finds Python and Java, and makes the virtual environment.
-# Rule: every refusal says what was found, what was expected and what to do. Works with bash 3.2 (macOS).
+# Sourced by spark-submit.sh and run-tests.sh: checks Python and Java, and creates the virtual environment.
+# Rule: every error message says what was found, what was expected and what to do. Works with bash 3.2 (macOS).
 # Expects $here, the directory of the checkout.
 
 venv="$here/.venv"
@@ -18,7 +18,7 @@ is_at_least_3_10() {
     [ "$major" -gt 3 ] 2>/dev/null || { [ "$major" -eq 3 ] && [ "$minor" -ge 10 ]; } 2>/dev/null
 }
 
-# check_python <python>: stops unless it is Python 3.10 or later
+# check_python <python>: exits unless it is Python 3.10 or later
 check_python() {
     local advice="install Python 3.10 or later, or name one: FLINKISH_PYTHON=/path/to/python3.12 $0 ..."
     command -v "$1" >/dev/null 2>&1 || die "no Python: '$1' is not a command; expected Python 3.10 or later; $advice"
@@ -29,14 +29,14 @@ check_python() {
         die "Python is too old: found $version ($(command -v "$1")), expected 3.10 or later; $advice"
 }
 
-# check_java: stops unless the Java that Spark is going to start is 17 or later
+# check_java: exits unless the Java that Spark will start is version 17 or later
 check_java() {
     local java="java"
     local advice="install a JDK or JRE 17 or later, or point JAVA_HOME at one"
     if [ -n "${JAVA_HOME:-}" ]; then java="$JAVA_HOME/bin/java"; fi
     command -v "$java" >/dev/null 2>&1 || die "no Java: '$java' is not a command; expected Java 17 or later; $advice"
     local version major
-    # not simply the first line: JAVA_TOOL_OPTIONS puts one of its own before it; "1.8.0_392" is Java 8
+    # not simply the first line, because JAVA_TOOL_OPTIONS prints a line before it; "1.8.0_392" is Java 8
     version="$("$java" -version 2>&1 | sed -n 's/.*version "\([^"]*\)".*/\1/p' | head -n 1)"
     major="${version#1.}"
     major="${major%%[!0-9]*}"
@@ -45,15 +45,15 @@ check_java() {
         die "Java is too old: found $version ($(command -v "$java")), expected 17 or later; $advice"
 }
 
-# venv_key: changes whenever the virtual environment has to be brought up to date
+# venv_key: prints a key that changes whenever the virtual environment must be updated
 venv_key() { { echo "$here"; cat "$here/setup.cfg" "$here/pyproject.toml"; } | cksum | tr ' ' '-'; }
 
-# venv_has <extras>: true if .venv was completed for these extras and this setup.cfg
+# venv_has <extras>: true if .venv is complete for these extras and the current venv_key
 venv_has() {
     [ -x "$venv/bin/python" ] && [ "$(cat "$venv/.flinkish-$1" 2>/dev/null)" = "$(venv_key)" ]
 }
 
-# make_venv <python> <extras>: .venv with flinkish[extras], editable; at once if it is there already
+# make_venv <python> <extras>: creates .venv with flinkish[extras], editable; returns at once if it is complete
 make_venv() {
     if venv_has "$2"; then return; fi
     if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
@@ -63,6 +63,6 @@ make_venv() {
     say "installing flinkish[$2] and what it needs into .venv (only the first time; about 600 MB)"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$here[$2]" >&2 ||
         die "pip could not install flinkish[$2] into $venv (see above); mend the cause and start again"
-    # last, so that an installation that was interrupted is taken up again
+    # written last, so that an interrupted installation is resumed
     venv_key >"$venv/.flinkish-$2"
 }

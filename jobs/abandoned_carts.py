@@ -1,9 +1,9 @@
-"""Reminders for customers who have filled a cart and left: a process function with state and timers.
+"""Reminders for customers who filled a cart and left: a process function with state and timers.
 
     ./spark-submit.sh jobs/abandoned_carts.py            # options: see --help
 
-A timer is set for half an hour after the last thing that was put into the cart; each further thing moves it, and a
-payment deletes it. When it fires there is a reminder.
+Each item that goes into the cart moves the timer to half an hour later; a payment deletes it. When the timer fires, the
+job emits a reminder.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ CREATE_TABLE = (
     "CREATE TABLE IF NOT EXISTS reminders (customer TEXT NOT NULL, left_ts BIGINT NOT NULL, things BIGINT NOT NULL, "
     "cents BIGINT NOT NULL, PRIMARY KEY (customer, left_ts))"
 )
-#: customer, cents of the thing that was put into the cart (PAID: the cart was paid), event time in ms since 1970
+#: customer, price in cents of the item that went into the cart (PAID: the cart was paid), event time in ms since 1970
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])
 CUSTOMER, CENTS, TS = range(3)
 PAID = -1
-#: customer, time of the last thing that was put into the cart, number of things, what they cost together
+#: customer, time of the last item that went into the cart, number of items, their total price
 REMINDER = Types.ROW_NAMED(
     ["customer", "left_ts", "things", "cents"], [Types.STRING(), Types.LONG(), Types.LONG(), Types.LONG()]
 )
@@ -41,32 +41,32 @@ EVENTS_PER_EPOCH = 50_000
 
 
 def event(customers: int, index: int) -> tuple[str, int, int]:
-    """The n-th event. Every third visit of a customer ends with a payment."""
+    """The event with this index. Every third visit of a customer ends with a payment."""
     chance = index * 2_654_435_769 % 2**32
     paid = chance // 17 % 3 == 0
     return f"c{chance % customers}", PAID if paid else 100 + chance // 19 % 9_900, FIRST_TS_MS + index * STEP_MS
 
 
 def events(number: int, customers: int) -> DataGeneratorSource:
-    """The first events of that many customers, in the order of their times."""
+    """The first ``number`` events of that many customers, in event-time order."""
     return DataGeneratorSource(partial(event, customers), number, EVENT, records_per_epoch=EVENTS_PER_EPOCH)
 
 
 class EventTime(TimestampAssigner):
-    """The time of an event."""
+    """Assigns the event time."""
 
     def extract_timestamp(self, value: tuple[str, int, int], record_timestamp: int) -> int:
-        """Its last field."""
+        """The last field of the event."""
         return value[TS]
 
 
 def watermarks() -> WatermarkStrategy:
-    """Events come in the order of their times."""
+    """Watermarks for events in event-time order."""
     return WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(EventTime())
 
 
 class Reminders(KeyedProcessFunction):
-    """Keeps what is in the cart of each customer, and the time of its timer."""
+    """Keeps the content of each customer's cart, and the time of its timer."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._cart = runtime_context.get_list_state(ListStateDescriptor("cart", Types.LONG()))
@@ -106,12 +106,12 @@ def build(events: DataStream, reminders: Sink) -> None:
 
 
 def reminders_sink(database: JdbcConnectionOptions) -> JdbcSink:
-    """One row per cart that was left."""
+    """Writes one row per abandoned cart."""
     return JdbcSink.upsert("reminders", ["customer", "left_ts"], REMINDER, database)
 
 
 def show(database: JdbcConnectionOptions) -> None:
-    """Print the dearest carts, and totals."""
+    """Print the most expensive carts, and totals."""
     top = run_sql(
         database, "SELECT customer, things, cents FROM reminders ORDER BY cents DESC, customer, left_ts LIMIT 10"
     )

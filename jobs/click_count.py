@@ -4,8 +4,8 @@
     ./spark-submit.sh jobs/click_count.py --bootstrap-servers broker:9092 --topic clicks \\
         --jdbc-url postgresql://host/db --job-dir /shared/click-count
 
-Stopped (SIGTERM, Ctrl-C) or killed, and started again with the same job directory, it goes on where it was; the table
-``click_counts`` never shows a click twice and never loses one.
+If the job is stopped (SIGTERM, Ctrl-C) or killed and started again with the same job directory, it goes on where it
+was. The table ``click_counts`` counts every click exactly once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CREATE_TABLE = "CREATE TABLE IF NOT EXISTS click_counts (user_id TEXT PRIMARY KE
 def build(env: StreamExecutionEnvironment, clicks: DataStream, sink: Sink) -> None:
     """The pipeline: ``clicks`` (as in `flinkish.examples.clicks`) -> running (user_id, clicks) -> ``sink``.
 
-    ``env`` is the environment of ``clicks``: what the pipeline needs of it can be set here.
+    ``env`` is the environment of ``clicks``; settings that the pipeline needs can be made here.
     """
     (
         clicks.filter(lambda click: click[LOGGED_IN])
@@ -40,7 +40,7 @@ def build(env: StreamExecutionEnvironment, clicks: DataStream, sink: Sink) -> No
 
 
 def counts_sink(database: JdbcConnectionOptions) -> JdbcSink:
-    """One row per user, kept up to date."""
+    """Keeps one row per user up to date."""
     columns = Types.ROW_NAMED(["user_id", "clicks"], [Types.STRING(), Types.LONG()])
     return JdbcSink.upsert("click_counts", ["user_id"], columns, database)
 

@@ -1,9 +1,9 @@
-"""Alerts for accounts that spend too much too fast, by rules that change while the job runs.
+"""Alerts for accounts that spend too much in a short time, by rules that change while the job runs.
 
     ./spark-submit.sh jobs/fraud_alerts.py            # generated transactions and rules; no server needed
 
-The rules are a broadcast stream: every subtask has all of them. A transaction is looked at when the watermark has
-reached its time, so by the rules that hold at that time, whatever comes in which order.
+The rules are a broadcast stream: every subtask has all of them. A transaction is checked when the watermark has reached
+its time, so the rules valid at that time apply, in whatever order the records arrive.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ CREATE_TABLE = (
     "CREATE TABLE IF NOT EXISTS alerts (account TEXT NOT NULL, rule TEXT NOT NULL, ts BIGINT NOT NULL, "
     "total DOUBLE PRECISION NOT NULL, PRIMARY KEY (account, rule, ts))"
 )
-#: account, rule, time of the transaction, what the account has spent within the rule's time
+#: account, rule, time of the transaction, amount that the account spent within the rule's period
 ALERT = Types.ROW_NAMED(
     ["account", "rule", "ts", "total"], [Types.STRING(), Types.STRING(), Types.LONG(), Types.DOUBLE()]
 )
 
-#: name of a rule -> its versions: (from when on, within how many ms, how much at the most, whether it is active)
+#: name of a rule -> its versions: (start of validity, period in ms, maximum amount, whether it is active)
 RULES = MapStateDescriptor(
     "rules",
     Types.STRING(),
     Types.LIST(Types.TUPLE([Types.LONG(), Types.LONG(), Types.DOUBLE(), Types.BOOLEAN()])),
 )
-#: What is remembered of an account for a rule that reaches back further.
+#: How long amounts of an account are kept at most, even if a rule has a longer period.
 LONGEST_MS = 3_600_000
 
 
@@ -89,13 +89,13 @@ class FraudAlerts(KeyedBroadcastProcessFunction[str, Row, Row, Row]):
 
 
 def _version_at(ts: int, versions: Any) -> tuple[int, float, bool]:
-    """The version of a rule that holds at a time: the last one that began before."""
+    """The version of a rule that is valid at a time: the last one that began before it."""
     begun = [version for version in versions if version[0] <= ts]
     return begun[-1][1:] if begun else (0, 0.0, False)
 
 
 def build(transactions: DataStream, rules: DataStream, alerts: Sink) -> None:
-    """The pipeline: transactions and changes of rules (`flinkish.examples.transactions`) -> ALERT -> ``alerts``."""
+    """The pipeline: transactions and rule changes (`flinkish.examples.transactions`) -> ALERT -> ``alerts``."""
     (
         transactions.key_by(lambda transaction: transaction[ACCOUNT], Types.STRING())
         .connect(rules.broadcast(RULES))
@@ -107,12 +107,12 @@ def build(transactions: DataStream, rules: DataStream, alerts: Sink) -> None:
 
 
 def alerts_sink(database: JdbcConnectionOptions) -> JdbcSink:
-    """One row per alert."""
+    """Writes one row per alert."""
     return JdbcSink.upsert("alerts", ["account", "rule", "ts"], ALERT, database)
 
 
 def show(database: JdbcConnectionOptions) -> None:
-    """Print the accounts with most alerts, and totals."""
+    """Print the accounts with the most alerts, and totals."""
     top = run_sql(
         database,
         "SELECT account, rule, COUNT(*), MAX(total) FROM alerts GROUP BY account, rule "

@@ -1,10 +1,10 @@
-"""Alerts for sensors that run hot, while a gateway has fallen silent.
+"""Alerts for sensors that are too hot, even while a gateway is silent.
 
     ./spark-submit.sh jobs/iot_alerts.py            # options: see --help
 
-A window ends when all gateways have told of times behind it. The gateway in the south stops telling halfway; it is idle
-then (``with_idleness``), and does not hold back the alerts of the north. Readings that cannot be are no temperatures:
-a process function puts them into a side output, and broken sensors have a table of their own.
+A window fires when the watermarks of all gateways have passed it. The gateway in the south falls silent halfway; it is
+then idle (``with_idleness``) and does not hold back the alerts of the north. A process function sends impossible
+readings to a side output; a table of its own counts them per broken sensor.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CREATE_ALERTS = (
     "celsius DOUBLE PRECISION NOT NULL, readings BIGINT NOT NULL, PRIMARY KEY (sensor, window_start))"
 )
 CREATE_BROKEN = "CREATE TABLE IF NOT EXISTS broken_sensors (sensor TEXT PRIMARY KEY, readings BIGINT NOT NULL)"
-#: sensor, start of the window (ms since 1970), the mean of its temperatures, number of readings
+#: sensor, start of the window (ms since 1970), mean temperature, number of readings
 ALERT = Types.ROW_NAMED(
     ["sensor", "window_start", "celsius", "readings"], [Types.STRING(), Types.LONG(), Types.DOUBLE(), Types.LONG()]
 )
@@ -49,21 +49,21 @@ SILENT_EPOCHS = 10
 
 
 class ReadingTime(TimestampAssigner):
-    """The event time of a reading."""
+    """Assigns the event time of a reading."""
 
     def extract_timestamp(self, value: tuple[str, float, int], record_timestamp: int) -> int:
-        """Its last field."""
+        """The last field of the reading."""
         return value[TS]
 
 
 def watermarks() -> WatermarkStrategy:
-    """Event times of one gateway, which holds nobody back while it is silent."""
+    """Watermarks of one gateway, which becomes idle while it is silent."""
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(OUT_OF_ORDER).with_idleness(IDLE_AFTER)
     return strategy.with_timestamp_assigner(ReadingTime())
 
 
 class Possible(ProcessFunction):
-    """The readings that can be; the others go to the side output."""
+    """Emits the possible readings; the others go to the side output."""
 
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
         lowest, highest = POSSIBLE
@@ -74,7 +74,7 @@ class Possible(ProcessFunction):
 
 
 class Mean(AggregateFunction):
-    """(sum of the temperatures, number of readings)."""
+    """Mean temperature; the accumulator is (sum of the temperatures, number of readings)."""
 
     def create_accumulator(self) -> tuple[float, int]:
         return 0.0, 0
@@ -90,7 +90,7 @@ class Mean(AggregateFunction):
 
 
 class TooHot(ProcessWindowFunction[tuple[float, int], Row, str, TimeWindow]):
-    """An alert for a window whose mean is too high."""
+    """Emits an alert for a window whose mean is too high."""
 
     def process(
         self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[tuple[float, int]]
@@ -125,7 +125,7 @@ def build(gateways: list[DataStream], alerts: Sink, broken: Sink) -> None:
 
 
 def gateways(events: int, sensors: int) -> list[Gateway]:
-    """Two of them, one of which falls silent after half of its readings."""
+    """Two gateways, one of which falls silent after half of its readings."""
     north, south = GATEWAYS
     return [
         Gateway(north, events // 2, sensors),
@@ -134,7 +134,7 @@ def gateways(events: int, sensors: int) -> list[Gateway]:
 
 
 def sinks(database: JdbcConnectionOptions) -> tuple[JdbcSink, JdbcSink]:
-    """Of the alerts, and of the broken sensors."""
+    """The sink of the alerts, and the sink of the broken sensors."""
     return (
         JdbcSink.upsert("alerts", ["sensor", "window_start"], ALERT, database),
         JdbcSink.upsert("broken_sensors", ["sensor"], BROKEN_COUNT, database),
@@ -142,7 +142,7 @@ def sinks(database: JdbcConnectionOptions) -> tuple[JdbcSink, JdbcSink]:
 
 
 def show(database: JdbcConnectionOptions) -> None:
-    """Print the sensors with most alerts, and totals."""
+    """Print the sensors with the most alerts, and totals."""
     top = run_sql(
         database,
         "SELECT sensor, COUNT(*), MAX(celsius) FROM alerts GROUP BY sensor ORDER BY COUNT(*) DESC, sensor LIMIT 10",

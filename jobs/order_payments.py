@@ -1,9 +1,9 @@
-"""Orders and their payments: what is paid in time, what is not, and payments without an order.
+"""Orders and their payments: orders paid in time, orders not paid, and payments without an order.
 
     ./spark-submit.sh jobs/order_payments.py            # generated orders and payments; no server needed
 
-Two connected streams, keyed by the order's id, share state and timers: what comes first waits for the other one, ten
-minutes of event time at the most.
+Two connected streams, keyed by the order's id, share state and timers: the record that arrives first waits for the
+other one, for at most ten minutes of event time.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ CREATE_ORDERS = "CREATE TABLE IF NOT EXISTS orders (order_id TEXT PRIMARY KEY, s
 CREATE_PAYMENTS = "CREATE TABLE IF NOT EXISTS stray_payments (order_id TEXT PRIMARY KEY, amount DOUBLE PRECISION)"
 
 TIMEOUT_MS = 600_000
-#: order, ``paid``, ``underpaid`` or ``unpaid``, how long it took
+#: order, ``paid``, ``underpaid`` or ``unpaid``, time until the payment
 STATUS = Types.ROW_NAMED(["order_id", "status", "waited_ms"], [Types.STRING(), Types.STRING(), Types.LONG()])
 STRAY = Types.ROW_NAMED(["order_id", "amount"], [Types.STRING(), Types.DOUBLE()])
 STRAY_PAYMENTS = OutputTag("stray payments", STRAY)
 
 
 class Match(KeyedCoProcessFunction):
-    """Matches an order with its payment, if the times of both lie within TIMEOUT_MS. The records' own times decide, and
-    not which of them comes first: so the result is the same however the streams run apart."""
+    """Matches an order with its payment if they are at most TIMEOUT_MS apart. Only the records' times count, not
+    their order of arrival, so the result is the same however far the streams drift apart."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._order = runtime_context.get_state(ValueStateDescriptor("order", ORDER))
@@ -96,7 +96,7 @@ def build(orders: DataStream, payments: DataStream, statuses: Sink, strays: Sink
 
 
 def sinks(database: JdbcConnectionOptions) -> tuple[JdbcSink, JdbcSink]:
-    """One row per order, one per stray payment."""
+    """The sinks with one row per order and with one row per stray payment."""
     return (
         JdbcSink.upsert("orders", ["order_id"], STATUS, database),
         JdbcSink.upsert("stray_payments", ["order_id"], STRAY, database),
@@ -104,7 +104,7 @@ def sinks(database: JdbcConnectionOptions) -> tuple[JdbcSink, JdbcSink]:
 
 
 def show(database: JdbcConnectionOptions) -> None:
-    """Print what became of the orders."""
+    """Print the status of the orders."""
     statuses = run_sql(
         database,
         "SELECT status, COUNT(*), CAST(AVG(waited_ms) / 1000 AS INTEGER) FROM orders GROUP BY status ORDER BY status",

@@ -1,4 +1,4 @@
-"""Views and amounts per page and minute of event time; clicks that come too late are counted apart.
+"""Views and amounts per page and minute of event time; late clicks are counted separately.
 
 ./spark-submit.sh jobs/page_views.py            # options: as for jobs/click_count.py, see --help
 """
@@ -38,7 +38,7 @@ LATE_COUNTS = Types.ROW_NAMED(["page", "clicks"], [Types.STRING(), Types.LONG()]
 
 
 class CountAndSum(AggregateFunction):
-    """(number of clicks, sum of their amounts)."""
+    """Counts clicks and sums their amounts; the accumulator is (number of clicks, sum of their amounts)."""
 
     def create_accumulator(self) -> tuple[int, float]:
         return 0, 0.0
@@ -54,7 +54,7 @@ class CountAndSum(AggregateFunction):
 
 
 class PageMinute(ProcessWindowFunction[tuple[int, float], Row, str, TimeWindow]):
-    """Puts page and minute before the sums."""
+    """Adds page and minute to the sums."""
 
     def process(
         self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[tuple[int, float]]

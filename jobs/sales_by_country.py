@@ -1,10 +1,10 @@
-"""Enrichment by asynchronous I/O: a service is asked over HTTP for the country of each user, many calls at a time.
+"""Enrichment by asynchronous I/O: an HTTP service is asked for the country of each user, with many calls in flight.
 
     ./spark-submit.sh jobs/sales_by_country.py                     # with a service in the driver's process
     COUNTRY_SERVICE=host:port ./spark-submit.sh jobs/sales_by_country.py -- --master spark://host:7077
 
-The table ``sales_by_country`` holds the sum of amounts per country. Users whom the service does not know are counted
-under ``unknown``. A service that is busy (503) is asked again.
+The table ``sales_by_country`` holds the sum of amounts per country. Users that the service does not know are counted
+under ``unknown``. A call that the service rejects as busy (503) is retried.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ CREATE_TABLE = "CREATE TABLE IF NOT EXISTS sales_by_country (country TEXT PRIMAR
 
 
 class ServiceBusy(Exception):
-    """The service answered 503."""
+    """The service answered 503 (busy)."""
 
 
 class Countries(AsyncFunction[Any, Any]):
-    """Click -> (country, amount in cents). Each user is asked for once per subtask."""
+    """Click -> (country, amount in cents). Each subtask asks for each user once."""
 
     def __init__(self, address: str) -> None:
         self._host, _, port = address.rpartition(":")
@@ -80,7 +80,7 @@ def build(clicks: DataStream, address: str, sink: Sink) -> None:
 
 
 def sales_sink(database: JdbcConnectionOptions) -> JdbcSink:
-    """One row per country, kept up to date."""
+    """Keeps one row per country up to date."""
     columns = Types.ROW_NAMED(["country", "amount"], [Types.STRING(), Types.LONG()])
     return JdbcSink.upsert("sales_by_country", ["country"], columns, database)
 

@@ -1,4 +1,4 @@
-"""Visits of a web site: the clicks of a visitor belong together until half an hour passes without one.
+"""Visits of a web site: clicks of a visitor belong to one visit until half an hour passes without one.
 
 ./spark-submit.sh jobs/sessionization.py        # options: see --help
 """
@@ -44,7 +44,7 @@ RECORDS_PER_EPOCH = 50_000
 
 
 def click(users: int, index: int) -> tuple[str, str, int]:
-    """The n-th click. A visitor is there every sixth hour; clicks come up to 20 s late."""
+    """The click with this index. A visitor comes in every sixth hour; clicks are up to 20 s late."""
     hour, chance = index // HOUR_CLICKS, index * 2_654_435_769 % 2**32
     visitor = chance % (users // SHIFTS + 1) * SHIFTS + hour % SHIFTS
     late_ms = chance // 7 % OUT_OF_ORDER_MS
@@ -52,30 +52,30 @@ def click(users: int, index: int) -> tuple[str, str, int]:
 
 
 def clicks(events: int, users: int) -> DataGeneratorSource:
-    """The first clicks of that many visitors."""
+    """The first ``events`` clicks of that many visitors."""
     return DataGeneratorSource(partial(click, users), events, CLICK, records_per_epoch=RECORDS_PER_EPOCH, splits=2)
 
 
 class ClickTime(TimestampAssigner):
-    """The event time of a click."""
+    """Assigns the event time of a click."""
 
     def extract_timestamp(self, value: tuple[str, str, int], record_timestamp: int) -> int:
-        """Its ``ts``."""
+        """The field ``ts``."""
         return value[TS]
 
 
 def watermarks() -> WatermarkStrategy:
-    """Watermarks behind the clicks' disorder."""
+    """Watermarks that allow for out-of-order clicks."""
     bound = Duration.of_millis(OUT_OF_ORDER_MS)
     return WatermarkStrategy.for_bounded_out_of_orderness(bound).with_timestamp_assigner(ClickTime())
 
 
-#: Number of clicks; time and page of the first one and of the last one.
+#: Number of clicks; time and page of the first and of the last one.
 _Visit = tuple[int, tuple[int, str], tuple[int, str]]
 
 
 class FirstAndLast(AggregateFunction):
-    """Folds clicks into a `_Visit`; two visits that become one are merged."""
+    """Folds clicks into a `_Visit`, and merges two visits that become one."""
 
     def create_accumulator(self) -> _Visit | None:
         return None
@@ -92,7 +92,7 @@ class FirstAndLast(AggregateFunction):
 
 
 class ToRow(ProcessWindowFunction[_Visit, Row, str, TimeWindow]):
-    """Puts the visitor before it."""
+    """Adds the visitor to the visit."""
 
     def process(
         self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[_Visit]
@@ -114,7 +114,7 @@ def build(env: StreamExecutionEnvironment, clicks: DataStream, visits: Sink) -> 
 
 
 def visits_sink(database: JdbcConnectionOptions) -> JdbcSink:
-    """One row per visit."""
+    """Writes one row per visit."""
     return JdbcSink.upsert("visits", ["visitor", "begin_ts"], VISIT, database)
 
 

@@ -1,4 +1,4 @@
-"""The three products that sold best in the last hour, every ten minutes.
+"""The three best-selling products of the last hour, every ten minutes.
 
 ./spark-submit.sh jobs/top_products.py          # options: see --help
 """
@@ -36,7 +36,7 @@ RECORDS_PER_EPOCH = 50_000
 
 
 def sale(users: int, index: int) -> tuple[str, str, int, int]:
-    """The n-th sale. What sells best changes with the hour; sales come up to 5 s late."""
+    """The sale with this index. The best-selling product changes with the hour; sales are up to 5 s late."""
     chance, other = index * 2_654_435_769 % 2**32, index * 3_242_174_889 % 2**32
     product = (min(chance % PRODUCTS, chance // 41 % PRODUCTS) + index * STEP_MS // 3_600_000 * 7) % PRODUCTS
     cents = 100 + other % 5_000
@@ -49,26 +49,26 @@ def sale(users: int, index: int) -> tuple[str, str, int, int]:
 
 
 def sales(events: int, users: int) -> DataGeneratorSource:
-    """The first sales to that many customers."""
+    """The first ``events`` sales to that many customers."""
     return DataGeneratorSource(partial(sale, users), events, SALE, records_per_epoch=RECORDS_PER_EPOCH, splits=2)
 
 
 class SaleTime(TimestampAssigner):
-    """The event time of a sale."""
+    """Assigns the event time of a sale."""
 
     def extract_timestamp(self, value: tuple[str, str, int, int], record_timestamp: int) -> int:
-        """Its last field."""
+        """The last field of the sale."""
         return value[TS]
 
 
 def watermarks() -> WatermarkStrategy:
-    """Watermarks behind the sales' disorder."""
+    """Watermarks that allow for out-of-order sales."""
     bound = Duration.of_millis(OUT_OF_ORDER_MS)
     return WatermarkStrategy.for_bounded_out_of_orderness(bound).with_timestamp_assigner(SaleTime())
 
 
 class WithWindow(ProcessWindowFunction[tuple[str, int], tuple[str, int, int], str, TimeWindow]):
-    """(product, cents, end of the window)."""
+    """Emits (product, cents, end of the window)."""
 
     def process(
         self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[tuple[str, int]]
@@ -78,7 +78,7 @@ class WithWindow(ProcessWindowFunction[tuple[str, int], tuple[str, int, int], st
 
 
 class Top(ProcessAllWindowFunction[tuple[str, int, int], Row, TimeWindow]):
-    """The first places of the sums of one window."""
+    """Emits the first places of a window, by sum."""
 
     def process(
         self, context: ProcessAllWindowFunction.Context[TimeWindow], elements: Iterable[tuple[str, int, int]]
@@ -98,17 +98,17 @@ def build(env: StreamExecutionEnvironment, sales: DataStream, top: Sink) -> None
         .reduce(lambda one, other: (one[0], one[1] + other[1]), WithWindow())
         .uid("sums")
     )
-    # results carry the last timestamp of their window: those of one window are in one window of the slide again
+    # results have the last timestamp of their window, so those of one window fall into the same window of the slide
     sums.window_all(TumblingEventTimeWindows.of(SLIDE)).process(Top(), PLACE).uid("top").sink_to(top).uid("table")
 
 
 def top_sink(database: JdbcConnectionOptions) -> JdbcSink:
-    """One row per window and place."""
+    """Writes one row per window and place."""
     return JdbcSink.upsert("top_products", ["window_end", "place"], PLACE, database)
 
 
 def show(database: JdbcConnectionOptions) -> None:
-    """Print how often each product was first."""
+    """Print how often each product was in first place."""
     top = run_sql(
         database,
         "SELECT product, COUNT(*), CAST(MAX(cents) AS BIGINT) FROM top_products WHERE place = 1 "

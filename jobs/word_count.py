@@ -1,7 +1,7 @@
-"""Words and how often they occur: the first program of every stream processor.
+"""Counts how often words occur: the first program of every stream processor.
 
 ./spark-submit.sh jobs/word_count.py                 # lines from a generator; options: see --help
-./spark-submit.sh jobs/word_count.py --events 5000   # so many of them
+./spark-submit.sh jobs/word_count.py --events 5000   # that many lines
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ LINES_PER_EPOCH = 50_000
 
 
 def line(index: int) -> str:
-    """The n-th line of the text, which begins anew when it is over."""
+    """The line with this index; after its last line the text starts over."""
     return LINES[index % len(LINES)]
 
 
 def lines(events: int, users: int) -> DataGeneratorSource:
-    """So many lines; nobody in particular has written them."""
+    """A source of that many lines; the number of users is ignored."""
     return DataGeneratorSource(line, events, Types.STRING(), records_per_epoch=LINES_PER_EPOCH, splits=2)
 
 
 def words(text: str) -> Iterator[tuple[str, int]]:
-    """The words of a line in lower case, each with a one."""
+    """The words of a line in lower case, each as (word, 1)."""
     return ((word, 1) for word in re.findall(r"\w+", text.lower()))
 
 
@@ -59,7 +59,7 @@ def build(text: DataStream, counts: Sink) -> None:
 
 
 def counts_sink(database: JdbcConnectionOptions) -> JdbcSink:
-    """One row per word, kept up to date."""
+    """Keeps one row per word up to date."""
     columns = Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.LONG()])
     return JdbcSink.upsert("word_counts", ["word"], columns, database)
 

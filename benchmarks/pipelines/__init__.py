@@ -1,1 +1,1 @@
-"""One module per engine, each run in its own interpreter; what it takes and prints is in `benchmarks.contract`."""
+"""One module per engine, each run in its own interpreter; `benchmarks.contract` defines their options and output."""

@@ -32,12 +32,12 @@ from benchmarks.pipelines import keyed_programs
 
 COLUMNS = {"sum": ("user_id", "logged_in"), "window": ("page", "ts", "amount"), **keyed_programs.COLUMNS}
 LONGER_BY = 2
-"""How many passes the longer run has more."""
+"""Number of additional passes of the longer run."""
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class FilePartition(StatelessSourcePartition[Any]):  # type: ignore[misc]
-    """One worker's files, handed on in lists of `batch_size` tuples."""
+    """One worker's files, delivered in lists of `batch_size` tuples."""
 
     def __init__(self, paths: list[Path], columns: tuple[str, ...], batch_size: int) -> None:
         self._batches = (
@@ -52,7 +52,7 @@ class FilePartition(StatelessSourcePartition[Any]):  # type: ignore[misc]
 
 
 class FileSource(DynamicSource[Any]):  # type: ignore[misc]
-    """The files, shared out over the workers in turn."""
+    """The files, distributed over the workers in turn."""
 
     def __init__(self, paths: list[Path], columns: tuple[str, ...], batch_size: int) -> None:
         self._paths, self._columns, self._batch_size = paths, columns, batch_size
@@ -63,13 +63,13 @@ class FileSource(DynamicSource[Any]):  # type: ignore[misc]
 
 
 def add(total: int | None, value: int) -> tuple[int, int]:
-    """The next running sum, as state and as output."""
+    """The next running sum, both as state and as output."""
     total = (total or 0) + value
     return total, total
 
 
 class Delivered(StatelessSinkPartition[Any]):  # type: ignore[misc]
-    """What this worker was given, in a dictionary."""
+    """Keeps the output of this worker in a dictionary."""
 
     def __init__(self, found: dict[Any, Any]) -> None:
         self._found = found
@@ -80,7 +80,7 @@ class Delivered(StatelessSinkPartition[Any]):  # type: ignore[misc]
 
 
 class DictSink(DynamicSink[Any]):  # type: ignore[misc]
-    """A sink into `found`."""
+    """A sink that writes to `found`."""
 
     def __init__(self, found: dict[Any, Any]) -> None:
         self._found = found
@@ -102,7 +102,7 @@ def dataflow(pipeline: str, paths: list[Path], batch_size: int, found: dict[Any,
         keyed = op.map("page", events, lambda event: (event[0], event))
         clock = win.EventClock(
             lambda event: EPOCH + timedelta(milliseconds=event[1]),
-            # The files of the workers are apart by one file in event time, on top of the jitter in each.
+            # The workers' files differ by one file in event time, on top of the jitter in each file.
             wait_for_system_duration=timedelta(milliseconds=JITTER_MS) + timedelta(minutes=6),
         )
         windows = win.fold_window(
@@ -119,7 +119,7 @@ def dataflow(pipeline: str, paths: list[Path], batch_size: int, found: dict[Any,
 
 
 def windower(pipeline: str) -> Any:
-    """The windows of a pipeline. bytewax has no timers of event time: a visit is a session window instead."""
+    """The windows of a pipeline. bytewax has no event-time timers: a visit is a session window instead."""
     if pipeline == "sliding":
         length, offset = timedelta(milliseconds=keyed_programs.SLIDING_MS), timedelta(milliseconds=contract.WINDOW_MS)
         return win.SlidingWindower(length=length, offset=offset, align_to=EPOCH)
@@ -134,7 +134,7 @@ def _add_windows(left: tuple[int, float], right: tuple[int, float]) -> tuple[int
 
 
 def run_worker(options: argparse.Namespace, paths: list[Path]) -> None:
-    """One process of the cluster: run to the end of the input and leave what its sink got."""
+    """Run one process of the cluster to the end of the input, and save what its sink received."""
     found: dict[Any, Any] = {}
     flow = dataflow(options.pipeline, paths, options.batch_size, found)
     cluster_main(flow, options.addresses, options.worker, epoch_interval=timedelta(seconds=10))
@@ -144,13 +144,13 @@ def run_worker(options: argparse.Namespace, paths: list[Path]) -> None:
     else:
         figures = contract.window_check(len(counts), sum(c for c, _ in counts), sum(a for _, a in counts))
         figures = keyed_programs.checked(options.pipeline, figures)
-    # At the end the operating system knows the peak exactly.
+    # The operating system knows the exact peak only at the end.
     figures["peak_rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     Path(options.report).write_text(json.dumps(figures))
 
 
 def run_cluster(options: argparse.Namespace, passes: int) -> dict[str, Any]:
-    """All processes over `passes` passes of the data; the figures of all of them together."""
+    """Run all processes over `passes` passes of the data; returns the figures of all of them together."""
     with tempfile.TemporaryDirectory() as directory:
         addresses = [f"127.0.0.1:{port}" for port in _free_ports(options.processes)]
         reports = [Path(directory) / str(number) for number in range(options.processes)]
@@ -174,7 +174,7 @@ def run_cluster(options: argparse.Namespace, passes: int) -> dict[str, Any]:
 
 
 def files_per_run(options: argparse.Namespace, passes: int) -> int:
-    """`--files` is per pass here: a part of the data is a shorter input, not one that is repeated."""
+    """`--files` is per pass here: fewer files make the input shorter, and are not read repeatedly."""
     return passes * (options.files or EVENTS // EVENTS_PER_FILE)
 
 

@@ -1,4 +1,4 @@
-"""An upsert sink without a database: a dictionary of the driver, given the last value per key and epoch."""
+"""An upsert sink without a database: a dictionary in the driver that gets the last value per key and epoch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ delivered: dict[Any, Any] = {}
 
 
 class UpsertWriter(SinkWriter):
-    """Keeps the last value per key until the barrier: nobody can see the ones in between."""
+    """Keeps the last value per key until the barrier: the values in between are never visible."""
 
     def __init__(self) -> None:
         self._last: dict[Any, Any] = {}

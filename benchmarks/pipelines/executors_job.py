@@ -1,9 +1,9 @@
-"""The job of `benchmarks.executors`, once, on a cluster of real executors of one core each. It prints a line of JSON.
+"""The job of `benchmarks.executors`, once, on a cluster of real executors of one core each. Prints a line of JSON.
 
     python -m benchmarks.pipelines.executors_job FOLDER EXECUTORS RECORDS
 
-Every result depends on the order of the records of its key, or on the watermarks between them: if the number of
-executors changed either, the digest of all results would be another one.
+Every result depends on the order of the records of its key, or on the watermarks between them. If the number of
+executors changed either, the digest of all results would differ.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 
 PARALLELISM, EPOCHS = 8, 6
-#: A record and the next one are so far apart; users are silent for longer than a session's gap now and then.
+#: Time between two records; now and then a user is silent for longer than a session's gap.
 STEP_MS, GAP_MS = 10, 2_000
 SINKS = ("visits", "windows", "ranks")
 CLUSTER_TIMEOUT_S = 120
 
 
 def event(index: int) -> tuple[str, int, int]:
-    """(user, amount, time): the same for each index wherever it is made, out of order by up to a second."""
+    """(user, amount, time), determined by the index alone, and out of order by up to a second."""
     drawn = zlib.crc32(f"event {index}".encode())
     return f"user {drawn % 997}", drawn % 1_009, index * STEP_MS - drawn % 1_000
 
 
 class EventTime(TimestampAssigner):
-    """The third field."""
+    """Assigns the event time, the third field."""
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """Milliseconds."""
+        """The third field, in milliseconds."""
         time_ms: int = value[2]
         return time_ms
 
 
 class Visits(KeyedProcessFunction):
-    """Tells a user's visit when the user was silent for a while: how many records, and a sum that depends on their
-    order and on the watermark that each of them saw."""
+    """Emits a user's visit after a period of silence: the number of its records, and a sum that depends on their order
+    and on the watermark that each of them saw."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """The state of a user: (records, sum, time of the last one)."""
         self._visit = runtime_context.get_state(ValueStateDescriptor("visit", Types.PICKLED_BYTE_ARRAY()))
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:
-        """Count it, and look again when the visit may be over."""
+        """Count the record, and set a timer for the possible end of the visit."""
         number, total, last_ms = self._visit.value() or (0, 0, 0)
         seen = f"{total} {value[1]} {ctx.timer_service().current_watermark()}"
         self._visit.update((number + 1, zlib.crc32(seen.encode()), max(last_ms, value[2])))
@@ -68,7 +68,7 @@ class Visits(KeyedProcessFunction):
         return ()
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
-        """The visit is over, unless there was another record since."""
+        """End the visit, unless there was another record since."""
         visit = self._visit.value()
         if visit is not None and timestamp == visit[2] + GAP_MS:
             yield ctx.get_current_key(), *visit
@@ -76,7 +76,7 @@ class Visits(KeyedProcessFunction):
 
 
 class Contents(ProcessWindowFunction):
-    """What a window has, in its order."""
+    """Emits the contents of a window, in order."""
 
     def process(self, key: Any, context: ProcessWindowFunction.Context, elements: Iterable[Any]) -> Iterator[Any]:
         """(key, end of the window, records, a sum that depends on their order)."""
@@ -85,7 +85,7 @@ class Contents(ProcessWindowFunction):
 
 
 def build(env: StreamExecutionEnvironment, records: int) -> None:
-    """Several keyed operators behind each other, with timers, and windows of all three kinds."""
+    """Several keyed operators in sequence, with timers, and windows of all three kinds."""
     source = DataGeneratorSource(event, records, records_per_epoch=-(-records // EPOCHS), splits=PARALLELISM)
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
     events = env.from_source(source, strategy.with_timestamp_assigner(EventTime()), "events").uid("events")
@@ -101,7 +101,7 @@ def build(env: StreamExecutionEnvironment, records: int) -> None:
         sliding.process(Contents()).uid("sliding"),
         sessions.process(Contents()).uid("sessions"),
     ).sink_to(CollectSink("windows")).uid("sink of windows")
-    # the largest visits so far, by the number of their records: keyed by a result of keyed state
+    # the largest visits so far, by number of records: keyed by a result of keyed state
     (
         visits.key_by(lambda visit: visit[1])
         .reduce(lambda one, other: (max(one[0], other[0]), one[1], one[2] ^ other[2], max(one[3], other[3])))
@@ -112,7 +112,7 @@ def build(env: StreamExecutionEnvironment, records: int) -> None:
 
 
 def run(folder: Path, executors: int, records: int) -> dict[str, Any]:
-    """The job on so many executors: seconds from its start to its end, and the digest of its results."""
+    """Run the job on this many executors: seconds from start to end, and the digest of its results."""
     spark = spark_settings.session("flinkish executors", f"local-cluster[{executors},1,1024]")
     _wait_for(spark, executors)
     configuration = Configuration()
@@ -147,9 +147,9 @@ def run(folder: Path, executors: int, records: int) -> dict[str, Any]:
 
 
 def _wait_for(spark: Any, executors: int) -> None:
-    """Until all executors are there: who comes later gets no subtask of the first epochs."""
+    """Wait until all executors have registered: later ones would get no subtask of the first epochs."""
     deadline_s = time.monotonic() + CLUSTER_TIMEOUT_S
-    # the driver is listed as well
+    # the list includes the driver
     while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() <= executors:
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"{executors} executors have not come within {CLUSTER_TIMEOUT_S} s")

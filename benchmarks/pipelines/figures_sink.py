@@ -1,4 +1,4 @@
-"""A sink of which the driver sees four numbers per subtask and epoch: the figures of all results."""
+"""A sink that sends the driver only four numbers per subtask and epoch: the figures of all results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.pipelines.peer_programs import Figures
 from flinkish.core.sink import CommitContext, Committer, Guarantee, SinkWriter, WriterSink
 
-#: the figures of what was committed in this driver, by the name of the job
+#: the figures of what was committed in this driver, by job name
 committed: dict[str, Figures] = {}
 
 
@@ -30,7 +30,7 @@ class FiguresWriter(SinkWriter):
 
 
 class FiguresCommitter(Committer):
-    """Adds up what subtasks bring to the driver."""
+    """Adds up the figures of the subtasks in the driver."""
 
     on_driver = True
 
@@ -45,7 +45,7 @@ class FiguresCommitter(Committer):
 
 
 class FiguresSink(WriterSink):
-    """Figures of all results."""
+    """A sink that keeps only figures of all results."""
 
     guarantee = Guarantee.EXACTLY_ONCE
 

@@ -1,4 +1,4 @@
-"""flinkish's twin of the bare query in `benchmarks.empty_epochs`: a source that is silent, and keyed operators with
+"""The flinkish counterpart of the bare query in `benchmarks.empty_epochs`: a silent source, and keyed operators with
 processing-time timers in a row, so that every subtask is called in every epoch."""
 
 from __future__ import annotations
@@ -20,51 +20,51 @@ from flinkish.runtime.epoch_report import EpochReport
 
 
 class SilentSource(NumberedSplitSource):
-    """Never has a record."""
+    """A source that never has a record."""
 
     @property
     def bounded(self) -> bool:
-        """No end."""
+        """Unbounded."""
         return False
 
     @property
     def produced_type(self) -> TypeInformation:
-        """Anything."""
+        """Any type."""
         return Types.PICKLED_BYTE_ARRAY()
 
     @property
     def splits(self) -> int:
-        """One."""
+        """One split."""
         return 1
 
     def size_of(self, split: int) -> int | None:
-        """No end."""
+        """Unbounded."""
         return None
 
     def end_of_epoch(self, split: int, position: int) -> int:
-        """Nothing yet."""
+        """No new records."""
         return position
 
     def values(self, split: int, start: int, stop: int) -> list[Any]:
-        """Nothing."""
+        """No records."""
         return []
 
 
 class Reminder(KeyedProcessFunction):
-    """May register processing-time timers, so its subtasks are called without data."""
+    """May register processing-time timers, so that its subtasks are called without data."""
 
     def process_element(self, value: Any, ctx: Any) -> Any:
-        """Remind a second later."""
+        """Register a timer for a second later."""
         ctx.timer_service().register_processing_time_timer(ctx.timer_service().current_processing_time() + 1000)
         yield value
 
     def on_timer(self, timestamp: int, ctx: Any) -> Any:
-        """Nothing to add."""
+        """Emits nothing."""
         return ()
 
 
 class Ends(JobObserver):
-    """Notes when the epochs end."""
+    """Records when the epochs end."""
 
     def __init__(self, warm_up: int) -> None:
         self.epochs = EpochEnds(warm_up)

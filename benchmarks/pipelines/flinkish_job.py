@@ -1,7 +1,7 @@
-"""flinkish, the main job's pipeline and the window, over the same files.
+"""flinkish: the main job's pipeline, the windows and the keyed pipelines, over the same files.
 
-Steady: from the end of the warm-up epochs (the JVM needs about ten to be warm) to the end of the last epoch with data.
-The sink upserts into a dictionary of the driver, once per key and epoch: what a database would be given.
+Steady: from the end of the warm-up epochs (the JVM needs about ten) to the end of the last epoch with data.
+The sink upserts into a dictionary in the driver, once per key and epoch, as it would into a database.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ COLUMN_TYPES = {
     "logged_in": Types.BOOLEAN(),
 }
 EPOCH_RECORDS = {"interval_join": 500_000, "connected": 500_000, "session": 500_000}
-"""Where an epoch of four million records would take minutes."""
+"""Smaller epochs for pipelines in which an epoch of four million records would take minutes."""
 BOUND_MS = JITTER_MS + 360_000
-"""The files that two subtasks read at a time are apart in event time."""
+"""The two files that the subtasks read at a time differ in event time."""
 
 
 class EventTime(TimestampAssigner):
-    """The column ts."""
+    """Assigns the event time, the column ts."""
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """Milliseconds."""
+        """The column ts, in milliseconds."""
         ts: int = value[1]
         return ts
 
 
 class CountAndSum(AggregateFunction):
-    """(count, sum of amounts)."""
+    """Count and sum of amounts."""
 
     def create_accumulator(self) -> tuple[int, float]:
-        """Nothing yet."""
+        """Zero."""
         return (0, 0.0)
 
     def add(self, value: Any, accumulator: tuple[int, float]) -> tuple[int, float]:
-        """Another event."""
+        """Add an event."""
         return (accumulator[0] + 1, accumulator[1] + value[2])
 
     def get_result(self, accumulator: tuple[int, float]) -> tuple[int, float]:
@@ -65,12 +65,12 @@ class CountAndSum(AggregateFunction):
         return accumulator
 
     def merge(self, acc_a: tuple[int, float], acc_b: tuple[int, float]) -> tuple[int, float]:
-        """Add up."""
+        """Add two accumulators."""
         return (acc_a[0] + acc_b[0], acc_a[1] + acc_b[1])
 
 
 class WithWindow(ProcessWindowFunction):  # type: ignore[type-arg]
-    """((page, window start), result)."""
+    """Emits ((page, window start), result)."""
 
     def process(self, key: Any, context: Any, elements: Any) -> Any:
         """One result per window."""
@@ -114,7 +114,7 @@ def build(env: Any, pipeline: str, paths: list[Path]) -> None:
 
 
 def environment(epoch_records: int) -> Any:
-    """Two subtasks, a new job directory, and epochs of so many records."""
+    """Two subtasks, a new job directory, and epochs of this many records."""
     configuration = Configuration()
     configuration.set_string("flinkish.job.dir", tempfile.mkdtemp(prefix="flinkish-benchmark-"))
     configuration.set_string("flinkish.epoch.max-records-per-source", str(epoch_records))
@@ -125,7 +125,7 @@ def environment(epoch_records: int) -> Any:
 
 
 def in_a_folder(paths: list[Path]) -> list[Path]:
-    """Copies in a folder of their own, in the same order in time: the source reads whole folders."""
+    """Copies of the files in a new folder, in the same order in time, because the source reads whole folders."""
     folder = tempfile.mkdtemp(prefix="flinkish-benchmark-files-")
     return [Path(shutil.copy2(path, folder)) for path in paths]
 

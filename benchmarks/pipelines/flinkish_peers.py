@@ -1,8 +1,8 @@
-"""Programs of `peer_programs` in flinkish on Spark, one after the other in one session: a line of JSON for each.
+"""Programs of `peer_programs` in flinkish on Spark, one after the other in one session; prints a line of JSON for each.
 
-Each runs over as many clicks as the other engines get, for the figures that are compared, and then over more: steady
-is what comes after the first epoch of that run, to the end of its last one. The first program runs once more, before:
-Spark starts in it.
+Each program runs twice: over as many clicks as the other engines get, for the figures that are compared, and then over
+more clicks. Steady is the part of the second run from the end of its first epoch to the end of its last one. The first
+program runs one additional time at the beginning, to start Spark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EPOCH_RECORDS = 500_000
 
 
 class Epochs(JobObserver):
-    """When each epoch of a job was done, and the records that it read."""
+    """Records when each epoch of a job was done, and the number of records that it read."""
 
     def __init__(self) -> None:
         self.done: list[tuple[float, int]] = []
@@ -35,7 +35,7 @@ class Epochs(JobObserver):
 
 
 def run(name: str, paths: list[Path], job_name: str) -> list[tuple[float, int]]:
-    """The epochs of a program over the clicks of these files: when they were done, and how many records they read."""
+    """Run a program over the clicks of these files: (time of its end, number of records) of each epoch."""
     env = environment(EPOCH_RECORDS)
     peer_programs.add("flinkish", name, clicks(env, peer_programs.COLUMNS, paths), BOUND_MS).sink_to(FiguresSink())
     epochs = Epochs()
@@ -46,7 +46,7 @@ def run(name: str, paths: list[Path], job_name: str) -> list[tuple[float, int]]:
 
 
 def measure(name: str, events: int, paths: list[Path]) -> dict[str, Any]:
-    """The figures of one program, of which those over the first ``events`` clicks are compared."""
+    """The figures of one program; those of the run over the first ``events`` clicks are compared."""
     program = peer_programs.PROGRAMS[name]
     short = in_a_folder(paths[: program.events(events) // data.EVENTS_PER_FILE])
     run(name, short, f"{name}-short")

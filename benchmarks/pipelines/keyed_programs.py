@@ -1,8 +1,8 @@
-"""Programs of keyed windows and timers that flinkish and PyFlink run alike: what differs is the package they import.
+"""Programs with keyed windows and timers that flinkish and PyFlink run alike, except for the package they import.
 
-Each takes the clicks as tuples (key, time, amount) or, of `connected` and `interval_join`, (user, time, amount, logged
-in), and gives tuples (key, time of the result, count, amount). `checked` says which figures of them do not depend on
-when watermarks come: engines must agree on these.
+Each takes the clicks as tuples (key, time, amount) or, for `connected` and `interval_join`, (user, time, amount, logged
+in), and emits tuples (key, time of the result, count, amount). `checked` selects the figures that do not depend on when
+watermarks arrive: engines must agree on these.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ COLUMNS = {
     "connected": ("user_id", "ts", "amount", "logged_in"),
     "interval_join": ("user_id", "ts", "amount", "logged_in"),
 }
-#: The bound for records out of order, where it is part of the pipeline.
+#: The bound for out-of-order records, where it is part of the pipeline.
 BOUND_MS = {"user_window": 5_000, "visits": 1_000, "connected": 1_000, "interval_join": 1_000}
-#: Pipelines of which only the sums over all results are the same in every engine: how many visits there are depends on
-#: whether the watermark or the next click comes first.
+#: Pipelines for which only the sums over all results are the same in every engine: the number of visits depends on
+#: whether the watermark or the next click arrives first.
 SUMS_ONLY = ("visits", "connected")
 VISIT_GAP_MS = 600_000
 SESSION_GAP_MS = WINDOW_MS
 SLIDING_MS = 5 * WINDOW_MS
-#: Clicks of a user so close to each other are joined.
+#: Clicks of a user that are at most this far apart are joined.
 JOIN_MS = 20
 
 
@@ -40,7 +40,7 @@ def checked(pipeline: str, check: dict[str, Any]) -> dict[str, Any]:
 
 
 class Package:
-    """What the programs use of flinkish or of PyFlink. One program for both is the point: a port changes imports alone.
+    """The parts of flinkish or of PyFlink that the programs use, so that one program serves both: only imports differ.
 
     Example: `Package("pyflink").types.STRING()`.
     """
@@ -57,7 +57,7 @@ class Package:
         self.result = self.result_type()
 
     def result_type(self) -> Any:
-        """Of the results of all programs: key, time of the result, count, amount. A new one for each call."""
+        """The type of the results of all programs: key, time of the result, count, amount. A new one for each call."""
         return self.types.TUPLE([self.types.STRING(), self.types.LONG(), self.types.LONG(), self.types.DOUBLE()])
 
     def by_key(self, stream: Any) -> Any:
@@ -66,7 +66,7 @@ class Package:
 
 
 def add(package: str, pipeline: str, clicks: Any, bound_ms: int) -> Any:
-    """Declare a program behind a stream of clicks.
+    """Append a program to a stream of clicks.
 
     Example: `add("pyflink", "session", clicks, 1_000).print()`.
     """
@@ -75,10 +75,10 @@ def add(package: str, pipeline: str, clicks: Any, bound_ms: int) -> Any:
 
 
 def timed(api: Package, clicks: Any, bound_ms: int) -> Any:
-    """The clicks with their own time."""
+    """The clicks with event timestamps and watermarks."""
 
     class ClickTime(api.assigner):  # type: ignore[misc, name-defined]
-        """The event's own time."""
+        """Assigns the event time."""
 
         def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
             return int(value[1])
@@ -93,12 +93,12 @@ def user_window(api: Package, clicks: Any) -> Any:
 
 
 def sliding(api: Package, clicks: Any) -> Any:
-    """Count and sum of five minutes, each minute."""
+    """Count and sum in windows of five minutes, one starting each minute."""
     return in_windows(api, clicks, api.window.SlidingEventTimeWindows.of(api.ms(SLIDING_MS), api.ms(WINDOW_MS)))
 
 
 def session(api: Package, clicks: Any) -> Any:
-    """Count and sum until there is no click for a minute."""
+    """Count and sum in sessions with a gap of a minute."""
     return in_windows(api, clicks, api.window.EventTimeSessionWindows.with_gap(api.ms(SESSION_GAP_MS)))
 
 
@@ -133,7 +133,7 @@ def in_windows(api: Package, clicks: Any, assigner: Any) -> Any:
 
 
 def visits(api: Package, clicks: Any) -> Any:
-    """The clicks of a user until there are none for ten minutes; a timer for every one of them."""
+    """The clicks of a user until there are none for ten minutes, with a timer for every click."""
     types, descriptor = api.types, api.state.ValueStateDescriptor
 
     class Visits(api.datastream.KeyedProcessFunction):  # type: ignore[misc, name-defined]
@@ -159,7 +159,7 @@ def visits(api: Package, clicks: Any) -> Any:
 
 
 def connected(api: Package, clicks: Any) -> Any:
-    """The same of two streams: clicks of the first one are counted, of the second one their amounts added up."""
+    """Visits over two streams: counts the clicks of the first one and adds up the amounts of the second one."""
     types, descriptor = api.types, api.state.ValueStateDescriptor
 
     class TwoKinds(api.datastream.KeyedCoProcessFunction):  # type: ignore[misc, name-defined]
@@ -194,8 +194,8 @@ def connected(api: Package, clicks: Any) -> Any:
 
 
 def interval_join(api: Package, clicks: Any) -> Any:
-    """The pairs of a user's clicks close to each other, one logged in and one not, added up per user: a pair has no
-    name of its own."""
+    """The pairs of a user's clicks close to each other, one logged in and one not, added up per user, because a pair
+    has no name of its own."""
     return api.by_key(pairs(api, clicks)).reduce(lambda a, b: (a[0], 0, a[2] + b[2], a[3] + b[3]))
 
 
@@ -203,7 +203,7 @@ def pairs(api: Package, clicks: Any) -> Any:
     """The amounts of each pair."""
 
     class Pairs(api.functions.ProcessJoinFunction):  # type: ignore[misc, name-defined]
-        """The amounts of both."""
+        """Emits the amounts of both."""
 
         def process_element(self, left: Any, right: Any, ctx: Any) -> Any:
             yield left[0], 0, 1, left[2] + right[2]
@@ -214,7 +214,7 @@ def pairs(api: Package, clicks: Any) -> Any:
 
 
 def logged_in_or_not(clicks: Any) -> tuple[Any, Any]:
-    """The clicks of users that are logged in, and the others."""
+    """The clicks of logged-in users, and the others."""
     return clicks.filter(lambda click: click[3]), clicks.filter(lambda click: not click[3])
 
 

@@ -1,7 +1,7 @@
-"""The job that `benchmarks.keyed_state` measures: a running sum per user, whose epochs get the size that is asked for.
+"""The job that `benchmarks.keyed_state` measures: a running sum per user, with epochs of a requested size.
 
-It first takes in every key once, in large epochs. With `--restarted` it goes on in the job directory of an earlier run
-instead. It prints one line of JSON with its figures and then waits to be killed: no epoch is running by then.
+It first adds every key once, in large epochs. With `--restarted` it instead continues in the job directory of an
+earlier run. It prints one line of JSON with its figures and then waits to be killed; no epoch is running by then.
 
     python -m benchmarks.pipelines.keyed_state_job FOLDER --keys 1000000 --phases 10000:20 1:20
 """
@@ -35,7 +35,7 @@ SAMPLE_EVERY_S = 0.3
 
 
 class PacedSource(NumberedSplitSource):
-    """Every key once, a tenth of them in each epoch; from then on as many records in an epoch as a file says."""
+    """Emits every key once, a tenth of them in each epoch; then as many records per epoch as a file says."""
 
     def __init__(self, keys: int, pace: Path) -> None:
         self._keys = keys
@@ -43,25 +43,25 @@ class PacedSource(NumberedSplitSource):
 
     @property
     def bounded(self) -> bool:
-        """No end."""
+        """Unbounded."""
         return False
 
     @property
     def produced_type(self) -> TypeInformation:
-        """A pair, undeclared, as lambdas give it."""
+        """A pair of undeclared type, as lambdas return it."""
         return Types.PICKLED_BYTE_ARRAY()
 
     @property
     def splits(self) -> int:
-        """One for each source task."""
+        """One split per source task."""
         return SPLITS
 
     def size_of(self, split: int) -> int | None:
-        """No end."""
+        """Unbounded."""
         return None
 
     def end_of_epoch(self, split: int, position: int) -> int:
-        """Called where epochs are planned. The pace decides how records are cut into epochs, never what they are."""
+        """Called where epochs are planned. The pace decides how records are cut into epochs, never their content."""
         loaded = _share(self._keys, split)
         if position < loaded:
             return min(loaded, position + max(1, loaded // LOAD_EPOCHS))
@@ -74,12 +74,12 @@ class PacedSource(NumberedSplitSource):
 
 
 def _share(records: int, split: int) -> int:
-    """How many of the first records belong to a split."""
+    """How many of the first ``records`` records belong to a split."""
     return (records - split + SPLITS - 1) // SPLITS
 
 
 class Epochs(JobObserver):
-    """When epochs ended, how many records they had, and all records since the beginning of this driver."""
+    """Records (end time, number of records, epoch) of each epoch since the start of this driver."""
 
     def __init__(self) -> None:
         self.done: list[tuple[float, int, int]] = []
@@ -92,7 +92,7 @@ class Epochs(JobObserver):
             self.changed.notify_all()
 
     def wait_for(self, condition: Callable[[], bool], result: Any) -> None:
-        """Until a condition on the epochs holds."""
+        """Wait until a condition on the epochs holds."""
         deadline_s = time.monotonic() + TIMEOUT_S
         with self.changed:
             while not condition():
@@ -104,7 +104,7 @@ class Epochs(JobObserver):
                 self.changed.wait(1.0)
 
     def wait_for_durations(self, records: int, count: int, result: Any) -> list[float]:
-        """Seconds of the first epochs with so many records, each of which follows an epoch with as many."""
+        """Seconds of the first epochs with this many records that follow an epoch with as many."""
         self.wait_for(lambda: len(self._durations_of(records)) >= count, result)
         return self._durations_of(records)[:count]
 
@@ -114,7 +114,7 @@ class Epochs(JobObserver):
 
 
 class PssWatch:
-    """The most memory (proportional set size) that all Python workers had together at one time."""
+    """The highest memory (proportional set size) of all Python workers together at any time."""
 
     def __init__(self) -> None:
         self.peak_mib = 0.0
@@ -123,7 +123,7 @@ class PssWatch:
         self._thread.start()
 
     def end(self) -> float:
-        """MiB."""
+        """The highest memory in MiB; ends the watch."""
         self._over.set()
         self._thread.join()
         return round(self.peak_mib, 1)
@@ -136,13 +136,13 @@ class PssWatch:
 
 
 class Pace:
-    """How many records an epoch has. Written by rename, because another process reads it."""
+    """The number of records per epoch. Written by rename, because another process reads it."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "pace"
 
     def set(self, records: int) -> None:
-        """From one of the next epochs on; 0: no more epochs."""
+        """Set the size of epochs, effective within the next epochs; 0: no more epochs."""
         new = self.path.with_suffix(".new")
         new.write_text(str(records))
         new.replace(self.path)
@@ -177,7 +177,7 @@ def environment(folder: Path, max_parallelism: int | None, settings: list[str]) 
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Run the phases one after the other; seconds per epoch of each."""
+    """Run the phases one after the other; returns the seconds per epoch of each."""
     pace = Pace(options.folder)
     phases = [tuple(map(int, phase.split(":"))) for phase in options.phases]
     pace.set(phases[0][0])
@@ -195,7 +195,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         pace.set(records)
         durations = epochs.wait_for_durations(records, options.warm_up + count, result)
         figures["epochs_s"][records] = durations[options.warm_up :]
-        # reading the sizes of large processes takes time itself: in epochs of their own
+        # reading the sizes of large processes takes time itself, so it is done in separate epochs
         watch = PssWatch()
         epochs.wait_for_durations(records, len(durations) + options.pss_epochs, result)
         figures["pss_mib"][records] = watch.end()
@@ -207,7 +207,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _wait_for_quiet(epochs: Epochs, result: Any) -> None:
-    """Until no epoch has ended for a while that is longer than any of the last ones took."""
+    """Wait until no epoch has ended for longer than any of the last ones took."""
     seen, since_s = len(epochs.done), time.monotonic()
     while True:
         longest_s = max(after[0] - before[0] for before, after in zip(epochs.done[-5:], epochs.done[-4:]))
@@ -221,7 +221,7 @@ def _wait_for_quiet(epochs: Epochs, result: Any) -> None:
 
 
 def _check(epochs: Epochs, keys: int, epoch_records: int) -> None:
-    """What was committed last before epochs got another size is what the records say."""
+    """Check that the last results before epochs got another size are those that the records give."""
     sizes = [records for _, records, _ in epochs.done]
     first = sizes.index(epoch_records)
     last = first + next((n for n, records in enumerate(sizes[first:]) if records != epoch_records), len(sizes[first:]))

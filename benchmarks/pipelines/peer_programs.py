@@ -1,9 +1,8 @@
 """Small programs, one per operator of the DataStream API, that flinkish and PyFlink run alike.
 
-What differs is the package they import (`keyed_programs.Package`). Each takes the clicks as tuples (user, time, amount,
-logged in) and gives tuples (user, number, count, amount). Of the figures over all results (`Figures`) each program
-names those that do not depend on the order in which the clicks of a user come nor on when watermarks do: engines must
-agree on these.
+Only the package they import differs (`keyed_programs.Package`). Each takes the clicks as tuples (user, time, amount,
+logged in) and emits tuples (user, number, count, amount). Of the figures over all results (`Figures`) each names
+those that depend neither on the order of a user's clicks nor on when watermarks arrive: engines must agree on these.
 
 Operators that `keyed_programs` has (aggregations in tumbling, sliding and session windows, timers, two keyed streams
 connected) are not repeated here.
@@ -21,15 +20,15 @@ from benchmarks.data import EVENTS_PER_FILE, JITTER_MS
 from benchmarks.pipelines.keyed_programs import Package, in_windows, logged_in_or_not, timed
 
 COLUMNS = ("user_id", "ts", "amount", "logged_in")
-#: Elements of a count window, of a list in a ListState.
+#: Elements of a count window, or of a list in a ListState.
 ELEMENTS = 10
-#: A session of a user ends when there is no click for so long: of one that is logged in, of others.
+#: The gap of a user's session: for logged-in users, for others.
 GAPS_MS = (2_000, 4_000)
-#: Amounts below the first bound come so late that they are given to the side output, those below the second one late,
-#: but within the allowed lateness. Amounts are 0.25 to 99.75.
+#: Amounts below the first bound come so late that they go to the side output; those below the second one come late, but
+#: within the allowed lateness. Amounts are 0.25 to 99.75.
 TOO_LATE_AMOUNT, LATE_AMOUNT = 2.0, 4.0
 TOO_LATE_MS, LATE_MS, ALLOWED_LATENESS_MS = 600_000, 90_000, 120_000
-#: Amounts from here on are rules that are broadcast.
+#: Amounts of at least this much are rules that are broadcast.
 RULE_AMOUNT = 99.0
 #: Milliseconds for which an asynchronous call waits.
 CALL_MS = 1
@@ -37,7 +36,7 @@ CAPACITY = 100
 
 
 class Figures:
-    """Figures of all results of a program: how many, their counts and amounts added up, and the highest amount.
+    """Figures of all results of a program: their number, the sums of their counts and amounts, and the highest amount.
 
     Example: `Figures().add([("u1", 0, 2, 0.5)]).chosen(("rows", "count")) == {"rows": 1, "count": 2}`.
     """
@@ -46,23 +45,23 @@ class Figures:
         self.rows, self.count, self.amount, self.highest = rows, count, amount, highest
 
     def add(self, results: list[Any]) -> Figures:
-        """Take a batch of results in."""
+        """Add a batch of results."""
         amounts = list(map(_AMOUNT, results))
         return self.merge((len(results), sum(map(_COUNT, results)), sum(amounts), max(amounts, default=0.0)))
 
     def merge(self, other: Iterable[Any]) -> Figures:
-        """Take the figures of another part of the results in, as `as_tuple` gives them."""
+        """Add the figures of another part of the results, in the form of `as_tuple`."""
         rows, count, amount, highest = other
         self.rows, self.count, self.amount = self.rows + rows, self.count + count, self.amount + amount
         self.highest = max(self.highest, highest)
         return self
 
     def as_tuple(self) -> tuple[int, int, float, float]:
-        """The arguments of a `Figures` that is equal to this one."""
+        """The arguments of an equal `Figures`."""
         return self.rows, self.count, self.amount, self.highest
 
     def chosen(self, names: Iterable[str]) -> dict[str, Any]:
-        """The figures of these names."""
+        """The figures with these names."""
         return {name: getattr(self, name) for name in names}
 
 
@@ -72,22 +71,22 @@ _COUNTS = ("rows", "count")
 
 
 class Program(NamedTuple):
-    """A program: what makes the stream of its results, and the figures on which engines must agree."""
+    """A program: the function that builds the stream of its results, and the figures on which engines must agree."""
 
     build: Callable[[Package, Any], Any]
     figures: tuple[str, ...]
-    #: the clicks have timestamps and watermarks
+    #: the clicks need timestamps and watermarks
     event_time: bool = False
-    #: a third of the clicks is enough: PyFlink takes minutes otherwise
+    #: a third of the clicks is enough, as PyFlink would take minutes
     slow: bool = False
 
     def events(self, events: int) -> int:
-        """How many clicks the program is given where others get ``events``: whole files."""
+        """The number of clicks of this program when others get ``events``; whole files."""
         return max(1, events // 3 // EVENTS_PER_FILE) * EVENTS_PER_FILE if self.slow else events
 
 
 def add(package: str, name: str, clicks: Any, bound_ms: int) -> Any:
-    """Declare a program behind a stream of clicks; ``bound_ms`` is the one of watermarks.
+    """Append a program to a stream of clicks; ``bound_ms`` is the bound of its watermarks.
 
     Example: `add("pyflink", "count_window", clicks, 1_000).print()`.
     """
@@ -96,12 +95,12 @@ def add(package: str, name: str, clicks: Any, bound_ms: int) -> Any:
 
 
 def _result(click: Any) -> Any:
-    """A click as the result of itself."""
+    """A click in the form of a result."""
     return click[0], click[1], 1, click[2]
 
 
 def _click_type(api: Package) -> Any:
-    """A new one for each use: PyFlink cannot pickle a tag whose type a stream has as well."""
+    """The type of a click; a new one for each use, as PyFlink cannot pickle a tag whose type a stream has as well."""
     types = api.types
     return types.TUPLE([types.STRING(), types.LONG(), types.DOUBLE(), types.BOOLEAN()])
 
@@ -117,13 +116,13 @@ def stateless(api: Package, clicks: Any) -> Any:
 
 
 def union(api: Package, clicks: Any) -> Any:
-    """Two streams as one."""
+    """The union of two streams."""
     first, second = logged_in_or_not(clicks)
     return _results(api, first.union(second))
 
 
 def co_map(api: Package, clicks: Any) -> Any:
-    """Two streams connected, each with a map of its own."""
+    """Two connected streams, each with its own map."""
 
     class Both(api.functions.CoMapFunction):  # type: ignore[misc, name-defined]
         def map1(self, value: Any) -> Any:
@@ -137,7 +136,7 @@ def co_map(api: Package, clicks: Any) -> Any:
 
 
 def side_output(api: Package, clicks: Any) -> Any:
-    """A ProcessFunction, half of whose results go to a side output."""
+    """A ProcessFunction that sends half of its results to a side output."""
     tag = api.datastream.OutputTag("others", api.result_type())
 
     class Sort(api.datastream.ProcessFunction):  # type: ignore[misc, name-defined]
@@ -152,17 +151,17 @@ def side_output(api: Package, clicks: Any) -> Any:
 
 
 def rolling_sum(api: Package, clicks: Any) -> Any:
-    """The clicks of a user until now."""
+    """The number of a user's clicks so far."""
     return api.by_key(_results(api, clicks)).sum(2)
 
 
 def max_by(api: Package, clicks: Any) -> Any:
-    """The click of a user with the highest amount until now."""
+    """The click of a user with the highest amount so far."""
     return api.by_key(_results(api, clicks)).max_by(3)
 
 
 def _stateful(api: Package, clicks: Any, opened: Callable[[Any], Any], processed: Callable[[Any, Any], Any]) -> Any:
-    """A KeyedProcessFunction with the one state that ``opened`` makes; ``processed`` gives the results of a click."""
+    """A KeyedProcessFunction with the one state that ``opened`` creates; ``processed`` gives the results of a click."""
 
     class Stateful(api.datastream.KeyedProcessFunction):  # type: ignore[misc, name-defined]
         def open(self, runtime_context: Any) -> None:
@@ -175,7 +174,7 @@ def _stateful(api: Package, clicks: Any, opened: Callable[[Any], Any], processed
 
 
 def value_state_ttl(api: Package, clicks: Any) -> Any:
-    """The clicks of a user until now, in a ValueState that is forgotten after an hour."""
+    """The number of a user's clicks so far, in a ValueState that expires after an hour."""
     descriptor = api.state.ValueStateDescriptor("count", api.types.LONG())
     descriptor.enable_time_to_live(api.state.StateTtlConfig.new_builder(api.ms(3_600_000)).build())
 
@@ -188,7 +187,7 @@ def value_state_ttl(api: Package, clicks: Any) -> Any:
 
 
 def map_state(api: Package, clicks: Any) -> Any:
-    """The clicks of a user with about the same amount, until now: ten entries of a MapState."""
+    """The number of a user's clicks so far with about the same amount: ten entries of a MapState."""
     descriptor = api.state.MapStateDescriptor("counts", api.types.LONG(), api.types.LONG())
 
     def processed(state: Any, click: Any) -> Any:
@@ -215,7 +214,7 @@ def list_state(api: Package, clicks: Any) -> Any:
 
 
 def reducing_state(api: Package, clicks: Any) -> Any:
-    """The clicks of a user until now, in a ReducingState."""
+    """The number of a user's clicks so far, in a ReducingState."""
     descriptor = api.state.ReducingStateDescriptor("count", lambda left, right: left + right, api.types.LONG())
 
     def processed(state: Any, click: Any) -> Any:
@@ -226,7 +225,7 @@ def reducing_state(api: Package, clicks: Any) -> Any:
 
 
 def aggregating_state(api: Package, clicks: Any) -> Any:
-    """The clicks of a user until now, in an AggregatingState."""
+    """The number of a user's clicks so far, in an AggregatingState."""
 
     class Count(api.functions.AggregateFunction):  # type: ignore[misc, name-defined]
         def create_accumulator(self) -> Any:
@@ -261,7 +260,7 @@ def _amounts(key: Any, number: int, elements: Any) -> Any:
 
 
 def _all_elements(api: Package, windows: Any) -> Any:
-    """The elements of windows of time, given to a function all at once."""
+    """Passes all elements of a time window to a function at once."""
 
     class AllElements(api.functions.ProcessWindowFunction):  # type: ignore[misc, name-defined]
         def process(self, key: Any, context: Any, elements: Any) -> Any:
@@ -271,7 +270,7 @@ def _all_elements(api: Package, windows: Any) -> Any:
 
 
 def _counted(api: Package, windows: Any) -> Any:
-    """The same of windows by count."""
+    """Passes all elements of a count window to a function at once."""
 
     class AllElements(api.functions.WindowFunction):  # type: ignore[misc, name-defined]
         def apply(self, key: Any, window: Any, inputs: Any) -> Any:
@@ -281,7 +280,7 @@ def _counted(api: Package, windows: Any) -> Any:
 
 
 def count_window(api: Package, clicks: Any) -> Any:
-    """Ten clicks of a user at a time, given to a window function all at once."""
+    """Ten clicks of a user at a time, passed to a window function at once."""
     return _counted(api, api.by_key(clicks).count_window(ELEMENTS))
 
 
@@ -292,7 +291,7 @@ def count_sliding(api: Package, clicks: Any) -> Any:
 
 
 def global_window(api: Package, clicks: Any) -> Any:
-    """Ten clicks of a user at a time, by a trigger that purges the one window."""
+    """Ten clicks of a user at a time, in a global window whose trigger purges it."""
     trigger = api.window.PurgingTrigger.of(api.window.CountTrigger.of(ELEMENTS))
     windows = api.by_key(_results(api, clicks)).window(api.window.GlobalWindows.create()).trigger(trigger)
     return windows.reduce(_summed)
@@ -303,14 +302,14 @@ def _minute(api: Package) -> Any:
 
 
 def window_process(api: Package, clicks: Any) -> Any:
-    """Windows of a minute whose elements are given to a function all at once."""
+    """Windows of a minute whose elements are passed to a function at once."""
     return _all_elements(api, api.by_key(clicks).window(_minute(api)))
 
 
 def window_lateness(api: Package, clicks: Any) -> Any:
-    """Windows of a minute; of the clicks some come late and are allowed to, others go to a side output.
+    """Windows of a minute; some clicks come late but within the allowed lateness, others go to a side output.
 
-    Each firing forgets the elements, so that a click is counted once.
+    Each firing clears the elements, so that a click is counted once.
     """
     delayed = clicks.map(lambda click: (click[0], click[1] - _delay_ms(click[2]), click[2], click[3]), _click_type(api))
     tag = api.datastream.OutputTag("late", _click_type(api))
@@ -330,7 +329,7 @@ def _delay_ms(amount: float) -> int:
 
 
 def dynamic_session(api: Package, clicks: Any) -> Any:
-    """Sessions whose gap each click decides."""
+    """Sessions whose gap depends on each click."""
 
     class Gap(api.window.SessionWindowTimeGapExtractor):  # type: ignore[misc, name-defined]
         def extract(self, element: Any) -> int:
@@ -345,7 +344,7 @@ def window_all(api: Package, clicks: Any) -> Any:
 
 
 def broadcast(api: Package, clicks: Any) -> Any:
-    """The clicks of a user until now, marked by a rule that is broadcast: it changes with one click of a hundred."""
+    """The number of a user's clicks so far, marked by a broadcast rule that changes with one click in a hundred."""
     types = api.types
     rules = api.state.MapStateDescriptor("rules", types.STRING(), types.DOUBLE())
     count = api.state.ValueStateDescriptor("count", types.LONG())

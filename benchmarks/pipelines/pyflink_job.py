@@ -1,8 +1,8 @@
 """PyFlink's DataStream API on a local cluster of two slots, tuned.
 
-The source is the fastest that Python programs have: numbers of slices, and a `flat_map` that reads the slice. PyFlink
-chains it with filter, map and key selector in one Python process, and the sink with the reducer, so that each event
-goes from Python to Java once and back once. Steady: a longer run less a shorter one, in one process, after a first one.
+The source is the fastest available to Python programs: numbers of slices, and a `flat_map` that reads each slice.
+PyFlink chains it with filter, map and key selector in one Python process, and the sink with the reducer, so each event
+goes from Python to Java once and back. Steady: a longer run minus a shorter one, in one process, after a first one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ReadSlice(FlatMapFunction):  # type: ignore[misc]
         self._read: tuple[str, Any] = ("", None)
 
     def flat_map(self, value: int) -> Iterator[Any]:
-        """Slices of one file come one after the other: read each file once."""
+        """Reads each file once, since slices of one file come one after the other."""
         path, begin = self._slices[value]
         if self._read[0] != path:
             self._read = (path, pq.read_table(path, columns=list(self._columns)))
@@ -64,7 +64,7 @@ class ReadSlice(FlatMapFunction):  # type: ignore[misc]
 
 
 class DictSink(FilterFunction):  # type: ignore[misc]
-    """Upserts into a dictionary in the Python worker and lets nothing through; leaves its figures at the end."""
+    """Upserts into a dictionary in the Python worker and emits nothing; saves its figures at the end."""
 
     def __init__(self, pipeline: str, directory: str) -> None:
         self._pipeline, self._directory = pipeline, directory
@@ -79,7 +79,7 @@ class DictSink(FilterFunction):  # type: ignore[misc]
         return False
 
     def close(self) -> None:
-        """Leave the figures."""
+        """Save the figures."""
         values = list(self._found.values())
         if self._pipeline == "sum":
             figures: dict[str, Any] = contract.sum_check(self._found)
@@ -90,7 +90,7 @@ class DictSink(FilterFunction):  # type: ignore[misc]
 
 
 class ClickTime(TimestampAssigner):  # type: ignore[misc]
-    """The event's own time."""
+    """Assigns the event time."""
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         """Epoch milliseconds."""
@@ -98,22 +98,22 @@ class ClickTime(TimestampAssigner):  # type: ignore[misc]
 
 
 class CountAndAmount(AggregateFunction):  # type: ignore[misc]
-    """(count, sum of amounts)."""
+    """Count and sum of amounts."""
 
     def create_accumulator(self) -> tuple[int, float]:
-        """Of no event."""
+        """Zero."""
         return 0, 0.0
 
     def add(self, value: Any, accumulator: tuple[int, float]) -> tuple[int, float]:
-        """One event more."""
+        """Add an event."""
         return accumulator[0] + 1, accumulator[1] + value[2]
 
     def get_result(self, accumulator: tuple[int, float]) -> tuple[int, float]:
-        """As it is."""
+        """The accumulator itself."""
         return accumulator
 
     def merge(self, left: tuple[int, float], right: tuple[int, float]) -> tuple[int, float]:
-        """Of two windows."""
+        """Add two accumulators."""
         return left[0] + right[0], left[1] + right[1]
 
 
@@ -121,13 +121,13 @@ class WithWindow(ProcessWindowFunction):  # type: ignore[misc]
     """Adds the page and the start of the window."""
 
     def process(self, key: str, context: Any, elements: Any) -> Iterator[Any]:
-        """One row a window."""
+        """One row per window."""
         for count, amount in elements:
             yield key, context.window().start, count, amount
 
 
 def environment(mode: str, state_cache_size: int, bundle_size: int = 100_000, bundle_ms: int = 1_000) -> Any:
-    """Two slots and the settings that were fastest of those tried."""
+    """Two slots, and the fastest settings of those tried."""
     configuration = Configuration()
     configuration.set_string("python.executable", sys.executable)
     configuration.set_string("python.client.executable", sys.executable)
@@ -142,7 +142,7 @@ def environment(mode: str, state_cache_size: int, bundle_size: int = 100_000, bu
 
 
 def find_packages_in_thread_mode() -> None:
-    """In thread mode the JVM embeds an interpreter that does not know of virtual environments: call this first."""
+    """Call this first in thread mode: the JVM embeds an interpreter that does not know of virtual environments."""
     search_path = [os.environ.get("PYTHONPATH", ""), sysconfig.get_paths()["purelib"]]
     os.environ["PYTHONPATH"] = os.pathsep.join(search_path)
 
@@ -152,8 +152,8 @@ def clicks(env: Any, columns: tuple[str, ...], paths: list[Path], events: int) -
     slices = [
         (str(paths[begin // EVENTS_PER_FILE]), begin % EVENTS_PER_FILE) for begin in range(0, events, SLICE_EVENTS)
     ]
-    # The source gives each subtask one half of the numbers: every second slice, so that both go through time together.
-    # A subtask that read later slices before earlier ones would find the earlier ones to be late.
+    # The source gives each subtask half of the numbers: every second slice, so that both advance through event time
+    # together. If a subtask read later slices before earlier ones, the earlier ones would be late.
     slices = slices[0::2] + slices[1::2]
     source = NumberSequenceSource(0, len(slices) - 1)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "slices", Types.LONG())
@@ -191,7 +191,7 @@ def build(env: StreamExecutionEnvironment, pipeline: str, paths: list[Path], dir
 
 
 def run(options: argparse.Namespace, paths: list[Path]) -> dict[str, Any]:
-    """One job over `paths`; the figures of both subtasks together."""
+    """Run one job over `paths`; returns the figures of both subtasks together."""
     with tempfile.TemporaryDirectory() as directory:
         env = environment(options.mode, max(1_000, options.users), options.bundle_size, options.bundle_ms)
         build(env, options.pipeline, paths, directory)

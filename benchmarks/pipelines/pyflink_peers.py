@@ -1,7 +1,7 @@
-"""Programs of `peer_programs` in PyFlink, one after the other in one interpreter: a line of JSON for each.
+"""Programs of `peer_programs` in PyFlink, one after the other in one interpreter; prints a line of JSON for each.
 
-Steady: a run over few clicks, and one over more, whose figures are compared; what the longer one took more for what it
-has more. The first program runs once more, before: the JVM starts in it.
+Steady: the difference between a run over few clicks and one over more, whose figures are compared. The first program
+runs one additional time at the beginning, to start the JVM.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from benchmarks import contract, data
 from benchmarks.pipelines import peer_programs, pyflink_job
 
 STATE_CACHE_SIZE = 100_000
-"""Entries of states and windows that the Python side keeps: all that there are of 1,000 users."""
-#: The shorter run has one of so many events.
+"""Entries of states and windows cached on the Python side: enough for all entries of 1,000 users."""
+#: The shorter run has one in this many events.
 SHORTER = 6
 
 
 class FiguresSink(FilterFunction):  # type: ignore[misc]
-    """Adds results up in the Python worker and lets nothing through; leaves the figures at the end."""
+    """Adds up the results in the Python worker and emits nothing; saves the figures at the end."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -42,12 +42,12 @@ class FiguresSink(FilterFunction):  # type: ignore[misc]
         return False
 
     def close(self) -> None:
-        """Leave the figures."""
+        """Save the figures."""
         Path(self._directory, f"{uuid.uuid4().hex}.json").write_text(json.dumps(self._figures.as_tuple()))
 
 
 def run(mode: str, name: str, paths: list[Path], events: int) -> tuple[float, peer_programs.Figures]:
-    """Seconds that a program took over so many clicks, and the figures of its results."""
+    """Run a program over this many clicks: seconds, and the figures of its results."""
     with tempfile.TemporaryDirectory() as directory:
         env = pyflink_job.environment(mode, STATE_CACHE_SIZE)
         stream = pyflink_job.clicks(env, peer_programs.COLUMNS, paths, events)

@@ -1,6 +1,6 @@
-"""A plain single-process Python loop over the same files: what a person writes who has no engine.
+"""A plain single-process Python loop over the same files, as one would write it without an engine.
 
-Steady: the loop over all files; start-up (imports) is before the first mark.
+Steady: the loop over all files; start-up (imports) precedes the first mark.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.pipelines import keyed_programs
 
 
 def running_sums(paths: Iterable[Path]) -> dict[str, Any]:
-    """Logged-in clicks per user; the running value is in the dictionary after each event."""
+    """Counts logged-in clicks per user; the dictionary has the running value after each event."""
     totals: dict[str, int] = {}
     for path in paths:
         table = pq.read_table(path, columns=["user_id", "logged_in"])
@@ -30,7 +30,7 @@ def running_sums(paths: Iterable[Path]) -> dict[str, Any]:
 
 
 def windows(paths: Iterable[Path]) -> dict[str, Any]:
-    """Count and amount per page and minute, all kept until the end: the loop knows no watermark."""
+    """Count and amount per page and minute, all kept until the end, since the loop has no watermarks."""
     found: dict[tuple[str, int], list[float]] = {}
     for path in paths:
         table = pq.read_table(path, columns=["page", "ts", "amount"])
@@ -48,7 +48,7 @@ def windows(paths: Iterable[Path]) -> dict[str, Any]:
 
 
 def keyed(pipeline: str, paths: Iterable[Path]) -> dict[str, Any]:
-    """What the keyed programs must give (`keyed_programs`); all that the loop is given is kept until the end."""
+    """The expected results of the keyed programs (`keyed_programs`); keeps all events until the end."""
     clicks: dict[str, list[tuple[int, float, bool]]] = {}
     for path in paths:
         table = pq.read_table(path, columns=[keyed_programs.COLUMNS[pipeline][0], "ts", "amount", "logged_in"])
@@ -80,7 +80,7 @@ def keyed(pipeline: str, paths: Iterable[Path]) -> dict[str, Any]:
 
 
 def _joined(found: list[tuple[int, float, bool]]) -> tuple[int, float]:
-    """The number of pairs of a user's clicks, and their amounts."""
+    """The number of pairs of a user's clicks, and the sum of their amounts."""
     others = [click for click in found if not click[2]]
     times, count, amount = [click[0] for click in others], 0, 0.0
     for click in found:

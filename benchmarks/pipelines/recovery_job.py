@@ -1,5 +1,5 @@
 """The job that `benchmarks.recovery` disturbs: it counts without end, writes the time of each committed epoch to a
-file, and raises once whenever it is asked to.
+file, and raises once on request.
 
     python -m benchmarks.pipelines.recovery_job FOLDER MASTER
 """
@@ -30,13 +30,13 @@ SETTINGS = {
 
 
 class Fault:
-    """A map function that raises once for each file that it finds."""
+    """A map function that raises once for each request file that it finds."""
 
     def __init__(self, folder: Path) -> None:
         self._order, self._raised = folder / "raise", folder / "raised"
 
     def __call__(self, event: Any) -> Any:
-        """The event itself."""
+        """Returns the event itself."""
         if event[0] == 0 and self._order.exists():
             self._order.unlink(missing_ok=True)
             self._raised.write_text(str(time.time()))
@@ -45,7 +45,7 @@ class Fault:
 
 
 class Commits(JobObserver):
-    """Writes down when each epoch was committed."""
+    """Records when each epoch was committed."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a")
@@ -57,7 +57,7 @@ class Commits(JobObserver):
 
 
 def main() -> None:
-    """Runs until it is killed."""
+    """Run until killed."""
     folder, master = Path(sys.argv[1]), sys.argv[2]
     spark_settings.session("flinkish recovery", master)
     configuration = Configuration()

@@ -1,7 +1,7 @@
-"""Structured Streaming by hand, with `applyInPandasWithState` per key: the job as one writes it without flinkish.
+"""Structured Streaming by hand, with `applyInPandasWithState` per key: the job as written without flinkish.
 
-One file of events is one micro-batch. Steady: the batches after the warm-up. Take a part of the data (`--files`): each
-group costs about two milliseconds in each batch.
+One file of events is one micro-batch. Steady: the batches after the warm-up. Use part of the data (`--files`): each
+group costs about two milliseconds per batch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def running_sum(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> 
 
 def page_windows(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
     """Keep (count, amount) per minute of one page in the state; emit the minutes that the watermark has passed."""
-    # As bytes: Spark 4.2 cannot hand an array type in the schema of the state to the worker (KeyError: 'elementType').
+    # As bytes, because Spark 4.2 cannot pass an array type in the state schema to the worker (KeyError: 'elementType').
     found: dict[int, tuple[int, float]] = pickle.loads(state.get[0]) if state.exists else {}
     for frame in frames:
         grouped = frame.groupby(frame["ts"] // contract.WINDOW_MS * contract.WINDOW_MS)["amount"].agg(["count", "sum"])
@@ -48,7 +48,7 @@ def page_windows(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) ->
 
 
 class Driver:
-    """The query's sink: what is delivered goes into a dictionary, and each batch leaves a mark."""
+    """The query's sink: collects the output in a dictionary, and sets a mark after each batch."""
 
     def __init__(self, meter: contract.Meter, pipeline: str) -> None:
         self._meter = meter
@@ -68,7 +68,7 @@ class Driver:
         self.marks.append(self._meter.mark((batch_id + 1) * EVENTS_PER_FILE))
 
     def check(self) -> dict[str, Any]:
-        """The figures of all that was delivered."""
+        """The figures of all output."""
         if self._pipeline == "sum":
             return contract.sum_check(self.totals)
         counts, amounts = zip(*self.windows.values(), strict=True) if self.windows else ((), ())
@@ -76,7 +76,7 @@ class Driver:
 
 
 def query(spark: Any, pipeline: str, files: Path) -> Any:
-    """The streaming frame of one pipeline, one file a batch."""
+    """The streaming DataFrame of one pipeline, one file per batch."""
     events = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(files))
     if pipeline == "sum":
         ones = events.where("logged_in").selectExpr("user_id", "1L as one")
@@ -104,7 +104,7 @@ def main() -> None:
     options = parser.parse_args()
     meter = contract.Meter()
     with tempfile.TemporaryDirectory() as directory:
-        # Links, so that the stream reads exactly the files that were asked for.
+        # Links, so that the stream reads exactly the requested files.
         files = Path(directory) / "files"
         files.mkdir()
         for path in contract.files_of(options):

@@ -1,7 +1,7 @@
-"""Structured Streaming by hand with `transformWithState` per key, state in RocksDB: what Spark 4.2 offers itself.
+"""Structured Streaming by hand with `transformWithState` per key, state in RocksDB: what Spark 4.2 itself offers.
 
-Twenty files of events, two million, are one micro-batch: it costs less per event then, as there are fewer calls per
-user. Steady: the batches after the warm-up. With `--keys` it takes the records of
+Twenty files of events, two million, are one micro-batch, which costs less per event, as there are fewer calls per user.
+Steady: the batches after the warm-up. With `--keys` it takes the records of
 `benchmarks.keyed_state` instead of events and prints the seconds of each batch of random keys.
 """
 
@@ -44,7 +44,7 @@ class RunningSum(StatefulProcessor):
 
 
 class Driver:
-    """The query's sink: what is delivered goes into a dictionary, and each batch leaves a mark."""
+    """The query's sink: collects the output in a dictionary, and sets a mark after each batch."""
 
     def __init__(self, meter: contract.Meter, batch_records: int = 0) -> None:
         self._meter = meter
@@ -72,7 +72,7 @@ def run(ones: Any, driver: Driver, checkpoint: str) -> None:
 
 def running_sum(spark: Any, options: Namespace, folder: Path) -> contract.Result:
     """The pipeline `sum` of `python -m benchmarks`."""
-    # links, so that the stream reads exactly the files that were asked for
+    # links, so that the stream reads exactly the requested files
     files = folder / "files"
     files.mkdir()
     paths = contract.files_of(options)
@@ -91,7 +91,7 @@ def running_sum(spark: Any, options: Namespace, folder: Path) -> contract.Result
 
 
 def random_keys(spark: Any, options: Namespace, folder: Path) -> dict[str, Any]:
-    """Seconds of batches of records on random keys, after every key was brought once."""
+    """Seconds per batch of records on random keys, after every key was added once."""
     files = folder / "files"
     files.mkdir()
     load = max(1, options.keys // LOAD_EPOCHS)
@@ -101,7 +101,7 @@ def random_keys(spark: Any, options: Namespace, folder: Path) -> dict[str, Any]:
         users = user_names(key_numbers(start, stop, options.keys))
         path = files / f"{number:05d}.parquet"
         pq.write_table(pa.table({"user_id": users}), path)
-        os.utime(path, (number, number))  # the source reads files in order of their modification
+        os.utime(path, (number, number))  # the source reads files in order of modification time
     driver = Driver(contract.Meter())
     records = spark.readStream.schema("user_id string").option("maxFilesPerTrigger", 1).parquet(str(files))
     run(records.selectExpr("user_id", "1L as one"), driver, str(folder / "checkpoint"))

@@ -1,4 +1,4 @@
-"""An upsert sink of which the driver sees two numbers per epoch, so that what arrives is checked and costs nothing."""
+"""An upsert sink that sends the driver two numbers per epoch, so that results are checked at no cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flinkish.core.sink import CommitContext, Committer, Guarantee, SinkWriter, 
 
 
 class SumsWriter(SinkWriter):
-    """Upserts of an epoch, of which only their number and their sum are kept."""
+    """Keeps only the number of an epoch's upserts and their sum."""
 
     def __init__(self) -> None:
         self._last: dict[Any, int] = {}
@@ -27,12 +27,12 @@ class SumsWriter(SinkWriter):
         return [committable]
 
 
-#: epoch -> what all subtasks have committed: users, and the sum over them
+#: epoch -> the total of all subtasks: users, and the sum over them
 committed: dict[int, list[int]] = {}
 
 
 class SumsCommitter(Committer):
-    """Adds up the subtasks of an epoch, in the driver."""
+    """Adds up the subtasks of an epoch in the driver."""
 
     on_driver = True
 
@@ -47,7 +47,7 @@ class SumsCommitter(Committer):
 
 
 class SumsSink(WriterSink):
-    """Where the running sums go: the driver sees two numbers per subtask and epoch."""
+    """A sink for the running sums: the driver gets two numbers per subtask and epoch."""
 
     guarantee = Guarantee.EXACTLY_ONCE
 
