@@ -7,6 +7,7 @@ from typing import Any, cast
 from flinkish.common.typeinfo import Types
 from flinkish.core.functions import ReduceFunction
 from flinkish.core.state import ReducingState, ReducingStateDescriptor
+from flinkish.core.window.assigner import checked_count
 from flinkish.core.window.trigger import Trigger, TriggerResult, TriggerTraits
 from flinkish.core.window.window import Window
 
@@ -20,7 +21,7 @@ class CountTrigger(Trigger[Any, Window]):
     """Fires at every ``window_size``-th element of a key and window. It does not purge: see PurgingTrigger."""
 
     def __init__(self, window_size: int) -> None:
-        self._window_size = window_size
+        self._window_size = checked_count("the number of elements at which CountTrigger fires", window_size)
         # reducing state, not a plain value: when windows merge, their counts add up
         self._count = ReducingStateDescriptor("trigger-count", _Sum(), Types.LONG())
 
