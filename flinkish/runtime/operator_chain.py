@@ -370,8 +370,9 @@ class OperatorChain:
                 total += operator.take_count()  # type: ignore[attr-defined]
         return total
 
-    def metric_values(self) -> dict[str, float]:
-        """The values of all metrics, as ``<operator uid>.<name>`` -> value."""
+    def metric_values(self, now_ms: int) -> dict[str, float]:
+        """The values of all metrics at the end of the epoch of this processing time, as ``<operator uid>.<name>`` ->
+        value."""
         groups = self.metrics.items()
         return {f"{uid}.{name}": value for uid, group in groups for name, value in group.snapshot().items()}
 
