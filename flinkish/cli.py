@@ -221,8 +221,10 @@ def _with_settings(base: str | None, settings: Mapping[str, str], cache: Path) -
     cache.mkdir(parents=True, exist_ok=True)
     # the file is named after its content, so a job that was started with other settings keeps its own file
     path = cache / f"flinkish-{hashlib.sha256(text.encode()).hexdigest()[:16]}.yaml"
-    path.write_text(text, encoding="utf-8")
-    return path
+    # renamed when it is complete: another start with the same settings may be reading the file
+    complete = path.with_suffix(f".{os.getpid()}.tmp")
+    complete.write_text(text, encoding="utf-8")
+    return complete.replace(path)
 
 
 def _quoted(value: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.units import format_map, unquote
+from flinkish.common.units import format_list, format_map, unquote
 from flinkish.errors import ConfigurationError, EnvironmentVersionError
 
 __all__ = ["load_yaml", "parse_yaml"]
@@ -116,6 +116,6 @@ def _leaves(node: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
         elif isinstance(value, dict):
             yield path, format_map(value)
         elif isinstance(value, list):
-            yield path, ";".join(map(str, value))
+            yield path, format_list(value)
         else:
             yield path, str(value)

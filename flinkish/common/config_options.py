@@ -11,7 +11,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
 from flinkish.common.time import Duration
-from flinkish.common.units import format_map, parse_boolean, parse_duration, parse_list, parse_map, parse_memory
+from flinkish.common.units import (
+    format_list,
+    format_map,
+    parse_boolean,
+    parse_duration,
+    parse_list,
+    parse_map,
+    parse_memory,
+)
 from flinkish.errors import ConfigurationError
 
 __all__ = ["ConfigOption", "ConfigOptions"]
@@ -124,7 +132,7 @@ def format_value(value: Any) -> str:
     if isinstance(value, dict):
         return format_map(value)
     if isinstance(value, (list, tuple)):
-        return ";".join(map(str, value))
+        return format_list(value)
     return str(value)
 
 

@@ -7,6 +7,7 @@ the caller adds the key to the message.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from flinkish.common.time import Duration
 
@@ -39,6 +40,10 @@ _BYTES_PER_UNIT: dict[str, int] = {
     )
     for unit in units
 }
+
+#: what makes a text need quotes as an item of a list ("- " begins the items of YAML's block form) or of a map
+_SPECIAL_IN_LISTS = (";", "'", '"', "[", "]", "- ")
+_SPECIAL_IN_MAPS = tuple(",:;'\"{}[]")
 
 
 def parse_duration(text: str) -> Duration:
@@ -97,6 +102,15 @@ def parse_list(text: str) -> list[str]:
     return [unquote(item) for item in _split(text, ";") if item.strip()]
 
 
+def format_list(items: Iterable[object]) -> str:
+    """The inverse of :func:`parse_list`, in the form ``"a;b"``.
+
+    >>> format_list(["a;b", "c"])
+    "'a;b';c"
+    """
+    return ";".join(_quote(str(item), _SPECIAL_IN_LISTS) for item in items)
+
+
 def parse_map(text: str) -> dict[str, str]:
     """Read ``"k1:v1,k2:v2"`` (Flink's form of a map) or the same in ``{}``; an item with ``,`` or ``:`` is quoted.
 
@@ -119,11 +133,13 @@ def parse_map(text: str) -> dict[str, str]:
 
 def format_map(values: dict[str, str]) -> str:
     """The inverse of :func:`parse_map`."""
-    return ",".join(f"{_quote(str(key))}:{_quote(str(value))}" for key, value in values.items())
+    return ",".join(
+        f"{_quote(str(key), _SPECIAL_IN_MAPS)}:{_quote(str(value), _SPECIAL_IN_MAPS)}" for key, value in values.items()
+    )
 
 
-def _quote(text: str) -> str:
-    if text and text == text.strip() and not any(char in text for char in ",:;'\"{}[]"):
+def _quote(text: str, special: tuple[str, ...]) -> str:
+    if text and text == text.strip() and not any(part in text for part in special):
         return text
     return "'" + text.replace("'", "''") + "'"
 

@@ -112,13 +112,15 @@ class WatermarkStrategy:
         """A strategy for records that come at most ``max_out_of_orderness`` after one with a higher timestamp.
 
         Raises:
-            ValueError: the duration is negative.
+            ArgumentTypeError: it is not a `Duration`.
+            ArgumentValueError: it is negative.
         """
-        millis = _millis(max_out_of_orderness, "max_out_of_orderness")
+        where = "WatermarkStrategy.for_bounded_out_of_orderness()"
+        millis = _millis(max_out_of_orderness, "max_out_of_orderness", where)
         if millis < 0:
             raise ArgumentValueError(
                 f"max_out_of_orderness is {millis} ms",
-                where="WatermarkStrategy.for_bounded_out_of_orderness()",
+                where=where,
                 expected="0 or more",
                 hint="it says how much later than others a record may come",
             )
@@ -161,13 +163,15 @@ class WatermarkStrategy:
         holds back the watermark of the others.
 
         Raises:
-            ValueError: the duration is not positive.
+            ArgumentTypeError: it is not a `Duration`.
+            ArgumentValueError: it is not positive.
         """
-        millis = _millis(idle_timeout, "idle_timeout")
+        where = "WatermarkStrategy.with_idleness()"
+        millis = _millis(idle_timeout, "idle_timeout", where)
         if millis <= 0:
             raise ArgumentValueError(
                 f"idle_timeout is {millis} ms",
-                where="WatermarkStrategy.with_idleness()",
+                where=where,
                 expected="more than 0",
                 hint="leave it out for sources that are never idle",
             )
@@ -185,17 +189,29 @@ class WatermarkStrategy:
         decides anew for each epoch, so an ``update_interval`` has no effect and logs a warning (docs/semantics.md).
 
         Raises:
-            ValueError: the drift is negative, or the interval is not positive.
-            TypeError: the group is not a ``str``.
+            ArgumentTypeError: the group is not a ``str``, or the drift or the interval is not a `Duration`.
+            ArgumentValueError: the drift is negative, or the interval is not positive.
         """
-        if not isinstance(watermark_group, str):
-            raise TypeError(f"watermark_group is {watermark_group!r}; expected a str")
-        drift_ms = _millis(max_allowed_watermark_drift, "max_allowed_watermark_drift")
+        where = "WatermarkStrategy.with_watermark_alignment()"
+        check_instance(
+            watermark_group, str, "watermark_group is", where, "all strategies with the same name are one group"
+        )
+        drift_ms = _millis(max_allowed_watermark_drift, "max_allowed_watermark_drift", where)
         if drift_ms < 0:
-            raise ValueError(f"max_allowed_watermark_drift is {drift_ms} ms; expected 0 or more")
-        interval_ms = 1_000 if update_interval is None else _millis(update_interval, "update_interval")
+            raise ArgumentValueError(
+                f"max_allowed_watermark_drift is {drift_ms} ms",
+                where=where,
+                expected="0 or more",
+                hint="it says how far a source may be ahead of the others of its group",
+            )
+        interval_ms = 1_000 if update_interval is None else _millis(update_interval, "update_interval", where)
         if interval_ms <= 0:
-            raise ValueError(f"update_interval is {interval_ms} ms; expected more than 0")
+            raise ArgumentValueError(
+                f"update_interval is {interval_ms} ms",
+                where=where,
+                expected="more than 0",
+                hint="leave it out: it has no effect here",
+            )
         if update_interval is not None:
             warn_without_effect(
                 "the update_interval of with_watermark_alignment",
@@ -221,8 +237,6 @@ class AssignerWithPeriodicWatermarksWrapper:
         return self._strategy
 
 
-def _millis(duration: Duration, name: str) -> int:
-    check_instance(
-        duration, Duration, name, "WatermarkStrategy is", "such as Duration.of_seconds(5); Time is for windows"
-    )
+def _millis(duration: Duration, name: str, where: str) -> int:
+    check_instance(duration, Duration, f"{name} is", where, "such as Duration.of_seconds(5); Time is for windows")
     return duration.to_millis()

@@ -19,7 +19,8 @@ class OperatorStateStore(ABC):
 
     @abstractmethod
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """A list of the subtask. When the parallelism changes, the elements of all lists are distributed evenly."""
+        """A list of the subtask. When the parallelism changes, the elements of each list are dealt out to the subtasks
+        in turn, beginning with the subtask of the same number."""
 
     @abstractmethod
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:

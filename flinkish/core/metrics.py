@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
+
+from flinkish.common.arguments import check_at_least
+from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 
 
 class Metric(ABC):
@@ -34,11 +38,17 @@ class Counter(Metric):
 
 
 class Meter(Metric):
-    """Counts events. Its count is reported at each epoch, so that a rate follows from successive counts."""
+    """Counts events. Reported at the end of each epoch are their count, and as ``<name>.rate`` their number per second
+    of processing time over the time span."""
 
     def __init__(self, time_span_in_seconds: int = 60) -> None:
+        check_at_least(
+            time_span_in_seconds, 1, "the time span of a meter", "MetricGroup.meter()", "60 s is the default", "s"
+        )
         self.time_span_in_seconds = time_span_in_seconds
         self._count = 0
+        #: (processing time in ms, count) of the reports within the time span, and of the last one before it
+        self._reported: deque[tuple[int, int]] = deque([(MIN_TIMESTAMP_MS, 0)])
 
     def mark_event(self, value: int = 1) -> None:
         """Count ``value`` events."""
@@ -47,6 +57,15 @@ class Meter(Metric):
     def get_count(self) -> int:
         """The number of events so far."""
         return self._count
+
+    def _report_rate(self, now_ms: int) -> float:
+        """The events per second over the time span that ends with the epoch of this processing time. As in Flink, the
+        span counts in full from the beginning."""
+        begin_ms = now_ms - self.time_span_in_seconds * 1_000
+        while len(self._reported) > 1 and self._reported[1][0] <= begin_ms:
+            self._reported.popleft()
+        self._reported.append((now_ms, self._count))
+        return (self._count - self._reported[0][1]) / self.time_span_in_seconds
 
 
 class Distribution(Metric):
@@ -83,7 +102,8 @@ class MetricGroup(ABC):
 
     @abstractmethod
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
-        """Register a meter (or get the one of that name)."""
+        """Register a meter (or get the one of that name), whose rate is that over the last ``time_span_in_seconds``.
+        Raises ArgumentValueError for a time span below 1."""
 
     @abstractmethod
     def distribution(self, name: str) -> Distribution:

@@ -32,7 +32,7 @@ class SourceLimits:
 
     max_records: int = 4_000_000
     max_bytes: int = 256 * 1024 * 1024
-    batch_size: int = 10_000
+    batch_size: int = 1_000
 
 
 class Source(ABC):

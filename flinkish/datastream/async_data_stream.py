@@ -41,7 +41,7 @@ class AsyncDataStream:
         output_type: DeclaredType = None,
     ) -> DataStream:
         """Emit the results in the order in which the calls end."""
-        return _wait(data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type, ordered=False)
+        return _wait("unordered_wait", data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type)
 
     @staticmethod
     def unordered_wait_with_retry(
@@ -53,7 +53,15 @@ class AsyncDataStream:
         output_type: DeclaredType = None,
     ) -> DataStream:
         """Emit the results in the order in which the calls end; calls are retried as the strategy says."""
-        return _wait(data_stream, async_function, timeout, async_retry_strategy, capacity, output_type, ordered=False)
+        return _wait(
+            "unordered_wait_with_retry",
+            data_stream,
+            async_function,
+            timeout,
+            async_retry_strategy,
+            capacity,
+            output_type,
+        )
 
     @staticmethod
     def ordered_wait(
@@ -64,7 +72,7 @@ class AsyncDataStream:
         output_type: DeclaredType = None,
     ) -> DataStream:
         """Emit the results in the order of the records."""
-        return _wait(data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type, ordered=True)
+        return _wait("ordered_wait", data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type)
 
     @staticmethod
     def ordered_wait_with_retry(
@@ -76,20 +84,21 @@ class AsyncDataStream:
         output_type: DeclaredType = None,
     ) -> DataStream:
         """Emit the results in the order of the records; calls are retried as the strategy says."""
-        return _wait(data_stream, async_function, timeout, async_retry_strategy, capacity, output_type, ordered=True)
+        return _wait(
+            "ordered_wait_with_retry", data_stream, async_function, timeout, async_retry_strategy, capacity, output_type
+        )
 
 
 def _wait(
+    method: str,
     data_stream: DataStream,
     function: AsyncFunction[Any, Any],
     timeout: Time | Duration,
     strategy: AsyncRetryStrategy[Any],
     capacity: int,
     output_type: DeclaredType,
-    *,
-    ordered: bool,
 ) -> DataStream:
-    where = f"AsyncDataStream.{'ordered' if ordered else 'unordered'}_wait()"
+    ordered, where = method.startswith("ordered"), f"AsyncDataStream.{method}()"
     check_instance(data_stream, DataStream, "the stream is", where, "the stream is the first argument")
     check_instance(
         function, AsyncFunction, "the function is", where, "derive it from AsyncFunction, with async def async_invoke"

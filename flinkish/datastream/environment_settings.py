@@ -32,6 +32,8 @@ class EnvironmentSettings:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
+        #: the keys of the restart strategy that are configured and not set by `set_restart_strategy`
+        self._configured_restart_strategy = _restart_strategy_of(configuration)
         self._time_characteristic = TimeCharacteristic.EventTime
 
     def configure(self, configuration: Configuration) -> None:
@@ -42,6 +44,7 @@ class EnvironmentSettings:
         """
         configuration.validate()
         self._configuration.add_all(configuration)
+        self._configured_restart_strategy.add_all(_restart_strategy_of(configuration))
 
     def get_config(self) -> ExecutionConfig:
         """The execution settings of this environment. Changes to the result change the environment."""
@@ -204,7 +207,7 @@ class EnvironmentSettings:
 
     def set_restart_strategy(self: E, restart_strategy: RestartStrategyConfiguration) -> E:
         """Set the restart strategy, which decides what happens when the job fails, as in PyFlink 1.x: writes the keys
-        that begin with ``restart-strategy``."""
+        that begin with ``restart-strategy``. A fallback strategy restores what is configured."""
         if not isinstance(restart_strategy, RestartStrategyConfiguration):
             raise ArgumentTypeError(
                 f"the restart strategy is {restart_strategy!r}",
@@ -212,7 +215,9 @@ class EnvironmentSettings:
                 expected="one of RestartStrategies",
                 hint="such as RestartStrategies.fixed_delay_restart(3, 10_000)",
             )
-        # a fallback strategy writes nothing, so that the restart strategy of the installation applies
+        for key in _restart_strategy_of(self._configuration).key_set():
+            self._configuration.remove_config(key)
+        self._configuration.add_all(self._configured_restart_strategy)
         self._configuration.add_all(restart_strategy.to_configuration())
         return self
 
@@ -254,6 +259,11 @@ class EnvironmentSettings:
     def get_default_savepoint_directory(self) -> str | None:
         """The directory of savepoints that are triggered without one; None if it is not set."""
         return self._configuration.get(checkpointing.SAVEPOINT_DIRECTORY)
+
+
+def _restart_strategy_of(configuration: Configuration) -> Configuration:
+    entries = configuration.to_dict().items()
+    return Configuration.from_dict({key: value for key, value in entries if key.startswith("restart-strategy")})
 
 
 def _not_a_parallelism(what: str, parallelism: Any) -> ArgumentValueError:

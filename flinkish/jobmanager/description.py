@@ -84,7 +84,8 @@ class ExecutionDescription:
     restored_bytes: int = 0
     first_epoch: int | None = None
     last_epoch: int | None = None
-    #: operator uid and metric name -> value; counters count since the functions were opened
+    #: operator uid and metric name -> value at the end of ``last_epoch``; counters count since the functions were
+    #: opened, and the rate of a meter, ``<name>.rate``, is per second of its time span
     metrics: dict[str, float] = field(default_factory=dict)
     failure: str | None = None
 

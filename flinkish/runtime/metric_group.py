@@ -41,20 +41,22 @@ class TaskMetricGroup(MetricGroup):
     def distribution(self, name: str) -> Distribution:
         return self._metric(name, Distribution())
 
-    def snapshot(self) -> dict[str, float]:
+    def snapshot(self, now_ms: int | None = None) -> dict[str, float]:
         """The current values, as scoped name (``group.name``) -> value. A distribution gives ``name.count`` and
-        ``name.sum``, and if it has values also ``name.min`` and ``name.max``. Gauges are called, and their errors
-        propagate."""
+        ``name.sum``, and if it has values also ``name.min`` and ``name.max``. With the processing time of the epoch
+        that ends, a meter gives its count and ``name.rate``. Gauges are called, and their errors propagate."""
         values: dict[str, float] = {}
         for name, metric in self._metrics.items():
             if isinstance(metric, (Counter, Meter)):
                 values[name] = metric.get_count()
+                if isinstance(metric, Meter) and now_ms is not None:
+                    values[f"{name}.rate"] = metric._report_rate(now_ms)
             elif isinstance(metric, Distribution):
                 parts = {"count": metric.count, "sum": metric.sum, "min": metric.min, "max": metric.max}
                 values |= {f"{name}.{part}": value for part, value in parts.items() if value is not None}
         values |= {name: gauge() for name, gauge in self._gauges.items()}
         for group_name, group in self._groups.items():
-            values |= {f"{group_name}.{name}": value for name, value in group.snapshot().items()}
+            values |= {f"{group_name}.{name}": value for name, value in group.snapshot(now_ms).items()}
         return values
 
     def _metric(self, name: str, fresh: M) -> M:

@@ -32,14 +32,13 @@ class ProcessBatch(Protocol):
 
 
 class ChainOutput:
-    """The output of one operator of a chain. It counts the records of the main output."""
+    """The output of one operator of a chain."""
 
     def __init__(self) -> None:
         self._children: list[StreamOperator] = []
         self._writers: list[RecordWriter] = []
         self._main: list[Collect] = []
         self._sides: dict[str, list[Collect]] = {}
-        self.records = 0
         self.watermark_ms = MIN_TIMESTAMP_MS
 
     def add_child(self, child: StreamOperator, tag: str | None, target: Collect) -> None:
@@ -56,7 +55,6 @@ class ChainOutput:
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
         """Emit a batch to the main output."""
         if values:
-            self.records += len(values)
             _deliver(self._main, values, timestamps)
 
     def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:
@@ -364,16 +362,16 @@ class OperatorChain:
     def records_out(self) -> int:
         """The number of records that have left the chain since the last call, to other vertices or into a sink."""
         total = sum(writer.take_count() for writer in self.writers)
-        for output, operator, descriptor in zip(self.outputs, self.operators, self.vertex.operators):
-            output.records = 0
+        for operator, descriptor in zip(self.operators, self.vertex.operators):
             if descriptor.sink is not None:
                 total += operator.take_count()  # type: ignore[attr-defined]
         return total
 
-    def metric_values(self) -> dict[str, float]:
-        """The values of all metrics, as ``<operator uid>.<name>`` -> value."""
+    def metric_values(self, now_ms: int) -> dict[str, float]:
+        """The values of all metrics at the end of the epoch of this processing time, as ``<operator uid>.<name>`` ->
+        value."""
         groups = self.metrics.items()
-        return {f"{uid}.{name}": value for uid, group in groups for name, value in group.snapshot().items()}
+        return {f"{uid}.{name}": value for uid, group in groups for name, value in group.snapshot(now_ms).items()}
 
     def discard(self) -> None:
         """Drop all accumulated values and unsent records, because the attempt has failed."""

@@ -168,7 +168,7 @@ class Task:
             "vertex": self.vertex.id,
             "subtask": self.subtask,
             "records_out": self.chain.records_out(),
-            "metrics": self.chain.metric_values(),
+            "metrics": self.chain.metric_values(stamp.time_ms),
             "accumulators": self.chain.accumulators.take(self.job.classes),
             "worker": WORKER,
             "place": stamp.place,

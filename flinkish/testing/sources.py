@@ -85,8 +85,15 @@ class TestingSource(NumberedSplitSource):
         """A source with several splits, each with its own watermark, which are read side by side.
 
         Raises:
-            ProgramError: some of the splits end and others do not, or the elements of a split are wrong.
+            ProgramError: there are no splits, some of them end and others do not, or the elements of a split are wrong.
         """
+        if not splits:
+            raise ProgramError(
+                "a TestingSource without splits",
+                where="TestingSource.of_splits()",
+                expected="the elements of one or more splits",
+                hint="a list of splits is unpacked: of_splits(*splits)",
+            )
         source = cls(type_info=type_info)
         source._splits = [_Split(tuple(elements), f"split {number}") for number, elements in enumerate(splits)]
         if len({split.ends for split in source._splits}) != 1:

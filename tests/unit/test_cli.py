@@ -61,6 +61,17 @@ def test_settings_of_the_command_line_win_over_those_of_the_file(program: Path) 
     assert configuration(result.stdout) == {"parallelism.default": "3", "state.backend.type": "rocksdb", "a": "b=c"}
 
 
+def test_a_start_with_the_same_settings_does_not_write_the_file_that_another_one_reads(program: Path) -> None:
+    arguments = "run", "-D", "parallelism.default=3", str(program)
+    assert run(program.parent, *arguments).returncode == 11
+    (path,) = (program.parent / ".cache").glob("flinkish-*.yaml")
+    with path.open() as opened:
+        before = os.fstat(opened.fileno()).st_mtime_ns
+        assert run(program.parent, *arguments).returncode == 11
+        assert os.fstat(opened.fileno()).st_mtime_ns == before
+    assert not list(path.parent.glob("*.tmp"))
+
+
 def test_a_savepoint_to_restore_from_becomes_flinks_setting(program: Path) -> None:
     result = run(program.parent, "run", "-s", "/savepoints/1", str(program))
     assert "execution.state-recovery.path: '/savepoints/1'\n" in result.stdout

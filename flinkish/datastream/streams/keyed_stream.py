@@ -227,7 +227,7 @@ class KeyedStream(DataStream):
         self._refuse("Disable chaining for KeyedStream", "disable_chaining")
 
     def on_error(self, on_error: OnError) -> NoReturn:
-        raise Exception("Setting on_error for KeyedStream is not supported.")
+        self._refuse("Setting on_error for KeyedStream", "on_error")
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> NoReturn:
         self._refuse("Setting slot sharing group for KeyedStream", "slot_sharing_group")

@@ -145,7 +145,7 @@ class _Windowed:
         _check_function(reduce_function, ReduceFunction, self._place("reduce"))
         if window_function is None and output_type is None:
             output_type = self.get_input_type()
-        logic = WindowLogic(reduce_function, self._checked(window_function))
+        logic = WindowLogic(reduce_function, self._checked(window_function, "reduce"))
         return self._evaluate(logic, output_type, reduce_function, window_function)
 
     def _accumulate(
@@ -159,7 +159,7 @@ class _Windowed:
             "derive it from AggregateFunction; plain functions go to reduce()",
         )
         declared_type(accumulator_type)
-        logic = WindowLogic(aggregate_function, self._checked(window_function))
+        logic = WindowLogic(aggregate_function, self._checked(window_function, "aggregate"))
         return self._evaluate(logic, output_type, aggregate_function, window_function)
 
     def _apply(self, window_function: Any, output_type: DeclaredType) -> DataStream:
@@ -170,9 +170,9 @@ class _Windowed:
         self._check_window_function(function, "process", self._process_function)
         return self._evaluate(WindowLogic(None, function), output_type, function)
 
-    def _checked(self, window_function: Any) -> Any:
+    def _checked(self, window_function: Any, method: str) -> Any:
         if window_function is not None:
-            self._check_window_function(window_function, "reduce", self._function, self._process_function)
+            self._check_window_function(window_function, method, self._function, self._process_function)
         return window_function
 
     def _check_window_function(self, function: Any, method: str, *kinds: type[Function]) -> None:

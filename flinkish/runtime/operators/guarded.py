@@ -288,8 +288,8 @@ class GuardedOperator(StreamOperator):
             record, type(error).__name__, str(error), traceback, context.uid, key, timestamp, epoch, is_timer, window
         )
         # as in Flink, what a timer of processing time gives has no timestamp
-        has_timestamp = timestamp is not None and timer is not TimeDomain.PROCESSING_TIME
-        self._held.collect_side(self._on_error.tag.tag_id, [letter], [timestamp] if has_timestamp else None)
+        timestamps = None if timestamp is None or timer is TimeDomain.PROCESSING_TIME else [timestamp]
+        self._held.collect_side(self._on_error.tag.tag_id, [letter], timestamps)
 
     def _too_many(self, what: str, key: Any, traceback: str) -> ErrorBudgetError:
         context, allowed = self.context, self._on_error

@@ -155,6 +155,6 @@ class AggregatingContents(WindowContents):
 
     def of(self, elements: list[Any]) -> Any:
         accumulator = self._create()
-        for element in elements:
-            accumulator = self._add(element, accumulator)
-        return self._get_result(accumulator)
+        for element in elements:  # the accumulator may be the first element, and be changed by the next ones
+            accumulator = self._add(detached(element), accumulator)
+        return detached(self._get_result(accumulator))

@@ -7,6 +7,7 @@ import builtins
 import pytest
 
 from flinkish.common.config_file import load_yaml, parse_yaml
+from flinkish.common.options import core
 from flinkish.errors import ConfigurationError, EnvironmentVersionError
 
 FLAT = """\
@@ -66,6 +67,11 @@ def test_nested_keys_lists_and_maps_are_read():
         "pipeline.global-job-parameters": "user:ann",
     }
     configuration.validate()
+
+
+def test_an_item_of_a_list_may_hold_what_separates_items():
+    configuration = parse_yaml("pipeline:\n  jars: ['a;b.jar', '[c].jar']\n")
+    assert configuration.get(core.JARS) == ["a;b.jar", "[c].jar"]
 
 
 def test_nested_keys_without_pyyaml_name_the_extra(without_yaml):

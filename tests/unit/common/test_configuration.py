@@ -56,6 +56,7 @@ def test_a_value_set_by_option_reads_back():
     values = [
         (core.GLOBAL_JOB_PARAMETERS, {"url": "http://x", "empty": ""}),
         (core.JARS, ["a.jar", "b.jar"]),
+        (core.JARS, ["a;b.jar", "it's.jar"]),
         (checkpointing.INTERVAL, Duration.of_millis(1_500)),
         (core.OBJECT_REUSE, True),
         (restart.EXPONENTIAL_DELAY_JITTER_FACTOR, 0.25),

@@ -6,11 +6,19 @@ import pickle
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flinkish.common import Duration, Instant, Time
-from flinkish.common.units import format_map, parse_boolean, parse_duration, parse_list, parse_map, parse_memory
+from flinkish.common.units import (
+    format_list,
+    format_map,
+    parse_boolean,
+    parse_duration,
+    parse_list,
+    parse_map,
+    parse_memory,
+)
 
 UNITS_IN_NANOS = {
     "": 10**6, "d": 86_400 * 10**9, "days": 86_400 * 10**9, "h": 3_600 * 10**9, "hour": 3_600 * 10**9,
@@ -77,6 +85,18 @@ def test_only_true_and_false_are_booleans():
 def test_lists_are_read_in_all_of_flinks_forms():
     assert parse_list("a;b") == parse_list("[a, b]") == parse_list("- a\n- b\n") == ["a", "b"]
     assert parse_list("'a;b';c") == ["a;b", "c"]
+
+
+@given(st.lists(st.text(alphabet="ab;'\"[],-: \n", max_size=6), max_size=4))
+@example(["a;b"])
+@example(["[a", "b]"])
+@example(["- a", "- b"])
+def test_a_list_reads_back_from_its_text(items):
+    assert parse_list(format_list(items)) == items
+
+
+def test_only_items_that_would_not_read_back_are_quoted():
+    assert format_list(["file:///a.jar", "b,c", "d;e", "it's"]) == "file:///a.jar;b,c;'d;e';'it''s'"
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=6), st.text(max_size=6), max_size=4))

@@ -113,15 +113,35 @@ def test_checkpoint_settings_are_keys() -> None:
         config.set_checkpoint_interval(5)
 
 
-def test_a_restart_strategy_is_keys_and_one_that_falls_back_changes_none() -> None:
+def test_a_restart_strategy_is_keys() -> None:
     env = new_environment()
-    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 250))
-    assert env.set_restart_strategy(RestartStrategies.fall_back_restart()) is env
+    assert env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 250)) is env
     settings = env._configuration.to_dict()
     assert settings["restart-strategy.type"] == "fixed-delay"
     assert settings["restart-strategy.fixed-delay.attempts"] == "3"
     with pytest.raises(TypeError, match="expected one of RestartStrategies"):
         env.set_restart_strategy("none")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "configured",
+    [
+        {},
+        {"restart-strategy": "none"},
+        {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "7"},
+    ],
+)
+def test_a_strategy_that_falls_back_restores_the_configured_one(configured: dict[str, str]) -> None:
+    def strategy() -> dict[str, str]:
+        return {key: value for key, value in env._configuration.to_dict().items() if key.startswith("restart-strategy")}
+
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(configured))
+    env.set_restart_strategy(RestartStrategies.fall_back_restart())
+    assert strategy() == configured
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 250))
+    assert strategy() != configured
+    assert env.set_restart_strategy(RestartStrategies.fall_back_restart()) is env
+    assert strategy() == configured
 
 
 def test_python_files_of_the_program_follow_those_of_the_configuration() -> None:

@@ -43,6 +43,7 @@ from flinkish.datastream import (
     KeyedStream,
     MapFunction,
     MemorySize,
+    OnError,
     OutputTag,
     ProcessFunction,
     ProcessWindowFunction,
@@ -68,6 +69,7 @@ from flinkish.datastream.state import (
     ValueStateDescriptor,
 )
 from flinkish.datastream.window import (
+    CountTrigger,
     CountTumblingWindowAssigner,
     EventTimeSessionWindows,
     NeverTrigger,
@@ -270,6 +272,10 @@ def _async(p: Programs, *arguments: Any) -> DataStream:
     return AsyncDataStream.unordered_wait_with_retry(p.numbers, *arguments)
 
 
+def _aligned(*arguments: Any) -> WatermarkStrategy:
+    return WatermarkStrategy.no_watermarks().with_watermark_alignment(*arguments)
+
+
 def _twice_the_uid(p: Programs) -> None:
     p.numbers.map(abs).uid("one").map(abs).uid("one").print()
     p.env.execute()
@@ -358,6 +364,7 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
     "a keyed stream has no chaining": lambda p: p.keyed.disable_chaining(),
     "a keyed stream is in no slot sharing group": lambda p: p.keyed.slot_sharing_group("a"),
     "a keyed stream is not cached": lambda p: p.keyed.cache(),
+    "a keyed stream has no error handling": lambda p: p.keyed.on_error(OnError.skip()),
     "a keyed stream is not repartitioned": lambda p: p.keyed.rebalance(),
     "a keyed stream is not broadcast": lambda p: p.keyed.broadcast(),
     "a cached stream has no uid": lambda p: p.words.map(len).cache().uid("cached"),
@@ -382,6 +389,7 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
     "late data go to a tag": lambda p: p.windows.side_output_late_data("late"),
     "windows reduce by a function": lambda p: p.windows.reduce(5),
     "windows reduce with a window function": lambda p: p.windows.reduce(lambda a, b: a, Same()),
+    "windows aggregate with a window function": lambda p: p.windows.aggregate(Sum(), Same()),
     "windows aggregate by an AggregateFunction": lambda p: p.windows.aggregate(lambda a, b: a),
     "apply takes a WindowFunction": lambda p: p.windows.apply(Elements()),
     "process takes a ProcessWindowFunction": lambda p: p.windows.process(Applied()),
@@ -399,6 +407,7 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
         p.timed.key_by(lambda w: w[0]).window(EventTimeSessionWindows.with_dynamic_gap(NoGap())).process(Elements())
     ),
     "a window of a count has a size": lambda p: CountTumblingWindowAssigner.of(0),
+    "a trigger counts to more than 0": lambda p: CountTrigger.of(0),
     "event-time windows need timestamps": lambda p: results_of(p.windows.process(Elements())),
     "sessions have no state of a window": lambda p: results_of(
         p.timed.key_by(lambda w: w[0])
@@ -454,6 +463,9 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
     ),
     "a capacity is above 0": lambda p: _async(p, Call(), Time.seconds(1), AsyncRetryStrategy.no_restart(), 0),
     "a timeout of calls is a Time": lambda p: _async(p, Call(), 5, AsyncRetryStrategy.no_restart()),
+    "a capacity of ordered calls is above 0": lambda p: AsyncDataStream.ordered_wait(
+        p.numbers, Call(), Time.seconds(1), 0
+    ),
     "attempts are more than 0": lambda p: AsyncRetryStrategy.fixed_delay(0, 10, None, None),
     "a call gives a list": lambda p: results_of(
         _async(p, CallOfOne(), Time.seconds(1), AsyncRetryStrategy.no_restart())
@@ -463,6 +475,11 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
     ),
     "a bound of disorder is no Time": lambda p: WatermarkStrategy.for_bounded_out_of_orderness(Time.seconds(1)),
     "idleness is above 0": lambda p: WatermarkStrategy.no_watermarks().with_idleness(Duration.of_millis(0)),
+    "idleness is a Duration": lambda p: WatermarkStrategy.no_watermarks().with_idleness(5),
+    "a watermark group has a name": lambda p: _aligned(7, Duration.of_seconds(1)),
+    "a drift of watermarks is a Duration": lambda p: _aligned("g", 5),
+    "a drift of watermarks is not negative": lambda p: _aligned("g", Duration.of_millis(-1)),
+    "an interval of alignment is above 0": lambda p: _aligned("g", Duration.of_seconds(1), Duration.of_millis(0)),
     "a timestamp assigner is no lambda": lambda p: WatermarkStrategy.no_watermarks().with_timestamp_assigner(
         lambda value, ts: 0
     ),

@@ -65,6 +65,27 @@ def test_metrics_are_collected_by_scoped_name() -> None:
         }
 
 
+def test_the_rate_of_a_meter_is_that_of_the_epochs_within_its_time_span() -> None:
+    group = TaskMetricGroup()
+    minute, short = group.meter("minute"), group.meter("short", 10)
+
+    def rates_after(events: int, time_ms: int) -> tuple[float, float]:
+        minute.mark_event(events)
+        short.mark_event(events)
+        values = group.snapshot(time_ms)
+        return values["minute.rate"], values["short.rate"]
+
+    assert rates_after(120, 1_000_000) == (2.0, 12.0), "a span that has just begun counts in full, as in Flink"
+    assert rates_after(30, 1_009_999) == (2.5, 15.0)
+    assert rates_after(30, 1_010_000) == (3.0, 6.0), "the events of the epoch 10 s before are no longer in the span"
+    assert rates_after(0, 1_010_000) == (3.0, 6.0), "another report at the same time says the same"
+    assert rates_after(60, 1_200_000) == (1.0, 6.0)
+    assert rates_after(0, 1_300_000) == (0.0, 0.0)
+    assert minute.get_count() == group.snapshot(1_300_000)["minute"] == 240
+    with pytest.raises(ProgramError, match="the time span of a meter is 0 s"):
+        group.meter("none", 0)
+
+
 def test_the_same_name_gives_the_same_metric_and_another_kind_is_refused() -> None:
     group = TaskMetricGroup()
     assert group.counter("n") is group.counter("n")

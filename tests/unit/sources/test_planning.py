@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkish.common.options import flinkish
 from flinkish.core.source import SourceLimits
 from flinkish.errors import CorruptStateError, FencedError, SavepointError
 from flinkish.runtime.clock import ManualClock
@@ -25,6 +26,11 @@ from tests.support.fences import FallingFence
 from tests.support.lettered_source import LetteredSource
 
 Offset = dict[str, Any]
+
+
+def test_the_limits_of_a_source_are_those_of_the_options_by_default() -> None:
+    options = flinkish.EPOCH_MAX_RECORDS_PER_SOURCE, flinkish.EPOCH_MAX_BYTES_PER_SOURCE, flinkish.SOURCE_BATCH_SIZE
+    assert SourceLimits() == SourceLimits(*(option.default for option in options))
 
 
 def job_of(source: LetteredSource, parallelism: int) -> JobDescriptor:

@@ -326,6 +326,7 @@ def test_splits_have_watermarks_of_their_own_and_records_with_and_without_time_k
         (lambda: TestingSource(End(), 1), "stands before other elements"),
         (lambda: TestingSource(Watermark(5), Watermark(4)), "the watermark 4 stands behind 5"),
         (lambda: TestingSource(Pause(0)), "at least one epoch"),
+        (TestingSource.of_splits, "without splits"),
         (lambda: TestingSource.of_splits([1, End()], [2]), "some splits of a TestingSource end"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -55,6 +56,35 @@ def test_the_list_that_a_function_gets_is_its_own() -> None:
     contents, stored = ListContents(), {"k": [1, 2]}
     contents.as_elements(contents.read(stored["k"])).clear()
     assert stored == {"k": [1, 2]}
+
+
+class Joined(AggregateFunction):
+    """The elements of all lists, in the list that came first."""
+
+    def create_accumulator(self) -> Any:
+        return None
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        if accumulator is None:
+            return value
+        accumulator += value
+        return accumulator
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        return acc_a + acc_b
+
+
+@pytest.mark.parametrize("elements", [[[1]], [[1], [2], [3]]])
+@pytest.mark.parametrize("fold", [Joined(), lambda a, b: a.extend(b) or a])
+def test_neither_a_fold_nor_who_gets_its_result_changes_the_elements_that_stay(elements: Any, fold: Any) -> None:
+    kept = copy.deepcopy(elements)
+    result = WindowLogic(fold).contents().of(kept)
+    assert result == [number for element in elements for number in element]
+    result.clear()
+    assert kept == elements
 
 
 def test_a_window_function_behind_a_fold_gets_the_one_result() -> None:
