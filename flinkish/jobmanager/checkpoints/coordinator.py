@@ -34,7 +34,7 @@ class CheckpointCoordinator:
     """Decides when a checkpoint of one job is due, and follows the pending one to its end; at most one is pending.
 
     Args:
-        settings: intervals, timeout, tolerable failures.
+        settings: intervals, tolerable failures.
         where: names the job in errors.
         clock: the clock that decides when a checkpoint is due; by default the machine's.
         next_id: gives the number of a new checkpoint; numbers go on over restarts.
@@ -98,14 +98,6 @@ class CheckpointCoordinator:
         with self._lock:
             if self._pending is not None and self._pending.description.id == description.id:
                 self._pending.description = description
-
-    def expired(self) -> bool:
-        """Whether the pending checkpoint has taken as long as its timeout, or longer."""
-        with self._lock:
-            if self._pending is None:
-                return False
-            elapsed_ms = self._clock.now_ms() - self._pending.description.trigger_time_ms
-            return elapsed_ms >= self._settings.timeout_ms
 
     def complete(self) -> CheckpointDescription:
         """Mark the pending checkpoint as completed."""

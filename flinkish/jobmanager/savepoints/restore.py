@@ -66,7 +66,7 @@ def prepare_restore(
     elif settings.savepoint is not None:
         # also if an earlier start has already restored it and got no further: it may have had another parallelism
         remembered = _restore(spark, program, settings, settings.savepoint, directory)
-    elif settings.savepoint is None and remembered is not None:
+    elif remembered is not None:
         directory.delete(_FILE)
         remembered = None
     return PlanOptions() if remembered is None else _options(program, directory, remembered)

@@ -70,15 +70,6 @@ def test_without_an_interval_none_is_ever_due() -> None:
     assert Coordinated(interval_ms=None).coordinator.due_in_ms() is None
 
 
-def test_a_checkpoint_expires_after_the_timeout() -> None:
-    c = Coordinated(timeout_ms=100)
-    assert not c.coordinator.expired()
-    c.take(takes_ms=99)
-    assert not c.coordinator.expired()
-    c.clock.advance(1)
-    assert c.coordinator.expired()
-
-
 def test_the_job_fails_with_one_failure_in_a_row_more_than_it_tolerates() -> None:
     c = Coordinated(tolerable_failures=2)
     assert c.fail() is None and c.fail() is None
