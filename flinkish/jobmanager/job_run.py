@@ -150,7 +150,8 @@ class JobRun:
 
         Args:
             end: the status to end with: CANCELED; FINISHED (Flink's stop: the job stays RUNNING until then); SUSPENDED
-                (another driver will go on with the job). A request to cancel prevails over any earlier request.
+                (another driver will go on with the job). A request to cancel prevails over all others, whichever comes
+                first.
             cause: the reason that the story gives.
         """
         if end is JobStatus.CANCELED:
@@ -159,8 +160,10 @@ class JobRun:
         self._stop.set()
 
     def end_as(self, end: JobStatus) -> None:
-        """Change the status that the job will have when it has stopped; to be called before it has."""
-        self._end_as = end
+        """Change the status that the job will have when it has stopped; to be called before it has. A job that is being
+        cancelled will be CANCELED."""
+        if end is JobStatus.CANCELED or self.status is not JobStatus.CANCELLING:
+            self._end_as = end
 
     def stop_from_outside(self, cause: str) -> None:
         """End the job after the running epoch, because somebody outside of the program (a signal) asks for it.
