@@ -90,10 +90,12 @@ def read_restored(directory: JobDirectory) -> dict[str, Any] | None:
 def _check_same_savepoint(
     job: JobDescriptor, settings: DriverSettings, directory: JobDirectory, remembered: dict[str, Any] | None
 ) -> None:
-    """Refuse another savepoint than the job has begun with. The same savepoint is accepted: the same command line again
-    is a restart."""
-    began_with = None if remembered is None else remembered["savepoint"]
+    """Refuse another savepoint than the job has begun with. The same savepoint is accepted, however its path is written:
+    the same command line again is a restart."""
+    began_with, path = (None, None) if remembered is None else (remembered["savepoint"], remembered["path"])
     if settings.savepoint is None or settings.savepoint == began_with:
+        return
+    if path is not None and absolute(settings.savepoint).rstrip("/") == path.rstrip("/"):
         return
     beginning = "without a savepoint" if began_with is None else f"with the savepoint {began_with}"
     raise SavepointError(
