@@ -101,7 +101,7 @@ class JobDirectory:
         return posixpath.join(self.path, f"restore-{self.fence.token}" if self.fence.token else "restore")
 
     def fallback_rows(self, first_epoch: int) -> str:
-        """Directory for the rows of the checkpoint with which the query of the epochs from ``first_epoch`` on begins."""
+        """Directory for the rows of a checkpoint with which the query of the epochs from ``first_epoch`` on begins."""
         return posixpath.join(self.path, f"restore-epoch-{first_epoch}")
 
     # ------------------------------------------------------------------ files

@@ -90,8 +90,8 @@ def read_restored(directory: JobDirectory) -> dict[str, Any] | None:
 def _check_same_savepoint(
     job: JobDescriptor, settings: DriverSettings, directory: JobDirectory, remembered: dict[str, Any] | None
 ) -> None:
-    """Refuse another savepoint than the job has begun with. The same savepoint is accepted, however its path is written:
-    the same command line again is a restart."""
+    """Refuse another savepoint than the job has begun with. The same savepoint is accepted, however its path is
+    written: the same command line again is a restart."""
     began_with, path = (None, None) if remembered is None else (remembered["savepoint"], remembered["path"])
     if settings.savepoint is None or settings.savepoint == began_with:
         return
