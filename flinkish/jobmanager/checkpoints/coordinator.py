@@ -106,13 +106,17 @@ class CheckpointCoordinator:
             return self._end(CheckpointState.COMPLETED, None)
 
     def fail(self, reason: str, counts: bool = True) -> CheckpointError | None:
-        """Mark the pending checkpoint as failed. Returns the error that the job must fail with when too many have
-        failed in a row, otherwise None.
+        """Mark the pending checkpoint as failed, or count one that could not be triggered if none is pending: it has no
+        number, and the next one is due an interval later. Returns the error that the job must fail with when too many
+        have failed in a row, otherwise None.
 
-        ``counts``: False for a checkpoint that was aborted because the job is restarted or ends.
+        ``counts``: False for a checkpoint that was aborted because the job is restarted or ends, or has another owner.
         """
         with self._lock:
-            self._end(CheckpointState.FAILED, reason)
+            if self._pending is None:
+                self._triggered_ms = self._clock.now_ms()
+            else:
+                self._end(CheckpointState.FAILED, reason)
             self._failures_in_a_row += counts
             failures = self._failures_in_a_row
             if failures <= self._settings.tolerable_failures:

@@ -83,6 +83,16 @@ def test_the_job_fails_with_one_failure_in_a_row_more_than_it_tolerates() -> Non
     assert c.fail() is None
 
 
+def test_a_checkpoint_that_could_not_be_triggered_counts_and_the_next_is_due_an_interval_later() -> None:
+    c = Coordinated(tolerable_failures=1)
+    c.clock.advance(1_500)
+    assert c.coordinator.fail("the storage is away") is None
+    assert c.coordinator.due_in_ms() == 1_000
+    error = c.coordinator.fail("the storage is away")
+    assert error is not None and "2 checkpoints in a row failed" in str(error)
+    assert c.coordinator.describe() == (), "it has got no number"
+
+
 def test_what_is_given_up_because_the_job_ends_does_not_count() -> None:
     c = Coordinated()
     assert c.fail("the job has ended", counts=False) is None
