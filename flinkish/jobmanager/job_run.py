@@ -23,6 +23,7 @@ from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.lifecycle.story import Event
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.strategy import NoRestart
+from flinkish.jobmanager.savepoints.savepoint_log import SavepointLog
 from flinkish.jobmanager.signals import stop_on_signals
 from flinkish.runtime.epoch_report import EpochReport
 
@@ -106,6 +107,7 @@ class JobRun:
         #: the record from which the job is described; None until the job has been submitted
         self.record: JobRecord | None = None
         self.checkpoints: Checkpoints = NoCheckpoints()
+        self.savepoints = SavepointLog(lambda description: self.history.checkpoint(description))
         self.reports: list[EpochReport] = []
         self.last_epoch: int | None = None
         self._attempts = -1
