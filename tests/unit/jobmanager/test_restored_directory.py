@@ -63,7 +63,7 @@ def test_a_fallback_leaves_the_rows_alone_that_the_job_has_begun_with(
 ) -> None:
     directory = JobDirectory(str(tmp_path / "job"))
     directory.fence = FallingFence(passes=100)
-    directory.fence.token = 8  # type: ignore[misc]
+    directory.fence.token = 8
     rows = Path(directory.restore_rows)
     rows.mkdir()
     (rows / "part-0.parquet").touch()
