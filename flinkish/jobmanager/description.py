@@ -17,6 +17,7 @@ from flinkish.jobmanager.lifecycle.story import Event
 class CheckpointDescription:
     """One checkpoint or savepoint: pending, completed or failed."""
 
+    #: numbers of checkpoints go on over restarts; savepoints have their own, from 1 in each driver
     id: int
     #: the epoch at whose end the barrier was
     epoch: int

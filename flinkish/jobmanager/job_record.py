@@ -6,6 +6,7 @@ and exceptions are also given to the history.
 
 from __future__ import annotations
 
+import heapq
 import os
 import socket
 import threading
@@ -178,7 +179,7 @@ class JobRecord(JobObserver):
             plan=self._plan,
             vertices=self.graph.describe(counts_of(self.accumulators, self._job.classes)),
             attempts=attempts,
-            checkpoints=describe_checkpoints(self._run.checkpoints.describe() if self._run.checkpoints else ()),
+            checkpoints=describe_checkpoints(self._run.checkpoints.describe(), self._run.savepoints.describe()),
             metrics=metrics,
             accumulators={name: _shown(value) for name, value in self.accumulator_results().items()},
             exceptions=exceptions,
@@ -231,10 +232,12 @@ def describe_exception(
     )
 
 
-def describe_checkpoints(all_of_them: tuple[CheckpointDescription, ...]) -> CheckpointsDescription:
+def describe_checkpoints(
+    checkpoints: tuple[CheckpointDescription, ...], savepoints: tuple[CheckpointDescription, ...]
+) -> CheckpointsDescription:
     """The checkpoints and savepoints, given oldest first, with their counts and the latest one of each kind."""
+    all_of_them = tuple(heapq.merge(checkpoints, savepoints, key=lambda one: one.trigger_time_ms))
     counts = Counter(checkpoint.status for checkpoint in all_of_them)
-    savepoints = [checkpoint for checkpoint in all_of_them if checkpoint.is_savepoint]
     counts["savepoints"] = len(savepoints)
 
     def latest(status: str, is_savepoint: bool | None) -> CheckpointDescription | None:

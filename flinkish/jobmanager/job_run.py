@@ -23,6 +23,7 @@ from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.lifecycle.story import Event
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.strategy import NoRestart
+from flinkish.jobmanager.savepoints.savepoint_log import SavepointLog
 from flinkish.jobmanager.signals import stop_on_signals
 from flinkish.runtime.epoch_report import EpochReport
 
@@ -106,6 +107,7 @@ class JobRun:
         #: the record from which the job is described; None until the job has been submitted
         self.record: JobRecord | None = None
         self.checkpoints: Checkpoints = NoCheckpoints()
+        self.savepoints = SavepointLog(lambda description: self.history.checkpoint(description))
         self.reports: list[EpochReport] = []
         self.last_epoch: int | None = None
         self._attempts = -1
@@ -150,7 +152,8 @@ class JobRun:
 
         Args:
             end: the status to end with: CANCELED; FINISHED (Flink's stop: the job stays RUNNING until then); SUSPENDED
-                (another driver will go on with the job). A request to cancel prevails over any earlier request.
+                (another driver will go on with the job). A request to cancel prevails over all others, whichever comes
+                first.
             cause: the reason that the story gives.
         """
         if end is JobStatus.CANCELED:
@@ -159,8 +162,10 @@ class JobRun:
         self._stop.set()
 
     def end_as(self, end: JobStatus) -> None:
-        """Change the status that the job will have when it has stopped; to be called before it has."""
-        self._end_as = end
+        """Change the status that the job will have when it has stopped; to be called before it has. A job that is being
+        cancelled will be CANCELED."""
+        if end is JobStatus.CANCELED or self.status is not JobStatus.CANCELLING:
+            self._end_as = end
 
     def stop_from_outside(self, cause: str) -> None:
         """End the job after the running epoch, because somebody outside of the program (a signal) asks for it.

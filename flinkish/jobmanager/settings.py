@@ -61,9 +61,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         recover_from_local=configuration.get(execution.STATE_RECOVERY_FROM_LOCAL),
         standby_replicas=configuration.get(flinkish.NUM_STANDBY_REPLICAS),
         job_parameters=_job_parameters(configuration),
-        cached_files={
-            file.name: file.path.removeprefix("file://") for file in dependencies_of(configuration).cached_files
-        },
+        cached_files=_cached_files(configuration),
         configuration=configuration.to_dict(),
         changelog=checkpoint_settings(configuration).changelog,
         state_packages=_names(configuration.get(flinkish.STATE_PACKAGES)),

@@ -32,8 +32,8 @@ class ChangelogLedger:
         self.refused: str | None = None
 
     def drop(self) -> None:
-        """Delete the changelog, if there is one."""
-        self._since = None
+        """Delete the changelog, if there is one, and forget why checkpoints could not use it."""
+        self._since = self.refused = None
         # checks that this driver still owns the directory
         self._directory.delete(_FILE)
         delete_directory_at_once(self.path)

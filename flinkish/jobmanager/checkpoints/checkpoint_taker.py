@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flinkish.errors import CheckpointError, FlinkishError
+from flinkish.errors import CheckpointError, FencedError
 from flinkish.jobmanager.checkpoints.barriers import Barriers
 from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
@@ -43,6 +42,9 @@ _TRIES = 3
 _LOOK_MS = 1_000
 #: Seconds that the thread gets to end when it is closed.
 _CLOSE_S = 30.0
+
+#: Why the last checkpoint is aborted.
+_JOB_HAS_ENDED = "the job has ended"
 
 
 def attach_checkpoints(run: SparkRun) -> None:
@@ -137,7 +139,7 @@ class CheckpointTaker(JobObserver):
         with self._wake:
             self._closed = True
             self._wake.notify_all()
-        self._abort("the job has ended")
+        self._abort(_JOB_HAS_ENDED)
         if self._thread.is_alive():
             self._thread.join(_CLOSE_S)
         if delete:
@@ -183,15 +185,18 @@ class CheckpointTaker(JobObserver):
 
     def _take(self, attempt: QueryAttempt, epoch: int) -> None:
         """Take one checkpoint, from its trigger to its completion or failure."""
+        # before the trigger: from then on this checkpoint can be aborted
+        self._give_up, self._tag = None, f"flinkish-checkpoint-{uuid.uuid4().hex}"
         try:
             # checked first: the number is written to a file of the job, which another driver may have taken over
             self._run.directory.check_owner(self._run.name)
             pending = self.coordinator.trigger(epoch, self.directory.checkpoint)
         except Exception as error:
-            self._failed_before(error)
+            self._fail(error)
             return
-        self._give_up = None
-        self._tag = f"flinkish-checkpoint-{uuid.uuid4().hex}"
+        if self._closed:
+            # the end of the job may have come before there was a checkpoint to abort
+            self._give_up = _JOB_HAS_ENDED
         watch = threading.Timer(
             self._settings.timeout_ms / 1000, self._abort, [f"it took longer than {self._settings.timeout_ms} ms"]
         )
@@ -225,12 +230,6 @@ class CheckpointTaker(JobObserver):
         except Exception as error:
             level = logging.DEBUG if self._closed else logging.WARNING
             _LOG.log(level, "job '%s': changes of checkpoints could not be merged: %s", self._run.name, error)
-
-    def _failed_before(self, error: Exception) -> None:
-        """Log that a checkpoint could not be triggered: the storage is away, or another driver owns the job, which the
-        job's own thread will find out as well. Such a failure is not counted among the failed checkpoints."""
-        _LOG.warning("job '%s': no checkpoint could be begun: %s", self._run.name, error)
-        time.sleep(_LOOK_MS / 1000)
 
     def _write(self, attempt: QueryAttempt, pending: CheckpointDescription) -> CheckpointDescription:
         self._session = self._session or own_session(self._run.spark)
@@ -274,12 +273,18 @@ class CheckpointTaker(JobObserver):
                 _LOG.warning("the Spark jobs of a checkpoint could not be cancelled: %s", error)
 
     def _fail(self, error: Exception) -> None:
+        """Count a checkpoint that has failed, or could not be triggered; fail the attempt if it is one too many. That
+        another driver owns the job does not count: the job's own thread finds it out as well."""
         typed = translate(error, f"job '{self._run.name}'")
         reason = self._give_up or f"{type(typed).__name__}: {typed}"
-        verdict = self.coordinator.fail(reason, counts=not self._closed)
+        failure = self.coordinator.fail(reason, counts=not self._closed and not isinstance(typed, FencedError))
         level = logging.DEBUG if self._closed else logging.WARNING
         _LOG.log(level, "job '%s': a checkpoint failed: %s", self._run.name, reason)
-        failure: FlinkishError | None = verdict
-        if failure is not None:
-            failure.__cause__ = error
+        if failure is None:
+            return
+        failure.__cause__ = error
+        try:
             self._run.attempt.fail(failure)
+        except Exception as storage:
+            # the attempt fails all the same, only later: it is the process of its epochs that was not told
+            _LOG.warning("job '%s': the query could not be asked to end: %s", self._run.name, storage)

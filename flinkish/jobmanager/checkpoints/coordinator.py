@@ -34,7 +34,7 @@ class CheckpointCoordinator:
     """Decides when a checkpoint of one job is due, and follows the pending one to its end; at most one is pending.
 
     Args:
-        settings: intervals, timeout, tolerable failures.
+        settings: intervals, tolerable failures.
         where: names the job in errors.
         clock: the clock that decides when a checkpoint is due; by default the machine's.
         next_id: gives the number of a new checkpoint; numbers go on over restarts.
@@ -99,14 +99,6 @@ class CheckpointCoordinator:
             if self._pending is not None and self._pending.description.id == description.id:
                 self._pending.description = description
 
-    def expired(self) -> bool:
-        """Whether the pending checkpoint has taken as long as its timeout, or longer."""
-        with self._lock:
-            if self._pending is None:
-                return False
-            elapsed_ms = self._clock.now_ms() - self._pending.description.trigger_time_ms
-            return elapsed_ms >= self._settings.timeout_ms
-
     def complete(self) -> CheckpointDescription:
         """Mark the pending checkpoint as completed."""
         with self._lock:
@@ -114,13 +106,17 @@ class CheckpointCoordinator:
             return self._end(CheckpointState.COMPLETED, None)
 
     def fail(self, reason: str, counts: bool = True) -> CheckpointError | None:
-        """Mark the pending checkpoint as failed. Returns the error that the job must fail with when too many have
-        failed in a row, otherwise None.
+        """Mark the pending checkpoint as failed, or count one that could not be triggered if none is pending: it has no
+        number, and the next one is due an interval later. Returns the error that the job must fail with when too many
+        have failed in a row, otherwise None.
 
-        ``counts``: False for a checkpoint that was aborted because the job is restarted or ends.
+        ``counts``: False for a checkpoint that was aborted because the job is restarted or ends, or has another owner.
         """
         with self._lock:
-            self._end(CheckpointState.FAILED, reason)
+            if self._pending is None:
+                self._triggered_ms = self._clock.now_ms()
+            else:
+                self._end(CheckpointState.FAILED, reason)
             self._failures_in_a_row += counts
             failures = self._failures_in_a_row
             if failures <= self._settings.tolerable_failures:

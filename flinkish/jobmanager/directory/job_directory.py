@@ -10,6 +10,7 @@ directory and which program wrote it.
     <job dir>/finished.json     the job has got to its end
     <job dir>/accumulators/     totals of the last epochs that have added to accumulators (runtime/accumulated.py)
     <job dir>/restore/          rows of the savepoint that the job began with; restore-<fencing token>/ of later drivers
+    <job dir>/restore-epoch-<number>/  rows of the checkpoint that the query of the epochs from this one on began with
 
 Files are written under another name and then renamed, on any file system that pyarrow or the local machine knows.
 """
@@ -98,6 +99,10 @@ class JobDirectory:
         """Directory for the rows of a savepoint that this driver restores; not one to which an earlier driver may still
         be writing."""
         return posixpath.join(self.path, f"restore-{self.fence.token}" if self.fence.token else "restore")
+
+    def fallback_rows(self, first_epoch: int) -> str:
+        """Directory for the rows of a checkpoint with which the query of the epochs from ``first_epoch`` on begins."""
+        return posixpath.join(self.path, f"restore-epoch-{first_epoch}")
 
     # ------------------------------------------------------------------ files
 

@@ -3,7 +3,7 @@
 Rule: a new query takes the place of the damaged one in one step (``query-location.json``); before it nothing of the job
 has changed, after it the damaged files are not read any more. They stay where they are, so that they can be examined.
 
-    <job dir>/restore-<first epoch>/          the checkpoint's rows
+    <job dir>/restore-epoch-<first epoch>/    the checkpoint's rows
     <job dir>/restored-<first epoch>.json     positions and watermarks of the checkpoint
     <job dir>/accumulators/before-<first epoch>.json   totals of the accumulators as of the checkpoint
     <job dir>/query-location.json             spark-<first epoch>, whose epochs follow all that were ever planned
@@ -109,8 +109,7 @@ class QueryFallback:
     # ------------------------------------------------------------------ how it is done
 
     def _move_to(self, program: RestoredProgram, checkpoint: Candidate, first_epoch: int) -> None:
-        rows = f"restore-{first_epoch}"
-        target = posixpath.join(self.directory.path, rows)
+        target = self.directory.fallback_rows(first_epoch)
         manifest = read_manifest(checkpoint.path)
         report, watermarks = take_over(self.spark, program, self.settings, checkpoint.path, manifest, target)
         if not report.compatible:
@@ -122,7 +121,7 @@ class QueryFallback:
             "checkpoint": checkpoint.path,
             "sources": manifest.sources,
             "watermarks": {**manifest.watermarks, **watermarks},
-            "rows": rows,
+            "rows": posixpath.basename(target),
         }
         self.directory.write(restored_file(first_epoch), {**before, **began})
         if manifest.accumulators is not None:

@@ -66,7 +66,7 @@ def prepare_restore(
     elif settings.savepoint is not None:
         # also if an earlier start has already restored it and got no further: it may have had another parallelism
         remembered = _restore(spark, program, settings, settings.savepoint, directory)
-    elif settings.savepoint is None and remembered is not None:
+    elif remembered is not None:
         directory.delete(_FILE)
         remembered = None
     return PlanOptions() if remembered is None else _options(program, directory, remembered)
@@ -90,10 +90,12 @@ def read_restored(directory: JobDirectory) -> dict[str, Any] | None:
 def _check_same_savepoint(
     job: JobDescriptor, settings: DriverSettings, directory: JobDirectory, remembered: dict[str, Any] | None
 ) -> None:
-    """Refuse another savepoint than the job has begun with. The same savepoint is accepted: the same command line again
-    is a restart."""
-    began_with = None if remembered is None else remembered["savepoint"]
+    """Refuse another savepoint than the job has begun with. The same savepoint is accepted, however its path is
+    written: the same command line again is a restart."""
+    began_with, path = (None, None) if remembered is None else (remembered["savepoint"], remembered["path"])
     if settings.savepoint is None or settings.savepoint == began_with:
+        return
+    if path is not None and absolute(settings.savepoint).rstrip("/") == path.rstrip("/"):
         return
     beginning = "without a savepoint" if began_with is None else f"with the savepoint {began_with}"
     raise SavepointError(

@@ -21,6 +21,7 @@ from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state
 from flinkish.spark.worker import DeployedClasses
 
 if TYPE_CHECKING:
+    from flinkish.jobmanager.attempt.query_attempt import QueryAttempt
     from flinkish.jobmanager.spark_run import SparkRun
 
 
@@ -41,7 +42,7 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
         FlinkishError: the savepoint could not be written; the part that was written is deleted.
     """
     attempt = run.attempt
-    job, location = attempt.job, attempt.location
+    job = attempt.job
     epoch = attempt.committed_epoch()
     if epoch is None:
         raise SavepointError(
@@ -49,32 +50,40 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
         )
     parent = directory or run.savepoint_directory()
     path = posixpath.join(absolute(parent), f"savepoint-{job.job_id[:6]}-{uuid.uuid4().hex[:12]}")
-    where = f"job '{run.name}', savepoint {path}"
-    deployed = DeployedClasses.of(job.classes)
-    try:
-        positions = attempt.positions(epoch)
-        rows = read_state(
-            run.spark,
-            location.path,
-            epoch - location.first_epoch,
-            job.levels,
-            deployed,
-            attempt.directory.keyed_state,
-        )
-        if rows is None:
-            rows = run.spark.createDataFrame([], SAVEPOINT_SCHEMA)
-        passed(Phase.SAVEPOINT_READ, epoch=epoch)
-        rows.write.format("delta").save(state_table(path))
-        passed(Phase.SAVEPOINT_WRITTEN, epoch=epoch)
-        contents = written_contents(run.spark, state_table(path))
-        manifest = replace(_manifest(run, epoch, positions), contents=contents, states=read_states(run.directory))
-        write_manifest(path, manifest)
-    except Exception as error:
-        with contextlib.suppress(Exception):
-            delete_directory(path)
-        raise translate(error, where) from error
+    with run.savepoints.taking(epoch, path) as learned:
+        try:
+            manifest = _write(run, attempt, epoch, path)
+        except Exception as error:
+            with contextlib.suppress(Exception):
+                delete_directory(path)
+            raise translate(error, f"job '{run.name}', savepoint {path}") from error
+        rows = 0 if manifest.contents is None else sum(state.rows for state in manifest.contents.states)
+        learned(offsets=manifest.sources, rows_written=rows)
     passed(Phase.SAVEPOINT_COMPLETED, epoch=epoch)
     return path
+
+
+def _write(run: SparkRun, attempt: QueryAttempt, epoch: int, path: str) -> Manifest:
+    """Write the savepoint's table and, last, its manifest; returns the manifest."""
+    job, location = attempt.job, attempt.location
+    positions = attempt.positions(epoch)
+    rows = read_state(
+        run.spark,
+        location.path,
+        epoch - location.first_epoch,
+        job.levels,
+        DeployedClasses.of(job.classes),
+        attempt.directory.keyed_state,
+    )
+    if rows is None:
+        rows = run.spark.createDataFrame([], SAVEPOINT_SCHEMA)
+    passed(Phase.SAVEPOINT_READ, epoch=epoch)
+    rows.write.format("delta").save(state_table(path))
+    passed(Phase.SAVEPOINT_WRITTEN, epoch=epoch)
+    contents = written_contents(run.spark, state_table(path))
+    manifest = replace(_manifest(run, epoch, positions), contents=contents, states=read_states(run.directory))
+    write_manifest(path, manifest)
+    return manifest
 
 
 def _manifest(run: SparkRun, epoch: int, positions: dict[str, str]) -> Manifest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from flinkish.common.job_status import JobStatus
 from flinkish.connectors.data_generator import DataGeneratorSource
-from flinkish.errors import IncompatibleJobError, UserCodeError
+from flinkish.errors import IncompatibleJobError, OperationError, UserCodeError
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.description import JobDescription
 from flinkish.jobmanager.job_manager import JobManager
@@ -139,6 +140,32 @@ def test_the_history_of_a_job_is_read_with_sql_when_it_has_ended(spark: SparkSes
     ]
     assert all(end[5] > 0 for end in ends[:2])
     assert sum(end[6] for end in ends[:2]) == sum(end[6] for end in ends[2:]) == 100
+
+
+def test_savepoints_stand_among_the_checkpoints_whatever_became_of_them(spark: SparkSession, tmp_path: Path) -> None:
+    more = {**HISTORY, "execution__checkpointing__interval": "1 h"}
+    (tmp_path / "file").touch()
+    with collecting() as collected:
+        client = counting(collected, "saved", None, tmp_path / "job", **more)
+        eventually(lambda: epochs(client) >= 2)
+        first = client.trigger_savepoint(str(tmp_path)).result(TIMEOUT_S)
+        with pytest.raises(OperationError):
+            client.trigger_savepoint(str(tmp_path / "file")).result(TIMEOUT_S)
+        drained = client.stop_with_savepoint(True, str(tmp_path)).result(TIMEOUT_S)
+        described = client.describe().checkpoints
+    assert (described.counts, described.latest_completed) == ({"COMPLETED": 2, "FAILED": 1, "savepoints": 3}, None)
+    assert described.latest_savepoint == described.history[-1]
+    manifests = [json.loads((Path(path) / "manifest.json").read_text()) for path in (first, drained)]
+    done = [taken for taken in described.history if taken.status == "COMPLETED"]
+    assert [(taken.path, taken.epoch) for taken in done] == [
+        (path, manifest["epoch"]) for path, manifest in zip((first, drained), manifests)
+    ]
+    assert done[0].rows_written == spark.read.format("delta").load(f"{first}/state").count() > 0
+    assert all(taken.offsets.keys() == {"numbers"} and taken.duration_ms for taken in done)
+    columns = "id, status, is_savepoint, epoch, path, duration_ms, rows_written"
+    assert rows(spark, tmp_path / "job", "checkpoints", columns, "id") == [
+        (one.id, one.status, True, one.epoch, one.path, one.duration_ms, one.rows_written) for one in described.history
+    ]
 
 
 def test_a_failed_job_tells_what_failed_where_and_its_story(spark: SparkSession, tmp_path: Path) -> None:

@@ -407,7 +407,6 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
         p.timed.key_by(lambda w: w[0]).window(EventTimeSessionWindows.with_dynamic_gap(NoGap())).process(Elements())
     ),
     "a window of a count has a size": lambda p: CountTumblingWindowAssigner.of(0),
-    "a trigger counts to more than 0": lambda p: CountTrigger.of(0),
     "event-time windows need timestamps": lambda p: results_of(p.windows.process(Elements())),
     "sessions have no state of a window": lambda p: results_of(
         p.timed.key_by(lambda w: w[0])

@@ -40,6 +40,17 @@ def test_another_query_begins_anew(tmp_path: Path) -> None:
     assert ledger.epochs(0, 9) == [3]
 
 
+def test_another_query_is_not_refused_for_what_the_one_before_had(tmp_path: Path) -> None:
+    ledger = ChangelogLedger(JobDirectory(str(tmp_path)))
+    write(ledger, 0)
+    ledger.refuse("keys that are floats")
+    write(ledger, 1, 2, location="/job/spark-fallback")
+    assert ledger.refused is None
+    again = ChangelogLedger(JobDirectory(str(tmp_path)))
+    write(again, 3, location="/job/spark-fallback")
+    assert again.refused is None
+
+
 def test_a_run_that_keeps_none_ends_it(tmp_path: Path) -> None:
     write(ChangelogLedger(JobDirectory(str(tmp_path))), 0, 1)
     ChangelogLedger(JobDirectory(str(tmp_path))).drop()

@@ -70,15 +70,6 @@ def test_without_an_interval_none_is_ever_due() -> None:
     assert Coordinated(interval_ms=None).coordinator.due_in_ms() is None
 
 
-def test_a_checkpoint_expires_after_the_timeout() -> None:
-    c = Coordinated(timeout_ms=100)
-    assert not c.coordinator.expired()
-    c.take(takes_ms=99)
-    assert not c.coordinator.expired()
-    c.clock.advance(1)
-    assert c.coordinator.expired()
-
-
 def test_the_job_fails_with_one_failure_in_a_row_more_than_it_tolerates() -> None:
     c = Coordinated(tolerable_failures=2)
     assert c.fail() is None and c.fail() is None
@@ -90,6 +81,16 @@ def test_the_job_fails_with_one_failure_in_a_row_more_than_it_tolerates() -> Non
     assert "3 checkpoints in a row failed, the last one with: the disk is full [job 'a']" in str(error)
     # the job is restarted, and counting begins anew
     assert c.fail() is None
+
+
+def test_a_checkpoint_that_could_not_be_triggered_counts_and_the_next_is_due_an_interval_later() -> None:
+    c = Coordinated(tolerable_failures=1)
+    c.clock.advance(1_500)
+    assert c.coordinator.fail("the storage is away") is None
+    assert c.coordinator.due_in_ms() == 1_000
+    error = c.coordinator.fail("the storage is away")
+    assert error is not None and "2 checkpoints in a row failed" in str(error)
+    assert c.coordinator.describe() == (), "it has got no number"
 
 
 def test_what_is_given_up_because_the_job_ends_does_not_count() -> None:

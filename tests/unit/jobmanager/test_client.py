@@ -235,6 +235,15 @@ def test_a_job_that_fails_while_it_is_cancelled_keeps_its_checkpoints(tmp_path: 
     assert (run.status, run.deleted_checkpoints) == (JobStatus.FAILED, False)
 
 
+def test_a_job_that_is_cancelled_before_a_signal_comes_deletes_its_checkpoints(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    cancelled = started(run).cancel()
+    run.stop_from_outside("SIGTERM")
+    cancelled.result(TIMEOUT_S)
+    assert (run.status, run.deleted_checkpoints) == (JobStatus.CANCELED, True)
+
+
 def test_a_job_that_is_cancelled_while_its_stop_fails_is_cancelled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -228,10 +228,7 @@ def test_a_claimed_savepoint_is_deleted_by_the_owner_only(tmp_path: Path) -> Non
     assert (claimed / "chk-1" / "manifest.json").exists()
 
 
-def test_a_driver_that_lost_the_job_takes_no_number_for_a_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkpoint_taker.time, "sleep", lambda seconds: None)
+def test_a_driver_that_lost_the_job_takes_no_number_for_a_checkpoint(tmp_path: Path) -> None:
     directory = JobDirectory(str(tmp_path / "job"))
     directory.fence = FallingFence()
     run: Any = SimpleNamespace(name="shop", directory=directory)
@@ -240,5 +237,6 @@ def test_a_driver_that_lost_the_job_takes_no_number_for_a_checkpoint(
     taker = checkpoint_taker.CheckpointTaker(run, settings, checkpoints)
     attempt: Any = None
     taker._take(attempt, 7)
+    # nor does it fail its attempt for that
     assert taker.describe() == ()
     assert not (tmp_path / "checkpoints").exists()

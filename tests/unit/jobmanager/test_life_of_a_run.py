@@ -143,6 +143,24 @@ def test_a_stop_after_a_cancellation_changes_nothing() -> None:
     assert Run(both).ended() == ["RUNNING", "CANCELLING", "CANCELED"]
 
 
+def test_a_signal_after_a_cancellation_changes_nothing() -> None:
+    def both(run: Run) -> None:
+        run.query_started()
+        run.request_stop()
+        run.stop_from_outside("SIGTERM")
+
+    assert Run(both).ended() == ["RUNNING", "CANCELLING", "CANCELED"]
+
+
+def test_who_cancels_is_obeyed_although_a_signal_came_before() -> None:
+    def both(run: Run) -> None:
+        run.query_started()
+        run.stop_from_outside("SIGTERM")
+        run.request_stop()
+
+    assert Run(both).ended() == ["RUNNING", "CANCELLING", "CANCELED"]
+
+
 def test_a_job_is_cancelled_while_it_waits_for_its_restart() -> None:
     told = Run(stopped_later(), delay_ms=HOUR_MS).ended()
     assert told == ["RUNNING", "FAILING", "RESTARTING", "CANCELLING", "CANCELED"]

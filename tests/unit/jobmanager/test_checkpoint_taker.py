@@ -1,0 +1,86 @@
+"""What becomes of a checkpoint that cannot be begun, and of one that is begun when the job ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flinkish.errors import FlinkishError
+from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
+from flinkish.jobmanager.checkpoints.checkpoint_taker import CheckpointTaker
+from flinkish.jobmanager.checkpoints.settings import CheckpointSettings
+from flinkish.jobmanager.description import CheckpointDescription
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.history.history import NoHistory
+from flinkish.runtime.clock import ManualClock
+
+
+class Taken:
+    """The checkpoints of a run without a query and without Spark."""
+
+    def __init__(self, folder: Path, tolerable_failures: int = 0) -> None:
+        self.failures: list[FlinkishError] = []
+        self.attempt: Any = SimpleNamespace(fail=self.failures.append)
+        run: Any = SimpleNamespace(
+            name="shop",
+            directory=JobDirectory(str(folder / "job")),
+            history=NoHistory(),
+            attempt=self.attempt,
+            spark=None,
+        )
+        settings = CheckpointSettings(interval_ms=1_000, tolerable_failures=tolerable_failures, incremental=False)
+        directory = CheckpointDirectory(str(folder / "checkpoints"))
+        self.taker = CheckpointTaker(run, settings, directory, ManualClock(1_000_000))
+
+    def take(self) -> None:
+        self.taker._take(self.attempt, 7)
+
+
+def test_checkpoints_that_cannot_be_begun_fail_the_job_like_others(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").touch()
+    taken = Taken(tmp_path, tolerable_failures=1)
+    taken.take()
+    assert (taken.failures, taken.taker.coordinator.due_in_ms()) == ([], 1_000)
+    taken.take()
+    (failure,) = taken.failures
+    assert "2 checkpoints in a row failed" in str(failure) and "/checkpoints" in str(failure)
+
+
+def before(trigger: Callable[..., CheckpointDescription], close: Callable[[], None], *of: Any) -> CheckpointDescription:
+    close()
+    return trigger(*of)
+
+
+def after(trigger: Callable[..., CheckpointDescription], close: Callable[[], None], *of: Any) -> CheckpointDescription:
+    pending = trigger(*of)
+    close()
+    return pending
+
+
+@pytest.mark.parametrize("end", [before, after])
+def test_a_checkpoint_that_is_begun_when_the_job_ends_is_aborted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Callable[..., CheckpointDescription]
+) -> None:
+    taken = Taken(tmp_path)
+    taker, trigger = taken.taker, taken.taker.coordinator.trigger
+    monkeypatch.setattr(taker.coordinator, "trigger", lambda *of: end(trigger, taker.close, *of))
+    taken.take()
+    (failed,) = taker.describe()
+    assert (failed.status, failed.failure_reason) == ("FAILED", "the job has ended")
+    assert taken.failures == []
+
+
+def test_the_jobs_of_a_checkpoint_that_has_just_been_begun_are_cancelled_by_its_own_tag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = Taken(tmp_path)
+    taker, trigger = taken.taker, taken.taker.coordinator.trigger
+    cancelled: list[str] = []
+    taker._session, taker._tag = SimpleNamespace(interruptTag=cancelled.append), "that of the one before"
+    monkeypatch.setattr(taker.coordinator, "trigger", lambda *of: after(trigger, taker.close, *of))
+    taken.take()
+    assert cancelled == [taker._tag] != ["that of the one before"]
