@@ -69,7 +69,6 @@ from flinkish.datastream.state import (
     ValueStateDescriptor,
 )
 from flinkish.datastream.window import (
-    CountTrigger,
     CountTumblingWindowAssigner,
     EventTimeSessionWindows,
     NeverTrigger,
