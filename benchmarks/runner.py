@@ -98,7 +98,7 @@ def engines(pyflink_python: str, bytewax_python: str) -> list[Engine]:
             "pyflink",
             pyflink_python,
             ("--mode", "process"),
-            _files(9, 4, 6),
+            (*_files(9, 4, 6), (("session", 200_000), 2)),
             _WITHOUT_JOIN,
             4,
         ),
