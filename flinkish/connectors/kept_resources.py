@@ -148,11 +148,12 @@ class KeptResources(Generic[Resource]):
         if self._process() == self._owner:
             return
         for kept in self._kept.values():
-            _never_free(kept.resource)
+            never_free(kept.resource)
         self._begin()
 
 
-def _never_free(resource: Any) -> None:
+def never_free(resource: Any) -> None:
+    """Keep an object that belongs to the parent of this process in memory as long as the process lives."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(resource))
 
 

@@ -1,7 +1,8 @@
 """Conversion of typed field values to and from the texts that JSON and CSV have in common.
 
 Rule upheld here: a text is read as its declared type or refused with :class:`Mismatch`; no number is truncated or
-wrapped around (``3000000000`` under INT is malformed input, not -1294967296).
+wrapped around (``3000000000`` under INT is malformed input, not -1294967296). Only fractions of a second are cut off,
+behind the microseconds, since Python's times hold no more; those of Instants too, as in columns.
 """
 
 from __future__ import annotations

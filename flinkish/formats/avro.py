@@ -51,6 +51,7 @@ _LOGICAL: dict[str, TypeInformation] = {
     "timestamp-micros": Types.SQL_TIMESTAMP(),
     "decimal": Types.BIG_DEC(),
 }
+_MARKS = ("__fastavro_parsed", "__named_schemas")
 _MOMENTS = ("timestamp-millis", "timestamp-micros")
 
 
@@ -122,8 +123,16 @@ class AvroSchema:
         return hash(str(self))
 
     def __str__(self) -> str:
-        # with the keys that fastavro adds when it parses a schema, such as __named_schemas
-        return json.dumps(self._schema, default=str)
+        return json.dumps(_without_marks(self._schema))
+
+
+def _without_marks(schema: Any) -> Any:
+    """The parsed schema without the keys that fastavro adds to a record or to the members of a union."""
+    if isinstance(schema, list):
+        return list(map(_without_marks, schema))
+    if isinstance(schema, dict):
+        return {key: value for key, value in schema.items() if key not in _MARKS}
+    return schema
 
 
 class GenericRecordAvroTypeInfo(PickledBytesTypeInfo):

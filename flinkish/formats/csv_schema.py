@@ -58,7 +58,7 @@ class CsvSchema:
         builder.set_quote_character(settings.get("quote", '"'))
         if settings.get("escape"):
             builder.set_escape_character(settings["escape"])
-        if settings.get("null"):
+        if settings.get("null") is not None:
             builder.set_null_literal(settings["null"])
         return builder.build()
 
@@ -71,7 +71,7 @@ class CsvSchema:
         builder.set_line_delimiter(settings.get("line", "\n"))
         if settings.get("escape"):
             builder.set_escape_character(settings["escape"])
-        if settings.get("null"):
+        if settings.get("null") is not None:
             builder.set_null_literal(settings["null"])
         return builder.build()
 

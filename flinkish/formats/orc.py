@@ -6,6 +6,7 @@ from typing import Any
 
 from flinkish.common.bulk_writer import BulkWriterFactory
 from flinkish.common.configuration import Configuration
+from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.formats._column_files import ColumnFileWriter, ColumnFileWriterFactory
 
@@ -35,9 +36,13 @@ class OrcBulkWriters:
         hadoop_config: Configuration | None = None,
     ) -> BulkWriterFactory:
         """A writer of ORC files with one column per field of the ROW type. ``writer_properties`` and ``hadoop_config``
-        are kept for PyFlink and have no effect; storage is configured by ``spark.hadoop.*``.
+        are kept for PyFlink and have no effect, which is reported once; storage is configured by ``spark.hadoop.*``.
 
         Raises:
             TypeMismatchError: a field is of pickled objects, which no column can hold.
         """
+        if writer_properties is not None:
+            warn_without_effect("the writer_properties of OrcBulkWriters", "files have the defaults of pyarrow")
+        if hadoop_config is not None:
+            warn_without_effect("the hadoop_config of OrcBulkWriters", "set spark.hadoop.* instead")
         return ColumnFileWriterFactory(row_type, _OrcWriter, "OrcBulkWriters")

@@ -6,6 +6,7 @@ from typing import Any
 
 from flinkish.common.bulk_writer import BulkWriterFactory
 from flinkish.common.configuration import Configuration
+from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.formats._column_files import ColumnFileWriter, ColumnFileWriterFactory
 
@@ -35,10 +36,12 @@ class ParquetBulkWriters:
         row_type: RowTypeInfo, hadoop_config: Configuration | None = None, utc_timestamp: bool = False
     ) -> BulkWriterFactory:
         """A writer of Parquet files with one column per field of the ROW type. Timestamps are in UTC.
-        ``hadoop_config`` and ``utc_timestamp`` are kept for PyFlink and have no effect; storage is configured by
-        ``spark.hadoop.*``.
+        ``hadoop_config`` and ``utc_timestamp`` are kept for PyFlink and have no effect (a ``hadoop_config`` is reported
+        once); storage is configured by ``spark.hadoop.*``.
 
         Raises:
             TypeMismatchError: a field is of pickled objects, which no column can hold.
         """
+        if hadoop_config is not None:
+            warn_without_effect("the hadoop_config of ParquetBulkWriters", "set spark.hadoop.* instead")
         return ColumnFileWriterFactory(row_type, ParquetFileWriter, "ParquetBulkWriters")

@@ -122,7 +122,9 @@ class JdbcExecutionOptions:
             self._max_retries = 3
 
         def with_batch_size(self, size: int) -> JdbcExecutionOptions.Builder:
-            """Set the rows per round trip; 0 or less: all rows of a subtask and epoch."""
+            """Set the rows per round trip; 0 or less: all rows of a subtask and epoch. It has an effect for
+            ``JdbcSink.sink`` into PostgreSQL only: an upsert copies all rows in one go, and SQLite has no round
+            trips."""
             self._batch_size = _whole(size, "the batch size")
             return self
 

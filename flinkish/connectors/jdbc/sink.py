@@ -58,22 +58,11 @@ class JdbcSink(WriterSink):
         Raises:
             ProgramError: the type is no ROW, or has another number of fields than the statement has placeholders.
             ConfigurationError: the URL is not understood.
-            TypeError: ``jdbc_connection_options`` are no JdbcConnectionOptions.
+            TypeError: the options are none.
         """
         row_type = _row_type(type_info)
-        check_instance(
-            jdbc_connection_options,
-            JdbcConnectionOptions,
-            "the jdbc_connection_options are",
-            "JdbcSink.sink()",
-            "make them with JdbcConnectionOptions.JdbcConnectionOptionsBuilder()",
-        )
-        return JdbcSink(
-            user_statement(sql, len(row_type.get_field_types())),
-            row_type,
-            jdbc_connection_options,
-            jdbc_execution_options or JdbcExecutionOptions.defaults(),
-        )
+        options = _options(jdbc_connection_options, jdbc_execution_options, "JdbcSink.sink()")
+        return JdbcSink(user_statement(sql, len(row_type.get_field_types())), row_type, *options)
 
     @staticmethod
     def upsert(
@@ -92,15 +81,22 @@ class JdbcSink(WriterSink):
             type_info: a ROW_NAMED whose field names are the columns. Names are quoted, so they keep their case.
 
         Raises:
-            ProgramError: the type is no ROW, or there is no key column, one that is named twice, or one that is no
-                field.
+            ProgramError: the type is no ROW with names, or there is no key column, one that is named twice, or one that
+                is no field.
             ConfigurationError: the URL is not understood.
+            TypeError: the options are none.
         """
         row_type = _row_type(type_info)
+        if not row_type._has_names:
+            raise ProgramError(
+                f"the fields of the type {type_info!r} have no names, which would be the columns",
+                where=f"JdbcSink.upsert into {table}",
+                expected="Types.ROW_NAMED([...], [...])",
+                hint="name the fields as the columns of the table",
+            )
+        options = _options(jdbc_connection_options, jdbc_execution_options, "JdbcSink.upsert()")
         statement = upsert_statement(table, list(row_type.get_field_names()), list(key_columns))
-        return JdbcSink(
-            statement, row_type, jdbc_connection_options, jdbc_execution_options or JdbcExecutionOptions.defaults()
-        )
+        return JdbcSink(statement, row_type, *options)
 
     @property
     def default_name(self) -> str:
@@ -122,3 +118,14 @@ def _row_type(type_info: TypeInformation) -> RowTypeInfo:
             expected="Types.ROW([...]) or Types.ROW_NAMED([...], [...])",
         )
     return type_info
+
+
+def _options(
+    connection: JdbcConnectionOptions, execution: JdbcExecutionOptions | None, where: str
+) -> tuple[JdbcConnectionOptions, JdbcExecutionOptions]:
+    execution = JdbcExecutionOptions.defaults() if execution is None else execution
+    hint = "make them with JdbcConnectionOptions.JdbcConnectionOptionsBuilder()...build()"
+    check_instance(connection, JdbcConnectionOptions, "the jdbc_connection_options are", where, hint)
+    hint = "make them with JdbcExecutionOptions.builder()...build()"
+    check_instance(execution, JdbcExecutionOptions, "the jdbc_execution_options are", where, hint)
+    return connection, execution

@@ -194,12 +194,14 @@ class Cluster:
         """The metadata of the group with which a transactional producer commits offsets of this group."""
         return self._consumer.consumer_group_metadata()
 
-    def at_time(self, partitions: Sequence[tuple[str, int]], timestamp_ms: int) -> dict[tuple[str, int], int]:
+    def at_time(
+        self, partitions: Sequence[tuple[str, int]], timestamp_ms: int, committed: bool
+    ) -> dict[tuple[str, int], int]:
         """The offset of each partition's first record at or after the time (ms since the Unix epoch); partitions
-        without such a record are left out."""
-        wanted = [self._kafka.TopicPartition(topic, partition, timestamp_ms) for topic, partition in partitions]
-        found = self._ask(lambda: self._consumer.offsets_for_times(wanted, timeout=REQUEST_TIMEOUT_S))
-        return {(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
+        without such a record are left out. With ``committed`` the records behind the begin of a transaction that is
+        still open do not count."""
+        found = self._listed(partitions, self._kafka.admin.OffsetSpec.for_timestamp(timestamp_ms), committed)
+        return {partition: offset for partition, offset in found.items() if offset >= 0}
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """Topic -> the id that it got when it was created; topics of brokers without topic ids (before Kafka 2.8) are

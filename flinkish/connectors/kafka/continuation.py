@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from flinkish.connectors.kafka.client import Cluster
 from flinkish.errors import FinalOperationError, SavepointError
@@ -47,6 +47,27 @@ def check(
     for sentence in found:
         _log.warning("%s; the job goes on without these records [%s]", sentence, where)
     return ids
+
+
+def check_named(unnamed: Collection[str], left_out: bool, where: str) -> None:
+    """Refuse a source that does not name these topics, which the job has read, any more; a source that leaves them out
+    logs a warning.
+
+    Raises:
+        FinalOperationError: there is such a topic, and it is not left out.
+    """
+    if not unnamed:
+        return
+    said = f"the job has read topics that its source does not name any more: {', '.join(sorted(unnamed))}"
+    if not left_out:
+        raise FinalOperationError(
+            said,
+            where=where,
+            expected="the topics as before, or more of them",
+            hint="name them again; or set_fail_on_data_loss(False) to leave them out; or start the job in a new job "
+            "directory",
+        )
+    _log.warning("%s; they are left out [%s]", said, where)
 
 
 def next_offsets(position: str) -> dict[tuple[str, int], int]:

@@ -3,8 +3,9 @@ read.
 
 Rules:
 
-* A consumer is used by one reader at a time, which gets it by `lend` and returns it by `give_back`. A worker process
-  that runs one task at a time therefore has one consumer per source, whichever subtasks it runs.
+* A consumer is used by one reader at a time, which gets it by `lend` and returns it by `give_back`; one of which a call
+  has failed is closed instead, since its state is unknown. A worker process that runs one task at a time therefore has
+  one consumer per source, whichever subtasks it runs.
 * Messages that were fetched beyond the end of an epoch's range are kept: if a partition goes on exactly there, nothing
   is fetched again.
 * `PartitionBuffer.messages` holds every record from `start` (inclusive) to `reached` (exclusive). Offsets without a
@@ -30,6 +31,7 @@ from flinkish.connectors.kafka.client import REQUEST_TIMEOUT_S, driver, new_cons
 from flinkish.connectors.kafka.continuation import gone
 from flinkish.connectors.kafka.offsets import Partition
 from flinkish.connectors.kafka.settings import KafkaSourceSettings, split_id
+from flinkish.connectors.kept_resources import never_free
 from flinkish.errors import ConnectionFailedError, FinalOperationError, FlinkishError, OperationError
 
 _log = logging.getLogger("flinkish.KafkaPartitionSplitReader")
@@ -295,19 +297,13 @@ def _partition_text(event: Any) -> str:
 # ------------------------------------------------------------------------------------- the consumers of this process
 
 _lock = threading.Lock()
-_process = os.getpid()
 _idle: dict[str, list[KeptConsumer]] = {}
 
 
 def lend(settings: KafkaSourceSettings, starts: Mapping[Partition, int]) -> KeptConsumer:
     """A consumer for the source: of the idle ones of this process, the one whose buffers continue most of the
     partitions; a new one if none is idle."""
-    global _process
     with _lock:
-        if _process != os.getpid():
-            # a forked process does not have the threads of its parent's consumers
-            _idle.clear()
-            _process = os.getpid()
         _close_unused()
         idle = _idle.get(_key(settings), [])
         if idle:
@@ -340,8 +336,20 @@ def _close_unused() -> None:
 
 @atexit.register
 def _close_all() -> None:
-    if _process == os.getpid():
-        for consumers in _idle.values():
-            for consumer in consumers:
-                consumer.close()
-        _idle.clear()
+    for consumers in _idle.values():
+        for consumer in consumers:
+            consumer.close()
+    _idle.clear()
+
+
+def _leave_to_parent() -> None:
+    # a forked process does not have the threads of its parent's consumers: to free one would wait for them forever
+    global _lock
+    _lock = threading.Lock()
+    for consumers in _idle.values():
+        for consumer in consumers:
+            never_free(consumer)
+    _idle.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

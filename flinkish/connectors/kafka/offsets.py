@@ -133,7 +133,7 @@ class KafkaOffsetsInitializer:
             return cluster.next_offsets(partitions, read_committed)
         if self.kind == "timestamp":
             ends = cluster.next_offsets(partitions, read_committed)
-            return {**ends, **cluster.at_time(partitions, self.timestamp_ms)}
+            return {**ends, **cluster.at_time(partitions, self.timestamp_ms, read_committed)}
         known = cluster.committed(partitions) if self.kind == "committed" else _plain(self.given)
         missing = [partition for partition in partitions if partition not in known]
         if missing and self.reset is KafkaOffsetResetStrategy.NONE:

@@ -17,6 +17,8 @@ from flinkish.errors import ConfigurationError
 CLIENT_ID_PREFIX = "client.id.prefix"
 COMMIT_OFFSETS = "commit.offsets.on.checkpoint"
 DISCOVERY_INTERVAL_MS = "partition.discovery.interval.ms"
+#: the default of Java's client, which Flink users know; librdkafka's is read_committed
+DEFAULT_ISOLATION = {"isolation.level": "read_uncommitted"}
 
 # Flink's own properties, those that the source decides itself, and those that only concern members of a consumer group
 # or how Java's client hands records over
@@ -121,9 +123,8 @@ def _settings(properties: Mapping[str, str], not_passed_on: set[str], renamed: M
 
 
 def is_read_committed(properties: Mapping[str, str]) -> bool:
-    """Whether the properties ask for records of committed transactions only. The default is ``read_uncommitted``, that
-    of Java's client, which Flink users know."""
-    return properties.get("isolation.level", "read_uncommitted") == "read_committed"
+    """Whether the properties ask for records of committed transactions only."""
+    return {**DEFAULT_ISOLATION, **properties}["isolation.level"] == "read_committed"
 
 
 def whole_number(properties: Mapping[str, str], key: str, default: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from flinkish.connectors.kafka import kept_consumer
 from flinkish.connectors.kafka.decoding import decoded
@@ -16,7 +17,7 @@ from flinkish.errors import InternalError
 
 class KafkaSplitReader(SplitReader):
     """Reads ranges of partitions. The ranges of an epoch are opened together and read side by side by one consumer,
-    which is given back to the pool of the process when the last range has been read."""
+    which is given back to the pool of the process when the last range has been read, or closed when it fails."""
 
     def __init__(self, settings: KafkaSourceSettings) -> None:
         self._settings = settings
@@ -31,14 +32,15 @@ class KafkaSplitReader(SplitReader):
             return
         if self._consumer is None:
             self._consumer = kept_consumer.lend(self._settings, starts)
-        self._unread = self._consumer.open(starts)
+        with self._used() as consumer:
+            self._unread = consumer.open(starts)
 
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
         stop = _stop(wanted)
         if wanted.start >= stop:
             return
         buffer = self._unread.get(partition_of(wanted.split))
-        if self._consumer is None or buffer is None or buffer.start != wanted.start:
+        if buffer is None or buffer.start != wanted.start:
             raise InternalError(f"the range {wanted} was not opened", where=self._settings.label)
         while buffer.start < stop:
             batch = buffer.take(stop, batch_size)
@@ -48,7 +50,8 @@ class KafkaSplitReader(SplitReader):
                 # there are no records at the last offsets of the range
                 buffer.skip_to(stop)
             else:
-                self._consumer.fetch(buffer)
+                with self._used() as consumer:
+                    consumer.fetch(buffer)
         del self._unread[buffer.partition]
         if not self._unread:
             self._give_back()
@@ -56,6 +59,18 @@ class KafkaSplitReader(SplitReader):
     def close(self) -> None:
         self._unread = {}
         self._give_back()
+
+    @contextmanager
+    def _used(self) -> Iterator[KeptConsumer]:
+        """The consumer; if the call fails, it is closed, since its state is unknown then."""
+        assert self._consumer is not None
+        try:
+            yield self._consumer
+        except BaseException:
+            self._unread = {}
+            consumer, self._consumer = self._consumer, None
+            consumer.close()
+            raise
 
     def _give_back(self) -> None:
         if self._consumer is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopi
 from flinkish.connectors.kafka.properties import (
     CLIENT_ID_PREFIX,
     COMMIT_OFFSETS,
+    DEFAULT_ISOLATION,
     DISCOVERY_INTERVAL_MS,
     is_read_committed,
     reading_settings,
@@ -36,8 +38,8 @@ class KafkaSourceSettings:
     starting: KafkaOffsetsInitializer = field(default_factory=KafkaOffsetsInitializer.earliest)
     stopping: KafkaOffsetsInitializer | None = None
     fail_on_data_loss: bool = True
-    #: what happens to partitions of a savepoint whose topics are not read any more: they are left out (True), reading
-    #: them goes on (False), or the job is refused (None, if the source fails on data loss)
+    #: what happens to partitions of a savepoint whose topics are not named any more: they are left out (True), reading
+    #: them goes on (False), or (None) the job is refused if the source fails on data loss; otherwise they are left out
     only_topics: bool | None = None
     properties: dict[str, str] = field(default_factory=dict, repr=False)
 
@@ -64,7 +66,14 @@ class KafkaSourceSettings:
 
     def leaves_out(self, topic: str) -> bool:
         """Whether the partitions of this topic are not read although a savepoint has them."""
-        return self.only_topics is True and topic not in self.topics
+        left_out = not self.fail_on_data_loss if self.only_topics is None else self.only_topics
+        return left_out and not self.names(topic)
+
+    def names(self, topic: str) -> bool:
+        """Whether the source is told to read this topic, whether or not it exists."""
+        if self.topic_pattern is not None:
+            return re.fullmatch(self.topic_pattern, topic) is not None
+        return topic in self.topics or any(entry.topic == topic for entry in self.partitions)
 
     def consumer_settings(self, role: str) -> dict[str, Any]:
         """The settings of librdkafka for a consumer of this source: servers, group and all properties. The consumer is
@@ -73,6 +82,7 @@ class KafkaSourceSettings:
         prefix = self.properties.get(CLIENT_ID_PREFIX)
         named = {"client.id": f"{prefix}-{role}-{socket.gethostname()}-{os.getpid()}"} if prefix else {}
         return {
+            **DEFAULT_ISOLATION,
             **reading_settings(self.properties),
             **named,
             "bootstrap.servers": self.bootstrap_servers,

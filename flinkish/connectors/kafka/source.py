@@ -41,12 +41,16 @@ class KafkaPartitionsSource(SplitSource):
         Raises:
             ConnectionFailedError: no server can be reached.
             OperationError: a topic does not exist.
-            FinalOperationError: records that were not read are gone, or a topic was deleted and created again.
+            FinalOperationError: records that were not read are gone, or a topic was deleted and created again, or is
+                not named any more.
             SavepointError: the position is none of a Kafka source.
         """
         settings = self._settings
         offsets = continuation.next_offsets(position) if position is not None else {}
-        offsets = {partition: at for partition, at in offsets.items() if not settings.leaves_out(partition[0])}
+        if settings.only_topics is not False:
+            unnamed = {topic for topic, _ in offsets if not settings.names(topic)}
+            continuation.check_named(unnamed, all(map(settings.leaves_out, unnamed)), settings.label)
+            offsets = {partition: at for partition, at in offsets.items() if partition[0] not in unnamed}
         check_reachable(settings.bootstrap_servers, settings.label)
         with settings.cluster("KafkaSource") as cluster:
             topics = {topic for topic, _ in settings.partitions_of(cluster)}

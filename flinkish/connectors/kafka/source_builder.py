@@ -93,7 +93,7 @@ class KafkaSourceBuilder:
 
     def set_fail_on_data_loss(self, fail: bool) -> KafkaSourceBuilder:
         """Set whether records that Kafka deleted before they were read fail the job (default), or are skipped with a
-        warning in the log."""
+        warning in the log. The same holds for topics that the job has read and the source does not name any more."""
         return self._with(fail_on_data_loss=fail)
 
     def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:

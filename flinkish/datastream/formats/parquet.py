@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flinkish.common.arguments import kind_of
 from flinkish.common.configuration import Configuration
+from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.connectors.file_system.avro_parquet import AvroParquetFormat
 from flinkish.connectors.file_system.stream_format import BulkFormat
@@ -37,7 +38,8 @@ class AvroParquetReaders:
 
 class ParquetColumnarRowInputFormat(BulkFormat):
     """Reads columns of Parquet files as Rows. Columns are found by the field names of ``row_type``, which are case
-    sensitive; timestamps are in UTC. The other arguments are PyFlink's and have no effect.
+    sensitive; timestamps are in UTC. The other arguments are PyFlink's and have no effect; one that asks for something
+    else is reported once.
 
     Example::
 
@@ -59,4 +61,11 @@ class ParquetColumnarRowInputFormat(BulkFormat):
                 expected="DataTypes.ROW([...]) or Types.ROW_NAMED(...)",
                 hint="it names the columns to read",
             )
+        what = "of ParquetColumnarRowInputFormat"
+        if hadoop_config is not None:
+            warn_without_effect(f"the hadoop_config {what}", "set spark.hadoop.* instead")
+        if batch_size != 2048:
+            warn_without_effect(f"the batch_size {what}", "set flinkish.source.batch-size instead")
+        if not is_case_sensitive:
+            warn_without_effect(f"is_case_sensitive=False {what}", "write the names as the file has them")
         super().__init__(row_type, tuple(row_type.get_field_names()))

@@ -3,6 +3,7 @@ bounds, timestamps, replays, and what is said when something is wrong."""
 
 from __future__ import annotations
 
+import json
 import logging
 import pickle
 from collections.abc import Iterator, Sequence
@@ -414,14 +415,21 @@ def test_tombstones_are_no_records(kafka: KafkaBroker, topic: str) -> None:
     assert sorted(read_all(builder(kafka, topic).build())) == sorted([*ALL, "last"])
 
 
-@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-def test_markers_of_transactions_hold_no_record_and_open_ones_are_waited_for(
-    kafka: KafkaBroker, topic: str, level: str
-) -> None:
+def transactional_producer(kafka: KafkaBroker, topic: str) -> Any:
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"tx-{topic}", "linger.ms": 0}
     )
     producer.init_transactions(30)
+    return producer
+
+
+@pytest.mark.parametrize(
+    "properties", [{"isolation.level": "read_committed"}, {"isolation.level": "read_uncommitted"}, {}], ids=str
+)
+def test_markers_of_transactions_hold_no_record_and_only_readers_of_committed_records_wait_for_open_ones(
+    kafka: KafkaBroker, topic: str, properties: dict[str, str]
+) -> None:
+    producer = transactional_producer(kafka, topic)
 
     def transaction(value: str, end: Any = None) -> None:
         producer.begin_transaction()
@@ -430,8 +438,8 @@ def test_markers_of_transactions_hold_no_record_and_open_ones_are_waited_for(
         if end is not None:
             end(30)
 
-    planner = Planner(builder(kafka, topic).set_property("isolation.level", level).build())
-    committed = level == "read_committed"
+    planner = Planner(builder(kafka, topic).set_properties(properties).build())
+    committed = properties.get("isolation.level") == "read_committed"
     transaction("given up", producer.abort_transaction)
     transaction("done", producer.commit_transaction)
     values: list[str] = []
@@ -456,6 +464,21 @@ def test_markers_of_transactions_hold_no_record_and_open_ones_are_waited_for(
     producer.commit_transaction(30)
     wait_until(lambda: read_to(11), 30, "the last transaction")
     assert values == ["open"]
+
+
+@pytest.mark.parametrize(("level", "expected"), [("read_uncommitted", ["open"]), ("read_committed", [])])
+def test_a_time_is_looked_up_among_the_records_that_the_isolation_level_lets_be_read(
+    kafka: KafkaBroker, topic: str, level: str, expected: list[str]
+) -> None:
+    producer = transactional_producer(kafka, topic)
+    producer.begin_transaction()
+    producer.produce(topic, "open", partition=0, timestamp=5000)
+    producer.flush(30)
+    made = builder(kafka, topic).set_starting_offsets(Offsets.timestamp(3000))
+    try:
+        assert read_all(made.set_property("isolation.level", level).build()) == expected
+    finally:
+        producer.abort_transaction(30)
 
 
 # ------------------------------------------------------------------------------------------- costs
@@ -542,6 +565,30 @@ def test_a_topic_that_does_not_exist_is_named(kafka: KafkaBroker) -> None:
     for call in (lambda: source.check_continuation(None, {}), lambda: Planner(source).plan()):
         with pytest.raises(OperationError, match="the topic 'none' does not exist"):
             call()
+
+
+@pytest.mark.parametrize("by_pattern", [False, True])
+def test_a_topic_of_a_savepoint_that_is_not_named_any_more_is_refused_or_left_out(
+    kafka: KafkaBroker, topic: str, by_pattern: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = f"views-{next(_numbers)}"
+    kafka.create_topic(other)
+    kafka.produce(other, ["v0", "v1"])
+    split = SourceSplit(f"{other}-0", 0, None, {"topic": other, "partition": 0})
+    position = json.dumps({"splits": [[split.id, 1, None, split.info]]})
+    made = builder(kafka).set_topic_pattern(f"{topic}.*") if by_pattern else builder(kafka, topic)
+    with pytest.raises(FinalOperationError, match=f"does not name any more: {other}.*name them again"):
+        made.build().check_continuation(position, {})
+    source = made.set_fail_on_data_loss(False).build()
+    with caplog.at_level(logging.WARNING, "flinkish"):
+        source.check_continuation(position, {})
+    assert f"does not name any more: {other}; they are left out" in caplog.text
+    assert sorted(Planner(source, [(split, 1)]).all()) == ALL
+    both = builder(kafka).set_topic_pattern(f"{topic}|{other}") if by_pattern else builder(kafka, topic, other)
+    caplog.clear()
+    both.build().check_continuation(position, {})
+    assert caplog.text == ""
+    assert sorted(Planner(both.build(), [(split, 1)]).all()) == [*ALL, "v1"]
 
 
 def test_a_reader_whose_broker_does_not_answer_says_so(

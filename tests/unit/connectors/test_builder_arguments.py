@@ -19,10 +19,11 @@ from flinkish.datastream.connectors.kafka import (
 )
 from flinkish.datastream.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema, CsvSchema
 from flinkish.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
-from flinkish.errors import ConfigurationError
+from flinkish.errors import ConfigurationError, ProgramError
 
 ROW = Types.ROW_NAMED(["a"], [Types.INT()])
 SCHEMA = SimpleStringSchema()
+CONNECTION = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("sqlite:////tmp/x").build()
 EARLIEST = KafkaOffsetsInitializer.earliest()
 
 
@@ -74,6 +75,21 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: JdbcSink.sink("INSERT INTO t VALUES (?)", ROW, None),  # type: ignore[arg-type]
         TypeError,
         "jdbc_connection_options are None",
+    ),
+    "JDBC, no options of an upsert": (
+        lambda: JdbcSink.upsert("t", ["a"], ROW, None),  # type: ignore[arg-type]
+        TypeError,
+        r"jdbc_connection_options are None.*JdbcSink\.upsert",
+    ),
+    "JDBC, a builder for options": (
+        lambda: JdbcSink.upsert("t", ["a"], ROW, CONNECTION, JdbcExecutionOptions.builder()),  # type: ignore[arg-type]
+        TypeError,
+        "jdbc_execution_options are an instance of Builder",
+    ),
+    "JDBC, columns without names": (
+        lambda: JdbcSink.upsert("t", ["f0"], Types.ROW([Types.INT()]), CONNECTION),
+        ProgramError,
+        r"have no names.*JdbcSink\.upsert into t.*ROW_NAMED",
     ),
     "topics twice": (lambda: source().set_topics("a").set_topics("b"), ConfigurationError, "said before"),
     "topics and pattern": (lambda: source().set_topics("a").set_topic_pattern("b"), ConfigurationError, "said before"),

@@ -113,6 +113,18 @@ def test_a_client_bears_the_prefix_that_was_given() -> None:
     assert "client.id" not in builder()._settings.consumer_settings("reader")
 
 
+@pytest.mark.parametrize(
+    ("given", "level"),
+    [({}, "read_uncommitted"), ({"isolation_level": "read_committed"}, "read_committed")],
+)
+def test_planner_and_readers_have_the_same_isolation_level_by_default_that_of_java(
+    given: dict[str, str], level: str
+) -> None:
+    settings = builder(**given)._settings
+    assert settings.consumer_settings("reader")["isolation.level"] == level
+    assert settings.read_committed == (level == "read_committed")
+
+
 @pytest.mark.parametrize(("parallelism", "first"), [(1, 0), (2, 0), (3, 1), (7, 3)])
 def test_partitions_go_to_the_subtasks_that_flink_gives_them_to(parallelism: int, first: int) -> None:
     # (("page-views".hashCode() * 31) & 0x7FFFFFFF) % parallelism, by Java

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Duration, Encoder, RowKind, Types, WatermarkStrategy, no_effect
+from flinkish.common import Configuration, Duration, Encoder, RowKind, Types, WatermarkStrategy, no_effect
 from flinkish.datastream import (
     CheckpointingMode,
     CustomCheckpointStorage,
@@ -31,10 +31,13 @@ from flinkish.datastream.connectors.file_system import (
     StreamFormat,
 )
 from flinkish.datastream.connectors.jdbc import JdbcExecutionOptions
+from flinkish.datastream.formats.orc import OrcBulkWriters
+from flinkish.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
 from flinkish.errors import ProgramError
 from tests.support.programs import new_environment, results_of
 
 Environment = StreamExecutionEnvironment
+ROW = Types.ROW_NAMED(["a"], [Types.INT()])
 
 
 @pytest.fixture(autouse=True)
@@ -114,8 +117,26 @@ CALLS: dict[str, Callable[[Environment], Any]] = {
     "the update_interval of with_watermark_alignment": lambda env: (
         WatermarkStrategy.no_watermarks().with_watermark_alignment("g", Duration.of_seconds(1), Duration.of_seconds(9))
     ),
+    "the hadoop_config of ParquetBulkWriters": lambda env: ParquetBulkWriters.for_row_type(ROW, Configuration()),
+    "the writer_properties of OrcBulkWriters": lambda env: OrcBulkWriters.for_row_type(ROW, Configuration()),
+    "the hadoop_config of OrcBulkWriters": lambda env: OrcBulkWriters.for_row_type(ROW, None, Configuration()),
+    "the hadoop_config of ParquetColumnarRowInputFormat": lambda env: ParquetColumnarRowInputFormat(
+        ROW, Configuration()
+    ),
+    "the batch_size of ParquetColumnarRowInputFormat": lambda env: ParquetColumnarRowInputFormat(ROW, batch_size=9),
+    "is_case_sensitive=False of ParquetColumnarRowInputFormat": lambda env: ParquetColumnarRowInputFormat(
+        ROW, is_case_sensitive=False
+    ),
     "set_number_of_transfer_threads": lambda env: EmbeddedRocksDBStateBackend().set_number_of_transfer_threads(2),
 }
+
+
+def test_arguments_that_ask_for_what_happens_anyway_are_not_reported(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        ParquetBulkWriters.for_row_type(ROW, utc_timestamp=True)
+        OrcBulkWriters.for_row_type(ROW)
+        ParquetColumnarRowInputFormat(ROW, None, 2048, True, True)
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -149,6 +149,19 @@ def test_a_file_that_is_not_avros_names_itself(tmp_path: Path) -> None:
         results_of(stream)
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "record", "name": "P", "fields": [{"name": "a", "type": "int"}]},
+        [{"type": "enum", "name": "E", "symbols": ["A"]}, "null"],
+        {"type": "array", "items": {"type": "fixed", "name": "F", "size": 2}},
+        "string",
+    ],
+)
+def test_the_text_of_a_schema_is_the_schema(schema: Any) -> None:
+    assert json.loads(str(AvroSchema.parse_string(json.dumps(schema)))) == schema
+
+
 def test_schemas_come_from_files_and_are_compared(tmp_path: Path) -> None:
     (tmp_path / "order.avsc").write_text(SCHEMA)
     parsed = AvroSchema.parse_file(str(tmp_path / "order.avsc"))

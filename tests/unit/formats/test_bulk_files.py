@@ -110,6 +110,15 @@ def test_csv_files_that_were_written_are_read(tmp_path: Path, settings: dict[str
     assert sorted(results_of(read), key=lambda row: row[0]) == named(CSV_ROWS, row_type)
 
 
+def test_an_empty_text_as_null_value_is_read_as_none(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text('7|||\n8|"x"|1,2|true\n')
+    source = FileSource.for_record_stream_format(
+        CsvReaderFormat.for_schema(csv_schema(set_null_value="")), str(tmp_path)
+    )
+    read = new_environment().from_source(source.build(), WatermarkStrategy.no_watermarks(), "s")
+    assert [tuple(row) for row in results_of(read)] == [(7, None, None, None), (8, "x", [1, 2], True)]
+
+
 def test_columns_of_a_schema_can_be_taken_over() -> None:
     schema = CsvSchema.builder().add_columns_from(csv_schema()).add_string_column("more").build()
     assert (len(schema), schema.size()) == (5, 5)

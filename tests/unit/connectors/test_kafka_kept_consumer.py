@@ -1,0 +1,79 @@
+"""The consumers that a process keeps for the readers of Kafka sources. No broker is needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from flinkish.common.serialization import SimpleStringSchema
+from flinkish.connectors.kafka import kept_consumer
+from flinkish.connectors.kafka.reader import KafkaSplitReader
+from flinkish.connectors.kafka.settings import KafkaSourceSettings
+from flinkish.core.source import SourceSplit, SplitRange
+from flinkish.errors import ConnectionFailedError
+
+SETTINGS = KafkaSourceSettings("localhost:1", SimpleStringSchema())
+WANTED = SplitRange(SourceSplit("clicks-0", 0, None, {"topic": "clicks", "partition": 0}), 0, 5)
+
+
+@pytest.fixture(autouse=True)
+def none_kept() -> Iterator[None]:
+    kept_consumer._close_all()
+    yield
+    kept_consumer._close_all()
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_consumer_that_has_failed_is_not_used_again(goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_consumer, "STALLED_S", 0.1)
+    monkeypatch.setattr(kept_consumer, "POLL_S", 0.1)
+    reader = KafkaSplitReader(SETTINGS)
+    reader.open([WANTED], 10)
+    failed = reader._consumer
+    with pytest.raises(ConnectionFailedError, match="has not delivered partition clicks-0"):
+        list(reader.read(WANTED, 10))
+    if not goes_on:
+        reader.close()
+        reader = KafkaSplitReader(SETTINGS)
+    reader.open([WANTED], 10)
+    assert reader._consumer is not failed
+    reader.close()
+
+
+def test_a_reader_that_is_closed_gives_its_consumer_to_the_next_one() -> None:
+    readers = [KafkaSplitReader(SETTINGS) for _ in range(2)]
+    consumers = []
+    for reader in readers:
+        reader.open([WANTED], 10)
+        consumers.append(reader._consumer)
+        reader.close()
+    assert consumers[0] is consumers[1] is not None
+
+
+def test_a_forked_process_leaves_the_consumers_of_its_parent_alone() -> None:
+    code = """
+import gc, os, signal
+from flinkish.common.serialization import SimpleStringSchema
+from flinkish.connectors.kafka import kept_consumer
+from flinkish.connectors.kafka.settings import KafkaSourceSettings
+settings = KafkaSourceSettings("localhost:1", SimpleStringSchema())
+consumer = kept_consumer.lend(settings, {})
+kept_consumer.give_back(settings, consumer)
+del consumer
+child = os.fork()
+if child:
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(kept_consumer._idle))
+else:
+    signal.alarm(10)
+    kept_consumer.give_back(settings, kept_consumer.lend(settings, {}))
+    # would wait for the threads of a consumer that is freed
+    gc.collect()
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": "."}
+    )
+    assert result.stdout.split() == ["0", "1"]
