@@ -18,7 +18,7 @@ from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactor
 from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.partitioners import Sender
 from flinkish.runtime.record_writer import Emit, RecordWriter
-from flinkish.runtime.state.detach import COPIERS, detached
+from flinkish.runtime.state.detach import all_detached
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
 
@@ -100,12 +100,12 @@ class _HeardOutput(ChainOutput):
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
         if values:
-            self._listener.emitted(self._uid, self._subtask, None, _copies(values), _copied(timestamps))
+            self._listener.emitted(self._uid, self._subtask, None, all_detached(values), _copied(timestamps))
         super().collect(values, timestamps)
 
     def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:
         if values and self.has_side(tag_id):
-            self._listener.emitted(self._uid, self._subtask, tag_id, _copies(values), _copied(timestamps))
+            self._listener.emitted(self._uid, self._subtask, tag_id, all_detached(values), _copied(timestamps))
         super().collect_side(tag_id, values, timestamps)
 
     def emit_watermark(self, watermark_ms: int) -> None:
@@ -131,19 +131,13 @@ def _deliver(targets: list[Collect], values: list[Any], timestamps: list[int] | 
     """Pass a batch to all targets in order. All but the last get copies: an operator owns the lists it is given, and a
     function that changes its argument must not affect other operators (in Flink, a serializer copies records)."""
     for target in targets[:-1]:
-        target(_copies(values), _copied(timestamps))
+        target(all_detached(values), _copied(timestamps))
     if targets:
         targets[-1](values, timestamps)
 
 
 def _copied(timestamps: list[int] | None) -> list[int] | None:
     return None if timestamps is None else list(timestamps)
-
-
-def _copies(values: list[Any]) -> list[Any]:
-    if any(map(COPIERS.__getitem__, set(map(type, values)))):
-        return list(map(detached, values))
-    return list(values)
 
 
 class OperatorChain:
@@ -210,7 +204,7 @@ class OperatorChain:
             return process
 
         def heard(values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-            listener.received(uid, subtask, input_index, _copies(values), _copied(timestamps))
+            listener.received(uid, subtask, input_index, all_detached(values), _copied(timestamps))
             process(values, timestamps, input_index)
 
         return heard

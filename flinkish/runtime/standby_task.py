@@ -32,10 +32,9 @@ class StandbyTask(TaskLife):
         if self.task_state is TaskState.CREATED:
             self._to(TaskState.RESTORING)
         names = {name for name in self.directory.names() if epoch_of(name) is not None}
-        here = self.directory.copies()
-        self.directory.release(here - names)
+        self.directory.release_stale(names)
         copied = 0
-        missing = sorted(names - here)
+        missing = sorted(names - self.directory.copies())
         while missing and copied < max_bytes:
             copied += self.directory.fetch_ahead(missing.pop(0))
         if not missing and self.task_state is TaskState.RESTORING:

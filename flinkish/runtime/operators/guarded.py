@@ -11,6 +11,7 @@ timers. Its effects elsewhere (attributes of the function, metrics, accumulators
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Iterable
 from itertools import repeat
@@ -19,13 +20,13 @@ from typing import Any
 from flinkish.common.accumulators import LongCounter
 from flinkish.core.error_handling import DeadLetter, OnError
 from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import ErrorBudgetError, FlinkishError, ProgramError
 from flinkish.runtime.failure import user_traceback
 from flinkish.runtime.list_keys import thawed
 from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
 from flinkish.runtime.operators.keyed_process import KeyedProcessOperator
 from flinkish.runtime.side_outputs import emit
-from flinkish.runtime.state.detach import detached
 from flinkish.runtime.state.undo_log import UndoLog
 
 #: What an operator counts. Records in = consumed + late (``numLateRecordsDropped``) + dead letters + skipped.
@@ -98,18 +99,14 @@ class HeldOutput:
 
     def flush(self) -> None:
         """Emit all results that are held back: first the side outputs, as one batch each, then the main output."""
-        sides: dict[str, _Held] = {}
+        sides: dict[str, list[_Held]] = {}
         for tag_id, values, timestamps in self._sides:
-            held = sides.setdefault(tag_id, ([], None if timestamps is None else []))
-            _extend(held, values, timestamps)
-        main: _Held = ([], None if not self._main or self._main[0][1] is None else [])
-        for values, timestamps in self._main:
-            _extend(main, values, timestamps)
-        self._main, self._sides = [], []
-        for tag_id, (values, timestamps) in sides.items():
-            self._output.collect_side(tag_id, values, timestamps)
-        if main[0]:
-            self._output.collect(*main)
+            sides.setdefault(tag_id, []).append((values, timestamps))
+        main, self._main, self._sides = self._main, [], []
+        for tag_id, held in sides.items():
+            self._output.collect_side(tag_id, *_joined(held))
+        if any(values for values, _ in main):
+            self._output.collect(*_joined(main))
 
     def __len__(self) -> int:
         """The number of results that are held back."""
@@ -137,10 +134,16 @@ class HeldOutput:
         self._output.emit_status(idle)
 
 
-def _extend(held: _Held, values: list[Any], timestamps: list[int] | None) -> None:
-    held[0].extend(values)
-    if held[1] is not None and timestamps is not None:
-        held[1].extend(timestamps)
+def _joined(held: list[_Held]) -> _Held:
+    """All values as one batch. If only some have timestamps, the others get MIN_TIMESTAMP_MS, which stands for none."""
+    values = [value for batch, _ in held for value in batch]
+    if all(timestamps is None for _, timestamps in held):
+        return values, None
+    return values, [
+        timestamp
+        for batch, timestamps in held
+        for timestamp in ([MIN_TIMESTAMP_MS] * len(batch) if timestamps is None else timestamps)
+    ]
 
 
 class _NoOutput(HeldOutput):
@@ -211,8 +214,8 @@ class GuardedOperator(StreamOperator):
 
     def _process(self, value: Any, timestamp: int | None, input_index: int) -> bool:
         """Process one record. Returns whether the call has succeeded."""
-        # the function may change its argument before it raises
-        record = value if self._on_error.tag is None else detached(value)
+        # the function may change its argument, at any depth, before it raises
+        record = value if self._on_error.tag is None else copy.deepcopy(value)
         self._held.mark()
         self._log.begin()
         try:

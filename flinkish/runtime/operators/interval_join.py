@@ -27,6 +27,7 @@ from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.side_outputs import Converter, emit
+from flinkish.runtime.state.detach import detached
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 from flinkish.runtime.state.map_table import MapTable
 
@@ -119,7 +120,8 @@ class IntervalJoinOperator(UserFunctionOperator):
             ):
                 pair.left_ms, pair.right_ms = (other_ms, timestamp_ms) if side else (timestamp_ms, other_ms)
                 for other in others:
-                    self._join(*((other, value) if side else (value, other)), results)
+                    mine_now, other_now = detached(value), detached(other)
+                    self._join(*((other_now, mine_now) if side else (mine_now, other_now)), results)
                 times.extend(repeat(max(other_ms, timestamp_ms), len(results) - len(times)))
         timers = backend.timers(TIMERS)
         for name, by_time in zip(BUFFERS, kept, strict=True):

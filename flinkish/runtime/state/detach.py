@@ -61,3 +61,14 @@ def detached(value: Any) -> Any:
     """
     copier = COPIERS[value.__class__]
     return value if copier is None else copier(value)
+
+
+def all_detached(values: list[Any]) -> list[Any]:
+    """A new list of the values, of mutable ones copies.
+
+    >>> a = [1]; all_detached([a, 2])[0] is a, all_detached([a, 2])
+    (False, [[1], 2])
+    """
+    if any(map(COPIERS.__getitem__, set(map(type, values)))):
+        return list(map(detached, values))
+    return list(values)

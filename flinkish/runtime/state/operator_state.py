@@ -62,12 +62,9 @@ class OperatorState:
 
     def remove(self, name: str) -> None:
         """Remove the value of this name; does nothing if there is none."""
-        if self._values.pop(name, None) is not None:
+        if name in self._values:
+            del self._values[name]
             self._changed.add((OPERATOR_STATE_KIND, name))
-
-    def touch(self) -> None:
-        """Record that values may have been changed in place: all are written at the next barrier."""
-        self._changed.update((OPERATOR_STATE_KIND, name) for name in self._values)
 
     def broadcast(self, name: str) -> dict[Any, Any]:
         """The live map of a broadcast state; a caller that changes it calls `mark_broadcast`."""

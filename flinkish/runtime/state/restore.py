@@ -122,14 +122,6 @@ class SavepointRows:
         )
 
 
-def take_in_keyed_rows(keyed: KeyedStateBackend, rows: Iterable[StateRow], where: str) -> None:
-    """Restore rows of keyed state, one by one. ``where`` is not used."""
-    taken = SavepointRows({}, "", keyed, 0)
-    for row in rows:
-        taken.take_in("", StateColumns(row.state, row.kind, [row.namespace], [row.key], [row.value]))
-    taken.end()
-
-
 def operator_state_rows(subtask: int, parallelism: int, stored: StoredOperatorState) -> Iterator[StateRow]:
     """The rows of the operator state that one of ``parallelism`` subtasks has stored for an operator."""
     for name, value in stored.get(OPERATOR_STATE_KIND, {}).items():

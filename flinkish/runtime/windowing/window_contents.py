@@ -1,8 +1,8 @@
 """The contents of a window: all of its elements, or one value into which elements are folded as they arrive.
 
 The stored values of all keys of one window are in one dictionary, key -> stored value. A key is in it if and only if
-the window has contents for that key. Contents that are read are detached from the stored value (see `detach`), since a
-window may fire again.
+the window has contents for that key. Contents that are read are detached from the stored value (see `detach`), elements
+too, since a window may fire again, and an element may be in several windows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any
 
 from flinkish.core.functions import AggregateFunction
-from flinkish.runtime.state.detach import detached
+from flinkish.runtime.state.detach import all_detached, detached
 
 Stored = dict[Any, Any]
 
@@ -38,6 +38,11 @@ class WindowContents(ABC):
     @abstractmethod
     def read(self, stored_value: Any) -> Any:
         """The contents: a list, the reduced value or the result of the aggregation. None means nothing to emit."""
+
+    def last(self, stored_value: Any) -> Any:
+        """The result of `read` for a stored value that nobody reads again, and whose elements are in no other
+        window."""
+        return self.read(stored_value)
 
     @abstractmethod
     def merge(self, stored_value: Any, other: Any) -> Any:
@@ -78,13 +83,16 @@ class ListContents(WindowContents):
         return new_keys
 
     def read(self, stored_value: Any) -> Any:
-        return list(stored_value)
+        return all_detached(stored_value)
+
+    def last(self, stored_value: Any) -> Any:
+        return stored_value
 
     def merge(self, stored_value: Any, other: Any) -> Any:
         return [*stored_value, *other]
 
     def of(self, elements: list[Any]) -> Any:
-        return elements
+        return all_detached(elements)
 
     def as_elements(self, contents: Any) -> list[Any]:
         return contents  # type: ignore[no-any-return]

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from flinkish.common import Row, Time, Types, WatermarkStrategy
 from flinkish.common.accumulators import IntCounter
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.datastream import DeadLetter, OnError, OutputTag, RuntimeExecutionMode, StreamExecutionEnvironment
+from flinkish.datastream import (
+    AsyncDataStream,
+    AsyncFunction,
+    DeadLetter,
+    OnError,
+    OutputTag,
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
+)
 from flinkish.datastream.functions import (
     BroadcastProcessFunction,
     CoMapFunction,
@@ -75,6 +83,28 @@ def test_a_record_that_fails_becomes_a_dead_letter_that_says_all_about_it() -> N
     assert "return 1 / value" in letter.traceback
     assert (letter.operator_uid, letter.key, letter.timestamp, letter.epoch) == ("invert", 0, None, 0)
     assert not letter.is_timer
+
+
+def test_a_dead_letter_has_the_record_as_it_was_before_the_call() -> None:
+    env = environment(1)
+    stream = stream_of(env, [("a", [1]), ("b", {"numbers": [1, 2]})])
+    main, dead = results(stream.map(spoil).on_error(LOOSE))
+    _, dead_calls = results(AsyncDataStream.ordered_wait(stream, Spoils(), Time.seconds(30)).on_error(LOOSE))
+    run(job_of(env))
+    assert not main.values
+    for letters in (dead.values, dead_calls.values):
+        assert [letter.record for letter in letters] == [("a", [1]), ("b", {"numbers": [1, 2]})]
+
+
+def spoil(record: Any) -> Any:
+    inner = record[1]
+    (inner if isinstance(inner, list) else inner["numbers"]).clear()
+    raise ValueError("spoilt")
+
+
+class Spoils(AsyncFunction[Any, Any]):
+    async def async_invoke(self, value: Any) -> list[Any]:
+        return [spoil(value)]
 
 
 class Inverts(MapFunction):

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from flinkish.common.types import Row
 from flinkish.core.time_domain import TimeDomain
 from flinkish.runtime.list_keys import frozen
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
-from flinkish.runtime.state.restore import take_in_keyed_rows
 from flinkish.runtime.state.restored_rows import decode_columns, encode_columns
 from flinkish.runtime.state.savepoint_rows import from_savepoint_row, from_text, to_savepoint_row, to_text
 from flinkish.runtime.state.state_rows import StateColumns, StateRow
@@ -29,6 +27,7 @@ from flinkish.runtime.state.text_columns import (
     to_savepoint_columns,
     to_texts,
 )
+from tests.unit.state.restored import body_of
 
 #: Texts that hold what stands between values in JSON.
 TEXTS = st.text() | st.sampled_from(["a, b", "], [", '", "', '"], ["', "{}", "[", "]", ",", "\\", '"', "\n"])
@@ -108,12 +107,6 @@ STATES = st.sampled_from(
 )
 KEYS = st.text() | st.integers() | st.tuples(st.text(), st.integers()) | st.lists(st.integers(), max_size=2).map(frozen)
 NAMESPACES = st.none() | st.tuples(st.integers(), st.integers()) | st.dates()
-
-
-def body_of(found: list[StateRow]) -> bytes | None:
-    backend = KeyedStateBackend()
-    take_in_keyed_rows(backend, found, "")
-    return backend.snapshot()
 
 
 @st.composite

@@ -21,12 +21,11 @@ from flinkish.core.window.purging_trigger import PurgingTrigger
 from flinkish.core.window.sliding_event_time import SlidingEventTimeWindows
 from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
 from flinkish.runtime.state.changelog import apply_changes
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
-from flinkish.runtime.state.restore import take_in_keyed_rows
 from flinkish.runtime.state.savepoint_rows import from_savepoint_row, to_savepoint_row
 from flinkish.runtime.state.state_rows import StateRow
 from flinkish.runtime.state.stored_columns import stored_rows
 from flinkish.runtime.windowing.window_logic import WindowLogic
+from tests.unit.state.restored import body_of
 from tests.unit.windows.building_blocks import Elements
 from tests.unit.windows.test_against_the_model import LOGICS, Events
 from tests.unit.windows.test_sessions_against_the_model import streams
@@ -39,9 +38,7 @@ SESSIONS = EventTimeSessionWindows(5)
 def through_texts(body: bytes | None) -> bytes | None:
     """The state of a job that was restored from the rows of a savepoint."""
     saved = [to_savepoint_row("u", row) for row in stored_rows(body)]
-    backend = KeyedStateBackend()
-    take_in_keyed_rows(backend, [from_savepoint_row(row)[1] for row in saved], "")
-    return backend.snapshot()
+    return body_of(from_savepoint_row(row)[1] for row in saved)
 
 
 FACTORIES = [

@@ -173,7 +173,8 @@ class AlignedEventTimeOperator(WindowOperator):
     ) -> None:
         assert self.evaluator is not None
         stored = self.scope.table.existing(namespace) or {}
-        read, as_elements, evaluate = self.contents.read, self.contents.as_elements, self.evaluator.evaluate
+        read = self.contents.last if ends and self._slide_ms >= self._size_ms else self.contents.read
+        as_elements, evaluate = self.contents.as_elements, self.evaluator.evaluate
         clears, timestamp_ms = ends and self.evaluator.clears, window.max_timestamp()
         for key in keys:
             self.scope.enter(key, window, namespace)

@@ -13,6 +13,7 @@ from flinkish.core.functions import Function, RuntimeContext, WindowFunction
 from flinkish.core.join_functions import CoGroupFunction, FlatJoinFunction, JoinFunction
 from flinkish.core.window.window import Window
 from flinkish.errors import TypeMismatchError
+from flinkish.runtime.state.detach import all_detached, detached
 
 
 class _OfBoth(WindowFunction[Any, Any, Any, Window]):
@@ -45,7 +46,7 @@ class CoGroupWindowFunction(_OfBoth):
     def apply(self, key: Any, window: Window, inputs: Iterable[Any]) -> Iterable[Any]:
         first, second = self.separated(inputs)
         call: Any = self.function.co_group if isinstance(self.function, CoGroupFunction) else self.function
-        found: Iterable[Any] = call(first, second)
+        found: Iterable[Any] = call(all_detached(first), all_detached(second))
         return found
 
 
@@ -60,7 +61,8 @@ class JoinWindowFunction(_OfBoth):
         flat = isinstance(function, FlatJoinFunction)
         for one in first:
             for other in second:
-                result = join(one, other)
+                # each record is in several pairs, and what is done to the result of one must not change the others
+                result = join(detached(one), detached(other))
                 if flat:
                     yield from result or ()
                 elif result is None:

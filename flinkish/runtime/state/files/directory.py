@@ -32,7 +32,7 @@ from flinkish.common.storage_errors import storage_error, storage_errors
 from flinkish.errors import CorruptStateError, InternalError, MissingFileError, OperationError
 from flinkish.runtime.state.files.file_format import decode, encode
 from flinkish.runtime.state.files.references import FileReference
-from flinkish.runtime.state.files.retention import epoch_of, file_name
+from flinkish.runtime.state.files.retention import epoch_of, file_name, original_of
 from flinkish.runtime.state.files.rows import Rows
 
 #: How many files stay open in a process, and how many bytes of files that could not be mapped.
@@ -338,6 +338,11 @@ class StateDirectory:
             return {name for name in os.listdir(self._cache_path) if epoch_of(name) is not None}
         except FileNotFoundError:
             return set()
+
+    def release_stale(self, names: Collection[str]) -> None:
+        """Delete the copies of files that are gone; those with these names are there. An unfinished copy of a file that
+        is there stays, since another process may be writing it."""
+        self.release(name for name in self.copies() if original_of(name) not in names)
 
     def fetch_ahead(self, name: str) -> int:
         """Copy a file of which only the name is known to the folder for copies; returns its size in bytes. The copy is

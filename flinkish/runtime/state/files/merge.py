@@ -33,7 +33,7 @@ def never_same(_: bytes, __: bytes) -> bool:
 @dataclass(frozen=True)
 class Equality:
     """Says which ids of groups, and which entries within a group, are equal although their bytes differ.
-    ``keeps_place``: an entry that is put again keeps the ``order`` that it had."""
+    ``keeps_place``: an entry that is put again keeps the ``order`` that it had. Such rows have no CLEAR."""
 
     same_id: SameBytes = never_same
     same_entry: SameBytes = never_same

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
 
-_NAME = re.compile(r"(\d+)-[0-9a-f]+\.arrow(\.part)?")
+_NAME = re.compile(r"(\d+)-[0-9a-f]+\.arrow(\.[0-9a-f]+\.part)?")
 
 
 def file_name(epoch: int, token: str) -> str:
@@ -23,13 +23,22 @@ def file_name(epoch: int, token: str) -> str:
 
 
 def epoch_of(name: str) -> int | None:
-    """The epoch that has written a file; None for names that are not those of state files.
+    """The epoch that has written a file, or a file of which this is an unfinished copy; None for other names.
 
-    >>> epoch_of(file_name(17, "c0ffee")), epoch_of("17-c0ffee.arrow.part"), epoch_of("_SUCCESS")
+    >>> epoch_of(file_name(17, "c0ffee")), epoch_of("17-c0ffee.arrow.beef.part"), epoch_of("_SUCCESS")
     (17, 17, None)
     """
     match = _NAME.fullmatch(name)
     return int(match.group(1)) if match else None
+
+
+def original_of(name: str) -> str:
+    """The name of the file of which this is an unfinished copy; the name itself if it is not that of such a copy.
+
+    >>> original_of("17-c0ffee.arrow.beef.part"), original_of("17-c0ffee.arrow")
+    ('17-c0ffee.arrow', '17-c0ffee.arrow')
+    """
+    return name.split(".arrow.")[0] + ".arrow" if name.endswith(".part") else name
 
 
 def oldest_retained(epoch: int, retained_epochs: int) -> int:

@@ -14,6 +14,7 @@ import pytest
 from pyarrow import fs
 
 from flinkish.errors import CorruptStateError, IncompatibleJobError, MissingFileError, OperationError
+from flinkish.runtime.standby_task import StandbyTask
 from flinkish.runtime.state.files import directory as directory_module
 from flinkish.runtime.state.files import file_format
 from flinkish.runtime.state.files.directory import OpenFiles, StateDirectory
@@ -213,6 +214,34 @@ def test_files_on_other_storage_are_fetched_once_and_mapped(remote: str, tmp_pat
     with pytest.raises(MissingFileError) as caught:
         directory.open(reference)
     assert caught.value.file == f"{remote}/{reference.name}"
+
+
+@pytest.mark.parametrize("writer", ["the task", "a standby task"])
+def test_copies_that_a_killed_worker_left_unfinished_go_with_their_files(
+    remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str
+) -> None:
+    cache = tmp_path / "cache"
+    directory = fresh(remote, cache_path=str(cache))
+    with monkeypatch.context() as killed:
+        killed.setattr("os.replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        killed.setattr("os.unlink", lambda *_: None)
+        with pytest.raises(KeyboardInterrupt):
+            directory.write(some_rows([1]), 1)
+    (name,) = directory.names()
+    (unfinished,) = cache.iterdir()
+    # a live worker may be writing it
+    update(writer, directory)
+    assert unfinished.exists()
+    directory.delete([name])
+    update(writer, directory)
+    assert not list(cache.iterdir())
+
+
+def update(writer: str, directory: StateDirectory) -> None:
+    if writer == "the task":
+        directory.release_stale(directory.names())
+    else:
+        StandbyTask((1, 0), "standby", directory).update(0)
 
 
 def test_a_damaged_copy_is_fetched_again_and_a_damaged_original_is_refused(remote: str, tmp_path: Path) -> None:

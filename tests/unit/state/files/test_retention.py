@@ -17,7 +17,7 @@ def test_a_file_stays_as_long_as_a_retained_epoch_refers_to_it() -> None:
 
 
 def test_what_nothing_ever_referred_to_goes_by_its_epoch_and_other_files_stay() -> None:
-    names = [file_name(3, "a"), file_name(3, "b") + ".part", file_name(9, "c"), "_SUCCESS", "notes.arrow"]
+    names = [file_name(3, "a"), file_name(3, "b") + ".beef.part", file_name(9, "c"), "_SUCCESS", "notes.arrow"]
     assert deletable(names, set(), {}, epoch=5, retained_epochs=2) == set(names[:2])
     assert deletable(names, set(), {}, epoch=4, retained_epochs=2) == set()
 
