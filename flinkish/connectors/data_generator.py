@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation, Types
@@ -43,8 +44,8 @@ class DataGeneratorSource(NumberedSplitSource):
             are not limited.
 
     Raises:
-        ProgramError: a negative ``count``, ``records_per_epoch`` or ``splits`` below 1, or a ``records_per_second``
-            that is not above 0.
+        ProgramError: a negative ``count``, ``records_per_epoch`` or ``splits`` below 1, one of them that is no whole
+            number, or a ``records_per_second`` that is not above 0 or not finite.
 
     >>> DataGeneratorSource(lambda i: i * i, count=5, splits=2).values(1, 0, 2)
     [1, 9]
@@ -61,16 +62,24 @@ class DataGeneratorSource(NumberedSplitSource):
         of_list: bool = False,
         records_per_second: float | None = None,
     ) -> None:
-        if records_per_second is not None and not records_per_second > 0:
-            raise ProgramError(f"records_per_second={records_per_second}", where=_WHERE, expected="more than 0")
+        if records_per_second is not None and not 0 < records_per_second < float("inf"):
+            raise ProgramError(
+                f"records_per_second={records_per_second}",
+                where=_WHERE,
+                expected="a finite number above 0",
+                hint="leave it out for no limit",
+            )
         for name, value, lowest in (
             ("count", count, 0),
             ("records_per_epoch", records_per_epoch, 1),
             ("splits", splits, 1),
         ):
-            if value is not None and value < lowest:
+            if value is not None and (not isinstance(value, Integral) or value < lowest):
                 raise ProgramError(
-                    f"{name}={value}", where=_WHERE, expected=f"at least {lowest}", hint="leave it out for the default"
+                    f"{name}={value}",
+                    where=_WHERE,
+                    expected=f"a whole number, at least {lowest}",
+                    hint="leave it out for the default",
                 )
         self._function = function
         self._count = count

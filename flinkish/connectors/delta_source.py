@@ -12,6 +12,9 @@ from flinkish.connectors.spark_types import type_of_schema
 from flinkish.core.source import DataFrameSource, RecordDecoder, SourceLimits
 from flinkish.errors import ProgramError, SavepointError
 
+#: The options of Delta's reader that say where to start, in lower case, as Spark compares them.
+_STARTS = ("startingversion", "startingtimestamp")
+
 
 class DeltaSource(DataFrameSource):
     """Reads the rows of a Delta table: first the rows that it has, then the rows that are appended to it.
@@ -68,7 +71,11 @@ class DeltaSource(DataFrameSource):
 
     def load(self, spark: Any, limits: SourceLimits, start: str | None) -> Any:
         reader = spark.readStream.format("delta").option("maxBytesPerTrigger", str(limits.max_bytes))
-        options = {**self._options, **({"startingVersion": str(_version(start))} if start is not None else {})}
+        options = self._options
+        if start is not None:
+            # Delta refuses two places to start at
+            options = {key: value for key, value in options.items() if key.lower() not in _STARTS}
+            options["startingVersion"] = str(_version(start))
         for key, value in options.items():
             reader = reader.option(key, value)
         names = [f"`{name.replace('`', '``')}`" for name in self._row_type().get_field_names()]

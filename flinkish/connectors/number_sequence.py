@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from numbers import Integral
 
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors.numbered_splits import NumberedSplitSource
@@ -18,10 +19,18 @@ class NumberSequenceSource(NumberedSplitSource):
     ([1, 2, 3], [4, 5])
 
     Raises:
-        ProgramError: ``end`` is less than ``start``, or ``splits`` is less than 1.
+        ProgramError: ``start`` or ``end`` is no whole number, ``end`` is less than ``start``, or ``splits`` is less
+            than 1.
     """
 
     def __init__(self, start: int, end: int, splits: int = 1) -> None:
+        if not all(isinstance(number, Integral) for number in (start, end)):
+            raise ProgramError(
+                f"a number sequence from {start!r} to {end!r}",
+                where="NumberSequenceSource",
+                expected="whole numbers",
+                hint="call int(...)",
+            )
         if start > end:
             raise ProgramError(
                 f"a number sequence from {start} to {end} is empty",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TextIO
 
 from flinkish.common.text import PRINT_ROW_SEPARATOR, text_writer
 from flinkish.common.typeinfo import TypeInformation
@@ -80,7 +80,16 @@ class _PrintCommitter(Committer):
         printed = 0
         for lines in committables:
             if lines:
-                stream.write("\n".join(lines) + "\n")
+                _write(stream, "\n".join(lines) + "\n")
                 printed += len(lines)
         stream.flush()
         return printed
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write a text, with a question mark for each character that the stream cannot show, as Java does."""
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        encoding = stream.encoding or "utf-8"
+        stream.write(text.encode(encoding, "replace").decode(encoding))

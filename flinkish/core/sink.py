@@ -77,6 +77,11 @@ class Sink(ABC):
         """The name of the sink operator in plans, unless the program gives one."""
         return type(self).__name__
 
+    @property
+    def _destination(self) -> str | None:
+        """The place that no other sink of the job may write to, as messages name it; None: there is no such place."""
+        return None
+
 
 class SinkWriter(ABC):  # noqa: B024 - all of it is optional
     """Turns records into committables, in the task, chained behind the operator that feeds the sink. There is one

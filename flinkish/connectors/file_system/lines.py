@@ -35,7 +35,7 @@ _COUNTED_BYTES = 64 * 1024 * 1024
 _UNPACKED_BYTES = 16 * 1024 * 1024
 
 #: Suffix of a compressed file's name -> pyarrow's name of the codec.
-COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+COMPRESSED = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 #: The suffixes of files whose compression cannot be read.
 _UNKNOWN_COMPRESSION = (".deflate", ".lzo", ".snappy", ".xz")
 
@@ -277,7 +277,7 @@ class LineSplitReader(SplitReader):
         for before in blocks:
             if before.position >= block.position:
                 break
-            number += len(split_lines(before.data))
+            number += len(split_lines(before.data.removeprefix(_BYTE_ORDER_MARK)))
         return f"line {number} (byte {byte})"
 
     def _from_start(self, split: SourceSplit) -> NativeFile:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from flinkish.connectors.file_system.globs import expand_braces, files_below, matching, split_pattern
 from flinkish.connectors.file_system.paths import Root, root_of
 from flinkish.core.source import SourceSplit
-from flinkish.errors import ConnectionFailedError, ProgramError
+from flinkish.errors import ConnectionFailedError, FlinkishError, ProgramError
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo
@@ -46,14 +46,14 @@ def find_roots(path: str, must_match: bool) -> tuple[Root, list[FileInfo]]:
         must_match: whether a pattern that matches nothing is an error; a path without wildcards always must exist.
 
     Raises:
-        ProgramError: the path does not exist, or the pattern matches nothing.
+        ProgramError: the path does not exist, the pattern matches nothing, or a name is not UTF-8.
         ConnectionFailedError: the file system does not answer.
     """
     folder, rest = folder_of(path)
     root = root_of(folder)
     try:
         found = matching(root.system, root.path, rest)
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise _unlisted(path, error) from error
     if not found and (must_match or not rest):
         raise ProgramError(
@@ -77,12 +77,19 @@ def find_files(path: str, must_match: bool) -> list[SourceSplit]:
     root, found = find_roots(path, must_match)
     try:
         files = [file for info in found for file in files_below(root.system, info) if file.size]
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise _unlisted(path, error) from error
     return [
         SourceSplit(root.id_of(file.path), info={"bytes": file.size, "modified_ns": file.mtime_ns}) for file in files
     ]
 
 
-def _unlisted(path: str, error: OSError) -> ConnectionFailedError:
+def _unlisted(path: str, error: Exception) -> FlinkishError:
+    if isinstance(error, UnicodeDecodeError):
+        return ProgramError(
+            f"the name {error.object!r} is not UTF-8",
+            where=f"FileSource {path}",
+            expected="files and folders whose names are UTF-8",
+            hint="rename it",
+        )
     return ConnectionFailedError(f"the files cannot be listed: {error}", where=f"FileSource {path}")

@@ -18,7 +18,7 @@ from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.serialization import Encoder
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.connectors.file_system.paths import file_system_of
+from flinkish.connectors.file_system.paths import absolute, file_system_of
 from flinkish.connectors.file_system.sink_options import (
     BucketAssigner,
     DefaultRollingPolicy,
@@ -47,7 +47,7 @@ class FileSink(WriterSink, SupportsPreprocessing):
 
     Guarantee: exactly once, for readers that ignore files whose names begin with a dot. A subtask without records in an
     epoch writes no file. Buckets are by the hour of processing time, as in Flink, unless another BucketAssigner is
-    given. Two jobs must not share a base path and a prefix.
+    given. Two jobs must not share a base path and a prefix; two sinks of one job that do are refused.
 
     >>> from flinkish.common.serialization import Encoder
     >>> sink = (FileSink.for_row_format("/data/out", Encoder.simple_string_encoder())
@@ -64,11 +64,17 @@ class FileSink(WriterSink, SupportsPreprocessing):
         bucket_assigner: BucketAssigner,
         part_size: int | None = None,
     ) -> None:
-        self._base_path = base_path
+        # the workers may have another working directory
+        self._base_path = absolute(base_path)
         self._content = content
         self._file_config = file_config
         self._bucket_assigner = bucket_assigner
         self._part_size = part_size
+
+    @property
+    def _destination(self) -> str:
+        config, folder = self._file_config, posixpath.join(self._base_path, self._bucket_assigner.format)
+        return f"files {folder.rstrip('/')}/{config.part_prefix}-<subtask>-<epoch>{config.part_suffix}"
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:

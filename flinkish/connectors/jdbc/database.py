@@ -111,6 +111,8 @@ def _connect(location: DatabaseLocation) -> Database:
 
 def failure_of(location: DatabaseLocation, error: Exception) -> Failure | None:
     """The kind of failure of an error, or None if it does not come from the database or its driver."""
+    if isinstance(error, UnicodeEncodeError):  # half of a surrogate pair, which no database takes
+        return Failure.ROW
     if location.kind == SQLITE:
         from flinkish.connectors.jdbc.sqlite import classify as classify_sqlite
 

@@ -1,13 +1,15 @@
 """Parses a database URL, as users of JDBC or of Python write it, to the parameters of the Python driver. Unknown
-parameters are errors."""
+parameters of PostgreSQL are errors; those of SQLite have no effect."""
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from flinkish.common.no_effect import warn_without_effect
 from flinkish.errors import ConfigurationError
 
 POSTGRESQL = "postgresql"
@@ -90,19 +92,25 @@ def without_password(url: str) -> str:
     >>> without_password("postgresql://me:secret@db/shop?password=secret&a=b")
     'postgresql://me:***@db/shop?password=***&a=b'
     """
-    return re.sub(r"(://[^/@:?]*):[^@/]*@", r"\1:***@", re.sub(r"((?:ssl)?password)=[^&]*", r"\1=***", url))
+    return re.sub(r"(://[^/@:?]*):[^/?]*@", r"\1:***@", re.sub(r"((?:ssl)?password)=[^&]*", r"\1=***", url))
 
 
 def _sqlite_path(plain: str, url: str) -> str:
     # sqlite:/x, sqlite:///x and (SQLAlchemy's) sqlite:////x are all the file /x
-    path = re.sub("^//+", "/", plain.removeprefix("sqlite:").split("?", 1)[0])
+    path, _, parameters = plain.removeprefix("sqlite:").partition("?")
+    path = re.sub("^//+", "/", path)
+    if parameters:
+        warn_without_effect(
+            f"?{parameters} in the URL of an SQLite database", "its connections have settings of their own"
+        )
     if path in ("", "/", ":memory:"):
         raise ConfigurationError(
             f"the database URL '{url}' names no file",
             where="JdbcSink",
             expected="jdbc:sqlite:/path/file.db: all subtasks write to one file, so it cannot be in memory",
         )
-    return path
+    # the workers may have another working directory
+    return os.path.abspath(path)
 
 
 def _postgresql_parameters(plain: str, url: str) -> dict[str, str]:

@@ -37,6 +37,7 @@ class JdbcSink(WriterSink):
     ) -> None:
         self._statement = statement
         self._types = repr(type_info)
+        self._names = tuple(type_info.get_field_names())
         self._location = parse_url(
             connection_options.url, connection_options.get_user_name(), connection_options.get_password()
         )
@@ -104,7 +105,7 @@ class JdbcSink(WriterSink):
 
     def create_writer(self) -> SinkWriter:
         writer = UpsertWriter if self._statement.is_upsert else RowWriter
-        return writer(self._statement, self._location.kind)
+        return writer(self._statement, self._location.kind, self._names)
 
     def create_committer(self) -> Committer:
         return JdbcCommitter(self._location, self._statement, self._execution_options, self._types)

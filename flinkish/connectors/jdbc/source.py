@@ -39,7 +39,8 @@ class JdbcSource(PagedSource):
     True
 
     Args:
-        sql: the query; it may have more columns than the type has fields.
+        sql: the query; it may have more columns than the type has fields. PostgreSQL's operator ``?`` is written
+            ``??``.
         type_info: a ROW_NAMED whose field names are columns of the query.
         key_column: a column of the query whose values are all different and never NULL; the rows are read in its order.
         connection: the database.
@@ -100,7 +101,7 @@ class JdbcSource(PagedSource):
             self._check_keys(self._rows(f"{self._query} WHERE {key} IS NULL LIMIT 1", ()))
             rows = self._rows(f"{self._query} {order}", ())
         else:
-            rows = self._rows(f"{self._query} WHERE {key} > ? {order}", (cursor[0],))
+            rows = self._rows(f"{self._query} WHERE {key} > ? {order}", (_revived(cursor[0]),))
         self._check_keys(rows)
         more, rows = len(rows) > self._page_size, rows[: self._page_size]
         after = [_plain(rows[-1][-1])] if rows else cursor or _NOTHING_YET
@@ -109,7 +110,7 @@ class JdbcSource(PagedSource):
         return Page([[_plain(value) for value in row[:-1]] for row in rows], after)
 
     def record(self, value: Any) -> Row:
-        row = Row(*(decode(cell) for decode, cell in zip(self._decoders, value, strict=True)))
+        row = Row(*(decode(_revived(cell)) for decode, cell in zip(self._decoders, value, strict=True)))
         row.set_field_names(self._type.get_field_names())
         return row
 
@@ -151,6 +152,8 @@ class JdbcSource(PagedSource):
 
 #: The cursor of a continuous source whose query has no rows yet: the first page is asked for again.
 _NOTHING_YET: list[Any] = []
+#: The only key of the JSON object that stands for bytes in a page or cursor.
+_BYTES = "$bytes"
 
 
 def _selected(location: DatabaseLocation, sql: str, parameters: tuple[Any, ...]) -> list[Any]:
@@ -160,9 +163,7 @@ def _selected(location: DatabaseLocation, sql: str, parameters: tuple[Any, ...])
     from flinkish.connectors.jdbc.postgresql import driver
 
     with driver().connect(autocommit=True, **location.parameters) as connection:
-        rows: list[Any] = connection.execute(
-            psycopg_placeholders(sql) if parameters else sql, parameters or None
-        ).fetchall()
+        rows: list[Any] = connection.execute(psycopg_placeholders(sql), parameters).fetchall()
         return rows
 
 
@@ -173,12 +174,17 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
     if isinstance(value, (bytes, memoryview)):
-        return base64.b64encode(value).decode()
+        return {_BYTES: base64.b64encode(value).decode()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if isinstance(value, (Decimal, uuid.UUID)):
         return str(value)
     return value
+
+
+def _revived(value: Any) -> Any:
+    """The inverse of `_plain` for bytes, so that they are neither read nor compared as texts."""
+    return base64.b64decode(value[_BYTES]) if isinstance(value, dict) and value.keys() == {_BYTES} else value
 
 
 def _moment(text: str) -> datetime.datetime:
@@ -207,6 +213,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _binary(value: Any) -> bytes:
+    if not isinstance(value, bytes):
+        raise TypeError("not bytes")
+    return value
+
+
 def _truth(value: Any) -> bool:
     if value not in (0, 1):
         raise ValueError("neither true nor false")
@@ -219,7 +231,7 @@ _DECODERS: list[tuple[TypeInformation, Callable[[Any], Any]]] = [
     (Types.SQL_TIMESTAMP(), _moment),
     (Types.INSTANT(), _instant),
     (Types.BIG_DEC(), lambda value: Decimal(str(value))),
-    (Types.PRIMITIVE_ARRAY(Types.BYTE()), base64.b64decode),
+    (Types.PRIMITIVE_ARRAY(Types.BYTE()), _binary),
     (Types.DOUBLE(), float),
     (Types.FLOAT(), float),
     (Types.BOOLEAN(), _truth),

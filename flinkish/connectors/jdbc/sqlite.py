@@ -4,6 +4,7 @@ transactions wait for it."""
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
@@ -69,18 +70,19 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 def classify(error: Exception) -> Failure | None:
     """The kind of failure of an error of sqlite3; None if it is none of sqlite3's."""
-    if isinstance(error, OverflowError):  # an int of more than 64 bits
+    # an int of more than 64 bits; what a constraint refuses, whatever the names in its message
+    if isinstance(error, (OverflowError, sqlite3.IntegrityError)):
         return Failure.ROW
     if not isinstance(error, sqlite3.Error):
         return None
     # Python 3.10 does not give SQLite's error codes, only its fixed messages
     text = str(error)
-    if "locked" in text or "busy" in text:
+    if re.match("(database|database table|database schema) is locked", text):
         return Failure.CONFLICT
+    if any(word in text for word in ("no such", "syntax error", "has no column", "values for", "does not match any")):
+        return Failure.STATEMENT
     if "unable to open" in text or "disk I/O" in text:
         return Failure.CONNECTION_LOST
     if any(word in text for word in ("readonly", "disk is full", "malformed", "not a database", "authorization")):
         return Failure.OPERATOR
-    if any(word in text for word in ("no such", "syntax error", "has no column", "values for", "does not match any")):
-        return Failure.STATEMENT
     return Failure.ROW

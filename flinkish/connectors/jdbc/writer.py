@@ -16,7 +16,7 @@ from flinkish.connectors.jdbc.statement import JdbcStatement
 from flinkish.core.sink import SinkWriter
 from flinkish.errors import TypeMismatchError
 
-_RECORDS = {Row, tuple, list}
+_RECORDS = (Row, tuple, list)
 
 _UTC = datetime.timezone.utc
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=_UTC)
@@ -43,26 +43,37 @@ _ADAPTERS: dict[str, dict[type, Callable[[Any], Any]]] = {
 class RowWriter(SinkWriter):
     """Converts each record to a row at once; holds nothing until the barrier."""
 
-    def __init__(self, statement: JdbcStatement, kind: str) -> None:
+    def __init__(self, statement: JdbcStatement, kind: str, names: Sequence[str]) -> None:
         self._statement = statement
+        self._names = list(names)
         self._adapters = _ADAPTERS[kind]
 
     def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
         return self.rows(values)
 
     def rows(self, values: list[Any]) -> list[tuple[Any, ...]]:
-        """The records as tuples of values that the driver takes.
+        """The records as tuples of values that the driver takes. Rows with the field names of the type give their
+        values by name, as in PyFlink, and all other records by position.
 
         Raises:
             TypeMismatchError: a record is no Row, tuple or list, or has another number of fields than the statement.
         """
-        if not set(map(type, values)) <= _RECORDS:
-            wrong = next(value for value in values if type(value) not in _RECORDS)
-            raise self._mismatch(wrong)
-        rows: list[tuple[Any, ...]] = list(map(tuple, values))
+        rows: list[tuple[Any, ...]] = list(map(tuple, self._checked(values)))
         if not set(map(len, rows)) <= {self._statement.width}:
             raise self._mismatch(next(row for row in rows if len(row) != self._statement.width))
         return self._adapted(rows)
+
+    def _checked(self, values: list[Any]) -> list[Any]:
+        kinds = set(map(type, values))
+        if not all(issubclass(kind, _RECORDS) for kind in kinds):
+            raise self._mismatch(next(value for value in values if not isinstance(value, _RECORDS)))
+        return list(map(self._by_name, values)) if Row in kinds else values
+
+    def _by_name(self, value: Any) -> Any:
+        fields = getattr(value, "_fields", self._names) if type(value) is Row else self._names
+        if fields == self._names or sorted(fields) != sorted(self._names):
+            return value
+        return tuple(value[name] for name in self._names)
 
     def _adapted(self, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         adapters = self._adapters
@@ -88,12 +99,13 @@ class UpsertWriter(RowWriter):
     """Holds the last row of each primary key until the barrier. The rows before it need not be written, since nobody
     could see them: the epoch is one transaction."""
 
-    def __init__(self, statement: JdbcStatement, kind: str) -> None:
-        super().__init__(statement, kind)
+    def __init__(self, statement: JdbcStatement, kind: str, names: Sequence[str]) -> None:
+        super().__init__(statement, kind, names)
         self._key = itemgetter(*statement.key_positions)
         self._last: dict[Any, Any] = {}
 
     def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
+        values = self._checked(values)
         try:
             self._last.update(zip(map(self._key, values), values, strict=True))
         except (TypeError, IndexError):

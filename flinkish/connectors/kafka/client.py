@@ -100,7 +100,8 @@ def new_consumer(settings: Mapping[str, Any], where: str) -> Any:
 
 def new_producer(settings: Mapping[str, Any], where: str) -> Any:
     """A producer with these settings of librdkafka; raises the same errors as `new_consumer`."""
-    defaults = {"log_level": 0, "linger.ms": 20, "enable.idempotence": True}
+    # records go to the partitions of their keys as with Java's producer, not by librdkafka's own hash
+    defaults = {"log_level": 0, "linger.ms": 20, "enable.idempotence": True, "partitioner": "murmur2_random"}
     return _new_client(driver("KafkaSink").Producer, {**defaults, **settings}, "producer", where)
 
 

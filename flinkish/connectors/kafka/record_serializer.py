@@ -60,7 +60,7 @@ class KafkaRecordSerializationSchema:
         """
         if self.header_provider is None:
             return None
-        found = [list(headers) for headers in map(self.header_provider, values)]
+        found = [list(headers or ()) for headers in map(self.header_provider, values)]
         for headers in found:
             if not all(isinstance(header, tuple) and len(header) == 2 and _is_header(*header) for header in headers):
                 raise TypeMismatchError(

@@ -99,6 +99,16 @@ def test_a_delta_source_reads_what_is_there_and_what_is_added(spark: SparkSessio
     assert only_n.bounded
 
 
+def test_a_savepoint_counts_more_than_a_time_to_start_at(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "in")
+    DeltaSink(path).write_frame(frame_of(spark, ("a", 1)), context(0))
+    first = read(spark, DeltaSource(path), tmp_path / "c")
+    DeltaSink(path).write_frame(frame_of(spark, ("b", 2)), context(1))
+    since = DeltaSource(path, ROW, bounded=True, options={"startingTimestamp": "2020-01-01"})
+    restored = read(spark, since, tmp_path / "d", start=offset_text(first.end_offset))
+    assert restored.records == [Row(user="b", n=2)]
+
+
 def test_a_savepoint_inside_of_a_version_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "in")
     DeltaSink(path).write_frame(frame_of(spark, ("a", 1)), context(0))

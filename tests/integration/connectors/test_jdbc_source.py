@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from flinkish.common.typeinfo import Types
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSource
 from flinkish.datastream.functions import MapFunction
 from flinkish.errors import ConnectionFailedError, ProgramError
@@ -57,6 +59,21 @@ def test_rows_of_all_kinds_are_read_in_the_order_of_any_key(postgres: PostgresSe
         read(uri, sql="SELECT * FROM nowhere")
     with pytest.raises(ConnectionFailedError, match="the query failed: .*refused"):
         read("postgresql://localhost:1/none")
+
+
+def test_keys_of_bytes_nan_and_operators_with_question_marks_are_as_in_the_database(postgres: PostgresServer) -> None:
+    uri = postgres.create_database()
+    postgres.query(uri, "CREATE TABLE readings (id BYTEA, tags JSONB, heat FLOAT8)")
+    for n in range(9):
+        postgres.query(uri, f"INSERT INTO readings VALUES ('\\x0{n}', '{{\"a\": {n}}}', 'NaN')")
+    url = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(uri).build()
+    kind = Types.ROW_NAMED(["id", "heat"], [Types.PRIMITIVE_ARRAY(Types.BYTE()), Types.DOUBLE()])
+    env, sink = environment(1), TestingSink()
+    sql = "SELECT * FROM readings WHERE tags ?? 'a'"
+    env.add_source(JdbcSource(sql, kind, "id", url, page_size=4)).sink_to(sink)
+    MiniCluster(job_of(env), ManualClock()).run(20)
+    assert [row.id for row in sink.values] == [bytes([n]) for n in range(9)]
+    assert all(math.isnan(row.heat) for row in sink.values)
 
 
 @pytest.mark.slow

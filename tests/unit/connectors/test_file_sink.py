@@ -23,7 +23,10 @@ from flinkish.connectors.file_system.sink_options import (
 from flinkish.connectors.file_system.stream_format import StreamFormat
 from flinkish.core.sink import CommitContext
 from flinkish.errors import ConnectionFailedError, FencedError, ProgramError
+from flinkish.minicluster import MiniCluster
+from flinkish.runtime.clock import ManualClock
 from tests.support.fences import FallingFence
+from tests.unit.minicluster.programs import environment, job_of
 
 
 def context(epoch: int = 0, subtask: int = 0) -> CommitContext:
@@ -142,3 +145,33 @@ def test_the_older_name_of_the_sink_writes_the_same_files(tmp_path: Path) -> Non
 def test_a_strategy_that_never_compacts_is_refused() -> None:
     with pytest.raises(ProgramError, match="a strategy that never compacts"):
         FileCompactStrategy.builder().build()
+
+
+def test_a_relative_path_is_the_programs_wherever_the_workers_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    sink = builder(Path("out")).build()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    deliver(sink, ["a"])
+    assert files(tmp_path) == {"out/part-0-0": "a\n"}
+
+
+def test_two_sinks_of_a_job_whose_files_would_replace_each_other_are_refused(tmp_path: Path) -> None:
+    env = environment(1)
+    letters = env.from_collection(["a"], Types.STRING())
+    letters.sink_to(builder(tmp_path).build()).uid("one")
+    letters.sink_to(builder(tmp_path / "x" / "..").build()).uid("other")
+    with pytest.raises(ProgramError, match="two sinks write to the files .*part.*one.*other"):
+        job_of(env)
+
+
+def test_two_sinks_of_a_job_with_prefixes_of_their_own_share_a_folder(tmp_path: Path) -> None:
+    env = environment(1)
+    letters = env.from_collection(["a"], Types.STRING())
+    letters.sink_to(builder(tmp_path).build())
+    config = OutputFileConfig.builder().with_part_prefix("other").build()
+    letters.sink_to(builder(tmp_path).with_output_file_config(config).build())
+    MiniCluster(job_of(env), ManualClock()).run()
+    assert files(tmp_path) == {"other-0-0": "a\n", "part-0-0": "a\n"}

@@ -518,3 +518,22 @@ def test_a_reader_keeps_one_file_open_and_only_while_it_is_wanted(tmp_path: Path
     assert reader._open[1] is handle and not handle.closed
     reader.open([SplitRange(b, 0, 4)], 10)
     assert handle.closed and reader._open is None
+
+
+def test_the_suffix_gzip_is_a_compression_as_in_flink(tmp_path: Path) -> None:
+    write(tmp_path / "a.gzip", gzip.compress(b"a\nb\n"))
+    assert read_all(FileSource.text(str(tmp_path))) == ["a", "b"]
+
+
+def test_a_byte_order_mark_counts_as_no_line_where_an_error_names_the_line(tmp_path: Path) -> None:
+    write(tmp_path / "in", b"\xef\xbb\xbf" + b'{"user": "a"}\n{"n": "x"}\n')
+    with pytest.raises(MalformedRecordError, match=r"line 2 \(byte 17\)"):
+        read_all(FileSource.json(str(tmp_path), type_info=ROW))
+
+
+def test_a_name_that_is_not_utf8_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with open(os.fsencode(tmp_path) + b"/caf\xe9", "w") as file:
+        file.write("a\n")
+    for path in (str(tmp_path), f"{tmp_path}/*"):
+        with pytest.raises(ProgramError, match=r"caf\\xe9' is not UTF-8"):
+            read_all(FileSource.text(path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -180,3 +181,16 @@ def test_a_rate_gives_each_epoch_what_has_become_due_since_the_last_one() -> Non
     assert isinstance(source.with_splits(3).create_enumerator(()), RateLimitedEnumerator)
     with pytest.raises(ProgramError, match="records_per_second=0"):
         DataGeneratorSource(same, records_per_second=0)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: DataGeneratorSource(str, count=1e3),  # type: ignore[arg-type]
+        lambda: DataGeneratorSource(str, records_per_second=float("inf")),
+        lambda: NumberSequenceSource(1, 1e3),  # type: ignore[arg-type]
+    ],
+)
+def test_numbers_that_no_worker_could_count_with_are_refused_when_the_source_is_made(made: Callable[[], Any]) -> None:
+    with pytest.raises(ProgramError, match=r"1000\.0|inf"):
+        made()

@@ -109,3 +109,22 @@ def test_wrong_arguments_and_missing_files_are_errors(tmp_path: Path) -> None:
         source(tmp_path, type_info=kind)
     with pytest.raises(ProgramError, match="page_size=0"):
         source(tmp_path, page_size=0)
+
+
+def test_keys_of_bytes_are_compared_as_bytes(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    connection.execute("CREATE TABLE items (id BLOB, name TEXT)")
+    connection.executemany("INSERT INTO items VALUES (?, ?)", [(bytes([n]), str(n)) for n in range(9)])
+    kind, sink = Types.ROW_NAMED(["id", "name"], [Types.PRIMITIVE_ARRAY(Types.BYTE()), Types.STRING()]), TestingSink()
+    cluster_of(source(tmp_path, type_info=kind), sink).run(20)
+    assert [tuple(row) for row in sink.values] == [(bytes([n]), str(n)) for n in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("value", "declared"), [("'abcd'", Types.PRIMITIVE_ARRAY(Types.BYTE())), ("x'0102'", Types.STRING())]
+)
+def test_texts_are_not_read_as_bytes_nor_bytes_as_texts(tmp_path: Path, value: str, declared: TypeInformation) -> None:
+    connection = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    connection.execute(f"CREATE TABLE items AS SELECT 1 AS id, {value} AS v")
+    with pytest.raises(TypeMismatchError, match="the column 'v' has the value"):
+        cluster_of(source(tmp_path, type_info=Types.ROW_NAMED(["v"], [declared])), TestingSink()).run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import sqlite3
 import threading
+from collections import namedtuple
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -253,3 +254,52 @@ def test_a_database_that_stays_locked_is_worth_a_retry(
         deliver(sink, [("a", 1)], 0)
     database.execute("ROLLBACK")
     assert deliver(sink, [("a", 1)], 0) == 1
+
+
+@pytest.mark.parametrize("upsert", [False, True])
+def test_rows_with_field_names_are_written_by_name(tmp_path: Path, database: sqlite3.Connection, upsert: bool) -> None:
+    place = options(tmp_path)
+    sink = JdbcSink.upsert("counts", ["page"], ROW, place) if upsert else JdbcSink.sink(INSERT, ROW, place)
+    deliver(sink, [Row(n=1, page="a"), Row(page="b", n=2), Row(x="c", y=3), Row("d", 4)], 0)
+    assert rows(database) == [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
+
+
+def test_named_tuples_are_tuples(tmp_path: Path, database: sqlite3.Connection) -> None:
+    count = namedtuple("count", "page n")
+    deliver(JdbcSink.sink(INSERT, ROW, options(tmp_path)), [count("a", 1)], 0)
+    assert rows(database) == [("a", 1)]
+
+
+def test_a_record_without_positions_is_named_by_an_upsert_too(tmp_path: Path) -> None:
+    with pytest.raises(TypeMismatchError, match="of type dict is no row"):
+        deliver(JdbcSink.upsert("counts", ["page"], ROW, options(tmp_path)), [{"page": "a"}], 0)
+
+
+def test_half_of_a_surrogate_pair_is_an_error_that_names_the_row(tmp_path: Path, database: sqlite3.Connection) -> None:
+    with pytest.raises(ProgramError, match=r"refused the row \('\\ud800', 2\)"):
+        deliver(JdbcSink.sink(INSERT, ROW, options(tmp_path)), [("a", 1), ("\ud800", 2)], 0)
+    assert rows(database) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "error"), [("locked_pages", "UNIQUE constraint failed"), ("busy.locked", "no such table")]
+)
+def test_names_in_sqlites_messages_do_not_make_them_conflicts(
+    tmp_path: Path, database: sqlite3.Connection, table: str, error: str
+) -> None:
+    database.execute("CREATE TABLE locked_pages (page TEXT PRIMARY KEY, n INTEGER)")
+    sink = JdbcSink.sink(f"INSERT INTO {table} VALUES (?, ?)", ROW, options(tmp_path), no_retry())
+    with pytest.raises(ProgramError, match=error):
+        deliver(sink, [("a", 1), ("a", 2)], 0)
+
+
+def test_a_relative_path_of_a_database_is_the_programs_wherever_the_workers_are(
+    tmp_path: Path, database: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("jdbc:sqlite:shop.db").build()
+    sink = JdbcSink.sink(INSERT, ROW, url)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    deliver(sink, [("a", 1)], 0)
+    assert rows(database) == [("a", 1)]

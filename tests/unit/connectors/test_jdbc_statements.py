@@ -126,3 +126,12 @@ def test_options_are_pyflinks() -> None:
 def test_the_sink_travels() -> None:
     sink = pickle.loads(pickle.dumps(JdbcSink.upsert("t", ["page"], ROW, connection())))
     assert sink.create_committer().on_driver is False
+
+
+def test_a_password_with_an_at_sign_is_in_no_text() -> None:
+    assert without_password("postgresql://me:p@ss@db/shop") == "postgresql://me:***@db/shop"
+
+
+def test_parameters_of_a_sqlite_url_are_reported_as_without_effect(caplog: pytest.LogCaptureFixture) -> None:
+    parse_url("jdbc:sqlite:/tmp/x.db?foreign_keys=on")
+    assert "?foreign_keys=on in the URL of an SQLite database has no effect" in caplog.text

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flinkish.common.serialization import SimpleStringSchema
+from flinkish.connectors.kafka.client import new_producer
 from flinkish.connectors.kafka.properties import reading_settings, security_settings, writing_settings
 from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
 from flinkish.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
@@ -158,3 +159,20 @@ def test_how_many_acknowledge_is_the_sinks_business_and_java_programs_may_say_it
 def test_a_property_that_no_producer_knows_is_refused_when_the_sink_is_built() -> None:
     with pytest.raises(ConfigurationError, match="lingerr.ms"):
         sink_builder().set_property("lingerr.ms", "5").build()
+
+
+def test_keys_go_to_the_partitions_that_javas_producer_gives_them() -> None:
+    found: dict[bytes, int] = {}
+    producer = new_producer({"test.mock.num.brokers": 1}, "KafkaSink")
+    # Kafka's own examples of its hash; a topic of the client's cluster in memory has 4 partitions
+    hashes = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536}
+    for key in hashes:
+        producer.produce("t", b"", key, on_delivery=lambda _, record: found.update({record.key(): record.partition()}))
+    assert producer.flush(30) == 0
+    assert found == {key: (value & 0x7FFFFFFF) % 4 for key, value in hashes.items()}
+
+
+def test_a_header_provider_may_give_none_for_a_record_without_headers() -> None:
+    builder = KafkaRecordSerializationSchema.builder().set_topic("t")
+    builder.set_value_serialization_schema(SimpleStringSchema()).set_header_provider(lambda _: None)
+    assert builder.build().headers_batch(["a"]) == [[]]

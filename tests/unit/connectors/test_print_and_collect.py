@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -100,3 +101,10 @@ def test_a_callback_that_raises_gets_the_epoch_again() -> None:
 def test_results_that_nobody_collects_are_an_error() -> None:
     with pytest.raises(InternalError, match="nobody collects"):
         run(CollectSink(), [1])
+
+
+def test_what_the_terminal_cannot_show_is_printed_as_question_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(shown, encoding="ascii"))
+    assert run(PrintSink(), ["caf\xe9", "\ud800", "tea"]) == 3
+    assert shown.getvalue() == b"caf?\n?\ntea\n"

@@ -201,3 +201,18 @@ def test_what_a_service_raises_names_the_source_and_may_go_away(monkeypatch: pyt
     assert raised.value.retryable and "def unavailable" not in str(raised.value) and "no answer" in str(raised.value)
     MiniCluster(job_of(env), ManualClock(), store).run()
     assert sink.values == [1]
+
+
+class Readings(PagedSource):
+    bounded = True
+    produced_type = Types.DOUBLE()
+
+    def fetch(self, cursor: Any) -> Page:
+        return Page([float("nan"), 1.0], None)
+
+
+def test_a_page_may_hold_nan() -> None:
+    sink, env = TestingSink(), environment(1)
+    env.add_source(Readings()).sink_to(sink)
+    MiniCluster(job_of(env), ManualClock()).run()
+    assert repr(sink.values) == "[nan, 1.0]"
