@@ -158,8 +158,16 @@ class JobRecord(JobObserver):
     # ------------------------------------------------------------------ what can be said
 
     def accumulator_results(self) -> dict[str, Any]:
-        """Accumulator name -> its value so far."""
+        """Accumulator name -> its value so far.
+
+        Raises:
+            ProgramError: the value of an accumulator of the program's own cannot be computed.
+        """
         return results_of(self.accumulators, self._job.classes)
+
+    def _shown_accumulators(self) -> dict[str, float | str]:
+        results = results_of(self.accumulators, self._job.classes, failed=lambda error: error.what)
+        return {name: _shown(value) for name, value in results.items()}
 
     def describe(self) -> JobDescription:
         """The job as of now."""
@@ -181,7 +189,7 @@ class JobRecord(JobObserver):
             attempts=attempts,
             checkpoints=describe_checkpoints(self._run.checkpoints.describe(), self._run.savepoints.describe()),
             metrics=metrics,
-            accumulators={name: _shown(value) for name, value in self.accumulator_results().items()},
+            accumulators=self._shown_accumulators(),
             exceptions=exceptions,
             configuration=hide_secrets(dict(sorted(self._job.settings.configuration.items()))),
             story=life.story.events,

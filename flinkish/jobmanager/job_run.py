@@ -239,15 +239,23 @@ class JobRun:
         self.life.to(JobStatus.CANCELED, "the running epoch has ended")
 
     def _end(self, error: FlinkishError | None, started: float = 0.0) -> None:
-        for observer in self.observers:
-            observer.job_done(self.status)
-        live_jobs.ended(self, self.status)
-        self.history.close()
-        if error is not None:
-            self.result.complete_exceptionally(error)
-        else:
-            runtime_ms = int((time.monotonic() - started) * 1000)
-            self.result.complete(JobExecutionResult(self.job_id, runtime_ms, self.accumulator_results()))
+        try:
+            for observer in self.observers:
+                observer.job_done(self.status)
+            live_jobs.ended(self, self.status)
+            self.history.close()
+        finally:
+            # whatever fails above: nobody waits for ever for a job that has ended
+            self._complete(error, int((time.monotonic() - started) * 1000))
+
+    def _complete(self, error: FlinkishError | None, runtime_ms: int) -> None:
+        if error is None:
+            try:
+                self.result.complete(JobExecutionResult(self.job_id, runtime_ms, self.accumulator_results()))
+                return
+            except FlinkishError as failure:
+                error = failure
+        self.result.complete_exceptionally(error)
 
     def accumulator_results(self) -> dict[str, Any]:
         """Accumulator name -> its value so far."""

@@ -90,6 +90,9 @@ class ProgressLine(JobObserver):
             now_ms = self._clock.now_ms()
             self._epochs += 1
             self._in += report.records_in
+            if now_ms < self._history[-1][0]:
+                # the clock was set back: neither rates nor waiting times go by what it said before
+                self._history, self._shown_ms = deque([(now_ms, self._in)]), None
             self._out += report.records_out
             self._history.append((now_ms, self._in))
             while len(self._history) > 2 and self._history[1][0] <= now_ms - RATE_WINDOW_MS:

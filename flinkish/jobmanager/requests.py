@@ -20,8 +20,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import ConfigurationError, FlinkishError, OperationError
+from flinkish.errors import ConfigurationError, FinalOperationError, FlinkishError, OperationError
 from flinkish.jobmanager import live_jobs
+from flinkish.jobmanager.directory.files import absolute, is_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.job_run import JobObserver
 
@@ -101,11 +102,15 @@ class RequestDesk(JobObserver):
         atexit.unregister(self._last_answer)
 
     def _take(self, name: str) -> None:
-        request = self._directory.read(name)
+        try:
+            request = self._directory.read(name)
+        except FinalOperationError as error:
+            # a damaged file must not keep the requests behind it from being read
+            request = {"damaged": str(error)}
         if request is None:
             return
         self._directory.delete(name)
-        answer = self._carry_out(request)
+        answer = {"error": request["damaged"]} if "damaged" in request else self._carry_out(request)
         self._directory.write(_ANSWER + name[len(_REQUEST) :], answer)
 
     def _carry_out(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -140,9 +145,16 @@ def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any)
     """
     if action not in ACTIONS:
         raise ConfigurationError(f"unknown request {action!r}", expected=f"one of {', '.join(ACTIONS)}")
-    directory = JobDirectory(job_dir)
-    where = f"job directory {directory.path}"
-    _check_driver(directory, where)
+    where = f"job directory {absolute(job_dir)}"
+    # a JobDirectory makes its directory
+    directory = JobDirectory(job_dir) if is_directory(job_dir) else None
+    if directory is None or directory.read("owner.json") is None or not directory.has_living_owner():
+        raise OperationError(
+            "no driver runs a job in this directory",
+            where=where,
+            expected="the flinkish.job.dir of a running job",
+            hint="check the path; start the job first",
+        )
     name = uuid.uuid4().hex + _SUFFIX
     directory.write(_REQUEST + name, {"action": action, **details})
     try:
@@ -153,16 +165,6 @@ def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any)
     if "error" in answer:
         raise OperationError(f"the driver could not {action}: {answer['error']}", where=where)
     return answer["value"]
-
-
-def _check_driver(directory: JobDirectory, where: str) -> None:
-    if directory.read("owner.json") is None or not directory.has_living_owner():
-        raise OperationError(
-            "no driver runs a job in this directory",
-            where=where,
-            expected="the flinkish.job.dir of a running job",
-            hint="check the path; start the job first",
-        )
 
 
 def _wait_for_answer(directory: JobDirectory, name: str, timeout_s: float, where: str) -> dict[str, Any]:

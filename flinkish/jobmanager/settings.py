@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from flinkish.common.configuration import Configuration
 from flinkish.common.dependencies import dependencies_of
 from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, state
+from flinkish.common.storage import local_path
 from flinkish.common.time import Duration
 from flinkish.jobmanager.checkpoints.settings import CheckpointSettings, checkpoint_settings
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -80,7 +81,7 @@ def _job_parameters(configuration: Configuration) -> dict[str, str]:
 def _cached_files(configuration: Configuration) -> dict[str, str]:
     """File name -> path as the program gives it; `Deployment` replaces it by the path in the worker."""
     files = dependencies_of(configuration).cached_files
-    return {file.name: file.path.removeprefix("file://") for file in files}
+    return {file.name: local_path(file.path) or file.path for file in files}
 
 
 def driver_settings(configuration: Configuration) -> DriverSettings:

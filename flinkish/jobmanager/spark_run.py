@@ -19,7 +19,6 @@ from flinkish.errors import (
 )
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
-from flinkish.jobmanager.attempt.remote_reports import STOP_FILE
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.ownership import take_ownership
 from flinkish.jobmanager.directory.path_check import temporary_directory
@@ -176,9 +175,6 @@ class SparkRun(JobRun):
         self._ends = self._ends or not goes_on
         if goes_on:
             self._tell(f"the job was not stopped and goes on: {failure.message}")
-            self.directory.delete(STOP_FILE)
-            if self._stop.is_set():
-                self.attempt.wake()
         return goes_on
 
     def _delay_after(self, failure: FlinkishError) -> int | None:
@@ -343,5 +339,4 @@ def prepare_directory(spark: Any, settings: DriverSettings, name: str) -> tuple[
         directory.claim(name)
     else:
         take_ownership(spark, directory, name, settings.takeover)
-    directory.delete(STOP_FILE)
     return directory, temporary

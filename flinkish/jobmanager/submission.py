@@ -6,6 +6,8 @@ import atexit
 import json
 import logging
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.configuration import Configuration
@@ -26,6 +28,7 @@ from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
 from flinkish.launch.replay import requested_replay
 
 if TYPE_CHECKING:
+    from flinkish.jobmanager.directory.job_directory import JobDirectory
     from flinkish.jobmanager.spark_run import SparkRun
     from flinkish.runtime.deployment import JobDescriptor
 
@@ -116,20 +119,30 @@ def _spark_run(
     generator.with_shipped_files(ship(spark, configuration))
     life = new_life(name)
     directory, temporary = prepare_directory(spark, settings, name)
+    with _given_back_on_failure(directory, temporary):
+        try:
+            preparation = Preparation(spark, generator, name, settings, directory)
+            plan = preparation.next_plan()
+        except BaseException as error:
+            remember_failed_start(spark, directory, settings, life, error)
+            raise
+        run = SparkRun(spark, plan, preparation.next_plan, settings, directory, temporary, restarts, life)
+        run.fall_back = preparation.fall_back
+        _attach(run, plan.job, json_plan, temporary)
+    atexit.register(directory.release)
+    return run
+
+
+@contextmanager
+def _given_back_on_failure(directory: JobDirectory, temporary: bool) -> Iterator[None]:
+    """If the block raises, give the directory back, because the process may live on; a temporary one is deleted."""
     try:
-        preparation = Preparation(spark, generator, name, settings, directory)
-        plan = preparation.next_plan()
-    except BaseException as error:
-        remember_failed_start(spark, directory, settings, life, error)
+        yield
+    except BaseException:
         directory.release()
         if temporary:
             shutil.rmtree(directory.path, ignore_errors=True)
         raise
-    run = SparkRun(spark, plan, preparation.next_plan, settings, directory, temporary, restarts, life)
-    run.fall_back = preparation.fall_back
-    _attach(run, plan.job, json_plan, temporary)
-    atexit.register(directory.release)
-    return run
 
 
 def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], temporary: bool) -> None:

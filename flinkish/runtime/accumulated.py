@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import base64
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -183,10 +183,34 @@ def merged(totals: bytes, added: Iterable[bytes], classes: ProgramClasses = NO_C
     return encode_accumulators(result, classes) if result else b""
 
 
-def results_of(totals: bytes, classes: ProgramClasses = NO_CLASSES) -> dict[str, Any]:
-    """The results of the accumulators of user functions, as name -> value."""
+def _raise(error: ProgramError) -> Any:
+    raise error
+
+
+def results_of(
+    totals: bytes, classes: ProgramClasses = NO_CLASSES, failed: Callable[[ProgramError], Any] = _raise
+) -> dict[str, Any]:
+    """The results of the accumulators of user functions, as name -> value.
+
+    Args:
+        totals: the encoded accumulators.
+        classes: the classes of the program.
+        failed: gives the value of an accumulator whose own ``get_local_value`` fails; by default the error is raised.
+    """
+
+    def result(name: str, accumulator: Accumulator[Any, Any]) -> Any:
+        try:
+            return accumulator.get_local_value()
+        except Exception as error:
+            wrong = ProgramError(
+                f"the result of the accumulator '{name}' cannot be computed: {type(error).__name__}: {error}",
+                hint=f"correct get_local_value() of {type(accumulator).__name__}",
+            )
+            wrong.__cause__ = error
+            return failed(wrong)
+
     accumulators = decode_accumulators(totals, classes).items()
-    return {name: accumulator.get_local_value() for (scope, name), accumulator in accumulators if scope == OF_THE_JOB}
+    return {name: result(name, accumulator) for (scope, name), accumulator in accumulators if scope == OF_THE_JOB}
 
 
 def counts_of(totals: bytes, classes: ProgramClasses = NO_CLASSES) -> dict[str, dict[str, int]]:

@@ -132,7 +132,9 @@ def _ship_folder(spark: Any, path: str) -> str:
 def _ship_packed(spark: Any, path: Path, mode: int | None = None) -> str:
     """Ship the content of a folder, or one file, as an archive that Spark unpacks; the name of the folder into which
     it does."""
-    name = f"flinkish-{_digest(str(path))}{'' if mode is None else f'-{mode:o}'}"
+    # the content of a file does not tell what it is called: two modules may have the same one
+    called = "" if path.is_dir() else f"-{hashlib.sha256(path.name.encode()).hexdigest()[:8]}"
+    name = f"flinkish-{_digest(str(path))}{called}{'' if mode is None else f'-{mode:o}'}"
 
     def add() -> None:
         packed = _staging() / f"{name}.tar.gz"

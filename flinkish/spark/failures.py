@@ -30,7 +30,7 @@ _BUGS = (AssertionError, AttributeError, LookupError, NameError, TypeError)
 #: (pattern in the text, class, what happened, what to do); the first pattern that matches counts
 _KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
     (
-        r"No module named '?flinkish",
+        r"No module named '?flinkish(?!\w)",
         EnvironmentVersionError,
         "the Python of Spark's workers (or, under Spark Connect, of its server) has no flinkish",
         "install flinkish there in this version, or put it on their PYTHONPATH",

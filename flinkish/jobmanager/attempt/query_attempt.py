@@ -20,7 +20,7 @@ from flinkish.jobmanager.attempt.clock_watch import ClockWatch
 from flinkish.jobmanager.attempt.end_offsets import end_offsets
 from flinkish.jobmanager.attempt.epoch_function import EpochFunction
 from flinkish.jobmanager.attempt.epoch_listeners import STOP_MARK, StopQuery
-from flinkish.jobmanager.attempt.query_inputs import keep_packing, source_positions
+from flinkish.jobmanager.attempt.query_inputs import input_is_read, keep_packing, source_positions
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
 from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs
 from flinkish.jobmanager.attempt.source_checks import check_sources, known_sources
@@ -150,6 +150,8 @@ class QueryAttempt:
         """Run the queries until the input has ended or a stop was asked for. Raises query failures as typed errors."""
         epoch_listeners.register(self.job.job_id, self)
         try:
+            self._forget_earlier_stops()
+            self._take_earlier_reports()
             self._run_queries()
             if self.ended:
                 # Spark has committed the last epoch: nothing will be delivered again
@@ -163,6 +165,22 @@ class QueryAttempt:
         finally:
             epoch_listeners.unregister(self.job.job_id)
             self._acknowledgements.close()
+
+    def _forget_earlier_stops(self) -> None:
+        """Withdraw from the process that runs epochs, if it is another one, the stop of an earlier attempt, such as one
+        that had to fail: it would end this attempt's query, and that would pass for the end of the job."""
+        if self._inbox is not None:
+            self.directory.delete(STOP_FILE)
+            if self._stop.is_set():
+                # asked for since, and maybe deleted just now: a stop is set first and told afterwards
+                self.wake()
+
+    def _take_earlier_reports(self) -> None:
+        """Take the reports of epochs that Spark has committed and an earlier attempt has not lived to take. A query
+        that has nothing more to run has no progress from which it would be seen that they are committed."""
+        committed = QueryLog(self.location.path).committed() if self._inbox is not None else []
+        if committed:
+            self._take_reports(self.location.first_epoch + committed[-1])
 
     def _fenced(self) -> FencedError | None:
         try:
@@ -202,7 +220,9 @@ class QueryAttempt:
         announced = (self.directory.read("end-of-input.json") or {}).get("query") == self.location.first_epoch
         self._packing = keep_packing(self.directory, self.job, self._base)
         check_sources(self.job, self.sources, self.directory, self._base)
-        return plan_runs(self.job, self.sources, self._settings, self._base, announced)
+        ends = QueryLog(self.location.path).committed_positions()
+        all_read = input_is_read(self.job, self.sources, ends)
+        return plan_runs(self.job, self.sources, self._settings, self._base, announced, all_read)
 
     def _run_query(self, run: QueryRun, deployment: Deployment) -> None:
         self._run_once(run, deployment)

@@ -73,3 +73,16 @@ def source_positions(
         if end is not None:
             found[job.vertex(vertex).head.uid] = end
     return found
+
+
+def input_is_read(job: JobDescriptor, sources: Mapping[int, Source], ends: list[str | None]) -> bool:
+    """Whether these positions are the end of all sources that are read split by split. ``ends``: as for
+    `source_positions`."""
+    offset: dict[str, Any] = json.loads(next(iter(ends), None) or "{}")
+    if offset == NOTHING_READ:
+        return False
+    found = (
+        offset["sources"][job.vertex(v).head.uid] for v, source in sources.items() if isinstance(source, SplitSource)
+    )
+    read = [SourceProgress.decode(one, f"job '{job.name}'") for one in found]
+    return all(progress.all_assigned and not progress.open for progress in read)

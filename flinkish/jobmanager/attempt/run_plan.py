@@ -41,17 +41,33 @@ class QueryRun:
 
 
 def plan_runs(
-    job: JobDescriptor, sources: Mapping[int, Source], settings: DriverSettings, base: PlanOptions, end_announced: bool
+    job: JobDescriptor,
+    sources: Mapping[int, Source],
+    settings: DriverSettings,
+    base: PlanOptions,
+    end_announced: bool,
+    all_read: bool = False,
 ) -> list[QueryRun]:
-    """The runs that are still to be made, in order. ``end_announced``: the run that announces the end has begun
-    before."""
+    """The runs that are still to be made, in order.
+
+    Args:
+        job: the job graph.
+        sources: vertex -> source.
+        settings: the driver's settings.
+        base: the options of all runs.
+        end_announced: the run that announces the end has begun before.
+        all_read: the epoch in which the sources have ended is committed, but the job's end was not reached. No further
+            epoch will say that the input has ended, so the run must end by itself.
+    """
     if not all(source.bounded for source in sources.values()):
         clocked = any(vertex.clocked and vertex.level > 0 for vertex in job.vertices)
         interval_ms = settings.heartbeat_interval_ms if clocked else settings.epoch_interval_ms
         run = QueryRun(replace(base, heartbeat=clocked), settings.available_now, interval_ms)
         return [run if frame_sources(sources) else _on_request(run, job)]
     if not frame_sources(sources):
-        return [_on_request(QueryRun(base, settings.epoch_interval_ms == 0, settings.epoch_interval_ms), job)]
+        return [
+            _on_request(QueryRun(base, all_read or settings.epoch_interval_ms == 0, settings.epoch_interval_ms), job)
+        ]
     ending = QueryRun(replace(base, end_of_input=True), True, announces_end=True)
     return [ending] if end_announced or _unbounded_epochs(job) else [QueryRun(base, True), ending]
 

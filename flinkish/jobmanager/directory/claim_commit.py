@@ -46,8 +46,9 @@ def commit_claim(log: FencingLog, mine: Claim) -> int | None:
             _commit(table, log.file(version), mine, new=not versions)
             return version
         except FileExistsError:
-            # another driver has committed this version in the same moment
-            continue
+            # another driver has committed this version in the same moment; or a file stands where a directory must be
+            if not any(log.has(version)):
+                raise
         except OSError as error:
             if error.errno in NO_LINKS:
                 return None

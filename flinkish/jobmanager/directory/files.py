@@ -13,9 +13,10 @@ from flinkish.common.storage_errors import storage_error, storage_errors
 
 
 def absolute(path: str) -> str:
-    """The absolute path, without a scheme, of a path on the local file system; any other path as it is."""
+    """The absolute path, without a scheme, of a path on the local file system; any other path as it is, but without a
+    slash at its end, so that what is above a directory is the same however its path is written."""
     local = local_path(path)
-    return path if local is None else os.path.abspath(local)
+    return path.rstrip("/") if local is None else os.path.abspath(local)
 
 
 def joined(directory: str, relative: str) -> str:

@@ -79,6 +79,7 @@ class JobDirectory:
         self.remote = False
         #: set once this driver has given the directory back
         self.released = threading.Event()
+        self._owning = threading.Lock()
 
     def query_location(self) -> QueryLocation:
         """The location of the query's own checkpoint, and the query's first epoch."""
@@ -129,7 +130,8 @@ class JobDirectory:
 
     def write(self, name: str, value: dict[str, Any]) -> None:
         """Write a JSON file, whole or not at all. Raises FencedError when the directory is no longer this driver's."""
-        temporary = self._file(f".{name}.{self._token}")
+        # several threads of a driver may write the same file at once
+        temporary = self._file(f".{name}.{uuid.uuid4().hex}")
         with storage_errors("write", posixpath.join(self.path, name)):
             try:
                 with self._fs.open_output_stream(temporary) as stream:
@@ -211,15 +213,18 @@ class JobDirectory:
             )
 
     def renew(self, job_name: str) -> None:
-        """Show other machines that this driver is alive. Raises FencedError when the directory is no longer its own."""
+        """Show other machines that this driver is alive, unless it has given the directory back. Raises FencedError
+        when the directory is no longer its own."""
         self.check_owner(job_name)
-        self.write_owner()
+        with self._owning:
+            if not self.released.is_set():
+                self.write_owner()
 
     def release(self) -> None:
         """Give the directory back. If that cannot be written, at least this process remembers it."""
         self.released.set()
         given_back(self._token)
-        with contextlib.suppress(OperationError):
+        with self._owning, contextlib.suppress(OperationError):
             owner = self.read("owner.json")
             if owner is not None and owner["token"] == self._token:
                 self.write("owner.json", {**owner, "released": True})

@@ -43,11 +43,16 @@ def take_ownership(
     whole = life is Life.GONE and leaves_nothing_behind(directory.read("owner.json"))
     directory.remote = is_remote(spark)
     directory.fence = claim(spark, directory.path, Claim.of_this_process(directory.token, job_name))
-    directory.write_owner()
-    finish_move(directory)
-    if not whole:
-        move_query_away(directory)
-    directory.check_owner(job_name)
+    try:
+        directory.write_owner()
+        finish_move(directory)
+        if not whole:
+            move_query_away(directory)
+        directory.check_owner(job_name)
+    except BaseException:
+        # this process may live on, and would be taken for a driver at work
+        directory.release()
+        raise
     Renewal(directory, job_name).start()
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.query_attempt import AttemptObserver, AttemptPlan, QueryAttempt
-from flinkish.jobmanager.attempt.remote_reports import STOP_FILE
 from flinkish.jobmanager.attempt.run_plan import QueryRun
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.query_log import QueryLog
@@ -56,8 +55,6 @@ class DrainAttempt(QueryAttempt):
         """Run the drain's epoch, unless an earlier attempt has committed it."""
         _move(self.spark, self.job, self.directory, self._marker)
         self.move_to(self.directory.query_location())
-        # the stop with which the drain began is not meant for the drain's own query
-        self.directory.delete(STOP_FILE)
         if not self._is_committed():
             super().run()
         passed(Phase.DRAIN_DONE, epoch=self._marker.drain_epoch)

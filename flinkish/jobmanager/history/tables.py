@@ -61,7 +61,7 @@ class Rows:
             *(end.host, end.executor, end.stage, end.partition, end.task_attempt, end.task_id, end.pid),
             *(list(end.splits), end.records_in, end.records_out, end.watermark_ms),
             *(end.state_bytes, end.first_epoch, end.last_epoch),
-            *({name: float(value) for name, value in end.metrics.items()}, end.failure),
+            *({name: _number(value) for name, value in end.metrics.items()}, end.failure),
         )
 
     def exception(self, error: ExceptionDescription) -> Row:
@@ -80,3 +80,11 @@ class Rows:
             *(one.path, one.rows_written, dict(one.state_bytes), dict(one.offsets), dict(one.watermarks)),
             one.failure_reason,
         )
+
+
+def _number(value: Any) -> float | None:
+    """The value of a metric; None if it is no number, or too large for a double: gauges give what the program likes."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None

@@ -22,6 +22,9 @@ class ExponentialDelay:
             factor that is not from 0 to 1, or less than 1 attempt.
     """
 
+    #: the number of restarts is only limited until counting begins anew
+    limit: int | None = None
+
     def __init__(
         self,
         clock: Clock,
@@ -41,7 +44,7 @@ class ExponentialDelay:
         self._multiplier = multiplier
         self._reset_threshold_ms = reset_threshold_ms
         self._jitter_factor = jitter_factor
-        self.limit: int | None = attempts_before_reset
+        self._allowed = attempts_before_reset
         self._check()
         self._restarts = 0
         #: time of the restart after the last failure, which may still be to come
@@ -55,7 +58,7 @@ class ExponentialDelay:
                 (self._multiplier > 1, "backoff-multiplier > 1"),
                 (self._reset_threshold_ms >= 1, "reset-backoff-threshold >= 1 ms"),
                 (0 <= self._jitter_factor <= 1, "0 <= jitter-factor <= 1"),
-                (self.limit is None or self.limit >= 1, "attempts-before-reset-backoff >= 1"),
+                (self._allowed is None or self._allowed >= 1, "attempts-before-reset-backoff >= 1"),
             )
             if not right
         ]
@@ -74,7 +77,7 @@ class ExponentialDelay:
         delay_ms = self._delay_ms()
         self._restarted_ms = now_ms + delay_ms
         self._restarts += 1
-        return delay_ms if self.limit is None or self._restarts <= self.limit else None
+        return delay_ms if self._allowed is None or self._restarts <= self._allowed else None
 
     def _delay_ms(self) -> int:
         try:
@@ -87,7 +90,7 @@ class ExponentialDelay:
 
     def describe(self) -> str:
         """The strategy and its limits, as text for people."""
-        limit = "without end" if self.limit is None else f"at most {self.limit} restarts"
+        limit = "without end" if self._allowed is None else f"at most {self._allowed} restarts"
         return (
             f"exponential-delay: {seconds(self._initial_ms)} to {seconds(self._max_ms)}, {limit}, "
             f"counted anew after {seconds(self._reset_threshold_ms)} without failure"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import posixpath
 import re
 
-from flinkish.jobmanager.directory.files import child_names, delete_directory, joined
+from flinkish.jobmanager.directory.files import absolute, child_names, delete_directory, joined
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.manifest import MANIFEST, read_manifest
 
@@ -35,7 +35,7 @@ def subsume_claimed(directory: JobDirectory, completed: int, retained: int) -> s
     remembered = directory.read(_FILE)
     if remembered is None or remembered.get("claim_mode") != "CLAIM" or remembered.get("subsumed"):
         return None
-    path = str(remembered["path"])
+    path = absolute(str(remembered["path"]))
     directory.fence.check()
     _delete(path)
     directory.write(_FILE, {**remembered, "subsumed": True})

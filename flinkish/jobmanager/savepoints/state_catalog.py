@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 
+from flinkish.errors import FencedError, OperationError
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.epoch_report import EpochReport
@@ -40,7 +41,9 @@ class StateCatalog(JobObserver):
                 return
             try:
                 write_states(self._directory, tuple(merged.values()))
-            except OSError as error:
+            except (OSError, OperationError) as error:
+                if isinstance(error, FencedError):
+                    raise
                 # the file only holds types: the job need not fail, and the next epoch that declares a state tries again
                 _LOG.warning("the file %s in %s cannot be written: %s", _FILE, self._directory.path, error)
                 return

@@ -130,6 +130,34 @@ def test_the_last_epoch_stays_the_last_one_when_it_is_replayed(
     assert (job_dir / "finished.json").exists()
 
 
+def test_a_job_with_an_interval_ends_though_its_last_epoch_was_committed_before_it_failed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    failed: list[int] = []
+
+    def fail(at: Phase, details: dict[str, Any]) -> None:
+        if at is Phase.METADATA_COMMITTED and not failed:
+            failed.append(details["epoch"])
+            raise OSError("the driver's disk is gone")
+
+    with collecting() as collected:
+        for attempt in range(2):
+            env = environment(tmp_path / "job", flinkish__epoch__interval="100 ms")
+            env.from_collection([1, 2]).key_by(lambda n: n).map(lambda n: n).sink_to(collected.sink())
+            set_hook(fail)
+            try:
+                client = env.execute_async("replayed")
+                if attempt == 0:
+                    with pytest.raises(FlinkishError, match="the driver's disk is gone"):
+                        client.get_job_execution_result().result(60)
+                else:
+                    client.get_job_execution_result().result(60)
+            finally:
+                set_hook(None)
+    assert sorted(collected.rows["out"]) == [1, 2]
+    assert (tmp_path / "job" / "finished.json").exists()
+
+
 def test_a_finished_job_returns_at_once(spark: SparkSession, tmp_path: Path) -> None:
     with collecting() as collected:
         for _ in range(2):

@@ -10,6 +10,7 @@ from flinkish.common import Configuration
 from flinkish.common.dependencies import CachedFile, Dependencies, dependencies_of
 from flinkish.core.functions import MapFunction, RuntimeContext
 from flinkish.errors import ConfigurationError, ProgramError
+from flinkish.jobmanager.settings import job_settings
 from tests.support.programs import new_environment, results_of
 
 
@@ -97,3 +98,11 @@ def test_functions_find_cached_files_by_name(tmp_path: Path) -> None:
     assert results_of(env.from_collection([1]).map(Words("words"))) == ["some words"]
     with pytest.raises(ProgramError, match="no cached file 'others'.*one of words"):
         results_of(env.from_collection([1]).map(Words("others")))
+
+
+@pytest.mark.parametrize("begin", ["", "file:", "file://"])
+def test_a_cached_file_is_found_in_the_minicluster_however_its_path_is_written(tmp_path: Path, begin: str) -> None:
+    (tmp_path / "words.txt").write_text("a")
+    env = new_environment()
+    env.register_cached_file(f"{begin}{tmp_path}/words.txt", "words")
+    assert job_settings(env._configuration).cached_files == {"words": f"{tmp_path}/words.txt"}

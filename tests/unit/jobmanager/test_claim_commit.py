@@ -129,3 +129,11 @@ def test_a_claim_that_cannot_be_written_says_why_and_leaves_nothing(
     with pytest.raises(OperationError, match="the job directory cannot be claimed: .*no space left"):
         fencing.claim(None, str(tmp_path), claim_of("a"))
     assert files(tmp_path) == set()
+
+
+@pytest.mark.parametrize("place", ["fencing", "fencing/_delta_log"])
+def test_a_file_in_the_place_of_the_table_is_an_error_and_is_not_tried_for_ever(tmp_path: Path, place: str) -> None:
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text("")
+    with pytest.raises(OperationError, match="cannot be claimed: cannot write "):
+        fencing.claim(None, str(tmp_path), claim_of("one"))

@@ -144,3 +144,17 @@ def test_broadcast_states_are_known_with_their_types_and_without_a_call_of_user_
     }
     assert program.states["keyed"] == {"rules": of_rules, "n": ProgramState("value", None, Types.LONG())}
     assert program.unknown == {}
+
+
+def test_a_file_of_types_that_cannot_be_written_fails_no_epoch(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = StateCatalog(JobDirectory(str(tmp_path)))
+    (tmp_path / "states.json" / "in the way").mkdir(parents=True)
+    state = DeclaredState("counter", "n", "value", "STRING", None, "BIGINT")
+    catalog.add((state,))
+    assert "states.json" in caplog.text
+    (tmp_path / "states.json" / "in the way").rmdir()
+    (tmp_path / "states.json").rmdir()
+    catalog.add((state,))
+    assert list(read_states(JobDirectory(str(tmp_path)))) == [state]

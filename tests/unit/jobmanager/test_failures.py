@@ -133,3 +133,9 @@ def test_a_record_that_looks_like_an_error_is_neither_executed_nor_believed(
             assert found.what == f"the record {record} is wrong"
             assert typed_failure(record) is None
     assert not list(tmp_path.iterdir())
+
+
+def test_a_module_of_the_program_whose_name_begins_with_that_of_flinkish_is_not_flinkish() -> None:
+    assert isinstance(translate(ValueError("No module named 'flinkish.spark'"), "job 'x'"), EnvironmentVersionError)
+    assert isinstance(translate(ValueError("No module named 'flinkish'"), "job 'x'"), EnvironmentVersionError)
+    assert not isinstance(translate(ValueError("No module named 'flinkish_jobs'"), "job 'x'"), EnvironmentVersionError)

@@ -159,3 +159,10 @@ def test_the_end_of_a_job_does_not_wait_for_ever_and_its_status_is_written_first
     monkeypatch.setattr(HistoryWriter, "CLOSE_TIMEOUT_S", TIMEOUT_S)
     writer.close()
     assert list(store.tables) == ["jobs", "executions"]
+
+
+def test_a_gauge_that_gives_no_number_spoils_no_row() -> None:
+    metrics: dict[str, Any] = {"last": None, "name": "x", "huge": 10**400, "n": 3}
+    end = ExecutionDescription(2, "FINISHED", {"FINISHED": 5}, metrics=metrics)
+    row = ROWS.execution(1, "count", "count (1/2)", 0, end)
+    assert row[-2] == {"last": None, "name": None, "huge": None, "n": 3.0}

@@ -10,15 +10,18 @@ from typing import Any
 import pytest
 
 from flinkish.common import Configuration
+from flinkish.common.accumulators import Accumulator
 from flinkish.common.configuration import hide_secrets
 from flinkish.common.job_status import JobStatus
 from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.errors import (
     CheckpointError,
     FencedError,
     FinalOperationError,
     FlinkishError,
     InternalError,
+    ProgramError,
     UserCodeError,
 )
 from flinkish.jobmanager.client import RunClient
@@ -168,3 +171,41 @@ def test_checkpoints_are_counted_and_the_latest_of_each_kind_is_known() -> None:
     assert (described.latest_completed, described.latest_savepoint) == (done, savepoint)
     assert described.latest_failed == failed
     assert described.history == (done, failed, savepoint, running), "as they were triggered"
+
+
+class Quotient(Accumulator[int, float]):
+    """Has no value as long as nothing is added."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def add(self, value: int) -> None:
+        self.n += value
+
+    def get_local_value(self) -> float:
+        return 1 / self.n
+
+    def reset_local(self) -> None:
+        self.n = 0
+
+    def merge(self, other: Accumulator[int, float]) -> None:
+        assert isinstance(other, Quotient)
+        self.n += other.n
+
+
+class AddsNothing(MapFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        runtime_context.add_accumulator("quotient", Quotient())
+
+    def map(self, value: int) -> int:
+        return value
+
+
+def test_an_accumulator_that_has_no_value_fails_the_result_and_shows_why(manager: JobManager) -> None:
+    client = submit("quotients", AddsNothing())
+    with pytest.raises(ProgramError, match="the accumulator 'quotient' cannot be computed: ZeroDivisionError"):
+        client.get_job_execution_result().result(TIMEOUT_S)
+    client.run.wait(TIMEOUT_S)
+    job = manager.describe_job(client.get_job_id())
+    assert job.status == "FINISHED"
+    assert "ZeroDivisionError" in str(job.accumulators["quotient"])

@@ -11,7 +11,7 @@ import pytest
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FencedError, InternalError, OperationError
-from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.job_run import JobObserver, JobRun
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.fixed_delay import FixedDelay
 
@@ -191,3 +191,16 @@ def test_a_job_that_fails_while_it_is_cancelled_has_failed() -> None:
 def test_a_driver_that_takes_a_job_over_reconciles_it_first() -> None:
     assert Run(work, taken_over="an earlier driver").ended() == ["RECONCILING", "RUNNING", "FINISHED"]
     assert Run(lambda run: None, taken_over="it had finished").ended() == ["RECONCILING", "FINISHED"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_nobody_waits_for_ever_for_a_run_whose_end_cannot_be_told() -> None:
+    class Broken(JobObserver):
+        def job_done(self, status: JobStatus) -> None:
+            raise ZeroDivisionError
+
+    run = Run(work)
+    run.observers.append(Broken())
+    run.start()
+    run.wait(TIMEOUT_S)
+    assert run.result.done()

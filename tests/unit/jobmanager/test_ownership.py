@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.errors import FencedError
+from flinkish.errors import FencedError, FinalOperationError
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.ownership import NEWEST, REFUSE, Renewal, take_ownership
 
@@ -138,3 +138,39 @@ def test_a_driver_that_has_lost_renews_nothing(tmp_path: Path) -> None:
     thread._run()
     assert second.read("owner.json") == owner
     second.release()
+
+
+def test_a_claim_that_fails_half_way_leaves_the_directory_free_for_the_same_process(tmp_path: Path) -> None:
+    take(tmp_path).release()
+    (tmp_path / "query-location.json").write_text("damaged")
+    with pytest.raises(FinalOperationError, match=r"query-location\.json is damaged"):
+        take(tmp_path)
+    (tmp_path / "query-location.json").unlink()
+    take(tmp_path).release()
+
+
+def test_a_renewal_does_not_take_a_directory_back_that_was_released(tmp_path: Path) -> None:
+    directory = take(tmp_path)
+    directory.release()
+    directory.renew("shop")
+    assert (directory.read("owner.json") or {}).get("released") is True
+
+
+def test_threads_of_a_driver_may_write_the_same_file_at_once(tmp_path: Path) -> None:
+    directory = JobDirectory(str(tmp_path))
+    failures: list[Exception] = []
+
+    def write() -> None:
+        try:
+            for number in range(200):
+                directory.write("stop.json", {"stop": number})
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert [path.name for path in tmp_path.iterdir()] == ["stop.json"]

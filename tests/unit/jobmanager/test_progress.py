@@ -171,3 +171,16 @@ def test_progress_goes_to_stderr_and_is_switched_by_its_mode(
     monkeypatch.delenv("FLINKISH_PROGRESS")
     monkeypatch.delitem(sys.modules, "pytest")
     assert isinstance(progress_for("auto", JOB), ProgressLine), "outside of tests"
+
+
+def test_a_clock_that_is_set_back_neither_silences_the_line_nor_spoils_its_rate() -> None:
+    watch = Watch(renewing=False)
+    watch.epoch(1_000, epoch(0, 10))
+    watch.epoch(-3_600_000, epoch(1, 10))
+    watch.epoch(2_000, epoch(2, 10))
+    assert [line.split(" | ")[0] for line in watch.screen.lines() if line] == [
+        "clicks: epoch 0",
+        "clicks: epoch 1",
+        "clicks: epoch 2",
+    ]
+    assert "| 5/s |" in watch.screen.lines()[2]

@@ -260,3 +260,13 @@ def test_a_job_without_a_strategy_is_not_told_so() -> None:
 def test_the_line_of_a_failure_is_one_line() -> None:
     assert one_line(ProgramError("a\nb  c")) == "ProgramError: a b c"
     assert len(one_line(ProgramError("x" * 10_000))) < 450
+
+
+def test_restarts_that_are_counted_anew_are_not_told_as_more_than_allowed() -> None:
+    clock = ManualClock()
+    restarts = Restarts(exponential(clock, attempts_before_reset=1, reset_threshold_ms=10_000))
+    lines = []
+    for _ in range(3):
+        clock.advance(60_000)
+        lines.append(restarts.line(FAILURE, restarts.delay_after(FAILURE) or 0))
+    assert [line.rpartition("(")[2] for line in lines] == ["restart 1)", "restart 2)", "restart 3)"]
