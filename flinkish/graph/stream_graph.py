@@ -69,6 +69,8 @@ class StreamNode:
     on_error: OnError | None = None
     #: False for operators that must run with one subtask, such as collection sources
     parallelism_changeable: bool = True
+    #: id of a side output that the program has asked for -> its type
+    side_types: dict[str, TypeInformation] = field(default_factory=dict)
     #: whether Flink runs this operator inside the source operator, so that it is always chained to the source
     part_of_source: bool = False
 

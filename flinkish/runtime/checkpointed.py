@@ -65,7 +65,7 @@ class RuntimeOperatorStateStore(OperatorStateStore):
         self._declare(state_descriptor, MapStateDescriptor, BROADCAST_STATE_KIND)
         states = BroadcastStates(self._state, (), self._where)
         states.writable = True
-        return BroadcastHandle(states, self._state, state_descriptor.name)
+        return BroadcastHandle(states, self._state, state_descriptor)
 
     def _declare(self, descriptor: StateDescriptor, expected: type[StateDescriptor], kind: str) -> None:
         if not isinstance(descriptor, expected):

@@ -308,7 +308,8 @@ class CustomPartitioner(Partitioner):
             count = sender.target_parallelism
             targets = [self.partition(key, count) for key in [self.key_selector(value) for value in values]]
             for target in targets:
-                if not isinstance(target, int) or not 0 <= target < count:
+                # __index__: whole numbers, numpy's included
+                if not hasattr(target, "__index__") or not 0 <= target < count:
                     raise ProgramError(
                         f"the partitioner returned {target!r}",
                         where=sender.where,

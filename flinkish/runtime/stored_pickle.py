@@ -76,6 +76,7 @@ _DATA: dict[str, frozenset[str]] = {
         "flinkish.common.typeinfo.basic": "BasicType",
         "flinkish.common.typeinfo.temporal": "LocalTimeTypeInfo.TimeType",
         "flinkish.common.types": "Row RowKind _create_row",
+        "flinkish.core.time_domain": "TimeDomain",
         "flinkish.core.window.window": "CountWindow GlobalWindow TimeWindow",
         # errors, reports and other values that the processes of a job exchange through files
         "flinkish.errors": "_rebuild",

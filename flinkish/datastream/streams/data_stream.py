@@ -14,6 +14,7 @@ from flinkish.common.arguments import check_instance, kind_of
 from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation
 from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.common.typeinfo.types import declared_type
+from flinkish.common.types import Row
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.core.checkpointed_function import CheckpointedFunction, CheckpointListener
 from flinkish.core.functions import (
@@ -219,9 +220,22 @@ class DataStream(OperatorStream):
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """The side output with this tag of the operator that the stream leaves. If a tag is never asked for, what the
-        function yields with it stays in the main output."""
+        function yields with it stays in the main output.
+
+        Raises:
+            ProgramError: the tag's id was already asked for with another type.
+        """
         check_instance(output_tag, OutputTag, "the output tag is", self._place("get_side_output"), TAG_HINT)
         node = self._settings_nodes("get_side_output")[-1]
+        known = node.side_types.setdefault(output_tag.tag_id, output_tag.type_info)
+        if known != output_tag.type_info:
+            raise ProgramError(
+                f"the side output {output_tag.tag_id!r} was already asked for with another type: {known!r}, and now "
+                f"{output_tag.type_info!r}",
+                where=self._place("get_side_output"),
+                expected="one type per side output",
+                hint="give each side output an id of its own; tags with the same id are the same side output",
+            )
         side = DataStream(self._env, [Tap(node, tag=output_tag.tag_id)], output_tag.type_info)
         # as in PyFlink the side output is an operator, which has a name, a uid and a parallelism
         return side._transform("Map", ConvertFactory, output_tag.type_info)
@@ -229,7 +243,7 @@ class DataStream(OperatorStream):
     # --- partitioning, union and connect ------------------------------------------------------------------------
 
     def union(self, *streams: DataStream) -> DataStream:
-        """A stream of all records of this stream and the others.
+        """A stream of all records of this stream and the others. Rows of the others take the field names of this one.
 
         Raises:
             ProgramError: the streams differ in their types or their environments.
@@ -246,8 +260,21 @@ class DataStream(OperatorStream):
                     expected="streams of one type",
                     hint="declare the same output_type in the operators before",
                 )
-        taps = [tap for stream in (self, *streams) for tap in stream._taps]
+        taps = [*self._taps, *(tap for stream in streams for tap in self._renamed(stream))]
         return DataStream(self._env, taps, self._type)
+
+    def _renamed(self, stream: DataStream) -> Sequence[Tap]:
+        """The taps of a stream of an equal type, whose Rows get the field names of this stream's type."""
+        # equal types may differ in names, which only their text shows
+        if repr(stream._type) == repr(self._type):
+            return stream._taps
+        factory = MapFactory(_without_names, converter=self._type.batch_converter("results of 'union'"))
+        renamed = []
+        for tap in stream._taps:
+            inputs, parallelism = [[replace(tap, partitioner=None)]], tap.node.parallelism
+            node = self._env._add_node("Map", factory, self._type, inputs, parallelism=parallelism)
+            renamed.append(Tap(node, tap.partitioner))
+        return renamed
 
     @overload
     def connect(self, ds: DataStream) -> ConnectedStreams: ...
@@ -433,6 +460,15 @@ def refuse_checkpointed(*functions: Any) -> None:
 
 def _projection(field_indexes: Sequence[int]) -> Callable[[Any], Any]:
     return lambda value: tuple(value[index] for index in field_indexes)
+
+
+def _without_names(value: Any) -> Any:
+    """The value with Rows that have no names, so that a type gives them its own by position."""
+    if isinstance(value, Row):
+        return Row.of_kind(value.get_row_kind(), *map(_without_names, value))
+    if isinstance(value, dict):
+        return {_without_names(key): _without_names(item) for key, item in value.items()}
+    return type(value)(map(_without_names, value)) if type(value) in (list, tuple) else value
 
 
 def check_environment(stream: OperatorStream, other: OperatorStream, where: str) -> None:

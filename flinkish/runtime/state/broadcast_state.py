@@ -10,6 +10,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+from flinkish.common.typeinfo import BasicTypeInfo
 from flinkish.core.state import BroadcastState, MapStateDescriptor
 from flinkish.errors import StateAccessError
 from flinkish.runtime.state.detach import detached
@@ -25,7 +26,7 @@ class BroadcastStates:
         self.writable = False
         state.declared.update((descriptor.name, descriptor) for descriptor in descriptors)
         self._state = state
-        self._handles = {descriptor.name: BroadcastHandle(self, state, descriptor.name) for descriptor in descriptors}
+        self._handles = {descriptor.name: BroadcastHandle(self, state, descriptor) for descriptor in descriptors}
         #: name -> the descriptor that was compared last: most functions ask with the same object for each record
         self._compared: dict[str, MapStateDescriptor] = {}
 
@@ -65,10 +66,11 @@ class BroadcastStates:
 class BroadcastHandle(BroadcastState[Any, Any]):
     """The handle of one broadcast state. Values are detached, as those of keyed state are (`detach.py`)."""
 
-    def __init__(self, states: BroadcastStates, state: OperatorState, name: str) -> None:
+    def __init__(self, states: BroadcastStates, state: OperatorState, descriptor: MapStateDescriptor) -> None:
         self._states = states
         self._state = state
-        self._name = name
+        self._name = descriptor.name
+        self._types = descriptor.entry_types()
 
     def _entries(self) -> dict[Any, Any]:
         return self._state.broadcast(self._name)
@@ -111,12 +113,23 @@ class BroadcastHandle(BroadcastState[Any, Any]):
     def put(self, key: Any, value: Any) -> None:
         entries = self._to_change()
         self._state.keep_entries(self._name, (key,))
-        entries[key] = self._given(value)
+        entries[key] = self._given(self._fitting(key, value))
 
     def put_all(self, dict_value: dict[Any, Any]) -> None:
         entries = self._to_change()
         self._state.keep_entries(self._name, dict_value)
-        entries.update((key, self._given(value)) for key, value in dict_value.items())
+        entries.update({key: self._given(self._fitting(key, value)) for key, value in dict_value.items()})
+
+    def _fitting(self, key: Any, value: Any) -> Any:
+        """The value converted to the declared type, if that is a basic one. Raises TypeMismatchError if the key or the
+        value does not fit."""
+        where = f"broadcast state {self._name!r}, {self._states.where}"
+        key_type, value_type = self._types
+        if isinstance(key_type, BasicTypeInfo):
+            key_type.validate(key, where)
+        if value is None or not isinstance(value_type, BasicTypeInfo):
+            return value
+        return value_type.convert(value, where)
 
     def remove(self, key: Any) -> None:
         entries = self._to_change()

@@ -327,10 +327,13 @@ class KeyedStateBackend:
         """A state handle for user code, scoped to ``current_key`` and the namespace (a window, or VOID_NAMESPACE).
 
         Raises:
-            StateAccessError: the name already has another kind.
+            StateAccessError: the name already has another kind or another type.
         """
         name, kind = descriptor.name, descriptor.kind
         self._register(name, kind)
+        known = self._descriptors.setdefault(name, descriptor).type_info
+        if known != descriptor.type_info:
+            raise self._other_kind(name, kind, f"its type was {known!r} before, and is {descriptor.type_info!r} now")
         self._descriptors[name] = descriptor
         if descriptor.ttl_config is None:
             self._policies.pop(name, None)
@@ -492,6 +495,6 @@ class KeyedStateBackend:
         return StateAccessError(
             f"state {name!r} is declared as {kind} state, but {reason}",
             where=self.where,
-            expected="one kind per state name",
+            expected="one kind and one type per state name",
             hint="give the new state a name of its own",
         )

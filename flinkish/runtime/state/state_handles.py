@@ -34,11 +34,24 @@ _CLASSES: dict[BasicType, type] = {
     BasicType.DOUBLE: float,
     **dict.fromkeys((BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG, BasicType.BIG_INT), int),
 }
+#: basic type -> the instances of its class that are stored as they are; others wrap, or are rounded to 32 bits
+_RANGES: dict[BasicType, range] = {
+    BasicType.BYTE: range(-(2**7), 2**7),
+    BasicType.SHORT: range(-(2**15), 2**15),
+    BasicType.INT: range(-(2**31), 2**31),
+    BasicType.LONG: range(-(2**63), 2**63),
+    BasicType.FLOAT: range(0),
+}
 
 
 def _class_of(declared: TypeInformation | None) -> type | None:
     """The class whose instances need no conversion to the declared type; None: no check by class."""
     return _CLASSES.get(declared._basic_type) if isinstance(declared, BasicTypeInfo) else None
+
+
+def _range_of(declared: TypeInformation | None) -> range | None:
+    """The range of the values that need no conversion to the declared type; None: all values of its class."""
+    return _RANGES.get(declared._basic_type) if isinstance(declared, BasicTypeInfo) else None
 
 
 class NoKey:
@@ -117,14 +130,14 @@ class StateHandle:
 class ValueHandle(StateHandle, ValueState[Any]):
     """The handle of ValueState: one value per key."""
 
-    __slots__ = ("_class", "_declared", "_marked")
+    __slots__ = ("_class", "_declared", "_marked", "_range")
 
     def __init__(
         self, backend: KeyedStateBackend, name: str, namespace: Hashable, descriptor: StateDescriptor | None = None
     ) -> None:
         super().__init__(backend, name, "value", namespace)
         self._declared = None if descriptor is None else descriptor.type_info
-        self._class = _class_of(self._declared)
+        self._class, self._range = _class_of(self._declared), _range_of(self._declared)
         self._marked: Set[Any] = frozenset()
 
     def _bind(self) -> None:
@@ -145,7 +158,10 @@ class ValueHandle(StateHandle, ValueState[Any]):
         backend = self._backend
         if self._generation != backend.generation:
             self._bind()
-        if value is None or (self._class is not None and value.__class__ is not self._class):
+        if value is None or (
+            self._class is not None
+            and (value.__class__ is not self._class or (self._range is not None and value not in self._range))
+        ):
             value = self._fitting(value, self._declared)
         key = backend.current_key
         if key not in self._marked:
@@ -156,14 +172,14 @@ class ValueHandle(StateHandle, ValueState[Any]):
 class ListHandle(StateHandle, ListState[Any]):
     """The handle of ListState: one list per key."""
 
-    __slots__ = ("_class", "_declared")
+    __slots__ = ("_class", "_declared", "_range")
 
     def __init__(
         self, backend: KeyedStateBackend, name: str, namespace: Hashable, descriptor: StateDescriptor | None = None
     ) -> None:
         super().__init__(backend, name, "list", namespace)
         self._declared = None if descriptor is None else descriptor.entry_types()[1]
-        self._class = _class_of(self._declared)
+        self._class, self._range = _class_of(self._declared), _range_of(self._declared)
 
     def get(self) -> list[Any]:
         return list(self._live().get(self._backend.current_key, ()))
@@ -173,7 +189,9 @@ class ListHandle(StateHandle, ListState[Any]):
         return len(self._live().get(self._backend.current_key, ()))
 
     def add(self, value: Any) -> None:
-        if self._class is not None and value.__class__ is not self._class:
+        if self._class is not None and (
+            value.__class__ is not self._class or (self._range is not None and value not in self._range)
+        ):
             value = self._fitting(value, self._declared)
         lists = self._live()
         self._table.mark_grown(self._namespace, (self._backend.current_key,))
@@ -196,16 +214,20 @@ class ListHandle(StateHandle, ListState[Any]):
         lists[self._backend.current_key] = values
 
     def _elements(self, values: list[Any]) -> list[Any]:
-        values, wanted = list(values), self._class
-        if wanted is not None and not set(map(type, values)) <= {wanted}:
-            return [value if type(value) is wanted else self._fitting(value, self._declared) for value in values]
-        return values
+        values, wanted, fitting = list(values), self._class, self._range
+        if wanted is None or not values:
+            return values
+        if set(map(type, values)) == {wanted} and (
+            fitting is None or (min(values) in fitting and max(values) in fitting)
+        ):
+            return values
+        return [self._fitting(value, self._declared) for value in values]
 
 
 class MapHandle(StateHandle, MapState[Any, Any]):
     """The handle of MapState: one map per key, which is read and written entry by entry."""
 
-    __slots__ = ("_classes", "_declared")
+    __slots__ = ("_classes", "_declared", "_range")
 
     _table: MapTable
 
@@ -216,6 +238,7 @@ class MapHandle(StateHandle, MapState[Any, Any]):
         #: the declared types of the map's keys and values
         self._declared = (None, None) if descriptor is None else descriptor.entry_types()
         self._classes = _class_of(self._declared[0]), _class_of(self._declared[1])
+        self._range = _range_of(self._declared[1])
 
     def _maps(self) -> MapTable:
         if self._generation != self._backend.generation:
@@ -243,8 +266,9 @@ class MapHandle(StateHandle, MapState[Any, Any]):
         key_class, value_class = self._classes
         if key_class is not None and key.__class__ is not key_class:
             key = self._fitting(key, self._declared[0])
-        if value_class is not None and value.__class__ is not value_class and value is not None:
-            value = self._fitting(value, self._declared[1])
+        if value_class is not None and value is not None:
+            if value.__class__ is not value_class or (self._range is not None and value not in self._range):
+                value = self._fitting(value, self._declared[1])
         return key, detached(value)
 
     def remove(self, key: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Row, Types, WatermarkStrategy
+from flinkish.common import Row, RowKind, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import (
@@ -148,6 +148,14 @@ def test_side_outputs_are_streams_of_their_tags_type() -> None:
         stream.get_side_output("odd")  # type: ignore[arg-type]
 
 
+def test_a_side_output_has_one_type() -> None:
+    stream = numbers().process(Split())
+    stream.get_side_output(OutputTag("odd", Types.LONG()))
+    stream.get_side_output(OutputTag("odd", Types.LONG()))
+    with pytest.raises(ProgramError, match="side output 'odd' was already asked for with another type: Long.*String"):
+        stream.get_side_output(OutputTag("odd", Types.STRING()))
+
+
 def test_a_tag_that_nobody_reads_stays_in_the_main_output() -> None:
     assert results_of(numbers(count=2).process(Split())) == [(OutputTag("odd"), 1), 2]
 
@@ -220,6 +228,17 @@ def test_union_is_of_one_environment_and_type() -> None:
         stream.union(stream.map(str, Types.STRING()))
     with pytest.raises(ProgramError, match="different environments"):
         stream.union(numbers())
+
+
+def test_rows_of_a_union_have_the_field_names_of_its_first_stream() -> None:
+    numbered = numbers(count=1)
+    inner, types = [Types.ROW_NAMED(["x"], [Types.INT()]), Types.ROW_NAMED(["y"], [Types.INT()])], Types.ROW_NAMED
+    first = numbered.map(lambda n: Row(n, (n,)), types(["a", "b"], [Types.INT(), inner[0]]))
+    other = numbered.map(lambda n: Row.of_kind(RowKind.DELETE, n, Row(y=n)), types(["c", "d"], [Types.INT(), inner[1]]))
+    united = first.union(other, other.rebalance())
+    assert results_of(united.key_by(lambda row: row.a).map(lambda row: row.b.x)) == [1, 1, 1]
+    kinds = {row.get_row_kind() for row in results_of(first.union(other))}
+    assert kinds == {RowKind.INSERT, RowKind.DELETE}
 
 
 def test_every_way_brings_every_record() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -183,7 +184,12 @@ def test_the_selectors_own_errors_stay_what_they_are(error: Exception) -> None:
     assert caught.value is error
 
 
-@pytest.mark.parametrize("target", [-1, 3, None, "1"])
+def test_a_users_partitioner_may_return_a_number_of_numpy() -> None:
+    result = spread(CustomPartitioner(lambda key, count: np.int64(key % count), identity), [[1, 5]], sender())
+    assert result == spread(CustomPartitioner(lambda key, count: key % count, identity), [[1, 5]], sender())
+
+
+@pytest.mark.parametrize("target", [-1, 3, None, "1", 1.0])
 def test_a_users_partitioner_must_name_a_subtask(target: Any) -> None:
     with pytest.raises(ProgramError, match="the partitioner returned.*operator 'x'.*from 0 to 2"):
         spread(CustomPartitioner(lambda key, count: target, identity), [[1]], sender())

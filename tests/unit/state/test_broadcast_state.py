@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from flinkish.common.typeinfo import Types
 from flinkish.core.state import MapStateDescriptor
-from flinkish.errors import CorruptStateError
+from flinkish.errors import CorruptStateError, TypeMismatchError
 from flinkish.runtime.program_classes import NO_CLASSES
-from flinkish.runtime.state.broadcast_state import BroadcastStates
+from flinkish.runtime.state.broadcast_state import BroadcastHandle, BroadcastStates
 from flinkish.runtime.state.changelog import operator_changes
 from flinkish.runtime.state.declarations import DeclarationsOfTask
 from flinkish.runtime.state.declared_state import DeclaredState
@@ -63,6 +63,19 @@ def restored(rows: list[SavepointRow], parallelism: int, edited: bool = False) -
 def test_each_subtask_gets_its_own_copy_and_those_that_are_new_one_round_robin(before: int, after: int) -> None:
     copies = [{f"of {subtask}": (subtask, 1), "of all": (0, 0)} for subtask in range(before)]
     assert restored(written(copies), after) == [copies[subtask % before] for subtask in range(after)]
+
+
+def test_entries_of_basic_types_take_the_form_of_the_declared_type_or_are_refused() -> None:
+    state, descriptor = OperatorState(), MapStateDescriptor("limits", Types.STRING(), Types.INT())
+    states = BroadcastStates(state, (descriptor,), "operator 'rules'")
+    states.writable = True
+    limits = BroadcastHandle(states, state, descriptor)
+    limits.put("a", 9147483648)
+    limits.put_all({"b": True, "c": None})
+    for wrong in (lambda: limits.put("d", "x"), lambda: limits.put(1, 1), lambda: limits.put_all({"e": 5, "f": 1.5})):
+        with pytest.raises(TypeMismatchError, match="does not fit.*broadcast state 'limits', operator 'rules'"):
+            wrong()
+    assert list(limits.items()) == [("a", 557549056), ("b", 1), ("c", None)]
 
 
 def test_rows_without_a_subtask_go_into_every_copy() -> None:

@@ -255,6 +255,14 @@ def test_none_for_a_state_with_a_declared_type_is_refused() -> None:
     assert untyped.value() is None
 
 
+def test_a_state_that_is_declared_again_with_another_type_is_refused() -> None:
+    backend = KeyedStateBackend("operator 'counts'")
+    for descriptor in (ValueStateDescriptor("n", Types.INT()), ValueStateDescriptor("n", Types.INT())):
+        backend.partitioned_state(descriptor)
+    with pytest.raises(StateAccessError, match="state 'n'.*was Integer before, and is String now.*'counts'"):
+        backend.partitioned_state(ValueStateDescriptor("n", Types.STRING()))
+
+
 def test_state_outside_of_records_and_timers_is_refused() -> None:
     backend = KeyedStateBackend("operator 'counts'")
     state: Any = backend.partitioned_state(DESCRIPTORS["value"])
@@ -311,6 +319,24 @@ def test_values_of_basic_types_take_the_form_of_the_declared_type_or_are_refused
         with pytest.raises(TypeMismatchError, match="was given .*key 'k'.*expected a value of the declared type"):
             wrong()
     assert (value.value(), list(values.get()), sorted(entries.keys())) == (3.0, [1, 2, 0, 5], ["a", "b", "c"])
+
+
+def test_numbers_beyond_the_declared_type_are_narrowed_when_they_are_put_into_state() -> None:
+    backend = KeyedStateBackend("operator 'counts'")
+    backend.current_key = "k"
+    value: Any = backend.partitioned_state(ValueStateDescriptor("v", Types.FLOAT()))
+    values: Any = backend.partitioned_state(ListStateDescriptor("l", Types.SHORT()))
+    entries: Any = backend.partitioned_state(MapStateDescriptor("m", Types.STRING(), Types.LONG()))
+    number: Any = backend.partitioned_state(ValueStateDescriptor("n", Types.INT()))
+    value.update(0.1)
+    number.update(9147483648)
+    values.add(43878)
+    values.add_all([1, -(2**15) - 1])
+    entries.put("a", 2**63)
+    entries.put_all({"b": None, "c": 2**63 - 1})
+    assert (value.value(), number.value()) == (0.10000000149011612, 557549056)
+    assert values.get() == [-21658, 1, 2**15 - 1]
+    assert dict(entries.items()) == {"a": -(2**63), "b": None, "c": 2**63 - 1}
 
 
 def test_who_asks_for_a_state_again_gets_the_same_handle_and_windows_do_not_pile_up() -> None:

@@ -175,6 +175,7 @@ DATA: list[Any] = [
     Row(name="a", n=1),
     Row.of_kind(RowKind.DELETE, "a"),
     TimeWindow(0, 10),
+    TimeDomain.EVENT_TIME,
     CountWindow(3),
     GlobalWindow.get(),
     Instant(1, 2),
