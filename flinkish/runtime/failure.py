@@ -85,8 +85,11 @@ def _where(frames: list[tuple[str, dict[str, Any]]], task: str, epoch: int) -> s
     """Task and epoch, with the innermost operator on the stack, which is the one whose user code failed."""
     for _, variables in reversed(frames):
         operator = variables.get("self")
+        if not isinstance(operator, StreamOperator):
+            # an object of user code, of which nothing may be asked
+            continue
         context = getattr(operator, "context", None)
-        if isinstance(operator, StreamOperator) and context is not None:
+        if context is not None:
             place = f"operator '{context.name}' (uid {context.uid}){_input(operator, variables)}{_key(operator)}"
             return f"task '{task}', {place}, epoch {epoch}"
     return f"task '{task}', epoch {epoch}"

@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -50,16 +51,43 @@ def _raw_of_other(key: Any) -> int:
     # a member of an enum that is also a number, a string, ... equals that value, so it is handled below
     if isinstance(key, enum.Enum) and type(key).__hash__ is enum.Enum.__hash__:
         return _number(key.value) if isinstance(key, enum.Flag) else _text(key.name)
-    if hasattr(key, "dtype") and hasattr(key, "item"):
+    if hasattr(key, "dtype") and hasattr(key, "item") and not isinstance(key, (str, bytes)):
         return _numpy(key)
     if isinstance(key, (numbers.Number, Decimal)):
         return _number(key)
     for kind, hasher in _HASHERS.items():
         if kind is not type(None) and isinstance(key, kind):
+            if kind in _COMPARED_BY_CONTENT:
+                _check_own_hash(key, kind)
             return hasher(key)
     if is_dataclass(key) and not isinstance(key, type) and type(key).__hash__ not in (None, object.__hash__):
-        return _combine(*(raw_hash(getattr(key, f.name)) for f in fields(key) if f.compare))
+        return _combine(*(raw_hash(getattr(key, name)) for name in _compared_fields(type(key))))
     raise _no_hash(key)
+
+
+def _check_own_hash(key: Any, kind: Any) -> None:
+    """Refuse a key whose class has an equality of its own, which shows in a hash that is not that of the content."""
+    if type(key).__hash__ is not kind.__hash__ and hash(key) != kind.__hash__(key):
+        raise _own_equality(type(key), f"a plain {kind.__name__}")
+
+
+@lru_cache
+def _compared_fields(cls: type) -> tuple[str, ...]:
+    """The fields of a dataclass by which its instances are equal; a class with an ``__eq__`` of its own is refused."""
+    code = getattr(cls.__eq__, "__code__", None)
+    if code is not None and code.co_filename != _GENERATED:
+        raise _own_equality(
+            cls, "a dataclass whose equality follows from its fields; field(compare=False) leaves one out"
+        )
+    return tuple(f.name for f in fields(cls) if f.compare)
+
+
+def _own_equality(cls: type, expected: str) -> InvalidKeyError:
+    return InvalidKeyError(
+        f"a key is of type {cls.__name__}, whose equality is its own, so that equal keys could get different subtasks",
+        expected=expected,
+        hint="return from the key selector what decides whether two keys are equal, such as a lower-case text or an id",
+    )
 
 
 def _no_hash(key: Any) -> InvalidKeyError:
@@ -177,6 +205,12 @@ _HASHERS: dict[type, Callable[[Any], int]] = {
     uuid.UUID: lambda key: _combine(0x1D, key.int & _MASK, key.int >> 64),
     Row: _row,
 }
+
+#: The types of keys whose subclasses may have an equality of their own; times of pandas do, and agree with Python's.
+_COMPARED_BY_CONTENT = frozenset({str, bytes, tuple, frozenset, Row})
+
+#: The file of the code that `dataclasses` generates.
+_GENERATED = "<string>"
 
 
 def _mix(value: int) -> int:

@@ -480,6 +480,12 @@ def _scalar(layout: Any, data: bytes) -> Any:
     import numpy
 
     dtype = _checked_dtype(layout)
+    # texts and bytes are made by their own types: numpy's buffers cannot hold empty ones, nor zeros at the end
+    if dtype.kind == "S":
+        return numpy.bytes_(data[: dtype.itemsize])
+    if dtype.kind == "U":
+        encoding = "utf-32-be" if dtype.str.startswith(">") else "utf-32-le"
+        return numpy.str_(data[: dtype.itemsize].decode(encoding, "surrogatepass"))
     return numpy.frombuffer(data, dtype)[0] if data else dtype.type()
 
 

@@ -254,8 +254,9 @@ class JobEnumerator:
             enumerator.freeze()
 
     def close(self) -> None:
-        """Close all enumerators, because the query has ended."""
-        for enumerator in self._enumerators:
+        """Close all enumerators, because the query has ended or an epoch has failed; later plans need new ones."""
+        enumerators, self._enumerators, self._planners = self._enumerators, [], {}
+        for enumerator in enumerators:
             enumerator.close()
 
 

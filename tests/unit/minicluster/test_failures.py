@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from flinkish.common import Time
 from flinkish.common.typeinfo import Types
+from flinkish.common.watermark_strategy import WatermarkStrategy
+from flinkish.core.source import SourceSplit, SplitEnumerator
 from flinkish.datastream import (
     CoMapFunction,
     KeyedBroadcastProcessFunction,
@@ -25,7 +27,7 @@ from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, set_hook
-from flinkish.testing import TestingSink, TestingSource
+from flinkish.testing import CrashOnce, End, SimulatedCrash, TestingSink, TestingSource
 
 from .programs import bounded, environment, job_of, list_source, run
 
@@ -252,6 +254,47 @@ def test_after_a_failure_all_functions_are_closed() -> None:
     assert sum(1 for name, _ in CALLS if name.startswith("open")) == sum(
         1 for name, _ in CALLS if name.startswith("close")
     )
+
+
+#: What has happened to the enumerators of a ConnectedSource.
+ENUMERATORS: list[str] = []
+
+
+class Connected:
+    """An enumerator with a connection: it is of no use once it is closed."""
+
+    def __init__(self, inner: SplitEnumerator) -> None:
+        self._inner, self._closed = inner, False
+        ENUMERATORS.append("created")
+
+    def __getattr__(self, name: str) -> Any:
+        assert not self._closed, f"{name} is called after close"
+        return getattr(self._inner, name)
+
+    def close(self) -> None:
+        self._closed = True
+        ENUMERATORS.append("closed")
+
+
+class ConnectedSource(TestingSource):
+    __test__ = False
+
+    def create_enumerator(self, restored: Sequence[SourceSplit]) -> Any:
+        return Connected(super().create_enumerator(restored))
+
+
+def test_after_a_failure_a_minicluster_plans_with_new_enumerators() -> None:
+    ENUMERATORS.clear()
+    env = environment(1)
+    sink = TestingSink()
+    source = ConnectedSource(1, CrashOnce(), 2, 3, End())
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "s").sink_to(sink)
+    cluster = MiniCluster(job_of(env), ManualClock(), StateStore(), 1)
+    with pytest.raises(SimulatedCrash):
+        cluster.run()
+    cluster.run()
+    assert sink.values == [1, 2, 3]
+    assert ENUMERATORS == ["created", "closed"] * 2
 
 
 def test_a_run_of_some_epochs_goes_on_with_the_same_functions() -> None:

@@ -255,6 +255,23 @@ def test_an_error_of_user_code_names_the_operator_the_key_and_the_epoch_behind_t
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+def test_an_error_in_an_object_that_answers_no_questions_is_told_as_any_other() -> None:
+    class Shut:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError("the connection is closed")
+
+        def call(self) -> None:
+            raise KeyError("the first error")
+
+    def use(operator: Telling, event: str, detail: Any) -> None:
+        if event == "process":
+            Shut().call()
+
+    worker = Worker(vertex("a", hooks={"a": use}))
+    with pytest.raises(UserCodeError, match="KeyError in user code: 'the first error'.*operator 'a'"):
+        worker.run(0, 1)
+
+
 def test_the_users_traceback_keeps_what_user_code_called_of_ours() -> None:
     def misuse(operator: Telling, event: str, detail: Any) -> None:
         if event == "process":

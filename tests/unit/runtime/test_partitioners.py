@@ -189,7 +189,7 @@ def test_a_users_partitioner_may_return_a_number_of_numpy() -> None:
     assert result == spread(CustomPartitioner(lambda key, count: key % count, identity), [[1, 5]], sender())
 
 
-@pytest.mark.parametrize("target", [-1, 3, None, "1", 1.0])
+@pytest.mark.parametrize("target", [-1, 3, None, "1", 1.0, np.int64(3)])
 def test_a_users_partitioner_must_name_a_subtask(target: Any) -> None:
     with pytest.raises(ProgramError, match="the partitioner returned.*operator 'x'.*from 0 to 2"):
         spread(CustomPartitioner(lambda key, count: target, identity), [[1]], sender())

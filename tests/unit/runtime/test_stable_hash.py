@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -62,6 +62,60 @@ class Place:
     city: str
     code: Any
     note: str = field(default="", compare=False)
+
+
+class AnyCase(str):
+    """A text that is equal in upper and lower case."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and self.lower() == other.lower()
+
+    def __hash__(self) -> int:
+        return hash(self.lower())
+
+
+class ById(NamedTuple):
+    id: int
+    name: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ById) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+
+@dataclass(frozen=True)
+class PlaceById:
+    id: int
+    name: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlaceById) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+
+@dataclass(frozen=True)
+class QuickPlace:
+    """Its equality follows from its fields; only the hash is its own."""
+
+    id: int
+    name: str
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+
+class Told(str):
+    """A text that defines anew what it inherits."""
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, other)
+
+    def __hash__(self) -> int:
+        return str.__hash__(self)
 
 
 def twins_of_number(value: int | float) -> list[Any]:
@@ -228,6 +282,23 @@ def test_a_frozen_dataclass_is_a_key_by_the_fields_that_it_compares() -> None:
     assert stable_hash(Place("a", 1)) != stable_hash(Place("a", 2))
 
 
+@pytest.mark.parametrize(
+    ("key", "equal"),
+    [(AnyCase("A"), AnyCase("a")), (ById(1, "a"), ById(1, "b")), (PlaceById(1, "a"), PlaceById(1, "b"))],
+)
+def test_a_key_whose_equality_is_its_own_is_refused_since_equal_keys_would_be_apart(key: Any, equal: Any) -> None:
+    assert {key: 1}[equal]
+    with pytest.raises(InvalidKeyError, match="whose equality is its own"):
+        stable_hash(key)
+    with pytest.raises(InvalidKeyError, match="whose equality is its own"):
+        stable_hash(("nested", key))
+
+
+def test_a_key_that_only_has_a_hash_of_its_own_is_a_key_by_its_content() -> None:
+    assert stable_hash(QuickPlace(1, "a")) == stable_hash((1, "a")) != stable_hash(QuickPlace(1, "b"))
+    assert stable_hash(Told("a")) == stable_hash("a")
+
+
 def test_a_named_tuple_is_one_key_with_the_tuple() -> None:
     assert stable_hash(Pair(1, "b")) == stable_hash((1, "b"))
 
@@ -235,6 +306,8 @@ def test_a_named_tuple_is_one_key_with_the_tuple() -> None:
 def test_strings_of_numpy_are_one_key_with_pythons() -> None:
     assert stable_hash(np.str_("é")) == stable_hash("é")
     assert stable_hash(np.bytes_(b"x")) == stable_hash(b"x")
+    assert stable_hash(np.str_("a\0")) == stable_hash("a\0")
+    assert stable_hash(np.bytes_(b"a\0")) == stable_hash(b"a\0")
     assert stable_hash("\ud800") >= 0
 
 

@@ -185,6 +185,11 @@ DATA: list[Any] = [
     np.float64(1.5),
     np.datetime64("2024-01-02"),
     np.str_("äb"),
+    np.str_("a\0"),
+    np.str_("\ud800"),
+    np.str_(""),
+    np.bytes_(b"a\0"),
+    np.bytes_(b""),
     np.bool_(True),
 ]
 
