@@ -5,7 +5,8 @@
 #     --unit: only the tests without Spark; --slow: only the tests that take minutes and are otherwise skipped
 set -eu
 
-here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
+# without CDPATH, which makes cd go elsewhere, and print where it went
+here="$(CDPATH="" cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
 cd "$here"
 . "$here/conf/environment.sh"
 

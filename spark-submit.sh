@@ -2,7 +2,8 @@
 # Starts a job, also on a fresh machine (Python 3.10+, Java 17+). See --help.
 set -eu
 
-here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
+# without CDPATH, which makes cd go elsewhere, and print where it went
+here="$(CDPATH="" cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
 
 usage() {
     cat <<'TEXT'

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -116,7 +117,9 @@ def _without_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     own = list(arguments)
     if not own or own[0] != "replay":
         return own, []
-    start = next((place for place, text in enumerate(own) if text.endswith(".py")), len(own))
+    settings = {place + 1 for place, text in enumerate(own) if text == "-D"}
+    files = (place for place, text in enumerate(own) if text.endswith(".py") and text[:2] != "-D")
+    start = next((place for place in files if place not in settings), len(own))
     return own[:start], own[start:]
 
 
@@ -228,5 +231,8 @@ def _with_settings(base: str | None, settings: Mapping[str, str], cache: Path) -
 
 
 def _quoted(value: str) -> str:
+    if "\n" in value:
+        # YAML takes a line break between single quotes for a blank; JSON is YAML, too
+        return json.dumps(value, ensure_ascii=False)
     doubled = value.replace("'", "''")
     return f"'{doubled}'"

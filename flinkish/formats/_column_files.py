@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flinkish.common.bulk_writer import BulkWriter, RowDataBulkWriterFactory
 from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.common.typeinfo.composite import RowTypeInfo
+from flinkish.errors import TypeMismatchError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,6 +74,20 @@ class ColumnFileWriterFactory(RowDataBulkWriterFactory):
         self._where = where
         # made here only so that an error in the type is raised before the job starts
         RecordWriter(row_type, where)
+        self._check_columns()
+
+    def _check_columns(self) -> None:
+        import pyarrow as pa
+
+        try:
+            self.create().finish()
+        except pa.ArrowNotImplementedError as error:
+            raise TypeMismatchError(
+                f"{self._row_type!r} has a field that no column of the format holds: {error}",
+                where=self._where,
+                expected="types that the files can hold",
+                hint="map the field to a text before",
+            ) from error
 
     def create(self) -> BulkWriter:
         import pyarrow as pa

@@ -26,7 +26,10 @@ def type_of_json_schema(text: str) -> TypeInformation:
         root = json.loads(text)
     except ValueError as error:
         raise ValueError(f"the JSON schema is not JSON: {error}") from None
-    return _type_of("<root>", root, root)
+    try:
+        return _type_of("<root>", root, root)
+    except RecursionError:
+        raise ValueError("the JSON schema refers to itself, for which there is no type") from None
 
 
 def _type_of(where: str, node: Any, root: Any) -> TypeInformation:

@@ -148,11 +148,9 @@ def _read_time(text: str) -> datetime.time:
 def _read_timestamp(text: str) -> datetime.datetime:
     try:
         value = datetime.datetime.fromisoformat(_without_zone(text))
-    except ValueError:
+        return value if value.tzinfo is None else value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+    except (ValueError, OverflowError):  # an OverflowError if the year in UTC is not 1 to 9999
         raise Mismatch(text, "a point in time such as 2026-01-31T12:30:00Z") from None
-    if value.tzinfo is None:
-        return value
-    return value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
 
 
 def _read_instant(text: str) -> Instant:

@@ -49,6 +49,8 @@ _LOGICAL: dict[str, TypeInformation] = {
     "time-micros": Types.SQL_TIME(),
     "timestamp-millis": Types.SQL_TIMESTAMP(),
     "timestamp-micros": Types.SQL_TIMESTAMP(),
+    "local-timestamp-millis": Types.SQL_TIMESTAMP(),
+    "local-timestamp-micros": Types.SQL_TIMESTAMP(),
     "decimal": Types.BIG_DEC(),
 }
 _MARKS = ("__fastavro_parsed", "__named_schemas")
@@ -91,9 +93,13 @@ class AvroSchema:
         fastavro = fastavro_package()
         try:
             return AvroSchema(fastavro.schema.parse_schema(json.loads(json_schema)))
-        except (ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
+        except (
+            *(ValueError, TypeError, LookupError),
+            *(fastavro.schema.SchemaParseException, fastavro.schema.UnknownType),
+        ) as error:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else error
             raise ProgramError(
-                f"{abbreviated(json_schema)} is no Avro schema: {error}",
+                f"{abbreviated(json_schema)} is no Avro schema: {reason}",
                 where="AvroSchema",
                 expected="a schema as JSON",
                 hint="see the Avro specification; a record has a name and fields",
@@ -378,6 +384,8 @@ def _reader_of_present(schema: Any) -> Callable[[Any], Any]:
     kind = schema["type"] if isinstance(schema, dict) else schema
     if isinstance(schema, dict) and schema.get("logicalType") in _MOMENTS:
         return lambda value: value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+    if isinstance(schema, dict) and schema.get("logicalType") == "uuid":
+        return str
     if kind == "record":
         readers = [(field["name"], _reader(field["type"])) for field in schema["fields"]]
         return lambda value: Row(**{name: read(value[name]) for name, read in readers})
@@ -400,6 +408,8 @@ def _writer_of_present(schema: Any) -> Callable[[Any], Any]:
     kind = schema["type"] if isinstance(schema, dict) else schema
     if isinstance(schema, dict) and schema.get("logicalType") in _MOMENTS:
         return lambda value: value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)
+    if kind == "int":
+        return within_int
     if kind == "record":
         names = [field["name"] for field in schema["fields"]]
         writers = [_writer(field["type"]) for field in schema["fields"]]
@@ -413,6 +423,17 @@ def _writer_of_present(schema: Any) -> Callable[[Any], Any]:
         write_value = _writer(schema["values"])
         return lambda value: {key: write_value(item) for key, item in value.items()}
     return lambda value: value
+
+
+def within_int(value: Any) -> Any:
+    """The value of an Avro ``int``, whose range fastavro does not check; no other reader could read the message.
+
+    Raises:
+        ValueError: it is a number of more than 32 bits.
+    """
+    if isinstance(value, int) and not -(2**31) <= value < 2**31:
+        raise ValueError(f"{value} is no whole number of 32 bits")
+    return value
 
 
 def _fields(value: Any, names: list[str]) -> list[Any]:

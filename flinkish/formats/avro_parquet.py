@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
 from flinkish.errors import ProgramError
-from flinkish.formats.avro import AvroSchema, fastavro_package, misfit
+from flinkish.formats.avro import AvroSchema, fastavro_package, misfit, within_int
 from flinkish.formats.parquet import ParquetFileWriter
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ __all__ = ["AvroColumns", "AvroParquetWriters"]
 
 #: The metadata key under which parquet-avro stores the schema in a file.
 SCHEMA_KEY = b"parquet.avro.schema"
+
+#: The most digits of a decimal that a column holds.
+_DECIMAL_DIGITS = 38
 
 _Convert = Callable[[Any], Any]
 
@@ -144,10 +147,12 @@ def _column(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> tupl
         )
     if schema.get("logicalType") == "uuid" and kind == "string":
         return _required(pa.string()), str, uuid.UUID
+    if schema.get("logicalType") == "decimal" and schema["precision"] > _DECIMAL_DIGITS:
+        raise _refused(schema, f"has more than {_DECIMAL_DIGITS} digits")
     found = _logical(schema) or _primitive(schema)
     if found is None:
         raise _refused(schema, "has no column")
-    return _required(found), _same, _same
+    return _required(found), within_int if kind == "int" else _same, _same
 
 
 def _primitive(schema: Any) -> Any:

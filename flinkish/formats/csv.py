@@ -21,6 +21,9 @@ from flinkish.formats._csv_values import LINE_END, CsvDialect, field_reader, fie
 
 __all__ = ["CsvRowDeserializationSchema", "CsvRowSerializationSchema"]
 
+# the csv module refuses longer fields than 128 KiB by default; the largest limit is a C long
+csv.field_size_limit(2**31 - 1)
+
 
 class CsvRowDeserializationSchema(DeserializationSchema):
     """Deserializes a message, which is one line of CSV in UTF-8, to a Row. Made by
@@ -61,7 +64,8 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         if message is None:
             return None
         try:
-            text = str(message, "utf-8")
+            # a message that was cut from a file may begin with a byte order mark
+            text = str(message, "utf-8").removeprefix("\ufeff")
             if self._allow_comments and text.lstrip().startswith("#"):
                 return None
             return self._row(self._fields(text))

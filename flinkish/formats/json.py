@@ -72,7 +72,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
                 records.append(None)
                 continue
             try:
-                records.append(read(decode(str(message, "utf-8"))))
+                records.append(read(decode(str(message, "utf-8").removeprefix("\ufeff"))))
             except (Mismatch, ValueError, RecursionError) as error:  # a ValueError if it is no JSON or no UTF-8
                 if not self._ignore_parse_errors:
                     raise self._malformed(message, error) from None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -77,7 +78,7 @@ def options(cache: Path, environment: Mapping[str, str]) -> str:
     if not archive.exists() or "Archive" in given:
         return given
     compiling = "" if "Tier" in given else _COMPILE_LATER
-    return " ".join(filter(None, (given, compiling, _QUIET, f"-XX:SharedArchiveFile={archive}")))
+    return " ".join(filter(None, (given, compiling, _QUIET, shlex.quote(f"-XX:SharedArchiveFile={archive}"))))
 
 
 def make(cache: Path, environment: Mapping[str, str]) -> Path:
@@ -100,7 +101,7 @@ def make(cache: Path, environment: Mapping[str, str]) -> Path:
 def _make(archive: Path, environment: Mapping[str, str]) -> None:
     # renamed when it is complete, so that no JVM maps an incomplete archive
     made = archive.with_suffix(f".{os.getpid()}.tmp")
-    variables = {**environment, JVM_OPTIONS: f"-XX:ArchiveClassesAtExit={made}"}
+    variables = {**environment, JVM_OPTIONS: shlex.quote(f"-XX:ArchiveClassesAtExit={made}")}
     # the job must start a JVM of its own, even if this process has one
     for name in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
         variables.pop(name, None)

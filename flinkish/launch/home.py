@@ -25,7 +25,8 @@ class Home:
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        home = environment.get("FLINKISH_HOME")
+        # absolute, since commands that are started run in other directories
+        home = os.path.abspath(environment["FLINKISH_HOME"]) if environment.get("FLINKISH_HOME") else None
         self._conf = Path(home, "conf") if home else None
         self._configuration = environment.get("FLINKISH_CONF")
         # a FLINKISH_HOME that is not writable belongs to someone else, and nothing is written to it

@@ -16,7 +16,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from urllib.parse import urlparse
+from urllib.parse import unquote, urlparse
 
 from flinkish.errors import ConnectionFailedError
 from flinkish.launch.options import SparkOptions, comma_list
@@ -92,8 +92,17 @@ def _remembered(known: Path) -> list[str] | None:
     if not known.exists():
         return None
     jars: list[str] = json.loads(known.read_text())
-    paths = [urlparse(jar).path for jar in jars]
-    return jars if all(map(os.path.exists, paths)) else None
+    return jars if all(os.path.exists(path_of(jar)) for jar in jars) else None
+
+
+def path_of(jar: str) -> str:
+    """The path of a jar that `resolve` has found, which is a path itself or a URI with escapes.
+
+    >>> path_of("file:///My%20Jars/a.jar"), path_of("/My Jars/a.jar")
+    ('/My Jars/a.jar', '/My Jars/a.jar')
+    """
+    parsed = urlparse(jar)
+    return unquote(parsed.path) if parsed.scheme else jar
 
 
 def _run(packages: str, command: str, cache: Path, key: str) -> list[str]:

@@ -13,13 +13,12 @@ import site
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlparse
 
 from flinkish.launch import class_archive
 from flinkish.launch.archive import archive
 from flinkish.launch.home import Home, default_spark_settings
 from flinkish.launch.options import SparkOptions, comma_list, read_properties
-from flinkish.launch.packages import PACKAGES, resolve
+from flinkish.launch.packages import PACKAGES, path_of, resolve
 from flinkish.launch.spark_home import home_without_zip
 
 _MERGED = ("--jars", "--packages", "--py-files", "--remote")
@@ -104,7 +103,7 @@ class SparkCommand:
         if self._runs_in_one_jvm():
             # the jars need not be copied then, and the archive of classes covers Delta's classes as well
             class_path = user.either("--driver-class-path", "spark.driver.extraClassPath")
-            places = [*(urlparse(jar).path for jar in jars), *([class_path] if class_path else [])]
+            places = [*map(path_of, jars), *([class_path] if class_path else [])]
             user, jars = user.without("--driver-class-path"), []
             result += ["--driver-class-path", os.pathsep.join(places)] if places else []
         jars_list = comma_list(jars, user.either("--jars", "spark.jars"))

@@ -143,3 +143,15 @@ def test_a_replay_starts_the_program_with_the_request_in_its_environment(program
     assert json.loads(request) == {**expected, "json": False}
     for wrong in (["--epoch", "3"], ["--epoch", "three", str(program)], [str(program)]):
         assert run(program.parent, "replay", str(tmp_path / "job"), *wrong).returncode == 2
+
+
+@pytest.mark.parametrize("words", [["-D", "x=/a/b.py"], ["-Dx=/a/b.py"]])
+def test_a_setting_of_a_replay_may_end_like_a_program(words: list[str], program: Path, tmp_path: Path) -> None:
+    result = run(program.parent, "replay", str(tmp_path / "job"), "--epoch", "3", *words, str(program))
+    assert configuration(result.stdout)["x"] == "/a/b.py", result.stderr
+
+
+def test_a_setting_of_several_lines_in_the_file_keeps_them(program: Path) -> None:
+    (program.parent / "conf/flinkish.yaml").write_text("a: |\n  one\n  two\n")
+    result = run(program.parent, "run", "-p", "1", str(program))
+    assert configuration(result.stdout) == {"a": "one\ntwo\n", "parallelism.default": "1"}

@@ -327,6 +327,21 @@ def test_a_configuration_that_is_not_there_is_named(checkout: Checkout) -> None:
     assert "FLINKISH_CONF names '/nowhere.yaml', which is not a file" in result.stderr
 
 
+def test_the_directories_that_cd_searches_do_not_lead_elsewhere(checkout: Checkout) -> None:
+    elsewhere = checkout.path.parent / "elsewhere"
+    (elsewhere / "checkout").mkdir(parents=True)
+    result = subprocess.run(
+        ["bash", "checkout/spark-submit.sh", checkout.job(REPORT)],
+        env={**checkout.environment, "CDPATH": f"{elsewhere}:."},
+        cwd=checkout.path.parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["FLINKISH_CONF"] == str(checkout.path / "conf/flinkish.yaml")
+
+
 def test_without_a_job_the_usage_is_shown(checkout: Checkout) -> None:
     assert checkout.submit().returncode == 2
     help_text = checkout.submit("--help")

@@ -31,6 +31,9 @@ _MOMENTARY = (
     *("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"),
 )
 
+# Kafka's own topics, which no pattern means, as in Flink
+_INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+
 T = TypeVar("T")
 
 
@@ -153,14 +156,15 @@ class Cluster:
         self._admin_client = None
 
     def partitions(self, topics: Sequence[str], pattern: str | None) -> list[tuple[str, int]]:
-        """All partitions (topic, number) of the topics; with a pattern, of the topics whose whole names it matches.
+        """All partitions (topic, number) of the topics; with a pattern, of the topics whose whole names it matches,
+        without Kafka's own topics.
 
         Raises:
             OperationError: a topic does not exist.
         """
         found = self._topics()
         if pattern is not None:
-            topics = sorted(name for name in found if re.fullmatch(pattern, name))
+            topics = sorted(name for name in found if re.fullmatch(pattern, name) and name not in _INTERNAL_TOPICS)
         for topic in topics:
             if topic not in found or found[topic].error is not None:
                 raise OperationError(

@@ -16,7 +16,7 @@ from flinkish.connectors.kafka.client import Cluster, driver, new_consumer
 from flinkish.connectors.kafka.continuation import gone
 from flinkish.connectors.kafka.offsets import Partition
 from flinkish.connectors.kafka.settings import KafkaSourceSettings, split_id
-from flinkish.core.source import SourceSplit, SplitEnumerator, UnitCost
+from flinkish.core.source import SourceSplit, SplitEnumerator, SplitEnumeratorContext, UnitCost
 from flinkish.errors import FinalOperationError
 
 _log = logging.getLogger("flinkish.KafkaSourceEnumerator")
@@ -64,18 +64,26 @@ class KafkaSplitEnumerator(SplitEnumerator):
         self._ends: dict[Partition, int] = {}
         self._ends_asked_at = float("-inf")
         self._frozen: dict[Partition, int] | None = None
-        # stopping offsets of splits from a savepoint of an unbounded source, if this source is bounded
-        self._late_stops: dict[Partition, int] = {}
+        # split id -> stopping offset, for splits from a savepoint of an unbounded source, if this source is bounded
+        self._late_stops: dict[str, int] = {}
         self._told: set[Partition] = set()
         self._sampler: Any = None
         # partition -> (offset at which it was sampled, bytes per offset)
         self._samples: dict[Partition, tuple[int, float]] = {}
 
+    def start(self, context: SplitEnumeratorContext) -> None:
+        self._late_stops = dict(context.state or {})
+
+    def snapshot_state(self) -> Any:
+        return dict(sorted(self._late_stops.items())) or None
+
     def discover(self, known: Collection[str]) -> Sequence[SourceSplit]:
         now = self._clock()
         self._ends_asked_at = float("-inf")
-        if self._looked and (self.complete or self._frozen is not None or now < self._look_again_at):
+        once = self.complete or self._frozen is not None or self._settings.discovery_interval_ms <= 0
+        if self._looked and (once or now < self._look_again_at):
             return ()
+        first = not self._looked and not known and not self._restored
         self._looked = True
         self._look_again_at = now + self._settings.discovery_interval_ms / 1000
         if self._settings.stopping is not None and set(known) - self._restored:
@@ -84,12 +92,12 @@ class KafkaSplitEnumerator(SplitEnumerator):
         partitions = self._settings.partitions_of(self._cluster)
         self._ends.update(dict.fromkeys(partitions, 0))
         new = [partition for partition in partitions if split_id(partition) not in known]
-        return self._splits(new, first=not known and not self._restored) if new else ()
+        return self._splits(new, first) if new else ()
 
     @property
     def complete(self) -> bool:
-        once = self._settings.stopping is not None or self._settings.discovery_interval_ms <= 0
-        return self._looked and once
+        # the partitions of an unbounded source are never complete: the next start looks again in any case
+        return self._looked and self._settings.stopping is not None
 
     def end_of(self, split: SourceSplit, position: int) -> tuple[int | None, bool]:
         partition = partition_of(split)
@@ -153,10 +161,10 @@ class KafkaSplitEnumerator(SplitEnumerator):
     def _stop_of(self, split: SourceSplit) -> int | None:
         if split.end is not None or self._settings.stopping is None:
             return split.end
-        partition = partition_of(split)
-        if partition not in self._late_stops:
-            self._late_stops.update(self._stops([partition]))
-        return self._late_stops[partition]
+        if split.id not in self._late_stops:
+            partition = partition_of(split)
+            self._late_stops[split.id] = self._stops([partition])[partition]
+        return self._late_stops[split.id]
 
     def _end(self, partition: Partition) -> int:
         if self._frozen is not None and partition in self._frozen:

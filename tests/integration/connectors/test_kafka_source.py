@@ -381,7 +381,8 @@ def test_new_partitions_are_found_and_read_from_their_beginning(kafka: KafkaBrok
     made = builder(kafka, topic).set_starting_offsets(Offsets.latest())
     planner = Planner(made.set_property("partition.discovery.interval.ms", "1").build())
     never = Planner(made.set_property(*NO_DISCOVERY).build())
-    assert planner.all() == never.all() == [] and never.enumerator.complete and not planner.enumerator.complete
+    assert planner.all() == never.all() == []
+    assert not never.enumerator.complete and not planner.enumerator.complete
     add_a_partition(kafka, topic)
     kafka.produce(topic, ["r0"], partition=2)
     wait_until(lambda: planner.all() == ["r0"], 30, "the record of the new partition")

@@ -196,3 +196,34 @@ def test_schemas_come_from_files_and_are_compared(tmp_path: Path) -> None:
 def test_schemas_that_cannot_be_meant_are_refused(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(ProgramError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("kind", "logical", "value"),
+    [
+        ("string", "uuid", "00000000-0000-0000-0000-000000000005"),
+        ("long", "local-timestamp-millis", datetime.datetime(2026, 1, 31, 12, 30)),
+        ("long", "local-timestamp-micros", datetime.datetime(2026, 1, 31, 12, 30, 0, 7)),
+    ],
+)
+def test_the_values_of_logical_types_fit_the_type_of_the_records(kind: str, logical: str, value: Any) -> None:
+    fields = [{"name": "x", "type": ["null", {"type": kind, "logicalType": logical}]}]
+    schema = json.dumps({"type": "record", "name": "R", "fields": fields})
+    reader = AvroRowDeserializationSchema(avro_schema_string=schema)
+    record = reader.deserialize(AvroRowSerializationSchema(avro_schema_string=schema).serialize(Row(x=value)))
+    convert = reader.get_produced_type().batch_converter("test")
+    assert (convert([record]) if convert else [record]) == [Row(x=value)]
+
+
+@pytest.mark.parametrize("number", [2**31, -(2**31) - 1])
+def test_a_number_of_more_than_32_bits_is_not_written_as_an_int(number: int) -> None:
+    schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]})
+    writer = AvroRowSerializationSchema(avro_schema_string=schema)
+    with pytest.raises(TypeMismatchError, match="no whole number of 32 bits"):
+        writer.serialize(Row(n=number))
+
+
+@pytest.mark.parametrize("text", ["5", "null", "{}", '{"type": "array"}', '{"type": "enum", "name": "E"}'])
+def test_json_that_is_no_avro_schema_is_refused_with_the_text(text: str) -> None:
+    with pytest.raises(ProgramError, match="is no Avro schema"):
+        AvroSchema.parse_string(text)

@@ -172,3 +172,18 @@ def test_a_record_that_does_not_fit_the_schema_is_refused_and_shown() -> None:
         written([{**ORDER, "count": "many"}])
     with pytest.raises(TypeMismatchError, match="does not fit the Avro schema"):
         written([{name: value for name, value in ORDER.items() if name != "id"}])
+
+
+def test_a_decimal_of_more_digits_than_a_column_holds_is_refused() -> None:
+    price = {"type": "bytes", "logicalType": "decimal", "precision": 39, "scale": 2}
+    schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "price", "type": price}]})
+    with pytest.raises(ProgramError, match="more than 38 digits"):
+        AvroParquetWriters.for_generic_record(AvroSchema.parse_string(schema))
+
+
+def test_a_number_of_more_than_32_bits_does_not_fit_an_int() -> None:
+    schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]})
+    writer = AvroParquetWriters.for_generic_record(AvroSchema.parse_string(schema)).create()
+    with pytest.raises(TypeMismatchError, match="no whole number of 32 bits"):
+        writer.add_batch([{"n": 2**31}])
+        writer.finish()

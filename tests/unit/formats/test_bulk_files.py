@@ -168,3 +168,10 @@ def test_a_row_that_does_not_fit_names_its_field(tmp_path: Path) -> None:
     stream.sink_to(sink(tmp_path, ParquetBulkWriters.for_row_type(ROW_TYPE)))
     with pytest.raises(TypeMismatchError, match="field 'n'.*'many'|'many'.*field 'n'"):
         env.execute("writing")
+
+
+def test_a_type_that_no_column_of_the_format_holds_is_refused_when_the_program_is_built() -> None:
+    row_type = Types.ROW_NAMED(["at"], [Types.SQL_TIME()])
+    with pytest.raises(TypeMismatchError, match=r"Time.*no column of the format"):
+        OrcBulkWriters.for_row_type(row_type)
+    ParquetBulkWriters.for_row_type(row_type)

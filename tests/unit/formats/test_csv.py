@@ -131,3 +131,22 @@ def test_builders_refuse_what_cannot_work():
         writer().set_line_delimiter(";")
     with pytest.raises(TypeError, match="no form in CSV"):
         reader(Types.ROW([Types.MAP(Types.STRING(), Types.INT())])).build()
+
+
+def test_a_field_may_be_longer_than_the_csv_modules_default_limit() -> None:
+    kind = Types.ROW_NAMED(["n", "text"], [Types.INT(), Types.STRING()])
+    row = Row(n=1, text="x, " * 100_000)
+    line = CsvRowSerializationSchema.Builder(kind).build().serialize(row)
+    assert CsvRowDeserializationSchema.Builder(kind).build().deserialize(line) == row
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_field() -> None:
+    kind = Types.ROW_NAMED(["text", "n"], [Types.STRING(), Types.INT()])
+    assert CsvRowDeserializationSchema.Builder(kind).build().deserialize(b'\xef\xbb\xbf"a,b",1') == Row(text="a,b", n=1)
+
+
+def test_a_time_whose_year_in_utc_does_not_exist_is_malformed() -> None:
+    builder = CsvRowDeserializationSchema.Builder(Types.ROW_NAMED(["at"], [Types.SQL_TIMESTAMP()]))
+    with pytest.raises(MalformedRecordError, match="expected a point in time"):
+        builder.build().deserialize(b"0001-01-01T00:00:00+02:00")
+    assert builder.set_ignore_parse_errors(True).build().deserialize(b"0001-01-01T00:00:00+02:00") is None

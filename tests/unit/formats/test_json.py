@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkish.common import Instant, Row, Types
+from flinkish.common import Instant, Row, TypeInformation, Types
 from flinkish.errors import MalformedRecordError, TypeMismatchError
 from flinkish.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
 
@@ -209,3 +209,24 @@ def test_builders_refuse_what_cannot_work():
             reader(Types.ROW([unfit])).build()
         with pytest.raises(TypeError, match="no form in JSON"):
             writer(Types.ROW([unfit]))
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+02:00", "9999-12-31T23:00:00-02:00"])
+@pytest.mark.parametrize("kind", [Types.SQL_TIMESTAMP(), Types.INSTANT()])
+def test_a_time_whose_year_in_utc_does_not_exist_is_malformed(text: str, kind: TypeInformation) -> None:
+    builder = JsonRowDeserializationSchema.builder().type_info(Types.ROW_NAMED(["at"], [kind]))
+    message = json.dumps({"at": text}).encode()
+    with pytest.raises(MalformedRecordError, match="expected a point in time"):
+        builder.build().deserialize(message)
+    assert builder.ignore_parse_errors().build().deserialize(message) is None
+
+
+def test_a_byte_order_mark_before_the_object_is_no_part_of_it() -> None:
+    schema = JsonRowDeserializationSchema.builder().type_info(Types.ROW_NAMED(["n"], [Types.INT()])).build()
+    assert schema.deserialize(b'\xef\xbb\xbf{"n": 1}') == Row(n=1)
+
+
+def test_a_json_schema_that_refers_to_itself_has_no_type() -> None:
+    schema = '{"type": "object", "properties": {"child": {"$ref": "#"}}}'
+    with pytest.raises(ValueError, match="refers to itself"):
+        JsonRowDeserializationSchema.builder().json_schema(schema)

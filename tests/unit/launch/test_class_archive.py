@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,12 @@ def test_when_the_jvm_compiles_is_said_with_an_archive_unless_the_user_has(tmp_p
     assert "-XX:Tier4InvocationThreshold=" in options(tmp_path, environment)
     chosen = options(tmp_path, {**environment, JVM_OPTIONS: "-XX:TieredStopAtLevel=1"})
     assert chosen.startswith("-XX:TieredStopAtLevel=1 ") and "Tier4" not in chosen
+
+
+def test_an_archive_below_a_folder_with_a_space_is_one_option(tmp_path: Path) -> None:
+    cache, environment = tmp_path / "my cache", java(tmp_path / "java")
+    cache.mkdir()
+    archive = path_in(cache, environment)
+    archive.touch()
+    # Spark's scripts split the options as a shell does
+    assert shlex.split(options(cache, environment))[-1] == f"-XX:SharedArchiveFile={archive}"

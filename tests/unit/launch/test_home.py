@@ -68,3 +68,14 @@ def test_the_defaults_that_the_checkouts_file_names_are_those_of_the_options() -
             assert parse_yaml(f"{key}:{value}").get(option) == option.default, key
         else:
             assert option.default is None, key
+
+
+def test_a_relative_home_is_the_same_for_commands_that_run_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "flinkish.yaml").touch()
+    monkeypatch.chdir(tmp_path)
+    home = Home({"FLINKISH_HOME": "."})
+    assert home.cache == tmp_path / ".cache"
+    assert home.configuration_file == str(tmp_path / "conf" / "flinkish.yaml")

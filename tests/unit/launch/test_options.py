@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from flinkish.launch import packages
 from flinkish.launch.archive import archive
 from flinkish.launch.options import CommandLine, SparkOptions, comma_list, read_properties
 from flinkish.launch.spark_command import SparkCommand
@@ -74,3 +76,14 @@ def test_the_same_sources_give_the_same_archive_and_others_another(tmp_path: Pat
     (package / "__init__.py").write_text("x = 2\n")
     assert archive(package, tmp_path / "cache") != first
     assert first.exists()  # a job that runs may still need it
+
+
+@pytest.mark.parametrize("as_uri", [False, True])
+def test_jars_below_a_folder_with_a_space_are_remembered_and_on_the_class_path(as_uri: bool, tmp_path: Path) -> None:
+    jar = tmp_path / "my jars" / "a.jar"
+    jar.parent.mkdir()
+    jar.touch()
+    known = tmp_path / "packages.json"
+    known.write_text(json.dumps([jar.as_uri() if as_uri else str(jar)]))
+    remembered = packages._remembered(known)
+    assert remembered is not None and [packages.path_of(found) for found in remembered] == [str(jar)]
