@@ -76,6 +76,9 @@ def keyed_changes(uid: str, tables: dict[str, StateTable], timers: dict[str, Tim
 def _entry_changes(uid: str, table: MapTable, namespace: Hashable, key: Any, entries: set[Any]) -> Iterator[Change]:
     """The changes of single entries of a map."""
     for user_key in entries:
+        if isinstance(table.timed, MapTable):
+            # a time that lies in files is read with its entry
+            table.timed.entry(namespace, key, user_key)
         entry = table.entry(namespace, key, user_key)
         values = () if entry is None else ((user_key, entry[1]),)
         yield Change(uid, table.name, table.kind, namespace, key, None, values, (user_key,))

@@ -424,6 +424,8 @@ class KeyedStateBackend:
             table = self.table(name, kind)
             table.fetch(namespace, (self.current_key,))
             table.remove(namespace, self.current_key)
+            if table.times is not None:
+                table.times.remove(namespace, self.current_key)
 
     def key_batches(self, name: str) -> Iterator[list[Any]]:
         """All keys of the subtask that have a value of this state now, in batches whose state is in memory. Their order

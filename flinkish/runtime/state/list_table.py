@@ -19,7 +19,7 @@ class ListTable(StateTable):
 
     def __init__(self, name: str, kind: str, stored: StoredState) -> None:
         super().__init__(name, kind, stored)
-        #: namespace -> key -> how many of the first elements of the list lie in files
+        #: namespace -> key -> how many of the first elements of the list lie in files, at the places of their indices
         self._in_files: dict[Hashable, dict[Any, int]] = {}
         #: the ends of lists whose beginning lies in files and was not read: (index of the first element, elements)
         self._ends: dict[Hashable, dict[Any, tuple[int, list[Any]]]] = {}
@@ -39,15 +39,15 @@ class ListTable(StateTable):
         found = iter(self._stored.lists(self.name, *spread(missing)))
         for namespace, keys in missing.items():
             values, absent = self.namespace(namespace), self._absent.setdefault(namespace, set())
-            for key, (elements, times) in zip(keys, found):
+            for key, (elements, times, in_place) in zip(keys, found):
                 if not elements:
                     absent.add(key)
                     continue
                 values[key] = elements
-                self._in_files.setdefault(namespace, {})[key] = len(elements)
+                self._in_files.setdefault(namespace, {})[key] = in_place
                 if isinstance(self.times, ListTable) and any(time is not None for time in times):
                     self.times.namespace(namespace)[key] = times
-                    self.times._in_files.setdefault(namespace, {})[key] = len(times)
+                    self.times._in_files.setdefault(namespace, {})[key] = in_place
 
     def _read_beginnings(self, namespace: Hashable, keys: Iterable[Any]) -> None:
         """Read the beginnings of lists of which only the ends are in memory."""

@@ -173,6 +173,12 @@ class MapTable(StateTable):
             found.unwritten.add(user_key)
         self._mark_entries(namespace, key, pairs)
 
+    def remove(self, namespace: Hashable, key: Any) -> None:
+        if self.times is not None and key in self.namespace(namespace):
+            # the times in files end with the map, though they were not read
+            self.times.mark(namespace, key)
+        super().remove(namespace, key)
+
     def discard(self, namespace: Hashable, key: Any, user_key: Any) -> None:
         """Remove an entry; does nothing if there is none."""
         found = self.of(namespace, key)
@@ -231,12 +237,12 @@ class MapTable(StateTable):
         """Each map as (whether entries in files do not count, [(user key, number in the order of insertion, value)],
         [removed user keys])."""
         values = self._namespaces[namespace]
-        return [self._inline_value(values[key]) for key in keys]
+        return [self._inline_value(values[key], self._times_of(namespace, key)) for key in keys]
 
-    def _inline_value(self, found: MapEntries) -> tuple[bool, list[tuple[Any, int, Any]], list[Any]]:
+    def _inline_value(self, found: MapEntries, times: MapEntries) -> tuple[bool, list[tuple[Any, int, Any]], list[Any]]:
         if not self._stored or found.cleared:
             return True, [(user_key, *entry) for user_key, entry in found.entries.items()], []
-        there = [(k, *found.entries[k]) for k in found.unwritten if k in found.entries]
+        there = [(k, *found.entries[k]) for k in found.unwritten | times.unwritten if k in found.entries]
         return False, there, [k for k in found.unwritten if k not in found.entries]
 
     def take_inline_values(self, namespace: Hashable, keys: list[Any], values: list[Any]) -> None:

@@ -26,6 +26,7 @@ from flinkish.runtime.state.state_rows import (
     StateRow,
 )
 from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.state.ttl import TTL_PREFIX
 
 
 class SavepointRows:
@@ -41,6 +42,8 @@ class SavepointRows:
         self._where = f"operator uid {head_uid}, subtask {subtask}"
         #: (uid, kind, name) -> (subtask that wrote the element, or -1; index in its list; element)
         self._elements: dict[tuple[str, str, str], list[tuple[int, int, Any]]] = {}
+        #: the times of the last access, which are restored after the values that they belong to
+        self._times: list[StateColumns] = []
 
     def take_in(self, uid: str, columns: StateColumns) -> None:
         """Add rows of one state of an operator. Rows of operators that the task does not have are ignored.
@@ -60,17 +63,23 @@ class SavepointRows:
             for subtask, (place, element) in zip(columns.keys, columns.values, strict=True):
                 elements.append((-1 if subtask is None else subtask, place, element))
         elif self._keyed is not None and uid == self._head_uid:
-            self._take_in_keyed(self._keyed, columns)
-            self._keyed.make_room()
+            if columns.state.startswith(TTL_PREFIX):
+                self._times.append(columns)
+            else:
+                self._take_in_keyed(self._keyed, columns)
+                self._keyed.make_room()
 
     def end(self) -> None:
-        """Finish after the last row: set the lists of operator state, and count all keyed state as stored, so that none
-        of it is a change."""
+        """Finish after the last row: set the lists of operator state and the times of the last access, and count all
+        keyed state as stored, so that none of it is a change."""
         for (uid, kind, name), elements in self._elements.items():
             if uid in self._states:
                 elements.sort(key=itemgetter(0, 1))
                 self._states[uid].set_list(kind, name, [], [element for _, _, element in elements])
         if self._keyed is not None:
+            for columns in self._times:
+                self._take_in_keyed(self._keyed, columns)
+                self._keyed.make_room()
             self._keyed.forget_changes()
 
     def _take_in_broadcast(self, state: OperatorState, columns: StateColumns) -> None:
@@ -90,6 +99,9 @@ class SavepointRows:
         table = keyed.restored_table(columns.state, columns.kind)
         if table.kind != columns.kind:
             raise self._bad_rows(f"state {columns.state!r} has rows of kind {table.kind} and of kind {columns.kind}")
+        if columns.state.startswith(TTL_PREFIX) and table.timed is None:
+            # times of a state that has no values
+            return
         start = 0
         for namespace, run in groupby(columns.namespaces):
             stop = start + sum(1 for _ in run)
@@ -97,8 +109,12 @@ class SavepointRows:
             start = stop
 
     def _put(self, table: StateTable, namespace: Any, keys: list[Any], values: list[Any]) -> None:
+        # a time is written to files together with its value, which may lie there already
+        table.fetch(namespace, keys if table.timed is not None else ())
         if isinstance(table, MapTable):
             for key, (user_key, value) in zip(keys, values, strict=True):
+                if isinstance(table.timed, MapTable):
+                    table.timed.entry(namespace, key, user_key)
                 if table.entry(namespace, key, user_key) is not None:
                     raise self._twice(table, namespace, key)
                 table.put(namespace, key, {user_key: value})

@@ -157,10 +157,10 @@ class StateTable:
 
     def _load_all(self) -> None:
         """Read all values in files. Values in memory, and keys known there to be removed, are newer and stay so."""
-        for namespace, cold in self._cold.items():
-            self.namespace(namespace).update(cold)
-        self._cold = {}
         newer = self._to_store()
+        for namespace, cold in self._cold.items():
+            self._take_older(namespace, newer, cold, {})
+        self._cold = {}
         for groups, found, times in self._stored.all_values(self.name):
             namespaces, keys = zip(*groups)
             if namespaces.count(VOID_NAMESPACE) == len(namespaces):
@@ -353,7 +353,7 @@ class StateTable:
             for namespace, values in self.items():
                 state.present[namespace] = (list(values), self.inline_values(namespace, list(values)))
         else:
-            for namespace, keys in self._to_store().items():
+            for namespace, keys in self._to_store_with_times().items():
                 there = self.inline_keys(namespace, keys)
                 if there:
                     state.present[namespace] = (there, self.inline_values(namespace, there))
@@ -416,7 +416,8 @@ class StateTable:
         return len(values) + len(gone)
 
     def _to_store_with_times(self) -> _Keys:
-        """`_to_store`, and the keys of which only the time of the last access has changed since it was written."""
+        """`_to_store`, and the keys of which only the time of the last access has changed since it was written: a value
+        and its time lie in one row, and are stored, written and evicted together."""
         found = self._to_store()
         if self.times is not None and self._stored:
             for namespace, keys in self.times._to_store().items():

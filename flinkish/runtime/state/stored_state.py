@@ -114,8 +114,10 @@ class StoredState:
 
     def lists(
         self, state: str, namespaces: Sequence[Hashable], keys: Sequence[Any]
-    ) -> list[tuple[list[Any], list[int | None]]]:
-        """The elements of each key's list, and the time of the last access to each. ``namespaces``: as in `values`."""
+    ) -> list[tuple[list[Any], list[int | None], int]]:
+        """The elements of each key's list, the time of the last access to each, and how many of the elements have their
+        index in the list as their place in files: all, or none if elements before them have expired and were dropped.
+        ``namespaces``: as in `values`."""
         from flinkish.runtime.state.files.hashes import group_hashes_in
 
         hashes = group_hashes_in(state, namespaces, keys)
@@ -125,11 +127,13 @@ class StoredState:
         for group in groups:
             elements: list[Any] = []
             times: list[int | None] = []
-            for time in group.times:
+            in_place = True
+            for place, time in zip(group.orders, group.times):
                 chunk = next(chunks)
+                in_place = in_place and place == len(elements)
                 elements.extend(chunk)
                 times.extend(repeat(time, len(chunk)))
-            result.append((elements, times))
+            result.append((elements, times, len(elements) if in_place else 0))
         return result
 
     def maps(self, state: str, namespace: Hashable, keys: Sequence[Any]) -> list[StoredMap]:

@@ -189,6 +189,9 @@ class RecordedMapTable(MapTable):
         if not self._log.open:
             return
         found = self.of(namespace, key)
+        if found is None and self.timed is not None and self._stored:
+            # times that the call reads from files later stay, because their entries stay in memory
+            found = self.made(namespace, key)
         if found is None:
             self._log.keep(partial(self._put_back_map, namespace, key, None))
             return

@@ -261,3 +261,26 @@ def test_namespaces_that_end_are_gone_whatever_lies_in_files(
         for namespace, expected in model.items():
             backend.prefetch("abc", namespace)
             assert {key: v for key, v in table.namespace(namespace).items() if key in "abc"} == expected
+
+
+def test_a_value_that_was_set_unread_stays_when_all_state_is_read(tmp_path: Path) -> None:
+    backend = KeyedStateBackend(
+        "t", directory=StateDirectory(str(tmp_path)), inline_bytes=0, memory=ManagedMemory(10_000_000)
+    )
+    backend.restore(None)
+    state: Any = backend.partitioned_state(ValueStateDescriptor("s", ANY), "w")
+    for number in range(20):
+        backend.current_key = number
+        state.update("old")
+    backend.snapshot()
+    backend.release()
+    backend.current_key = 0
+    assert state.value() == "old"
+    # the value of this key is not evicted yet, those of all others are
+    backend.release()
+    state.update("new")
+    for number in range(1, 20):
+        backend.current_key = number
+        assert state.value() == "old"
+    backend.current_key = 0
+    assert state.value() == "new"
