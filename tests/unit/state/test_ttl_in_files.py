@@ -212,3 +212,32 @@ def test_a_time_that_an_undone_call_has_read_from_files_stays(tmp_path: Path, mo
     log.undo()
     filed.at(110)
     assert filed.state.get(2) is None
+
+
+@pytest.mark.parametrize("kind", ["value", "reducing", "aggregating"])
+def test_values_that_are_stored_because_most_others_have_changed_keep_their_times(tmp_path: Path, kind: str) -> None:
+    directory, epoch, keys = StateDirectory(str(tmp_path)), EpochInfo(), [f"k{number}" for number in range(10)]
+
+    def backend(inline_bytes: int) -> KeyedStateBackend:
+        return KeyedStateBackend("tested", epoch, directory=directory, inline_bytes=inline_bytes, uid="uid")
+
+    def write(to: KeyedStateBackend, some: list[str]) -> None:
+        descriptor = descriptors()[kind]
+        descriptor.enable_time_to_live(ttl().build())
+        state: Any = to.partitioned_state(descriptor)
+        # twice: the second batch finds most keys marked
+        for _ in range(2):
+            to.prefetch(keys)
+            for key in some:
+                to.current_key = key
+                state.update(1) if kind == "value" else state.add(1)
+
+    first, second = backend(0), backend(10**6)
+    epoch.processing_time_ms = 10
+    write(first, keys)
+    second.restore(first.snapshot())
+    epoch.epoch, epoch.processing_time_ms = 1, 20
+    write(second, keys[:6])
+    rows = stored_rows(second.snapshot(), directory)
+    times = {row.key: row.value for row in rows if row.state.startswith("__ttl__")}
+    assert times == {**dict.fromkeys(keys[:6], 20), **dict.fromkeys(keys[6:], 10)}
