@@ -479,6 +479,7 @@ class StateTable:
         """Evict the times of values that were evicted: both are read from the same rows."""
         if self.times is None:
             return
+        self.times._complete = False
         for namespace, of_keys in self.times._namespaces.items():
             kept = to_store.get(namespace, set()) | set(self._cold.get(namespace, ()))
             for key in [key for key in of_keys if key not in kept]:

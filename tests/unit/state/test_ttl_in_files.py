@@ -241,3 +241,30 @@ def test_values_that_are_stored_because_most_others_have_changed_keep_their_time
     rows = stored_rows(second.snapshot(), directory)
     times = {row.key: row.value for row in rows if row.state.startswith("__ttl__")}
     assert times == {**dict.fromkeys(keys[:6], 20), **dict.fromkeys(keys[6:], 10)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_changelog_knows_the_times_of_a_window_whose_state_was_evicted_and_cleared(
+    tmp_path: Path, kind: str
+) -> None:
+    filed = Filed(tmp_path, kind, ttl())
+    descriptor = descriptors()[kind]
+    descriptor.enable_time_to_live(ttl().build())
+    filed.state = filed.backend.partitioned_state(descriptor, "window")
+    table: dict[Any, Any] = {}
+    for time_ms, ends in ((10, False), (20, False), (30, True)):
+        filed.at(time_ms)
+        # one epoch does not use the window
+        if time_ms != 20:
+            filed.backend.prefetch(["k"], "window")
+            filed.backend.current_key = "k"
+            filed.write(1)
+        if ends:
+            filed.state.clear()
+        body = filed.backend.snapshot()
+        for change in filed.backend.take_changes():
+            apply_changes(table, [change])
+        filed.backend.release()
+        filed.backend.release()
+    assert list(stored_rows(body, StateDirectory(str(tmp_path)))) == []
+    assert not any(table.values())
