@@ -2,8 +2,8 @@
 
 State that was changed lately is in memory and is stored with the task (`InlineState`); the rest lies in files, is read
 by key and kept in memory as long as there is room. What an operator does must not depend on where a value lies: it
-fetches the keys of its batch (`prefetch`, `StateTable.fetch`) and then finds their values in dicts. The state handles of
-user functions stay valid over all keys and epochs: they look at the backend's current key at each call.
+fetches the keys of its batch (`prefetch`, `StateTable.fetch`) and then finds their values in dicts. Handles that user
+functions hold stay valid over all keys and epochs: they look at the backend's current key at each call.
 
 A backend knows which (state name, namespace, key) an epoch has changed; incremental checkpoints are made of this.
 """
