@@ -220,7 +220,7 @@ def is_remote(spark: Any) -> bool:
 
 
 def query_settings(state_backend: str, partitions: int, batch_size: int, local_files: bool) -> dict[str, str]:
-    """The Spark settings that a job's query needs; ``docs/architecture.md`` gives the reason for each.
+    """The Spark settings that a job's query needs.
 
     Args:
         state_backend: "rocksdb" for Spark's RocksDB state store; anything else: the one in memory.
