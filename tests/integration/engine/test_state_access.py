@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from flinkish.common.typeinfo import Types
+from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
@@ -32,8 +32,10 @@ def event(index: int) -> tuple[str, int, int]:
 class Counter(KeyedProcessFunction):
     """How many, which amounts by their last digit, and the last two."""
 
+    count_type: TypeInformation = Types.LONG()
+
     def open(self, runtime_context: RuntimeContext) -> None:
-        self._n = runtime_context.get_state(ValueStateDescriptor("n", Types.LONG()))
+        self._n = runtime_context.get_state(ValueStateDescriptor("n", self.count_type))
         self._digits = runtime_context.get_map_state(MapStateDescriptor("digits", Types.STRING(), Types.LONG()))
         self._last = runtime_context.get_list_state(ListStateDescriptor("last", Types.LONG()))
 
@@ -223,10 +225,7 @@ def test_damage_of_the_table_is_never_restored(
 class CountFrom(Counter):
     """The count is a pair now."""
 
-    def open(self, runtime_context: RuntimeContext) -> None:
-        super().open(runtime_context)
-        pair = Types.TUPLE([Types.LONG(), Types.STRING()])
-        self._n = runtime_context.get_state(ValueStateDescriptor("n", pair))
+    count_type = Types.TUPLE([Types.LONG(), Types.STRING()])
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
         count, origin = self._n.value() or (0, "new")
