@@ -17,3 +17,9 @@ def warn_without_effect(call: str, why: str) -> None:
     if call not in _reported:
         _reported.add(call)
         _LOG.warning("%s has no effect: %s", call, why)
+
+
+def warn_of_hadoop_config(hadoop_config: object | None, owner: str) -> None:
+    """Log, once per process, that the Hadoop configuration given to ``owner`` has no effect; None: it was not given."""
+    if hadoop_config is not None:
+        warn_without_effect(f"the hadoop_config of {owner}", "set spark.hadoop.* instead")

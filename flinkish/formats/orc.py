@@ -6,7 +6,7 @@ from typing import Any
 
 from flinkish.common.bulk_writer import BulkWriterFactory
 from flinkish.common.configuration import Configuration
-from flinkish.common.no_effect import warn_without_effect
+from flinkish.common.no_effect import warn_of_hadoop_config, warn_without_effect
 from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.formats._column_files import ColumnFileWriter, ColumnFileWriterFactory
 
@@ -43,6 +43,5 @@ class OrcBulkWriters:
         """
         if writer_properties is not None:
             warn_without_effect("the writer_properties of OrcBulkWriters", "files have the defaults of pyarrow")
-        if hadoop_config is not None:
-            warn_without_effect("the hadoop_config of OrcBulkWriters", "set spark.hadoop.* instead")
+        warn_of_hadoop_config(hadoop_config, "OrcBulkWriters")
         return ColumnFileWriterFactory(row_type, _OrcWriter, "OrcBulkWriters")

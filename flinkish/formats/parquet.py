@@ -6,7 +6,7 @@ from typing import Any
 
 from flinkish.common.bulk_writer import BulkWriterFactory
 from flinkish.common.configuration import Configuration
-from flinkish.common.no_effect import warn_without_effect
+from flinkish.common.no_effect import warn_of_hadoop_config
 from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.formats._column_files import ColumnFileWriter, ColumnFileWriterFactory
 
@@ -42,6 +42,5 @@ class ParquetBulkWriters:
         Raises:
             TypeMismatchError: a field is of pickled objects, which no column can hold.
         """
-        if hadoop_config is not None:
-            warn_without_effect("the hadoop_config of ParquetBulkWriters", "set spark.hadoop.* instead")
+        warn_of_hadoop_config(hadoop_config, "ParquetBulkWriters")
         return ColumnFileWriterFactory(row_type, ParquetFileWriter, "ParquetBulkWriters")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flinkish.common.arguments import kind_of
 from flinkish.common.configuration import Configuration
-from flinkish.common.no_effect import warn_without_effect
+from flinkish.common.no_effect import warn_of_hadoop_config, warn_without_effect
 from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.connectors.file_system.avro_parquet import AvroParquetFormat
 from flinkish.connectors.file_system.stream_format import BulkFormat
@@ -62,8 +62,7 @@ class ParquetColumnarRowInputFormat(BulkFormat):
                 hint="it names the columns to read",
             )
         what = "of ParquetColumnarRowInputFormat"
-        if hadoop_config is not None:
-            warn_without_effect(f"the hadoop_config {what}", "set spark.hadoop.* instead")
+        warn_of_hadoop_config(hadoop_config, "ParquetColumnarRowInputFormat")
         if batch_size != 2048:
             warn_without_effect(f"the batch_size {what}", "set flinkish.source.batch-size instead")
         if not is_case_sensitive:

@@ -220,8 +220,9 @@ class QueryAttempt:
         announced = (self.directory.read("end-of-input.json") or {}).get("query") == self.location.first_epoch
         self._packing = keep_packing(self.directory, self.job, self._base)
         check_sources(self.job, self.sources, self.directory, self._base)
-        ends = QueryLog(self.location.path).committed_positions()
-        all_read = input_is_read(self.job, self.sources, ends)
+        # it makes a difference only to runs that wait between epochs
+        waits = self._settings.epoch_interval_ms > 0
+        all_read = waits and input_is_read(self.job, self.sources, QueryLog(self.location.path).committed_positions())
         return plan_runs(self.job, self.sources, self._settings, self._base, announced, all_read)
 
     def _run_query(self, run: QueryRun, deployment: Deployment) -> None:

@@ -95,7 +95,7 @@ def _check_same_savepoint(
     began_with, path = (None, None) if remembered is None else (remembered["savepoint"], remembered["path"])
     if settings.savepoint is None or settings.savepoint == began_with:
         return
-    if path is not None and absolute(settings.savepoint).rstrip("/") == path.rstrip("/"):
+    if path is not None and absolute(settings.savepoint) == absolute(path):
         return
     beginning = "without a savepoint" if began_with is None else f"with the savepoint {began_with}"
     raise SavepointError(

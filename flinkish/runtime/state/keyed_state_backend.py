@@ -5,7 +5,7 @@ by key and kept in memory as long as there is room. What an operator does must n
 fetches the keys of its batch (`prefetch`, `StateTable.fetch`) and then finds their values in dicts. Handles that user
 functions hold stay valid over all keys and epochs: they look at the backend's current key at each call.
 
-A backend knows which (state name, namespace, key) an epoch has changed; incremental checkpoints are made of this.
+It records what an epoch has changed, as (state name, namespace, key), for incremental checkpoints.
 """
 
 from __future__ import annotations
@@ -86,8 +86,7 @@ class KeyedStateBackend:
         inline_bytes: state of up to about so many encoded bytes is stored with the task, and larger state in files;
             once there are files, only changes of up to a part of that are stored with the task.
         memory: the managed memory that all state of the worker process shares.
-        recording: whether `take_changes` will be called.
-        uid: the uid of the operator, for the changes.
+        recording: whether `take_changes` will be called; ``uid``: the uid of the operator, for the changes.
         undone: whether calls of user code may have to be undone (``on_error``).
     """
 

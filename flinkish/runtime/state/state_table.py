@@ -250,10 +250,9 @@ class StateTable:
         """Count all keys of a namespace as changed once most of them are marked and all are in memory: to mark key by
         key takes longer than to write the others. This holds until the changes are asked for. State that expires does
         not do it: a value is stored together with its time, which only a use of that value marks."""
-        if self.times is not None:
-            return
         marked, values = self._changed.get(namespace), self._namespaces.get(namespace)
-        if marked and values and 2 * len(marked) > len(values) and self.kind not in ("list", "map"):
+        whole = self.times is None and self.kind not in ("list", "map")
+        if whole and marked and values and 2 * len(marked) > len(values):
             self._wholly_changed.add(namespace)
 
     def _name_changes(self) -> None:

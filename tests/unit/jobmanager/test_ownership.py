@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,14 @@ def take(folder: Path, takeover: str = REFUSE, silence_s: float = 0.3) -> JobDir
     directory = JobDirectory(str(folder))
     take_ownership(None, directory, "shop", takeover, silence_s)
     return directory
+
+
+def in_threads(count: int, target: Callable[[], None]) -> None:
+    threads = [threading.Thread(target=target) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def on_another_machine(folder: Path) -> None:
@@ -96,11 +105,7 @@ def test_of_many_that_come_at_once_one_is_left(tmp_path: Path) -> None:
         else:
             left.append(directory)
 
-    threads = [threading.Thread(target=come) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(8, come)
     # who came through before a later one claimed learns it at its next step
     passing = []
     for directory in left:
@@ -167,10 +172,6 @@ def test_threads_of_a_driver_may_write_the_same_file_at_once(tmp_path: Path) -> 
         except Exception as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=write) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, write)
     assert failures == []
     assert [path.name for path in tmp_path.iterdir()] == ["stop.json"]

@@ -80,14 +80,19 @@ class Filed:
         return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_time_that_only_a_read_has_renewed_outlives_a_restart(tmp_path: Path, kind: str) -> None:
-    filed = Filed(tmp_path, kind, ttl().update_ttl_on_read_and_write())
+def renewed_by_a_read(directory: Path, kind: str) -> tuple[Filed, Any]:
+    """State whose value lies in a file, and whose time a read of its value at 60 ms has renewed; and that value."""
+    filed = Filed(directory, kind, ttl().update_ttl_on_read_and_write())
     filed.at(0)
     filed.write(7)
     filed.open(filed.snapshot(), inline_bytes=1_000_000)
     filed.at(60)
-    value = filed.read()
+    return filed, filed.read()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_time_that_only_a_read_has_renewed_outlives_a_restart(tmp_path: Path, kind: str) -> None:
+    filed, value = renewed_by_a_read(tmp_path, kind)
     # the value lies in a file, its new time is stored with the task
     body = filed.snapshot()
     filed.open(body, inline_bytes=1_000_000)
@@ -97,12 +102,7 @@ def test_a_time_that_only_a_read_has_renewed_outlives_a_restart(tmp_path: Path, 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_value_of_which_only_the_time_was_restored_stays_when_that_is_written(tmp_path: Path, kind: str) -> None:
-    filed = Filed(tmp_path, kind, ttl().update_ttl_on_read_and_write())
-    filed.at(0)
-    filed.write(7)
-    filed.open(filed.snapshot(), inline_bytes=1_000_000)
-    filed.at(60)
-    value = filed.read()
+    filed, value = renewed_by_a_read(tmp_path, kind)
     filed.open(filed.snapshot())
     filed.at(120)
     filed.open(filed.snapshot())
