@@ -4,7 +4,7 @@
 
 A first source emits every key once; a second one changes the same 1 % of the keys again and again, a tenth of them in
 each epoch. Printed: the time of a full checkpoint and of incremental ones; the time of epochs that overlap with a
-checkpoint (and, every tenth time, with the merging of changes after it), and of epochs that do not; the time of a
+checkpoint, of those that overlap with the merging of changes now and then, and of the others; the time of a
 savepoint, and from a start with it to the first committed epoch.
 """
 
@@ -20,16 +20,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks import spark_settings
 from flinkish.common import Configuration, WatermarkStrategy
 from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.epoch_report import EpochReport
-from flinkish.spark.session import settings_of_long_lived_sessions
 
 TIMEOUT_S = 3_600.0
+#: Everything else is what flinkish chooses for a job on this machine.
+SPARK_SETTINGS = {"spark.master": "local[2]", "spark.driver.memory": "2g", "spark.ui.enabled": "false"}
+#: A checkpoint that keeps its thread for so long after its completion has merged changes into the state.
+MERGE_S = 0.5
 #: Share of the keys that changes between two checkpoints, and number of epochs in which that happens.
 CHANGED_SHARE, EPOCHS_PER_CYCLE = 0.01, 10
 
@@ -87,6 +89,7 @@ def start(folder: Path, keys: int, parallelism: int, savepoint: str | None = Non
         "flinkish.epoch.interval": "200 ms",
         "execution.checkpointing.interval": "100 d",
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        **SPARK_SETTINGS,
     }
     if savepoint is not None:
         settings["execution.state-recovery.path"] = savepoint
@@ -128,6 +131,8 @@ def measure(folder: Path, keys: int, parallelism: int, checkpoints: int) -> dict
     epochs.pass_by(EPOCHS_PER_CYCLE)
     quiet: list[float] = []
     busy: list[list[float]] = []
+    merging: list[float] = []
+    merges_s: list[float] = []
 
     def checkpoint() -> Any:
         began = time.monotonic()
@@ -135,8 +140,14 @@ def measure(folder: Path, keys: int, parallelism: int, checkpoints: int) -> dict
         quiet.extend(epochs.durations_between(began, time.monotonic()))
         began = time.monotonic()
         client.run.checkpoints.take_last(TIMEOUT_S)
-        busy.append(epochs.durations_over(began, time.monotonic()))
-        return client.run.checkpoints.describe()[-1]
+        ended = time.monotonic()
+        taken = client.run.checkpoints.describe()[-1]
+        complete = began + taken.duration_ms / 1000
+        busy.append(epochs.durations_over(began, complete))
+        if ended - complete > MERGE_S:
+            merges_s.append(ended - complete)
+            merging.extend(epochs.durations_over(complete, ended))
+        return taken
 
     full = checkpoint()
     incremental = [checkpoint() for _ in range(checkpoints)]
@@ -166,6 +177,9 @@ def measure(folder: Path, keys: int, parallelism: int, checkpoints: int) -> dict
         "median of the medians of the later half, times one without": ratio(
             [statistics.median(durations) for durations in while_incremental[checkpoints // 2 :] if durations], quiet
         ),
+        "merges of changes after a checkpoint, s": merges_s,
+        "epoch during merges, median s": median(merging),
+        "epoch during merges, times one without": ratio(merging, quiet),
         "epoch during the full checkpoint, median s": median(while_full),
         "longest epoch without a checkpoint and during the later half, s": [
             max(quiet, default=0),
@@ -204,8 +218,6 @@ def main() -> None:
     parser.add_argument("--checkpoints", type=int, default=12, help="incremental ones")
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     options = parser.parse_args()
-    spark_settings.SETTINGS.update(settings_of_long_lived_sessions())
-    spark_settings.session("checkpoints")
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(Path(folder), options.keys, options.parallelism, options.checkpoints)
     for name, value in figures.items():

@@ -228,10 +228,12 @@ def checkpoint_lines(figures: dict[str, Any]) -> list[Line]:
     during_s = figures["epoch during the later half of them, median s"]
     savepoint_s, start_s = figures["savepoint, s"], figures["start from the savepoint to the first committed epoch, s"]
     keys = figures["keys"]
-    meanwhile = None if not (during_s and quiet_s) else during_s / quiet_s
+    merging_s = figures["epoch during merges, median s"]
+    meanwhile, merging = (None if not (busy_s and quiet_s) else busy_s / quiet_s for busy_s in (during_s, merging_s))
     return [
         Line(f"incremental checkpoint, {keys:,} keys, 1 % changed", f"{incremental_s:.2f} s", incremental_s, 1.5, " s"),
         Line("    epochs meanwhile", f"{during_s or 0:.3f} s", meanwhile, 1.1),
+        Line("    epochs while changes are merged", f"{merging_s or 0:.3f} s", merging),
         Line(f"savepoint of {keys:,} keys", f"{savepoint_s:.1f} s", savepoint_s, 8, " s"),
         Line("    start from it to the first committed epoch", f"{start_s:.1f} s", start_s, 12, " s"),
     ]

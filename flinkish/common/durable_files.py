@@ -93,7 +93,7 @@ def _give_name(temporary: str, path: str, only_by_link: bool) -> None:
             # a file system without hard links
             _check_absent(path)
             os.rename(own, local)
-        sync_directory(os.path.dirname(local))
+        synchronise(os.path.dirname(local))
         return
     _check_absent(path)
     filesystem, root = place(path)
@@ -105,17 +105,18 @@ def _check_absent(path: str) -> None:
         raise FileExistsError(errno.EEXIST, "there is a file of that name", path)
 
 
-def sync_directory(path: str) -> None:
-    """Make the names of the files in a directory durable; does nothing where that is not possible, or not needed."""
+def synchronise(path: str) -> None:
+    """Make a file that was closed durable, or the names of the files in a directory; does nothing where that is not
+    possible, or not needed."""
     local = local_path(path)
     if local is None:
         return
     with suppress(OSError):
-        directory = os.open(local, os.O_RDONLY)
+        descriptor = os.open(local, os.O_RDONLY)
         try:
-            os.fsync(directory)
+            os.fsync(descriptor)
         finally:
-            os.close(directory)
+            os.close(descriptor)
 
 
 def exists(path: str) -> bool:

@@ -50,6 +50,16 @@ def write_changes(changelog: str, epoch: int, changes: list[bytes]) -> str:
     return name
 
 
+def read_changes(path: str) -> list[pa.RecordBatch]:
+    """The changes of a part, in the column ``changes``."""
+    import pyarrow.parquet as pq
+
+    filesystem, root = place(path)
+    with storage_errors("read", path):
+        batches: list[pa.RecordBatch] = pq.read_table(root, filesystem=filesystem, schema=_FILE_SCHEMA).to_batches()
+    return batches
+
+
 def write_parts(changelog: str, epoch: int, names: list[str]) -> None:
     """Write the list of an epoch's valid parts, in place of any list that an earlier run has written."""
     directory = epoch_directory(changelog, epoch)

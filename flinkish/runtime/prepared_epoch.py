@@ -14,7 +14,7 @@ import posixpath
 from collections import defaultdict
 from dataclasses import dataclass
 
-from flinkish.common.durable_files import create_durably, delete, sync_directory
+from flinkish.common.durable_files import create_durably, delete, synchronise
 from flinkish.common.sealed_json import sealed, unsealed
 from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_error, storage_errors
@@ -90,7 +90,7 @@ class PreparedEpochs:
             FencedError: this driver does not own the job any more, or another process has prepared the epoch meanwhile.
         """
         path = self.file(prepared.epoch)
-        sync_directory(posixpath.join(self.path, str(prepared.epoch)))
+        synchronise(posixpath.join(self.path, str(prepared.epoch)))
         data = sealed(
             {
                 "version": FORMAT_VERSION,

@@ -1,18 +1,28 @@
-"""Turns the changelog of a job (``runtime/changelog_files.py``) into rows of a table of changes (`changed_rows`)."""
+"""Turns the changelog of a job (``runtime/changelog_files.py``) into rows of a table of changes (`changed_rows`), which
+Spark can write, or into files of such rows, which only have to be added to the table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import posixpath
+import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import groupby, islice
 from typing import Any
 
 import pyarrow as pa
 
-from flinkish.runtime.changelog_files import read_parts
+from flinkish.common.durable_files import synchronise
+from flinkish.common.hadoop_checksums import write_checksums
+from flinkish.common.storage_errors import storage_errors
+from flinkish.runtime.changelog_files import read_changes, read_parts
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.changelog import Change, decode_changes
 from flinkish.runtime.state.key_texts import key_texts
 from flinkish.runtime.state.savepoint_rows import to_savepoint_row, to_text
+from flinkish.runtime.state.state_rows import MAP_KINDS
+from flinkish.runtime.state.text_columns import to_texts
 from flinkish.spark.changed_rows import CHANGES_SCHEMA
 from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
@@ -23,8 +33,21 @@ _CHANGED_ARROW = pa.schema(
     + [("marker", pa.bool_())]
 )
 _BATCH_ROWS = 10_000
+#: Columns that describe a file of rows of changes, in Spark's DDL; ``refused``: its rows whose ``uid`` is null.
+_FILE_SCHEMA = "name string, rows long, bytes long, refused long"
 
 _ChangedRow = tuple[int, str | None, str, str, str, str, str | None, str, bool]
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file in the directory of a Delta table, which no commit has added yet. ``nulls``: column -> how many of
+    its values are null, of the columns for which that is known."""
+
+    name: str
+    rows: int
+    bytes: int
+    nulls: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -37,18 +60,83 @@ class ChangesToRows:
         """Convert one Spark partition of the changelog."""
         give_way_to_epochs()
         with failures_marked():
-            share: list[_ChangedRow] = []
             classes = self.deployed.classes()
             for batch in batches:
                 for data in batch.column("changes").to_pylist():
                     epoch, changes = decode_changes(data, "", classes)
-                    for change in changes:
-                        share.extend(_rows_of(epoch, change, classes))
-                        if len(share) >= _BATCH_ROWS:
-                            yield _batch(share)
-                            share = []
-            if share:
-                yield _batch(share)
+                    yield from _batches_of(epoch, changes, classes)
+
+
+def _batches_of(epoch: int, changes: list[Change], classes: ProgramClasses) -> Iterator[pa.RecordBatch]:
+    """The rows of the changes of a subtask in an epoch."""
+    for (uid, state, kind, in_columns), run in groupby(changes, _run_of):
+        while share := list(islice(run, _BATCH_ROWS)):
+            if in_columns:
+                yield from _columns_of(epoch, uid, state, kind, share, classes)
+            else:
+                rows = [row for change in share for row in _rows_of(epoch, change, classes)]
+                if rows:
+                    yield _batch(rows)
+
+
+def _run_of(change: Change) -> tuple[str, str, str, bool]:
+    """The state that a change belongs to, and whether the changes of a run can be converted column by column: that
+    takes a tenth of the time."""
+    in_columns = type(change.key) is str and change.timer_ms is None and change.kind not in MAP_KINDS
+    return change.uid, change.state, change.kind, in_columns and change.namespace is None
+
+
+def _columns_of(
+    epoch: int, uid: str, state: str, kind: str, share: list[Change], classes: ProgramClasses
+) -> Iterator[pa.RecordBatch]:
+    """What `_rows_of` gives for each change, for changes with keys of type str and without a namespace."""
+    keys = to_texts([change.key for change in share], classes)
+    yield _batch_of_columns(epoch, uid, state, kind, keys, None)
+    keys = [key for key, change in zip(keys, share, strict=True) for _ in change.values]
+    if keys:
+        values = to_texts([value for change in share for value in change.values], classes)
+        yield _batch_of_columns(epoch, uid, state, kind, keys, values)
+
+
+def _batch_of_columns(
+    epoch: int, uid: str, state: str, kind: str, keys: list[str], values: list[str] | None
+) -> pa.RecordBatch:
+    """Rows of changes; without values: markers."""
+    columns = [epoch, uid, state, kind, keys, to_text(None), values, "", values is None]
+    count = len(keys)
+    arrays = [
+        pa.array(column, field.type) if isinstance(column, list) else pa.repeat(pa.scalar(column, field.type), count)
+        for column, field in zip(columns, _CHANGED_ARROW, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=_CHANGED_ARROW)
+
+
+@dataclass(frozen=True)
+class ChangesToFiles:
+    """The function of ``mapInArrow`` that writes changes as rows of a table of changes to one file per Spark partition,
+    and describes the file. A file of an attempt that failed is in no commit, and is deleted with those that are not
+    needed any more. ``table``: the directory of the table, on a local file system."""
+
+    convert: ChangesToRows
+    table: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write one Spark partition of the changelog."""
+        import pyarrow.parquet as pq
+
+        name = f"part-{uuid.uuid4()}.parquet"
+        path = posixpath.join(self.table, name)
+        rows = refused = 0
+        with failures_marked(), storage_errors("write", path):
+            with pq.ParquetWriter(path, _CHANGED_ARROW) as file:
+                for batch in self.convert(batches):
+                    file.write_batch(batch)
+                    rows += batch.num_rows
+                    refused += batch.column("uid").null_count
+            write_checksums(path)
+            synchronise(path)
+            size = os.path.getsize(path)
+        yield pa.RecordBatch.from_pylist([{"name": name, "rows": rows, "bytes": size, "refused": refused}])
 
 
 def _rows_of(epoch: int, change: Change, classes: ProgramClasses) -> Iterator[_ChangedRow]:
@@ -84,16 +172,44 @@ def _batch(share: list[_ChangedRow]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=_CHANGED_ARROW)
 
 
-def changed_rows(spark: Any, changelog: str, epochs: list[int], deployed: DeployedClasses) -> Any:
-    """The changes of these epochs as a DataFrame of `CHANGES_SCHEMA`.
+@dataclass(frozen=True)
+class FromParts:
+    """The function of ``mapInArrow`` that reads the parts of the changelog whose numbers it gets, and passes them on to
+    another such function. Spark's own reader costs more than a part does."""
+
+    paths: tuple[str, ...]
+    convert: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Convert one Spark partition of the numbers."""
+        numbers = (number for batch in batches for number in batch.column("id").to_pylist())
+        return self.convert(part for number in numbers for part in read_changes(self.paths[number]))
+
+
+def changed_rows(spark: Any, changelog: str, epochs: list[int], deployed: DeployedClasses, tasks: int) -> Any:
+    """The changes of these epochs as a DataFrame of `CHANGES_SCHEMA`, with so many partitions at most.
 
     Args:
         changelog: directory of the changelog.
         deployed: the classes that the changed values may be instances of.
     """
-    paths = [path for epoch in epochs for path in read_parts(changelog, epoch)]
+    return _converted(spark, changelog, epochs, tasks, ChangesToRows(deployed), CHANGES_SCHEMA)
+
+
+def changed_files(
+    spark: Any, changelog: str, epochs: list[int], deployed: DeployedClasses, tasks: int, table: str
+) -> list[DataFile]:
+    """Write the changes of these epochs to files in the directory of a table of changes, one per partition of
+    `changed_rows`. ``table``: a path without a scheme."""
+    convert = ChangesToFiles(ChangesToRows(deployed), table)
+    files = _converted(spark, changelog, epochs, tasks, convert, _FILE_SCHEMA).collect()
+    return [DataFile(name, rows, size, {"uid": refused}) for name, rows, size, refused in files]
+
+
+def _converted(spark: Any, changelog: str, epochs: list[int], tasks: int, convert: Any, schema: str) -> Any:
+    paths = tuple(path for epoch in epochs for path in read_parts(changelog, epoch))
     if not paths:
-        return spark.createDataFrame([], CHANGES_SCHEMA)
-    convert = ChangesToRows(deployed)
+        return spark.createDataFrame([], schema)
     with workers_beside_epochs(spark):
-        return spark.read.schema("changes binary").parquet(*paths).mapInArrow(convert, CHANGES_SCHEMA)
+        numbers = spark.range(0, len(paths), 1, min(len(paths), tasks))
+        return numbers.mapInArrow(FromParts(paths, convert), schema)

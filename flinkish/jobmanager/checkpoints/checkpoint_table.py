@@ -17,10 +17,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.common.hadoop_checksums import checksum_path
+from flinkish.common.storage import place
 from flinkish.jobmanager.directory.files import child_names, delete_file, read_bytes
 from flinkish.spark.vacuum import vacuum
 
-_LOG = "_delta_log"
+#: Name of the directory of the log, in the directory of the table.
+LOG = "_delta_log"
 _HOUR_MS = 3_600_000
 #: Names of files of the log: of a checkpoint of the log in one file, and of any file of one version.
 _SINGLE_CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet")
@@ -100,6 +103,7 @@ class CheckpointTable:
         self.check()
         for name in unneeded:
             delete_file(posixpath.join(self.path, name))
+            delete_file(checksum_path(posixpath.join(self.path, name)))
         return len(unneeded)
 
     def _files_of(self, version: int) -> set[str]:
@@ -120,7 +124,7 @@ class CheckpointTable:
 
     def trim_log(self, oldest: int) -> None:
         """Delete the log files that are not needed to read any version from ``oldest`` on."""
-        log = posixpath.join(self.path, _LOG)
+        log = posixpath.join(self.path, LOG)
         names = child_names(log)
         whole = [int(name[:20]) for name in names if _SINGLE_CHECKPOINT.fullmatch(name) and int(name[:20]) <= oldest]
         if not whole:
@@ -130,6 +134,18 @@ class CheckpointTable:
             if _OF_VERSION.fullmatch(name) and int(name[:20]) < max(whole):
                 delete_file(posixpath.join(log, name))
 
+    def protocol_of_checkpoint(self) -> dict[str, Any] | None:
+        """Delta's protocol of the table in the newest checkpoint of the log; None if the log has none in one file."""
+        import pyarrow.parquet as pq
+
+        log = posixpath.join(self.path, LOG)
+        name = max((name for name in child_names(log) if _SINGLE_CHECKPOINT.fullmatch(name)), default=None)
+        if name is None:
+            return None
+        filesystem, root = place(posixpath.join(log, name))
+        protocols = pq.read_table(root, columns=["protocol"], filesystem=filesystem)["protocol"]
+        return next((protocol for protocol in protocols.to_pylist() if protocol is not None), None)
+
     def written(self, metric: str) -> Written:
         version = self.latest_version()
         assert version is not None, f"no commit in {self.path}"
@@ -137,7 +153,7 @@ class CheckpointTable:
 
     def versions(self) -> list[int]:
         """The versions whose log files are there, in order."""
-        names = child_names(posixpath.join(self.path, _LOG))
+        names = child_names(posixpath.join(self.path, LOG))
         return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
 
     def latest_version(self) -> int | None:
@@ -185,7 +201,7 @@ class CheckpointTable:
 
     def actions(self, version: int) -> list[dict[str, Any]]:
         """The actions of a version in the log; [] if its file is not there."""
-        data = read_bytes(posixpath.join(self.path, _LOG, f"{version:020d}.json"))
+        data = read_bytes(posixpath.join(self.path, LOG, f"{version:020d}.json"))
         return [] if data is None else [json.loads(line) for line in data.splitlines() if line.strip()]
 
 

@@ -17,12 +17,13 @@ from typing import Any
 
 from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
+from flinkish.jobmanager.checkpoints.file_appends import FileAppends
 from flinkish.jobmanager.checkpoints.spark_jobs import gentle_tasks
 from flinkish.jobmanager.directory.files import directory_bytes
 from flinkish.jobmanager.savepoints.manifest import Manifest
 from flinkish.runtime.changelog_files import epoch_directory, read_parts
 from flinkish.spark.changed_rows import merge_changes
-from flinkish.spark.changelog import changed_rows
+from flinkish.spark.changelog import changed_files, changed_rows
 from flinkish.spark.worker import DeployedClasses
 
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
@@ -41,6 +42,7 @@ class IncrementalWriter:
         self._session = session
         self._state = state
         self._changes = changes
+        self._commits = FileAppends(changes)
         self._ledger = ledger
 
     def epochs(self, base: Manifest, epoch: int, full: Written) -> list[int] | None:
@@ -73,16 +75,28 @@ class IncrementalWriter:
     def append(self, base: Manifest, epochs: list[int], deployed: DeployedClasses) -> Written | None:
         """Append what the epochs have changed, in one commit; None if a full checkpoint must be written, because the
         table has other changes as well, or because one of the keys is not identified by its text."""
-        rows = changed_rows(self._session, self._ledger.path, epochs, deployed).coalesce(gentle_tasks(self._session))
         if base.changes is None:
             before = self._changes.latest_version()
-            written = self._changes.overwrite(rows)
+            written = self._changes.overwrite(self._rows(epochs, deployed))
         else:
             before = base.changes.version
-            written = self._changes.append(rows)
+            written = self._append(epochs, deployed)
         if not self._changes.is_only_change(written, before) or self._is_refused(written):
             return None
         return written
+
+    def _append(self, epochs: list[int], deployed: DeployedClasses) -> Written:
+        version = self._changes.latest_version() if self._commits.can_commit() else None
+        if version is not None:
+            tasks, table = gentle_tasks(self._session), self._commits.directory
+            files = changed_files(self._session, self._ledger.path, epochs, deployed, tasks, table)
+            written = self._commits.commit(files, version)
+            if written is not None:
+                return written
+        return self._changes.append(self._rows(epochs, deployed))
+
+    def _rows(self, epochs: list[int], deployed: DeployedClasses) -> Any:
+        return changed_rows(self._session, self._ledger.path, epochs, deployed, gentle_tasks(self._session))
 
     def _is_refused(self, written: Written) -> bool:
         """Whether a key has more texts than the changelog can list: all checkpoints of the job must be full then."""

@@ -24,7 +24,7 @@ from flinkish.runtime.clock import Clock, SystemClock
 #: Full checkpoints between two clean-ups.
 _OVERWRITES = 3
 #: Incremental checkpoints between two merges of changes into the state.
-_APPENDS = 10
+_APPENDS = 40
 #: Rows of changes since the last merge, as a share of the rows of the state: more are merged at once.
 _APPENDED_SHARE = 0.5
 #: Merges between two compactions.

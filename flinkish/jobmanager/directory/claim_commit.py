@@ -1,8 +1,7 @@
 """Commits a claim to the fencing table without Spark, where the storage is a local file system.
 
 The first use of Delta in a driver takes five seconds of processor time, which a job need not spend before its first
-epoch. The file of a commit is published as a hard link to a whole file: of two drivers that write the same version, the
-file system refuses one.
+epoch. Of two drivers that write the same version, the file system refuses one (`flinkish.common.delta_commit`).
 
 Rule: tables that require more of a writer than Delta's writer version 2, and file systems without hard links, are left
 to Spark.
@@ -17,6 +16,7 @@ import uuid
 from dataclasses import asdict
 from typing import Any
 
+from flinkish.common.delta_commit import added_file, append_info, publish
 from flinkish.common.durable_files import NO_LINKS, create_durably, delete
 from flinkish.common.storage import local_path
 from flinkish.spark.delta_fence import Claim, FencingLog
@@ -74,8 +74,9 @@ def _commit(table: str, file: str, mine: Claim, new: bool) -> None:
     committed = False
     try:
         size = _write_row(row, mine)
-        actions = [_commit_info(mine, now_ms), *(_table(now_ms) if new else ()), _add(name, size, now_ms)]
-        create_durably(file, "".join(json.dumps(action) + "\n" for action in actions).encode(), only_by_link=True)
+        said = append_info(now_ms, userMetadata=json.dumps(asdict(mine)))
+        row_added = added_file(name, size, now_ms, {"numRecords": 1})
+        publish(file, [said, *(_table(now_ms) if new else ()), row_added])
         committed = True
     finally:
         if not committed:
@@ -100,20 +101,6 @@ def _type(value: Any) -> str:
     return _TYPES[type(value)]
 
 
-def _commit_info(mine: Claim, now_ms: int) -> dict[str, Any]:
-    return {
-        "commitInfo": {
-            "timestamp": now_ms,
-            "operation": "WRITE",
-            "operationParameters": {"mode": "Append", "partitionBy": "[]"},
-            "isBlindAppend": True,
-            "userMetadata": json.dumps(asdict(mine)),
-            "engineInfo": "flinkish",
-            "txnId": str(uuid.uuid4()),
-        }
-    }
-
-
 def _table(now_ms: int) -> list[dict[str, Any]]:
     """The actions with which the first commit makes the table: its protocol and its metadata."""
     columns = [
@@ -129,8 +116,3 @@ def _table(now_ms: int) -> list[dict[str, Any]]:
         "createdTime": now_ms,
     }
     return [{"protocol": _PROTOCOL}, {"metaData": described}]
-
-
-def _add(row: str, size: int, now_ms: int) -> dict[str, Any]:
-    described = {"path": row, "partitionValues": {}, "size": size, "modificationTime": now_ms, "dataChange": True}
-    return {"add": {**described, "stats": json.dumps({"numRecords": 1})}}

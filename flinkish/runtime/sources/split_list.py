@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from flinkish.common.durable_files import open_durable, sync_directory
+from flinkish.common.durable_files import open_durable, synchronise
 from flinkish.common.storage import place
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.core.source import SourceSplit
@@ -73,7 +73,7 @@ class SegmentFiles:
         file = open_durable(posixpath.join(self._directory, f"{name}.json"))
         file.write(json.dumps({"count": len(entries), "splits": entries}).encode())
         file.close()
-        sync_directory(self._directory)
+        synchronise(self._directory)
         self._cache[name] = entries
         return name
 

@@ -30,6 +30,8 @@ from flinkish.runtime.stored_pickle import dumps_data, loads_data
 #: State name and kind of rows that hold a watermark.
 WATERMARK = "__watermark__"
 
+#: `json.dumps` would make an encoder for each value.
+_JSON = json.JSONEncoder(ensure_ascii=False)
 #: Types whose values JSON expresses exactly.
 PLAIN = (str, int, float, bool, type(None))
 
@@ -51,7 +53,7 @@ def to_text(value: Any, classes: ProgramClasses = NO_CLASSES) -> str:
     >>> to_text(("a", 1)), to_text([1, None]), to_text({"a": 1})
     ('{"$tuple": ["a", 1]}', '[1, null]', '{"a": 1}')
     """
-    return json.dumps(_encode(value, classes), ensure_ascii=False, allow_nan=True)
+    return _JSON.encode(_encode(value, classes))
 
 
 def from_text(text: str, where: str = "", classes: ProgramClasses = NO_CLASSES) -> Any:

@@ -17,6 +17,7 @@ from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
 from flinkish.jobmanager.checkpoints.damaged_table import set_aside_if_damaged
+from flinkish.jobmanager.checkpoints.file_appends import FileAppends
 from flinkish.jobmanager.checkpoints.incremental import IncrementalWriter
 from flinkish.jobmanager.checkpoints.spark_jobs import own_session
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -132,6 +133,12 @@ def rows_of_view(spark: SparkSession, checkpoints: str) -> list[tuple[str, ...]]
     return sorted(tuple(row) for row in spark.sql("SELECT * FROM current_state").collect())
 
 
+def committed_by_flinkish(table: CheckpointTable, version: int | None) -> bool:
+    """Whether a version was committed without Spark."""
+    assert version is not None
+    return any(a.get("commitInfo", {}).get("engineInfo") == "flinkish" for a in table.actions(version))
+
+
 def test_changes_that_are_appended_and_merged_at_any_time_give_the_state_of_each_checkpoint(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -148,6 +155,7 @@ def test_changes_that_are_appended_and_merged_at_any_time_give_the_state_of_each
         base = job.merge(checkpoint) if number in (0, 2) and checkpoint.changes is not None else checkpoint
         assert rows_of_view(spark, job.directory.path) == job.expected()
     assert sum(checkpoint.changes is not None for checkpoint, _ in taken) > 2
+    assert {True, False} == {committed_by_flinkish(job.changes, version) for version in job.changes.versions()}
     for checkpoint, expected in taken:
         assert job.read(checkpoint) == expected
 
@@ -186,16 +194,22 @@ def test_damaged_changes_are_never_read(spark: SparkSession, tmp_path: Path) -> 
     base = job.take_full()
     for _ in range(6):
         job.pass_an_epoch()
-    checkpoint = job.take(base)
+    first = job.take(base)
+    assert first is not None
+    job.pass_an_epoch()
+    checkpoint = job.take(first)
     assert checkpoint is not None and checkpoint.changes is not None
-    (data,) = (tmp_path / "checkpoints" / "changes").glob("*.parquet")
-    whole = data.read_bytes()
-    place = len(whole) // 3
-    for damaged in (whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :], whole[:-20], b""):
-        data.write_bytes(damaged)
-        with pytest.raises(SavepointError, match="cannot be read"), reading(spark, "checkpoint"):
-            job.read(checkpoint)
-    data.write_bytes(whole)
+    assert committed_by_flinkish(job.changes, checkpoint.changes.version)
+    files = list((tmp_path / "checkpoints" / "changes").glob("*.parquet"))
+    assert len(files) == 2, "one by Spark, one by flinkish"
+    for data in files:
+        whole = data.read_bytes()
+        place = len(whole) // 3
+        for damaged in (whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :], whole[:-20], b""):
+            data.write_bytes(damaged)
+            with pytest.raises(SavepointError, match="cannot be read"), reading(spark, "checkpoint"):
+                job.read(checkpoint)
+        data.write_bytes(whole)
     log = tmp_path / "checkpoints" / "changes" / "_delta_log" / f"{checkpoint.changes.version:020d}.json"
     for text in ("", "{"):
         log.write_text(text)
@@ -219,3 +233,24 @@ def test_a_key_that_has_more_texts_than_can_be_told_ends_incremental_checkpoints
     assert job.ledger.refused == "state 'value' has the key 2.5, which other keys equal that are written otherwise"
     apply_changes(job.rows, [change])
     assert job.read(job.take_full()) == job.expected()
+
+
+def test_files_are_only_added_to_a_table_that_asks_nothing_more_of_its_writers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    job = Job(spark, tmp_path, random.Random(6), least_changes=1)
+    base = job.take_full()
+    job.pass_an_epoch()
+    first = job.take(base)
+    assert first is not None and first.changes is not None and first.changes.version is not None
+    commits = FileAppends(job.changes)
+    assert commits.can_commit()
+    assert commits.commit([], first.changes.version - 1) is None, "another writer was first"
+    spark.sql(f"ALTER TABLE delta.`{job.directory.changes}` ADD CONSTRAINT known CHECK (epoch > 0)")
+    assert not commits.can_commit()
+    assert not FileAppends(job.changes).can_commit()
+    job.pass_an_epoch()
+    second = job.take(first)
+    assert second is not None and second.changes is not None
+    assert not committed_by_flinkish(job.changes, second.changes.version)
+    assert job.read(second) == job.expected()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import OperationError
 from flinkish.runtime.changelog_files import epoch_directory, read_parts, write_changes, write_parts
 from flinkish.runtime.program_classes import NO_CLASSES
 from flinkish.runtime.state.changelog import Change, encode_changes
-from flinkish.runtime.state.key_texts import can_be_told
+from flinkish.runtime.state.key_texts import can_be_told, key_texts
+from flinkish.runtime.state.savepoint_rows import to_savepoint_row
 from flinkish.runtime.state.state_rows import TIMERS_PREFIX
 from flinkish.spark.changelog import ChangesToRows
 from flinkish.spark.worker import DeployedClasses
@@ -86,6 +90,37 @@ def test_a_key_whose_texts_cannot_be_told_is_said_so(tmp_path: Path) -> None:
     write(tmp_path, Change("a", "sum", "value", None, 1.5, None, (7,)))
     (row,) = rows_of(tmp_path, 3)
     assert row["uid"] is None and row["state"] == "sum" and row["key"] == "1.5"
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a", "b"]),
+            st.text(max_size=5) | st.integers(-1, 2),
+            st.sampled_from([None, (5, 60)]),
+            st.sampled_from([(), (7,), (("x", 1),), (None,), ([1.5, "y"],), ({"k": b"z"},)]),
+        ),
+        max_size=30,
+    )
+)
+def test_changes_converted_by_columns_have_the_rows_that_each_has_by_itself(
+    tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[str, Any, Any, tuple[Any, ...]]]
+) -> None:
+    folder = tmp_path_factory.mktemp("changelog")
+    changes = [Change("u", state, "value", namespace, key, None, values) for state, key, namespace, values in drawn]
+    write(folder, *changes)
+    expected = []
+    for change in changes:
+        names = {"epoch": 3, "uid": "u", "state": change.state, "kind": "value", "slot": ""}
+        for key, namespace in product(key_texts(change.key) or [], key_texts(change.namespace) or []):
+            expected.append({**names, "key": key, "namespace": namespace, "value": None, "marker": True})
+        for row in change.rows():
+            texts = to_savepoint_row("u", row)
+            there = {"key": texts.key, "namespace": texts.namespace, "value": texts.value}
+            expected.append({**names, **there, "marker": False})
+    assert sorted(map(repr, map(sorted, map(dict.items, rows_of(folder, 3))))) == sorted(
+        map(repr, map(sorted, map(dict.items, expected)))
+    )
 
 
 def test_only_the_parts_of_the_last_run_of_an_epoch_count_also_when_it_changes_nothing(tmp_path: Path) -> None:

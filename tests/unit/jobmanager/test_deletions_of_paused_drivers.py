@@ -99,6 +99,7 @@ class Table(CheckpointTable):
         actions: list[Any] = [{"commitInfo": info}]
         for name in files:
             (Path(self.path) / name).touch()
+            (Path(self.path) / f".{name}.crc").touch()
             actions.append({"add": {"path": name, "dataChange": data_change}})
         (log / f"{version:020d}.json").write_text("\n".join(map(json.dumps, actions)))
 
@@ -119,6 +120,7 @@ def test_files_that_were_written_after_the_log_was_read_are_not_deleted(tmp_path
     table.then = lambda: table.commit(3, "3.parquet")
     assert table.delete_unneeded(oldest=2) == 2
     assert table.files() == {"2.parquet", "3.parquet"}
+    assert {path.name for path in Path(table.path).glob(".*.crc")} == {".2.parquet.crc", ".3.parquet.crc"}
 
 
 def test_files_are_deleted_by_the_owner_only(tmp_path: Path) -> None:
