@@ -126,6 +126,7 @@ def test_below_python_a_program_says_its_results_and_nothing_else(installation: 
     assert (result.returncode, result.stdout, said(result.stderr)) == (0, RESULTS, "")
 
 
+@pytest.mark.slow
 def test_below_flinkish_run_it_says_the_same_and_gets_the_settings_of_the_command_line(
     installation: Installation,
 ) -> None:
@@ -151,6 +152,7 @@ def test_below_spark_submit_a_program_says_the_same_once_it_has_begun(installati
     assert "StreamExecution" not in result.stderr and "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_an_error_in_a_function_is_told_in_its_authors_traceback_and_one_line(installation: Installation) -> None:
     result = installation.run("python", "failing.py")
     assert (result.returncode, result.stdout) == (1, "")

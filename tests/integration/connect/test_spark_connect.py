@@ -79,6 +79,7 @@ def total(database: Path) -> int:
     return sum(counts_in(database).values())
 
 
+@pytest.mark.slow
 def test_the_job_goes_on_after_a_stop_and_after_a_kill_with_nothing_lost_and_nothing_twice(
     tmp_path: Path, remote: str
 ) -> None:

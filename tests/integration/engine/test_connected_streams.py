@@ -86,6 +86,7 @@ def test_over_many_epochs_and_with_a_killed_worker_the_results_are_the_same(
     assert results(tmp_path) == golden
 
 
+@pytest.mark.slow
 def test_through_a_savepoint_each_of_more_subtasks_has_a_copy_of_the_broadcast_state(
     spark: SparkSession, tmp_path: Path, golden: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

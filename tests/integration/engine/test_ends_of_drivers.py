@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]
+import pytest
 
 from flinkish.exit_codes import ExitCode
 from flinkish.launch import driver
@@ -29,6 +30,7 @@ def kill_jvm(job: ProcessGroup) -> None:
     psutil.wait_procs([jvm])
 
 
+@pytest.mark.slow
 def test_a_job_that_cannot_end_in_time_after_sigterm_says_so_and_goes_on_when_it_is_started_again(
     tmp_path: Path,
 ) -> None:

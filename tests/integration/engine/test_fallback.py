@@ -94,6 +94,7 @@ def test_with_a_checkpoint_of_the_last_epoch_the_job_goes_on_by_itself_and_says_
         assert collected.rows["sums"] == []
 
 
+@pytest.mark.slow
 def test_epochs_behind_the_last_checkpoint_are_repeated_only_if_that_is_configured(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -68,7 +68,8 @@ IN_DRIVER = [
     Case(Phase.SINK_COMMITTED, "raise", delta=True),
 ]
 #: Tried by `./run-tests.sh --slow` only.
-SLOW = [case for case in IN_WORKERS if case.how == "raise"][1:] + [Case(Phase.COMMIT_BEGUN, "raise", delta=True)]
+SLOW = [case for case in IN_WORKERS if case.how == "raise"][1:]
+SLOW += [Case(phase, "raise", delta=True) for phase in (Phase.COMMIT_BEGUN, Phase.SINK_COMMITTED)]
 OF_SAVEPOINTS = [
     Case(phase, "raise") for phase in (Phase.SAVEPOINT_READ, Phase.SAVEPOINT_WRITTEN, Phase.SAVEPOINT_COMPLETED)
 ]
@@ -147,6 +148,7 @@ def test_after_a_fault_the_job_goes_on_and_its_results_are_right(
         assert sorted(tuple(row) for row in table.collect()) == expected()
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_at_each_of_its_phases_in_turn_loses_and_doubles_nothing(
     spark: SparkSession, folder: Path, fault_plan: Path
 ) -> None:

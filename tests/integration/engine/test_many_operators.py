@@ -97,7 +97,7 @@ def each_level_has_one_exchange_and_one_sort(client: Any) -> None:
     assert [plan.count("Exchange"), plan.count("Sort ["), len(found)] == [levels] * 3
 
 
-@pytest.mark.parametrize("parallelism", [2, 3])
+@pytest.mark.parametrize("parallelism", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_three_keyed_operators_a_union_side_outputs_and_four_sinks_give_what_the_minicluster_gives(
     spark: SparkSession, parallelism: int
 ) -> None:
@@ -109,6 +109,7 @@ def test_three_keyed_operators_a_union_side_outputs_and_four_sinks_give_what_the
     assert on_spark == run(execution__target="minicluster", **shape)
 
 
+@pytest.mark.slow
 def test_state_in_files_changes_nothing_and_files_that_no_retained_epoch_needs_are_gone(
     spark: SparkSession, tmp_path: Path
 ) -> None:

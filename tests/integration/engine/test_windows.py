@@ -169,6 +169,7 @@ def test_in_one_epoch_or_in_several(
     assert table_of(folder) == golden
 
 
+@pytest.mark.slow
 def test_killed_in_the_midst_and_restarted_with_state_in_files(
     spark: SparkSession, tmp_path: Path, golden: list[tuple[str, str]], fault_plan: Path
 ) -> None:

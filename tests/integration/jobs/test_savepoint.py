@@ -90,7 +90,7 @@ def check(job: Any, file: Path) -> None:
     "job",
     [
         pytest.param(click_count, marks=pytest.mark.slow),
-        page_views,
+        pytest.param(page_views, marks=pytest.mark.slow),
         pytest.param(fraud_alerts, marks=pytest.mark.slow),
         pytest.param(order_payments, marks=pytest.mark.slow),
     ],

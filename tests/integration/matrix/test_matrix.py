@@ -59,7 +59,9 @@ def test_text_files_reach_a_database_once_although_a_subtask_fails_under_four_co
     assert_golden(cell, servers)
 
 
-@pytest.mark.parametrize(("source", "sink"), [("parquet", "delta"), ("collection", "kafka")])
+@pytest.mark.parametrize(
+    ("source", "sink"), [("parquet", "delta"), pytest.param("collection", "kafka", marks=pytest.mark.slow)]
+)
 def test_two_failures_under_two_and_four_cores_lose_and_double_nothing(
     spark: SparkSession, new_cell: NewCell, servers: Servers, sessions: Sessions, source: str, sink: str
 ) -> None:
