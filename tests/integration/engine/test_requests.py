@@ -72,6 +72,7 @@ def test_a_job_is_cancelled_from_another_process_and_what_it_cannot_do_is_told(
         assert client.get_job_status().result() is JobStatus.CANCELED
 
 
+@pytest.mark.slow
 def test_a_stop_that_fails_leaves_the_job_running_with_its_checkpoints(
     spark: SparkSession, tmp_path: Path, fault_plan: Path
 ) -> None:

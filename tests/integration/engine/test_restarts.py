@@ -72,6 +72,7 @@ def in_background(work: Callable[[], None]) -> tuple[threading.Thread, list[Base
     return thread, failures
 
 
+@pytest.mark.slow
 def test_a_database_that_is_away_for_a_while_is_waited_for_and_gets_each_row_once(
     job: Job, postgres: PostgresServer, database: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -322,6 +322,7 @@ def test_a_dataframe_that_cannot_be_a_savepoint_is_refused(spark: SparkSession, 
         write_savepoint(texts, target, texts=True)
 
 
+@pytest.mark.slow
 def test_a_job_is_restored_from_an_older_version_of_a_table_of_checkpoints(
     spark: SparkSession, savepoint: str, tmp_path: Path
 ) -> None:
@@ -345,6 +346,7 @@ def test_a_job_is_restored_from_an_older_version_of_a_table_of_checkpoints(
     assert counts_after(spark, tmp_path, str(checkpoints / "chk-3")) == plain()
 
 
+@pytest.mark.slow
 def test_a_moved_and_vacuumed_savepoint_is_restored_by_a_changed_program_on_other_subtasks_and_another_backend(
     spark: SparkSession, savepoint: str, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from tests.support.submit import submit
 EVENTS, USERS = 110_000, 100
 
 
+@pytest.mark.slow
 def test_without_servers_windows_and_late_clicks_are_those_of_a_plain_loop(tmp_path: Path) -> None:
     file = tmp_path / "views.db"
     arguments = ("--events", str(EVENTS), "--users", str(USERS), "--output", str(file), "--parallelism", "3")

@@ -121,7 +121,7 @@ def test_deletion_of_what_was_read_is_no_trouble(spark: SparkSession, reader: Re
     reader.job.check_complete()
 
 
-@pytest.mark.parametrize("count", [5, COUNT + PER_EPOCH])
+@pytest.mark.parametrize("count", [5, pytest.param(COUNT + PER_EPOCH, marks=pytest.mark.slow)])
 def test_a_topic_that_was_made_anew_is_never_taken_for_the_old_one(
     spark: SparkSession, reader: Reader, count: int
 ) -> None:
@@ -131,6 +131,7 @@ def test_a_topic_that_was_made_anew_is_never_taken_for_the_old_one(
     assert ("partition 0 ends before offset 5, but the job has read up to offset 20" in message) == (count == 5)
 
 
+@pytest.mark.slow
 def test_a_topic_that_was_made_anew_and_is_shorter_than_an_epoch_that_has_begun_is_refused_in_any_case(
     spark: SparkSession, reader: Reader, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -154,6 +155,7 @@ def test_a_savepoint_knows_the_topic_that_was_read(
     assert "it was deleted and made anew" in reader.refused(settings={"execution.state-recovery.path": savepoint})
 
 
+@pytest.mark.slow
 def test_a_source_without_bounds_that_gets_them_later_goes_on_from_its_savepoint_and_reads_to_them(
     spark: SparkSession, job: Job, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
