@@ -124,34 +124,45 @@ def timed(action: Any) -> tuple[float, Any]:
     return time.monotonic() - started, result
 
 
+@dataclass
+class Taken:
+    """Takes checkpoints, and records the durations of epochs without, during and after them."""
+
+    client: Any
+    epochs: Epochs
+    quiet: list[float] = field(default_factory=list)
+    #: for each checkpoint
+    busy: list[list[float]] = field(default_factory=list)
+    merging: list[float] = field(default_factory=list)
+    merges_s: list[float] = field(default_factory=list)
+
+    def checkpoint(self) -> Any:
+        """Let some epochs pass and take a checkpoint; returns its description."""
+        began = time.monotonic()
+        self.epochs.pass_by(EPOCHS_PER_CYCLE)
+        self.quiet.extend(self.epochs.durations_between(began, time.monotonic()))
+        began = time.monotonic()
+        self.client.run.checkpoints.take_last(TIMEOUT_S)
+        ended = time.monotonic()
+        taken = self.client.run.checkpoints.describe()[-1]
+        complete = began + taken.duration_ms / 1000
+        self.busy.append(self.epochs.durations_over(began, complete))
+        if ended - complete > MERGE_S:
+            self.merges_s.append(ended - complete)
+            self.merging.extend(self.epochs.durations_over(complete, ended))
+        return taken
+
+
 def measure(folder: Path, keys: int, parallelism: int, checkpoints: int) -> dict[str, Any]:
     """All figures."""
     client, epochs = start(folder / "job", keys, parallelism)
     epochs.wait_for(lambda: epochs.records >= keys)
     epochs.pass_by(EPOCHS_PER_CYCLE)
-    quiet: list[float] = []
-    busy: list[list[float]] = []
-    merging: list[float] = []
-    merges_s: list[float] = []
-
-    def checkpoint() -> Any:
-        began = time.monotonic()
-        epochs.pass_by(EPOCHS_PER_CYCLE)
-        quiet.extend(epochs.durations_between(began, time.monotonic()))
-        began = time.monotonic()
-        client.run.checkpoints.take_last(TIMEOUT_S)
-        ended = time.monotonic()
-        taken = client.run.checkpoints.describe()[-1]
-        complete = began + taken.duration_ms / 1000
-        busy.append(epochs.durations_over(began, complete))
-        if ended - complete > MERGE_S:
-            merges_s.append(ended - complete)
-            merging.extend(epochs.durations_over(complete, ended))
-        return taken
-
-    full = checkpoint()
-    incremental = [checkpoint() for _ in range(checkpoints)]
-    while_full, *while_incremental = busy
+    taken = Taken(client, epochs)
+    full = taken.checkpoint()
+    incremental = [taken.checkpoint() for _ in range(checkpoints)]
+    quiet, merging = taken.quiet, taken.merging
+    while_full, *while_incremental = taken.busy
     # it takes many checkpoints until the driver's JVM has compiled their code
     warm = [epoch for durations in while_incremental[checkpoints // 2 :] for epoch in durations]
     savepoint_s, savepoint = timed(lambda: client.trigger_savepoint(str(folder / "savepoints")).result())
@@ -177,7 +188,7 @@ def measure(folder: Path, keys: int, parallelism: int, checkpoints: int) -> dict
         "median of the medians of the later half, times one without": ratio(
             [statistics.median(durations) for durations in while_incremental[checkpoints // 2 :] if durations], quiet
         ),
-        "merges of changes after a checkpoint, s": merges_s,
+        "merges of changes after a checkpoint, s": taken.merges_s,
         "epoch during merges, median s": median(merging),
         "epoch during merges, times one without": ratio(merging, quiet),
         "epoch during the full checkpoint, median s": median(while_full),

@@ -24,6 +24,7 @@ from flinkish.runtime.state.savepoint_rows import to_savepoint_row, to_text
 from flinkish.runtime.state.state_rows import MAP_KINDS
 from flinkish.runtime.state.text_columns import to_texts
 from flinkish.spark.changed_rows import CHANGES_SCHEMA
+from flinkish.spark.joined_rows import joined
 from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
 
@@ -60,23 +61,26 @@ class ChangesToRows:
         """Convert one Spark partition of the changelog."""
         give_way_to_epochs()
         with failures_marked():
-            classes = self.deployed.classes()
-            for batch in batches:
-                for data in batch.column("changes").to_pylist():
-                    epoch, changes = decode_changes(data, "", classes)
-                    yield from _batches_of(epoch, changes, classes)
+            yield from joined(self._batches(batches))
+
+    def _batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        classes = self.deployed.classes()
+        for batch in batches:
+            for data in batch.column("changes").to_pylist():
+                epoch, changes = decode_changes(data, "", classes)
+                yield from _batches_of(epoch, changes, classes)
 
 
 def _batches_of(epoch: int, changes: list[Change], classes: ProgramClasses) -> Iterator[pa.RecordBatch]:
     """The rows of the changes of a subtask in an epoch."""
     for (uid, state, kind, in_columns), run in groupby(changes, _run_of):
-        while share := list(islice(run, _BATCH_ROWS)):
-            if in_columns:
+        if in_columns:
+            while share := list(islice(run, _BATCH_ROWS)):
                 yield from _columns_of(epoch, uid, state, kind, share, classes)
-            else:
-                rows = [row for change in share for row in _rows_of(epoch, change, classes)]
-                if rows:
-                    yield _batch(rows)
+        else:
+            rows = (row for change in run for row in _rows_of(epoch, change, classes))
+            while part := list(islice(rows, _BATCH_ROWS)):
+                yield _batch(part)
 
 
 def _run_of(change: Change) -> tuple[str, str, str, bool]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from flinkish.runtime.state.saved_task import rows_of_task
 from flinkish.runtime.state.savepoint_rows import SavepointRow
+from flinkish.spark.joined_rows import joined
 from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
 
@@ -17,7 +18,6 @@ from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
 SAVEPOINT_SCHEMA = "uid string, state string, kind string, key string, namespace string, value string"
 
 _ARROW_SCHEMA = pa.schema([(name, pa.string()) for name in SavepointRow._fields])
-_BATCH_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,7 @@ class BodyToRows:
         """Convert one partition of the state of a level."""
         give_way_to_epochs()
         with failures_marked():
-            share: list[pa.RecordBatch] = []
-            rows = 0
-            for batch in self._batches(batches):
-                share.append(batch)
-                rows += batch.num_rows
-                if rows >= _BATCH_ROWS:
-                    yield _together(share)
-                    share, rows = [], 0
-            if share:
-                yield _together(share)
+            yield from joined(self._batches(batches))
 
     def _batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         classes = self.deployed.classes()
@@ -51,13 +42,6 @@ class BodyToRows:
                     same = [pa.repeat(pa.scalar(text, pa.string()), len(saved.keys)) for text in saved[:3]]
                     texts = [pa.array(column, pa.string()) for column in saved[3:]]
                     yield pa.RecordBatch.from_arrays(same + texts, schema=_ARROW_SCHEMA)
-
-
-def _together(share: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(share) == 1:
-        return share[0]
-    parts = [pa.concat_arrays([batch.column(name) for batch in share]) for name in _ARROW_SCHEMA.names]
-    return pa.RecordBatch.from_arrays(parts, schema=_ARROW_SCHEMA)
 
 
 def read_state(spark: Any, checkpoint: str, epoch: int, levels: int, deployed: DeployedClasses, state: str) -> Any:

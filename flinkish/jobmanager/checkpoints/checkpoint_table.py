@@ -103,7 +103,8 @@ class CheckpointTable:
         self.check()
         for name in unneeded:
             delete_file(posixpath.join(self.path, name))
-            delete_file(checksum_path(posixpath.join(self.path, name)))
+            if checksum_path(name) in names:
+                delete_file(posixpath.join(self.path, checksum_path(name)))
         return len(unneeded)
 
     def _files_of(self, version: int) -> set[str]:

@@ -34,14 +34,14 @@ class FileAppends:
         #: the version up to which the table is known to ask nothing more of its writers
         self._known: int | None = None
 
-    def can_commit(self) -> bool:
-        """Whether files may be added to the table without Spark."""
+    def base(self) -> int | None:
+        """The version of the table to which files may be added without Spark; None: they may not."""
         latest = self._table.latest_version()
         if not self._linked or latest is None:
-            return False
+            return None
         if self._known is None or self._changed_rules(self._known, latest):
             self._known = latest if self._asks_little() else None
-        return self._known is not None
+        return None if self._known is None else latest
 
     def _changed_rules(self, since: int, latest: int) -> bool:
         """Whether a later version may ask more of writers."""
@@ -65,7 +65,7 @@ class FileAppends:
 
     def commit(self, files: list[DataFile], base: int) -> Written | None:
         """Add files to the table, as the version after ``base``; None if another writer has committed that version, or
-        the file system has no hard links: then `can_commit` will say so."""
+        the file system has no hard links: then `base` will be None."""
         now_ms = time.time_ns() // 1_000_000
         rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
         metrics = {"numFiles": str(len(files)), "numOutputRows": str(rows), "numOutputBytes": str(size)}

@@ -86,7 +86,7 @@ class IncrementalWriter:
         return written
 
     def _append(self, epochs: list[int], deployed: DeployedClasses) -> Written:
-        version = self._changes.latest_version() if self._commits.can_commit() else None
+        version = self._commits.base()
         if version is not None:
             tasks, table = gentle_tasks(self._session), self._commits.directory
             files = changed_files(self._session, self._ledger.path, epochs, deployed, tasks, table)
