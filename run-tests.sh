@@ -27,6 +27,9 @@ python="$venv/bin/python"
 # Spark starts its workers with this Python; by default it uses the python3 on the PATH
 export PYSPARK_PYTHON="$python" PYSPARK_DRIVER_PYTHON="$python"
 
+# the tests start hundreds of Python processes, each of which would compile all modules again
+unset PYTHONDONTWRITEBYTECODE
+
 # the class archive that all JVMs of the tests map takes a minute to create, once per machine; meanwhile the checks run,
 # which use one core
 if [ "${tests[*]:-}" != tests/unit ]; then

@@ -63,6 +63,8 @@ make_venv() {
     say "installing flinkish[$2] and what it needs into .venv (only the first time; about 600 MB)"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$here[$2]" >&2 ||
         die "pip could not install flinkish[$2] into $venv (see above); mend the cause and start again"
+    # where PYTHONDONTWRITEBYTECODE is set, as in many containers, each of a job's processes would compile it again
+    "$venv/bin/python" -m compileall -q "$here/flinkish" || say "flinkish is not compiled: every start takes longer"
     # written last, so that an interrupted installation is resumed
     venv_key >"$venv/.flinkish-$2"
 }

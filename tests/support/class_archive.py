@@ -22,7 +22,8 @@ import pyspark
 from flinkish.launch import class_archive
 from flinkish.launch.home import Home
 from flinkish.spark.session import installed_java
-from tests.support.processes import python_path
+from tests.support.processes import files_of_all_runs, python_path
+from tests.support.spark_session import home_of_sessions, start_session
 
 #: Of a JVM that lives for seconds, compiling its code well costs more than it gains. The room for compiled code is by
 #: default five times smaller then, too small for the session that all tests share.
@@ -48,14 +49,13 @@ def set_java_options() -> None:
 
 def _archive() -> Path:
     key = hashlib.sha256(
-        f"{installed_java()} {pyspark.__file__} {pyspark.__version__} {SHORT_LIVED}".encode()
+        f"{installed_java()} {home_of_sessions()} {pyspark.__version__} {SHORT_LIVED}".encode()
     ).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"flinkish-tests-{os.getuid()}" / f"classes-{key}.jsa"
+    return files_of_all_runs() / f"classes-{key}.jsa"
 
 
 def _make(archive: Path) -> bool:
     """One of the processes of the run makes it, the others wait."""
-    archive.parent.mkdir(mode=0o700, exist_ok=True)
     with (archive.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if archive.exists():
@@ -80,7 +80,6 @@ def _use_what_jobs_use(folder: Path, archive: str) -> None:
     """Has the classes loaded that a job with a directory needs: the archive holds what was loaded when it was made."""
     from flinkish.common import Configuration
     from flinkish.datastream import StreamExecutionEnvironment
-    from tests.support.spark_session import start_session
 
     # of this JVM alone, not of the one that composes its command
     options = f"-Dderby.system.home={folder / 'derby'} -XX:ArchiveClassesAtExit={archive}"

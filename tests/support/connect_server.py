@@ -8,10 +8,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-import pyspark
-
 from tests.support.processes import ProcessGroup, free_ports, python_path
-from tests.support.spark_session import session_settings
+from tests.support.spark_session import home_of_sessions, session_settings
 
 START_TIMEOUT_S = 120
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -30,7 +28,7 @@ def start_connect_server(folder: Path) -> tuple[ProcessGroup, str]:
     }
     properties = folder / "server.conf"
     properties.write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
-    home = Path(pyspark.__file__).parent
+    home = Path(home_of_sessions())
     options = ["--class", _CLASS, "--properties-file", str(properties), "spark-internal"]
     command = [str(home / "bin" / "spark-submit"), *options]
     environment = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": python_path(), "SPARK_HOME": str(home)}

@@ -55,10 +55,11 @@ def _is_executor(process: psutil.Process) -> bool:
 
 
 def spark_home(folder: Path) -> Path:
-    """Links to the installed PySpark: executors log to `$SPARK_HOME/work`, which is not the tests' to fill."""
+    """Links to the installed PySpark without its zip (`home_of_sessions`). Executors log to `$SPARK_HOME/work`, which
+    is not the tests' to fill."""
     home = folder / "spark-home"
     home.mkdir(parents=True, exist_ok=True)
     for part in Path(pyspark.__file__).parent.iterdir():
-        if part.name in {"bin", "jars", "python", "sbin", "data", "RELEASE"} and not (home / part.name).exists():
+        if part.name in {"bin", "jars", "sbin", "data", "RELEASE"} and not (home / part.name).exists():
             (home / part.name).symlink_to(part)
     return home

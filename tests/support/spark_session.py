@@ -11,8 +11,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from flinkish.launch.spark_home import home_without_zip
 from flinkish.spark.session import settings_of_long_lived_sessions
-from tests.support.processes import python_path
+from tests.support.processes import files_of_all_runs, python_path
 from tests.support.spark_jars import spark_jars
 
 #: Drivers of tests live for seconds: to compile the code of their queries takes longer than to interpret them.
@@ -29,7 +30,7 @@ def start_session(folder: Path, master: str = "local[2]", extra: dict[str, str] 
     builder = SparkSession.Builder().master(master).appName("flinkish-tests")
     for name, value in {**session_settings(folder), **(extra or {})}.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    session = _get_or_create(builder)
     session.sparkContext.setLogLevel("ERROR")
     return session
 
@@ -62,3 +63,21 @@ def session_settings(folder: Path) -> dict[str, str]:
         **settings_of_long_lived_sessions(),
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def home_of_sessions() -> str:
+    """Returns the SPARK_HOME of sessions. As in the drivers that flinkish starts, it does not contain PySpark's zip:
+    Python would compile that again in each process of a session."""
+    return home_without_zip(files_of_all_runs(), os.environ)
+
+
+def _get_or_create(builder: SparkSession.Builder) -> SparkSession:
+    given = os.environ.get("SPARK_HOME")
+    os.environ["SPARK_HOME"] = home_of_sessions()
+    try:
+        return builder.getOrCreate()
+    finally:
+        # what this process starts later is to find its SPARK_HOME itself
+        del os.environ["SPARK_HOME"]
+        if given is not None:
+            os.environ["SPARK_HOME"] = given
