@@ -222,6 +222,8 @@ class KafkaBroker:
             # A killed broker may come back only when its registration has run out, after 9 s by default.
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
+            # by default, an idle broker writes a record that says nothing, twice a second
+            "metadata.max.idle.interval.ms": "0",
             "num.network.threads": "1",
             "num.io.threads": "2",
             "log.cleaner.dedupe.buffer.size": str(4 * 1024 * 1024),
