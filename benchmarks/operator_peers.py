@@ -111,17 +111,22 @@ def _run(engine: PeerEngine, arguments: list[str], timeout_s: float) -> tuple[di
 
         assert process.stdout is not None
         timer = _started(stop, timeout_s)
-        for line in process.stdout:
-            if not line.startswith('{"program"'):
-                continue
+        try:
+            for line in process.stdout:
+                if not line.startswith('{"program"'):
+                    continue
+                timer.cancel()
+                figures = json.loads(line)
+                cells[figures["program"]] = cell = _cell(figures)
+                said = cell.reason or f"{cell.events_per_s:,.0f} events/s"
+                print(f"... {engine.name}: {figures['program']}: {said}", file=sys.stderr, flush=True)
+                timer = _started(stop, timeout_s)
+            process.wait()
+        finally:
             timer.cancel()
-            figures = json.loads(line)
-            cells[figures["program"]] = cell = _cell(figures)
-            said = cell.reason or f"{cell.events_per_s:,.0f} events/s"
-            print(f"... {engine.name}: {figures['program']}: {said}", file=sys.stderr, flush=True)
-            timer = _started(stop, timeout_s)
-        process.wait()
-        timer.cancel()
+            if process.poll() is None:
+                # the benchmark was interrupted
+                os.killpg(process.pid, signal.SIGKILL)
         errors.seek(0)
         last = (errors.read().strip().splitlines() or ["no output"])[-1]
         reason = f"ended with code {process.returncode}: {last[:200]}"

@@ -38,8 +38,7 @@ def handle_of(backend: KeyedStateBackend, descriptor: StateDescriptor, namespace
     """The handle for state without time-to-live; one that records changes if calls may have to be undone."""
     name, recorded = descriptor.name, backend.undo_log is not None
     if isinstance(descriptor, ReducingStateDescriptor):
-        reduce = descriptor.get_reduce_function().reduce
-        return (RecordedReducingHandle if recorded else ReducingHandle)(backend, name, namespace, reduce)
+        return (RecordedReducingHandle if recorded else ReducingHandle)(backend, name, namespace, descriptor)
     if isinstance(descriptor, AggregatingStateDescriptor):
         function = descriptor.get_agg_function()
         return (RecordedAggregatingHandle if recorded else AggregatingHandle)(backend, name, namespace, function)

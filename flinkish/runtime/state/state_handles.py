@@ -8,14 +8,22 @@ same within a generation; those of other namespaces may be removed at any time a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Set
+from collections.abc import Hashable, Set
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.serialization import abbreviated
 from flinkish.common.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
 from flinkish.common.typeinfo.basic import BasicType
 from flinkish.core.functions import AggregateFunction
-from flinkish.core.state import AggregatingState, ListState, MapState, ReducingState, StateDescriptor, ValueState
+from flinkish.core.state import (
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueState,
+)
 from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.state.detach import SHARED, detached
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
@@ -298,13 +306,15 @@ class MapHandle(StateHandle, MapState[Any, Any]):
 class ReducingHandle(StateHandle, ReducingState[Any]):
     """The handle of ReducingState: one reduced value per key."""
 
-    __slots__ = ("_reduce",)
+    __slots__ = ("_class", "_declared", "_range", "_reduce")
 
     def __init__(
-        self, backend: KeyedStateBackend, name: str, namespace: Hashable, reduce: Callable[[Any, Any], Any]
+        self, backend: KeyedStateBackend, name: str, namespace: Hashable, descriptor: ReducingStateDescriptor
     ) -> None:
         super().__init__(backend, name, "reducing", namespace)
-        self._reduce = reduce
+        self._reduce = descriptor.get_reduce_function().reduce
+        self._declared = descriptor.type_info
+        self._class, self._range = _class_of(self._declared), _range_of(self._declared)
 
     def get(self) -> Any:
         return detached(self._live().get(self._backend.current_key))
@@ -313,7 +323,13 @@ class ReducingHandle(StateHandle, ReducingState[Any]):
         values = self._live()
         key = self._backend.current_key
         self._mark()
-        values[key] = self._reduce(values[key], value) if key in values else detached(value)
+        reduced = self._reduce(values[key], value) if key in values else value
+        if self._class is not None and (
+            reduced.__class__ is not self._class or (self._range is not None and reduced not in self._range)
+        ):
+            reduced = self._fitting(reduced, self._declared)
+        # a reduction that changes its first argument and returns it costs no copy of it
+        values[key] = detached(reduced) if reduced is value else reduced
 
 
 class AggregatingHandle(StateHandle, AggregatingState[Any, Any]):

@@ -221,6 +221,10 @@ def test_a_number_of_more_than_32_bits_is_not_written_as_an_int(number: int) -> 
     writer = AvroRowSerializationSchema(avro_schema_string=schema)
     with pytest.raises(TypeMismatchError, match="no whole number of 32 bits"):
         writer.serialize(Row(n=number))
+    files = AvroBulkWriters.for_generic_record(AvroSchema.parse_string(schema)).create()
+    files.add_batch([{"n": 2**31 - 1}])
+    with pytest.raises(TypeMismatchError, match=rf"(?s)does not fit the Avro schema: .*{number}"):
+        files.add_batch([{"n": number}])
 
 
 @pytest.mark.parametrize("text", ["5", "null", "{}", '{"type": "array"}', '{"type": "enum", "name": "E"}'])

@@ -339,6 +339,31 @@ def test_numbers_beyond_the_declared_type_are_narrowed_when_they_are_put_into_st
     assert dict(entries.items()) == {"a": -(2**63), "b": None, "c": 2**63 - 1}
 
 
+def test_a_reduced_value_is_converted_to_the_declared_type() -> None:
+    backend = KeyedStateBackend("operator 'counts'")
+    backend.current_key = "k"
+    wrapped: Any = backend.partitioned_state(ReducingStateDescriptor("w", lambda a, b: a + b, Types.INT()))
+    wrapped.add(2**31 - 1)
+    wrapped.add(True)
+    assert wrapped.get() == -(2**31)
+    halved: Any = backend.partitioned_state(ReducingStateDescriptor("h", lambda a, b: (a + b) / 2, Types.LONG()))
+    halved.add(4)
+    for wrong in ("four", None, 3):
+        with pytest.raises((TypeMismatchError, TypeError)):
+            halved.add(wrong)
+    assert halved.get() == 4
+
+
+def test_an_object_that_a_reduction_passes_on_is_not_shared_with_the_state() -> None:
+    backend = KeyedStateBackend()
+    backend.current_key = "k"
+    last: Any = backend.partitioned_state(ReducingStateDescriptor("last", lambda a, b: b, Types.PICKLED_BYTE_ARRAY()))
+    for value in ([1], [2]):
+        last.add(value)
+        value.append(9)
+    assert last.get() == [2]
+
+
 def test_who_asks_for_a_state_again_gets_the_same_handle_and_windows_do_not_pile_up() -> None:
     backend = KeyedStateBackend()
     backend.current_key = "a"
