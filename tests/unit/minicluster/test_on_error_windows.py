@@ -37,9 +37,9 @@ from flinkish.runtime.clock import ManualClock
 from flinkish.testing import TestingSink
 from flinkish.testing.savepoint import take_savepoint
 
+from .dead_letters import DEAD, LOOSE, results, stream_of
 from .programs import environment, job_of, run
 from .sums import ListOf
-from .test_on_error import DEAD, LOOSE, results, stream_of
 
 SIDE = OutputTag("side")
 MS = Time.milliseconds

@@ -35,11 +35,7 @@ from flinkish.common.types import Row, RowKind
 from flinkish.core.output_tag import OutputTag
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow
-from flinkish.errors import (
-    ProgramError,
-    StoredClassError,
-    UserCodeError,
-)
+from flinkish.errors import ProgramError, StoredClassError, UserCodeError
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, checked_alias
 from flinkish.runtime.report import TaskPlace, TaskReport
