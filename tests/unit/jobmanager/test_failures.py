@@ -27,7 +27,7 @@ from flinkish.errors import (
 )
 from flinkish.spark.failures import translate
 from flinkish.spark.worker import WorkerFailure, failures_marked, typed_failure
-from tests.unit.state.test_stored_pickle import GADGETS
+from tests.unit.state.test_unsafe_pickles import GADGETS
 
 WHERE = "job 'shop', directory /jobs/shop"
 

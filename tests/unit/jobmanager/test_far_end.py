@@ -12,7 +12,7 @@ from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, FarSide, Inbox, report_file
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.runtime.deployment import JobDescriptor
-from tests.unit.state.test_stored_pickle import GADGETS
+from tests.unit.state.test_unsafe_pickles import GADGETS
 
 JOB = JobDescriptor("0" * 32, "job", (), ())
 
