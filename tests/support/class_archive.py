@@ -22,7 +22,7 @@ import pyspark
 from flinkish.launch import class_archive
 from flinkish.launch.home import Home
 from flinkish.spark.session import installed_java
-from tests.support.processes import files_of_all_runs, python_path
+from tests.support.processes import python_path
 from tests.support.spark_session import home_of_sessions, start_session
 
 #: Of a JVM that lives for seconds, compiling its code well costs more than it gains. The room for compiled code is by
@@ -51,11 +51,12 @@ def _archive() -> Path:
     key = hashlib.sha256(
         f"{installed_java()} {home_of_sessions()} {pyspark.__version__} {SHORT_LIVED}".encode()
     ).hexdigest()[:16]
-    return files_of_all_runs() / f"classes-{key}.jsa"
+    return Path(tempfile.gettempdir()) / f"flinkish-tests-{os.getuid()}" / f"classes-{key}.jsa"
 
 
 def _make(archive: Path) -> bool:
     """One of the processes of the run makes it, the others wait."""
+    archive.parent.mkdir(mode=0o700, exist_ok=True)
     with (archive.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if archive.exists():

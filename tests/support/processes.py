@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -50,13 +49,6 @@ def python_path() -> str:
     """Returns a PYTHONPATH under which child processes import this checkout's `flinkish` and `tests`."""
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return os.pathsep.join([str(REPOSITORY), *(path for path in inherited if path and path != str(REPOSITORY))])
-
-
-def files_of_all_runs() -> Path:
-    """Returns this user's folder of files that later runs of tests use again."""
-    folder = Path(tempfile.gettempdir()) / f"flinkish-tests-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
 
 
 def free_ports(count: int) -> list[int]:

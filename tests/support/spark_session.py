@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from flinkish.launch.spark_home import home_without_zip
 from flinkish.spark.session import settings_of_long_lived_sessions
-from tests.support.processes import files_of_all_runs, python_path
+from tests.support.ivy import cache_folder
+from tests.support.processes import python_path
 from tests.support.spark_jars import spark_jars
 
 #: Drivers of tests live for seconds: to compile the code of their queries takes longer than to interpret them.
@@ -70,16 +71,15 @@ def session_settings(folder: Path) -> dict[str, str]:
 def home_of_sessions() -> str:
     """Returns the SPARK_HOME of sessions. As in the drivers that flinkish starts, it does not contain PySpark's zip:
     Python would compile that again in each process of a session."""
-    return home_without_zip(files_of_all_runs(), os.environ)
+    return home_without_zip(cache_folder(), os.environ)
 
 
 def _get_or_create(builder: SparkSession.Builder) -> SparkSession:
-    given = os.environ.get("SPARK_HOME")
+    if "SPARK_HOME" in os.environ:
+        return builder.getOrCreate()
     os.environ["SPARK_HOME"] = home_of_sessions()
     try:
         return builder.getOrCreate()
     finally:
         # what this process starts later is to find its SPARK_HOME itself
         del os.environ["SPARK_HOME"]
-        if given is not None:
-            os.environ["SPARK_HOME"] = given

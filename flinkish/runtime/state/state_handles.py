@@ -135,17 +135,42 @@ class StateHandle:
             self._table.remove(self._namespace, self._backend.current_key)
 
 
-class ValueHandle(StateHandle, ValueState[Any]):
+class _TypedHandle(StateHandle):
+    """Base class of the handles of state whose values, or elements, have one declared type."""
+
+    __slots__ = ("_class", "_declared", "_range")
+
+    def __init__(
+        self,
+        backend: KeyedStateBackend,
+        name: str,
+        kind: str,
+        namespace: Hashable,
+        declared: TypeInformation | None,
+    ) -> None:
+        super().__init__(backend, name, kind, namespace)
+        self._declared = declared
+        self._class, self._range = _class_of(declared), _range_of(declared)
+
+    def _converted(self, value: Any) -> Any:
+        """The value converted to the declared basic type; of other types it is not checked here. Raises
+        TypeMismatchError if it cannot be converted."""
+        if self._class is not None and (
+            value.__class__ is not self._class or (self._range is not None and value not in self._range)
+        ):
+            return self._fitting(value, self._declared)
+        return value
+
+
+class ValueHandle(_TypedHandle, ValueState[Any]):
     """The handle of ValueState: one value per key."""
 
-    __slots__ = ("_class", "_declared", "_marked", "_range")
+    __slots__ = ("_marked",)
 
     def __init__(
         self, backend: KeyedStateBackend, name: str, namespace: Hashable, descriptor: StateDescriptor | None = None
     ) -> None:
-        super().__init__(backend, name, "value", namespace)
-        self._declared = None if descriptor is None else descriptor.type_info
-        self._class, self._range = _class_of(self._declared), _range_of(self._declared)
+        super().__init__(backend, name, "value", namespace, None if descriptor is None else descriptor.type_info)
         self._marked: Set[Any] = frozenset()
 
     def _bind(self) -> None:
@@ -166,6 +191,7 @@ class ValueHandle(StateHandle, ValueState[Any]):
         backend = self._backend
         if self._generation != backend.generation:
             self._bind()
+        # `_converted`, without a call for each update
         if value is None or (
             self._class is not None
             and (value.__class__ is not self._class or (self._range is not None and value not in self._range))
@@ -177,17 +203,15 @@ class ValueHandle(StateHandle, ValueState[Any]):
         self._values[key] = value if value.__class__ in SHARED else detached(value)
 
 
-class ListHandle(StateHandle, ListState[Any]):
+class ListHandle(_TypedHandle, ListState[Any]):
     """The handle of ListState: one list per key."""
 
-    __slots__ = ("_class", "_declared", "_range")
+    __slots__ = ()
 
     def __init__(
         self, backend: KeyedStateBackend, name: str, namespace: Hashable, descriptor: StateDescriptor | None = None
     ) -> None:
-        super().__init__(backend, name, "list", namespace)
-        self._declared = None if descriptor is None else descriptor.entry_types()[1]
-        self._class, self._range = _class_of(self._declared), _range_of(self._declared)
+        super().__init__(backend, name, "list", namespace, None if descriptor is None else descriptor.entry_types()[1])
 
     def get(self) -> list[Any]:
         return list(self._live().get(self._backend.current_key, ()))
@@ -197,10 +221,7 @@ class ListHandle(StateHandle, ListState[Any]):
         return len(self._live().get(self._backend.current_key, ()))
 
     def add(self, value: Any) -> None:
-        if self._class is not None and (
-            value.__class__ is not self._class or (self._range is not None and value not in self._range)
-        ):
-            value = self._fitting(value, self._declared)
+        value = self._converted(value)
         lists = self._live()
         self._table.mark_grown(self._namespace, (self._backend.current_key,))
         lists.setdefault(self._backend.current_key, []).append(value)
@@ -303,18 +324,16 @@ class MapHandle(StateHandle, MapState[Any, Any]):
             self._maps().remove(self._namespace, self._backend.current_key)
 
 
-class ReducingHandle(StateHandle, ReducingState[Any]):
+class ReducingHandle(_TypedHandle, ReducingState[Any]):
     """The handle of ReducingState: one reduced value per key."""
 
-    __slots__ = ("_class", "_declared", "_range", "_reduce")
+    __slots__ = ("_reduce",)
 
     def __init__(
         self, backend: KeyedStateBackend, name: str, namespace: Hashable, descriptor: ReducingStateDescriptor
     ) -> None:
-        super().__init__(backend, name, "reducing", namespace)
+        super().__init__(backend, name, "reducing", namespace, descriptor.type_info)
         self._reduce = descriptor.get_reduce_function().reduce
-        self._declared = descriptor.type_info
-        self._class, self._range = _class_of(self._declared), _range_of(self._declared)
 
     def get(self) -> Any:
         return detached(self._live().get(self._backend.current_key))
@@ -323,11 +342,7 @@ class ReducingHandle(StateHandle, ReducingState[Any]):
         values = self._live()
         key = self._backend.current_key
         self._mark()
-        reduced = self._reduce(values[key], value) if key in values else value
-        if self._class is not None and (
-            reduced.__class__ is not self._class or (self._range is not None and reduced not in self._range)
-        ):
-            reduced = self._fitting(reduced, self._declared)
+        reduced = self._converted(self._reduce(values[key], value) if key in values else value)
         # a reduction that changes its first argument and returns it costs no copy of it
         values[key] = detached(reduced) if reduced is value else reduced
 

@@ -153,9 +153,7 @@ def test_changes_that_are_appended_and_merged_at_any_time_give_the_state_of_each
         assert checkpoint is not None
         taken.append((checkpoint, job.expected()))
         base = job.merge(checkpoint) if number in (0, 2) and checkpoint.changes is not None else checkpoint
-        if number in (2, 3):
-            # merged just now, and not
-            assert rows_of_view(spark, job.directory.path) == job.expected()
+        assert rows_of_view(spark, job.directory.path) == job.expected()
     assert sum(checkpoint.changes is not None for checkpoint, _ in taken) > 2
     assert {True, False} == {committed_by_flinkish(job.changes, version) for version in job.changes.versions()}
     for checkpoint, expected in taken:
@@ -255,3 +253,4 @@ def test_files_are_only_added_to_a_table_that_asks_nothing_more_of_its_writers(
     second = job.take(first)
     assert second is not None and second.changes is not None
     assert not committed_by_flinkish(job.changes, second.changes.version)
+    assert job.read(second) == job.expected()
