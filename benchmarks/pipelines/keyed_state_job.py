@@ -18,7 +18,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import spark_settings
 from benchmarks.keyed_records import LOAD_EPOCHS, key_numbers, sums_at, user_names
 from benchmarks.pipelines.sums_sink import SumsSink, committed
 from benchmarks.process_memory import sizes_mib
@@ -168,6 +167,10 @@ def environment(folder: Path, max_parallelism: int | None, settings: list[str]) 
         "flinkish.history.enabled=false",
         "flinkish.epoch.max-bytes-per-source=4gb",
         "parallelism.default=2",
+        # everything else of Spark is what flinkish chooses for a job on this machine
+        "spark.master=local[2]",
+        "spark.driver.memory=2g",
+        "spark.ui.enabled=false",
     ]
     for setting in (*fixed, *settings):
         key, _, value = setting.partition("=")
@@ -181,7 +184,6 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     pace = Pace(options.folder)
     phases = [tuple(map(int, phase.split(":"))) for phase in options.phases]
     pace.set(phases[0][0])
-    spark_settings.session("flinkish keyed state")
     env = environment(options.folder, options.max_parallelism, options.set)
     build(env, options.keys, pace.path, options.stateless)
     epochs = Epochs()
