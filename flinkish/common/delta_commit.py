@@ -12,9 +12,13 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from flinkish.common.durable_files import create_durably
+
+#: The version of Delta's writers that the tables made here ask for.
+PLAIN_WRITER_VERSION = 2
 
 
 def publish(file: str, actions: list[dict[str, Any]]) -> None:
@@ -40,6 +44,26 @@ def append_info(now_ms: int, **more: Any) -> dict[str, Any]:
             "txnId": str(uuid.uuid4()),
         }
     }
+
+
+def new_table(columns: Mapping[str, str], now_ms: int, properties: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The actions with which the first commit makes a table that any version of Delta reads and writes.
+
+    Args:
+        columns: name -> type, in Delta's words, such as ``string``.
+        now_ms: the time of the commit, in milliseconds since 1970.
+        properties: the properties of the table.
+    """
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns.items()]
+    described = {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": [],
+        "configuration": dict(properties),
+        "createdTime": now_ms,
+    }
+    return [{"protocol": {"minReaderVersion": 1, "minWriterVersion": PLAIN_WRITER_VERSION}}, {"metaData": described}]
 
 
 def added_file(name: str, size_bytes: int, now_ms: int, stats: dict[str, Any]) -> dict[str, Any]:

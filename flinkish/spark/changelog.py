@@ -3,9 +3,6 @@ Spark can write, or into files of such rows, which only have to be added to the 
 
 from __future__ import annotations
 
-import os
-import posixpath
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -13,9 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.common.durable_files import synchronise
-from flinkish.common.hadoop_checksums import write_checksums
-from flinkish.common.storage_errors import storage_errors
 from flinkish.runtime.changelog_files import read_changes, read_parts
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.changelog import Change, decode_changes
@@ -24,6 +18,7 @@ from flinkish.runtime.state.savepoint_rows import to_savepoint_row, to_text
 from flinkish.runtime.state.state_rows import MAP_KINDS
 from flinkish.runtime.state.text_columns import to_texts
 from flinkish.spark.changed_rows import CHANGES_SCHEMA
+from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
 from flinkish.spark.joined_rows import joined
 from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
@@ -34,21 +29,8 @@ _CHANGED_ARROW = pa.schema(
     + [("marker", pa.bool_())]
 )
 _BATCH_ROWS = 10_000
-#: Columns that describe a file of rows of changes, in Spark's DDL; ``refused``: its rows whose ``uid`` is null.
-_FILE_SCHEMA = "name string, rows long, bytes long, refused long"
 
 _ChangedRow = tuple[int, str | None, str, str, str, str, str | None, str, bool]
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """A Parquet file in the directory of a Delta table, which no commit has added yet. ``nulls``: column -> how many of
-    its values are null, of the columns for which that is known."""
-
-    name: str
-    rows: int
-    bytes: int
-    nulls: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -115,34 +97,6 @@ def _batch_of_columns(
     return pa.RecordBatch.from_arrays(arrays, schema=_CHANGED_ARROW)
 
 
-@dataclass(frozen=True)
-class ChangesToFiles:
-    """The function of ``mapInArrow`` that writes changes as rows of a table of changes to one file per Spark partition,
-    and describes the file. A file of an attempt that failed is in no commit, and is deleted with those that are not
-    needed any more. ``table``: the directory of the table, on a local file system."""
-
-    convert: ChangesToRows
-    table: str
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write one Spark partition of the changelog."""
-        import pyarrow.parquet as pq
-
-        name = f"part-{uuid.uuid4()}.parquet"
-        path = posixpath.join(self.table, name)
-        rows = refused = 0
-        with failures_marked(), storage_errors("write", path):
-            with pq.ParquetWriter(path, _CHANGED_ARROW) as file:
-                for batch in self.convert(batches):
-                    file.write_batch(batch)
-                    rows += batch.num_rows
-                    refused += batch.column("uid").null_count
-            write_checksums(path)
-            synchronise(path)
-            size = os.path.getsize(path)
-        yield pa.RecordBatch.from_pylist([{"name": name, "rows": rows, "bytes": size, "refused": refused}])
-
-
 def _rows_of(epoch: int, change: Change, classes: ProgramClasses) -> Iterator[_ChangedRow]:
     keys, namespaces = key_texts(change.key), key_texts(change.namespace)
     if keys is None or namespaces is None:
@@ -205,9 +159,18 @@ def changed_files(
 ) -> list[DataFile]:
     """Write the changes of these epochs to files in the directory of a table of changes, one per partition of
     `changed_rows`. ``table``: a path without a scheme."""
-    convert = ChangesToFiles(ChangesToRows(deployed), table)
-    files = _converted(spark, changelog, epochs, tasks, convert, _FILE_SCHEMA).collect()
-    return [DataFile(name, rows, size, {"uid": refused}) for name, rows, size, refused in files]
+    convert = RowsToFiles(ChangesToRows(deployed), _CHANGED_ARROW, table)
+    files = _converted(spark, changelog, epochs, tasks, convert, FILE_SCHEMA).collect()
+    return [DataFile(*file) for file in files]
+
+
+def changed_file(changelog: str, epochs: list[int], deployed: DeployedClasses, table: str) -> list[DataFile]:
+    """`changed_files`, converted and written as one file by this process: for few changes, which take less time than a
+    Spark job does."""
+    paths = (path for epoch in epochs for path in read_parts(changelog, epoch))
+    parts = (part for path in paths for part in read_changes(path))
+    files = RowsToFiles(ChangesToRows(deployed), _CHANGED_ARROW, table)(parts)
+    return [DataFile(**file) for batch in files for file in batch.to_pylist()]
 
 
 def _converted(spark: Any, changelog: str, epochs: list[int], tasks: int, convert: Any, schema: str) -> Any:

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-#: From so many rows on, a batch is passed on.
+#: From so many rows on, a batch is passed on by default.
 _BATCH_ROWS = 10_000
 
 
-def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of the batches, which have the same columns, in their order, in batches of 10,000 rows or more but for
-    the last one."""
+def joined(batches: Iterator[pa.RecordBatch], least_rows: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    """The rows of the batches, which have the same columns, in their order, in batches of ``least_rows`` or more but
+    for the last one."""
     share: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
         share.append(batch)
         rows += batch.num_rows
-        if rows >= _BATCH_ROWS:
+        if rows >= least_rows:
             yield _together(share)
             share, rows = [], 0
     if share:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from flinkish.runtime.state.saved_task import rows_of_task
 from flinkish.runtime.state.savepoint_rows import SavepointRow
+from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
 from flinkish.spark.joined_rows import joined
 from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
@@ -54,11 +55,24 @@ def read_state(spark: Any, checkpoint: str, epoch: int, levels: int, deployed: D
         deployed: the classes that values in the state may be instances of.
         state: directory of the files of keyed state.
     """
+    return _converted(spark, checkpoint, epoch, levels, BodyToRows(deployed, state), SAVEPOINT_SCHEMA)
+
+
+def write_state(
+    spark: Any, checkpoint: str, epoch: int, levels: int, deployed: DeployedClasses, state: str, *, table: str
+) -> list[DataFile]:
+    """Write the rows of `read_state` to files in the directory of a table. ``table``: a path without a scheme."""
+    convert = RowsToFiles(BodyToRows(deployed, state), _ARROW_SCHEMA, table)
+    files = _converted(spark, checkpoint, epoch, levels, convert, FILE_SCHEMA)
+    return [] if files is None else [DataFile(*file) for file in files.collect()]
+
+
+def _converted(spark: Any, checkpoint: str, epoch: int, levels: int, convert: Any, schema: str) -> Any:
+    """What a function of ``mapInArrow`` makes of the stored tasks of all levels; None for a job without levels."""
     frame = None
     with workers_beside_epochs(spark):
         for operator in range(levels):
-            stored = stored_tasks(spark, checkpoint, epoch, operator)
-            level = stored.mapInArrow(BodyToRows(deployed, state), SAVEPOINT_SCHEMA)
+            level = stored_tasks(spark, checkpoint, epoch, operator).mapInArrow(convert, schema)
             frame = level if frame is None else frame.unionByName(level)
     return frame
 

@@ -10,11 +10,11 @@ import posixpath
 import time
 from typing import Any
 
-from flinkish.common.delta_commit import added_file, append_info, publish
+from flinkish.common.delta_commit import append_info, publish
 from flinkish.common.durable_files import NO_LINKS
 from flinkish.common.storage import local_path
 from flinkish.jobmanager.checkpoints.checkpoint_table import LOG, CheckpointTable, Written
-from flinkish.spark.changelog import DataFile
+from flinkish.spark.data_files import DataFile
 
 #: The features of Delta tables that are upheld by a writer which only adds files to a table without constraints.
 _FEATURES = {"appendOnly", "invariants", "deletionVectors"}
@@ -69,10 +69,7 @@ class FileAppends:
         now_ms = time.time_ns() // 1_000_000
         rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
         metrics = {"numFiles": str(len(files)), "numOutputRows": str(rows), "numOutputBytes": str(size)}
-        adds = [
-            added_file(f.name, f.bytes, now_ms, {"numRecords": f.rows, "nullCount": f.nulls, "tightBounds": True})
-            for f in files
-        ]
+        adds = [file.added(now_ms) for file in files]
         try:
             publish(
                 posixpath.join(self._table.path, LOG, f"{base + 1:020d}.json"),

@@ -23,7 +23,7 @@ from flinkish.jobmanager.directory.files import directory_bytes
 from flinkish.jobmanager.savepoints.manifest import Manifest
 from flinkish.runtime.changelog_files import epoch_directory, read_parts
 from flinkish.spark.changed_rows import merge_changes
-from flinkish.spark.changelog import changed_files, changed_rows
+from flinkish.spark.changelog import changed_file, changed_files, changed_rows
 from flinkish.spark.worker import DeployedClasses
 
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
@@ -32,13 +32,31 @@ _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 SMALL_STATE_ROWS = 20_000
 #: Changes of at most so many bytes are appended, however small the state is in comparison.
 _FEW_BYTES = 4 * 1024 * 1024
+#: Changes of at most so many bytes are converted by the driver's process: epochs notice a Spark job more.
+DRIVER_BYTES = 1024 * 1024
 
 
 class IncrementalWriter:
     """Writes the incremental checkpoints of one job: appends what the changelog says has changed to the table of
-    changes, and merges that table into the state now and then."""
+    changes, and merges that table into the state now and then.
 
-    def __init__(self, session: Any, state: CheckpointTable, changes: CheckpointTable, ledger: ChangelogLedger) -> None:
+    Args:
+        session: the session for its Spark jobs.
+        state: the table of the state.
+        changes: the table of what has changed since.
+        ledger: the ledger of the changelog.
+        driver_bytes: changes of more bytes are converted by Spark's tasks.
+    """
+
+    def __init__(
+        self,
+        session: Any,
+        state: CheckpointTable,
+        changes: CheckpointTable,
+        ledger: ChangelogLedger,
+        driver_bytes: int = DRIVER_BYTES,
+    ) -> None:
+        self._driver_bytes = driver_bytes
         self._session = session
         self._state = state
         self._changes = changes
@@ -57,8 +75,10 @@ class IncrementalWriter:
         if ledger.refused is not None or not ledger.covers(base.epoch + 1) or self.is_behind_tables(base):
             return None
         epochs = [number for number in ledger.epochs(base.epoch + 1, epoch) if read_parts(ledger.path, number)]
-        changed = sum(directory_bytes(epoch_directory(ledger.path, number)) for number in epochs)
-        return epochs if changed <= max(_FEW_BYTES, full.bytes) else None
+        return epochs if self._bytes_of(epochs) <= max(_FEW_BYTES, full.bytes) else None
+
+    def _bytes_of(self, epochs: list[int]) -> int:
+        return sum(directory_bytes(epoch_directory(self._ledger.path, number)) for number in epochs)
 
     def is_behind_tables(self, base: Manifest) -> bool:
         """Whether a table has changed since a checkpoint, by a later one of any driver that was not completed. Changes
@@ -88,8 +108,12 @@ class IncrementalWriter:
     def _append(self, epochs: list[int], deployed: DeployedClasses) -> Written:
         version = self._commits.base()
         if version is not None:
-            tasks, table = gentle_tasks(self._session), self._commits.directory
-            files = changed_files(self._session, self._ledger.path, epochs, deployed, tasks, table)
+            changelog, table = self._ledger.path, self._commits.directory
+            if self._bytes_of(epochs) <= self._driver_bytes:
+                files = changed_file(changelog, epochs, deployed, table)
+            else:
+                tasks = gentle_tasks(self._session)
+                files = changed_files(self._session, changelog, epochs, deployed, tasks, table)
             written = self._commits.commit(files, version)
             if written is not None:
                 return written

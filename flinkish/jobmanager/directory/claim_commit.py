@@ -16,7 +16,7 @@ import uuid
 from dataclasses import asdict
 from typing import Any
 
-from flinkish.common.delta_commit import added_file, append_info, publish
+from flinkish.common.delta_commit import PLAIN_WRITER_VERSION, added_file, append_info, new_table, publish
 from flinkish.common.durable_files import NO_LINKS, create_durably, delete
 from flinkish.common.storage import local_path
 from flinkish.spark.delta_fence import Claim, FencingLog
@@ -24,7 +24,6 @@ from flinkish.spark.delta_fence import Claim, FencingLog
 #: The log is never cleaned up: a driver that was paused for long must still find the version after its own.
 KEPT_FOR_EVER = {"delta.logRetentionDuration": "interval 36500 days", "delta.enableExpiredLogCleanup": "false"}
 
-_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 _TYPES = {str: "string", int: "integer"}
 
 
@@ -61,7 +60,7 @@ def _is_plain(log: FencingLog, versions: list[int]) -> bool:
         try:
             for action in log.actions(version):
                 if "protocol" in action:
-                    return int(action["protocol"]["minWriterVersion"]) <= _PROTOCOL["minWriterVersion"]
+                    return int(action["protocol"]["minWriterVersion"]) <= PLAIN_WRITER_VERSION
         except (FileNotFoundError, ValueError):
             return False
     return False
@@ -75,8 +74,9 @@ def _commit(table: str, file: str, mine: Claim, new: bool) -> None:
     try:
         size = _write_row(row, mine)
         said = append_info(now_ms, userMetadata=json.dumps(asdict(mine)))
+        columns = {name: _type(value) for name, value in asdict(mine).items()}
         row_added = added_file(name, size, now_ms, {"numRecords": 1})
-        publish(file, [said, *(_table(now_ms) if new else ()), row_added])
+        publish(file, [said, *(new_table(columns, now_ms, KEPT_FOR_EVER) if new else ()), row_added])
         committed = True
     finally:
         if not committed:
@@ -99,20 +99,3 @@ def _write_row(path: str, mine: Claim) -> int:
 
 def _type(value: Any) -> str:
     return _TYPES[type(value)]
-
-
-def _table(now_ms: int) -> list[dict[str, Any]]:
-    """The actions with which the first commit makes the table: its protocol and its metadata."""
-    columns = [
-        {"name": name, "type": _type(value), "nullable": True, "metadata": {}}
-        for name, value in asdict(Claim("", "", "", 0, "")).items()
-    ]
-    described = {
-        "id": str(uuid.uuid4()),
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps({"type": "struct", "fields": columns}),
-        "partitionColumns": [],
-        "configuration": KEPT_FOR_EVER,
-        "createdTime": now_ms,
-    }
-    return [{"protocol": _PROTOCOL}, {"metaData": described}]

@@ -10,14 +10,15 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from flinkish.common.storage import local_path
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.files import absolute, delete_directory
 from flinkish.jobmanager.savepoints.manifest import Manifest, write_manifest
 from flinkish.jobmanager.savepoints.state_catalog import read_states
-from flinkish.jobmanager.savepoints.state_table import written_contents
+from flinkish.jobmanager.savepoints.state_table import made_of_files, written_contents
 from flinkish.runtime.phases import Phase, passed
 from flinkish.spark.failures import translate
-from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state
+from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state, write_state
 from flinkish.spark.worker import DeployedClasses
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def _write(run: SparkRun, attempt: QueryAttempt, epoch: int, path: str) -> Manif
     """Write the savepoint's table and, last, its manifest; returns the manifest."""
     job, location = attempt.job, attempt.location
     positions = attempt.positions(epoch)
-    rows = read_state(
+    passed(Phase.SAVEPOINT_READ, epoch=epoch)
+    stored = (
         run.spark,
         location.path,
         epoch - location.first_epoch,
@@ -75,12 +77,15 @@ def _write(run: SparkRun, attempt: QueryAttempt, epoch: int, path: str) -> Manif
         DeployedClasses.of(job.classes),
         attempt.directory.keyed_state,
     )
-    if rows is None:
-        rows = run.spark.createDataFrame([], SAVEPOINT_SCHEMA)
-    passed(Phase.SAVEPOINT_READ, epoch=epoch)
-    rows.write.format("delta").save(state_table(path))
+    table = state_table(path)
+    local = local_path(table)
+    if local is None or not made_of_files(table, write_state(*stored, table=local)):
+        rows = read_state(*stored)
+        if rows is None:
+            rows = run.spark.createDataFrame([], SAVEPOINT_SCHEMA)
+        rows.write.format("delta").save(table)
     passed(Phase.SAVEPOINT_WRITTEN, epoch=epoch)
-    contents = written_contents(run.spark, state_table(path))
+    contents = written_contents(run.spark, table)
     manifest = replace(_manifest(run, epoch, positions), contents=contents, states=read_states(run.directory))
     write_manifest(path, manifest)
     return manifest

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import posixpath
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from flinkish.common.delta_commit import append_info, new_table, publish
+from flinkish.common.durable_files import NO_LINKS
 from flinkish.errors import CorruptStateError, FlinkishError, OperationError, SavepointError
 from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents
@@ -19,6 +22,7 @@ from flinkish.jobmanager.savepoints.table_log import check_log, files_of_first_c
 from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow
 from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX
 from flinkish.spark.changed_rows import with_changes
+from flinkish.spark.data_files import DataFile
 from flinkish.spark.failures import translate
 from flinkish.spark.session import settings_in_force
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
@@ -71,12 +75,22 @@ def open_table(spark: Any, manifest: Manifest, directory: str) -> Any:
     """
     path = manifest.table_path(directory)
     check_log(path, _needed_version(manifest, path))
-    rows = _version(spark, path, manifest.state.version).select(*COLUMNS)
+    rows = _rows_of(spark, path, manifest.state.version).select(*COLUMNS)
     changes = manifest.changes_path(directory)
     if manifest.changes is None or changes is None:
         return rows
     check_log(changes, manifest.changes.version)
     return with_changes(rows, _version(spark, changes, manifest.changes.version))
+
+
+def _rows_of(spark: Any, path: str, version: int | None) -> Any:
+    """A version of a table of state as a DataFrame; None: the newest version."""
+    if not (newest_version(path) if version is None else version):
+        files = files_of_first_commit(path)
+        if files:
+            # the files that Delta itself would read, without the Spark jobs that it needs to find them
+            return spark.read.schema(SAVEPOINT_SCHEMA).parquet(*files)
+    return _version(spark, path, version)
 
 
 def _version(spark: Any, path: str, version: int | None) -> Any:
@@ -117,16 +131,33 @@ def count_states(table: Any) -> tuple[StateContents, ...]:
     return tuple(sorted(found))
 
 
+def made_of_files(table: str, files: list[DataFile]) -> bool:
+    """Make a new table of files that lie in its directory, by a commit without Spark; False if the file system has no
+    hard links, so that Spark has to write the table.
+
+    Raises:
+        FileExistsError: there is such a table already.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    metrics = {"numFiles": str(len(files)), "numOutputRows": str(sum(file.rows for file in files))}
+    actions = [
+        append_info(now_ms, operationMetrics=metrics),
+        *new_table(dict.fromkeys(COLUMNS, "string"), now_ms, {}),
+        *(file.added(now_ms) for file in files),
+    ]
+    try:
+        publish(posixpath.join(table, "_delta_log", f"{0:020d}.json"), actions)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        return False
+    return True
+
+
 def written_contents(spark: Any, table: str) -> TableContents:
     """The contents of a table that was just written, for its manifest."""
     version = newest_version(table) or 0
-    files = files_of_first_commit(table) if version == 0 else None
-    if files:
-        # the files that Delta itself would read, without the Spark jobs that it needs to find them
-        frame = spark.read.schema(SAVEPOINT_SCHEMA).parquet(*files)
-    else:
-        frame = spark.read.format("delta").option("versionAsOf", version).load(table)
-    return TableContents(version, count_states(frame.select(*COLUMNS)))
+    return TableContents(version, count_states(_rows_of(spark, table, version).select(*COLUMNS)))
 
 
 def is_edited(manifest: Manifest, directory: str) -> bool:

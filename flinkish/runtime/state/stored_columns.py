@@ -117,7 +117,7 @@ class _Entries:
 
         pending: dict[str, _Gathered] = {}
         for rows in self._stored.batches():
-            groups = self._stored.decoded(rows.id.to_pylist())
+            groups = self._stored.decoded_groups(rows.id)
             values = self._stored.decoded(rows.value.to_pylist())
             for number, name in enumerate(rows.names):
                 at = np.flatnonzero(rows.state == number)
@@ -128,8 +128,9 @@ class _Entries:
                     # in the order in which the entries were first put
                     at = at[np.argsort(rows.order[at], kind="stable")]
                 places = at.tolist()
-                some = [tuple(groups[place]) for place in places]
-                found = [values[place] for place in places]
+                some, found = groups, values
+                if kind == "map" or len(places) < len(values):
+                    some, found = [groups[place] for place in places], [values[place] for place in places]
                 times = [None if time == NO_TIME else time for time in rows.time[at].tolist()]
                 if kind == "map":
                     user_keys = self._stored.decoded([rows.entry[place].as_py() for place in places])
@@ -145,12 +146,11 @@ class _Entries:
     def _values(
         self, name: str, kind: str, groups: list[Any], values: list[Any], times: list[int | None]
     ) -> Iterator[StateColumns]:
-        replaced = self._replaced.get(name, set())
-        kept = (
-            [place for place, group in enumerate(groups) if group not in replaced] if replaced else range(len(groups))
-        )
-        yield _columns(name, kind, [groups[place] for place in kept], [values[place] for place in kept])
-        yield from self._times(name, "value", [(groups[place], times[place]) for place in range(len(groups))])
+        yield from self._times(name, "value", zip(groups, times, strict=True))
+        if replaced := self._replaced.get(name):
+            kept = [place for place, group in enumerate(groups) if group not in replaced]
+            groups, values = [groups[place] for place in kept], [values[place] for place in kept]
+        yield _columns(name, kind, groups, values)
 
     def _times(self, name: str, kind: str, timed: Iterable[tuple[_Group, Any]]) -> Iterator[StateColumns]:
         """The times of the last access, which are a state of their own in savepoints."""

@@ -203,7 +203,7 @@ class StoredState:
 
         for rows in self._batches_of(state):
             times = [None if time == NO_TIME else time for time in rows.time.tolist()]
-            yield self._groups_of(rows.id), self.decoded(rows.value.to_pylist()), times
+            yield self.decoded_groups(rows.id), self.decoded(rows.value.to_pylist()), times
 
     def groups_of(self, state: str) -> Iterator[tuple[int, Hashable, Any]]:
         """(hash, namespace, key) of all groups of a state in files, ordered by hash. A group may come several times."""
@@ -230,7 +230,7 @@ class StoredState:
         """The encoded (namespace, key) of each key. ``namespaces``: as in `values`."""
         return dumps_groups(namespaces, keys, self._classes)
 
-    def _groups_of(self, ids: Any) -> list[tuple[Hashable, Any]]:
+    def decoded_groups(self, ids: Any) -> list[tuple[Hashable, Any]]:
         """The inverse of `ids`, for an Arrow column: (namespace, key) of each."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -240,7 +240,7 @@ class StoredState:
             with suppress(pa.ArrowInvalid):
                 texts = pc.binary_slice(ids, begins, ends).cast(pa.large_string()).to_pylist()
                 return list(zip(repeat(VOID_NAMESPACE), texts))
-        return self.decoded(ids.to_pylist())
+        return list(map(tuple, self.decoded(ids.to_pylist())))
 
     def groups(self, state: str, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> tuple[Hashes, list[bytes]]:
         """The hashes and the encoded (namespace, key) of some groups of a state: the first columns of their rows."""

@@ -18,7 +18,7 @@ from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirec
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
 from flinkish.jobmanager.checkpoints.damaged_table import set_aside_if_damaged
 from flinkish.jobmanager.checkpoints.file_appends import FileAppends
-from flinkish.jobmanager.checkpoints.incremental import IncrementalWriter
+from flinkish.jobmanager.checkpoints.incremental import DRIVER_BYTES, IncrementalWriter
 from flinkish.jobmanager.checkpoints.spark_jobs import own_session
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.manifest import VERSION_WITH_CHANGES, Manifest, TableVersion
@@ -59,7 +59,12 @@ class Job:
         self.state, self.changes = (
             CheckpointTable(self.session, path, lambda: None) for path in (self.directory.table, self.directory.changes)
         )
-        self.writer = IncrementalWriter(self.session, self.state, self.changes, self.ledger)
+
+    @property
+    def writer(self) -> IncrementalWriter:
+        """One that has changes converted here, or by Spark's tasks."""
+        driver_bytes = self.random.choice([0, DRIVER_BYTES])
+        return IncrementalWriter(self.session, self.state, self.changes, self.ledger, driver_bytes)
 
     def pass_an_epoch(self) -> None:
         """Some entries get other rows, or none."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -154,6 +156,7 @@ def test_a_savepoint_is_read_and_edited_with_sql(spark: SparkSession, tmp_path: 
         sums = {row["key"]: int(row["value"]) for row in table.where("uid = 'everything' AND state = 'sum'").collect()}
         so_far = {row[0]: row[1] for row in collected.rows["states"] if row[1] != "timer"}
         assert sums == {f'"{key}"': total for key, total in so_far.items()}
+        assert committed_by(path) == "flinkish"
         spark.sql(f"UPDATE delta.`{path}/state` SET value = '1000000' WHERE state = 'sum' AND key = '\"u5\"'")
         before = len(collected.rows["states"])
         env = from_savepoint(tmp_path, path)
@@ -162,6 +165,29 @@ def test_a_savepoint_is_read_and_edited_with_sql(spark: SparkSession, tmp_path: 
         after = [row for row in collected.rows["states"][before:] if row[1] != "timer"]
         assert min(row[1] for row in after if row[0] == "u5") >= 1_000_000
         assert max(row[1] for row in after if row[0] != "u5") < 1_000_000
+
+
+def committed_by(savepoint: str) -> str:
+    """Who has written the first version of a savepoint's table."""
+    actions = Path(savepoint, "state", "_delta_log", f"{0:020d}.json").read_text().splitlines()
+    return str(next(json.loads(action)["commitInfo"]["engineInfo"] for action in actions if "commitInfo" in action))
+
+
+def test_where_there_are_no_hard_links_spark_writes_the_table_of_a_savepoint(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(source: Any, target: Any) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM), target)
+
+    with collecting() as collected:
+        with monkeypatch.context() as file_system:
+            file_system.setattr(os, "link", no_links)
+            path = stopped_half_way(collected, tmp_path)
+        assert "flinkish" not in committed_by(path)
+        env = from_savepoint(tmp_path, path)
+        build(env, collected)
+        env.execute("second")
+        assert collected.sorted() == plain()
 
 
 def test_state_that_nobody_claims_is_refused_unless_it_may_be_dropped(spark: SparkSession, tmp_path: Path) -> None:

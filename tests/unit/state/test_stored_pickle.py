@@ -205,7 +205,7 @@ def test_a_column_of_groups_is_read_as_pickle_reads_it(groups: list[tuple[Any, A
     ids = pa.array(dumps_all(groups), pa.large_binary())
     for column in (ids, ids.slice(1), ids.cast(pa.binary())):
         expected = groups[1:] if len(column) < len(groups) else groups
-        found = StoredState()._groups_of(column)
+        found = StoredState().decoded_groups(column)
         assert [tuple(group) for group in found] == expected
         assert [type(key) for _, key in found] == [type(key) for _, key in expected]
 

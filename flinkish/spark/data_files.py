@@ -1,0 +1,90 @@
+"""Parquet files in the directory of a Delta table: tasks write them, and the driver adds them to the table by a commit
+of its own (`flinkish.common.delta_commit`). Both cost less than Spark's Delta writer does."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from flinkish.common.delta_commit import added_file
+from flinkish.common.durable_files import delete, synchronise
+from flinkish.common.hadoop_checksums import checksum_path, write_checksums
+from flinkish.common.storage_errors import storage_errors
+from flinkish.spark.joined_rows import joined
+from flinkish.spark.worker import failures_marked
+
+#: Columns that describe a file, in Spark's DDL; ``without_uid``: the number of its rows whose ``uid`` is null.
+FILE_SCHEMA = "name string, rows long, bytes long, without_uid long"
+
+#: Rows of a row group, the unit in which readers share out a file.
+_ROW_GROUP_ROWS = 100_000
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file in the directory of a Delta table, which no commit has added yet: its name, how many rows and
+    bytes it has, and how many of its rows have no ``uid``."""
+
+    name: str
+    rows: int
+    bytes: int
+    without_uid: int
+
+    def added(self, now_ms: int) -> dict[str, Any]:
+        """The action of a Delta commit that adds this file."""
+        statistics = {"numRecords": self.rows, "nullCount": {"uid": self.without_uid}, "tightBounds": True}
+        return added_file(self.name, self.bytes, now_ms, statistics)
+
+
+@dataclass(frozen=True)
+class RowsToFiles:
+    """The function of ``mapInArrow`` that writes the rows of each Spark partition to one file and describes the file; a
+    partition without rows has none. A file of an attempt that was killed stays behind, in no commit.
+
+    Args:
+        convert: the function of ``mapInArrow`` that makes the rows.
+        schema: of the rows; with a column ``uid``.
+        table: the directory of the table, on a local file system.
+    """
+
+    convert: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    schema: pa.Schema
+    table: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write one Spark partition."""
+        path = posixpath.join(self.table, f"part-{uuid.uuid4()}.parquet")
+        try:
+            with failures_marked(), storage_errors("write", path):
+                file = self._write(self.convert(batches), path)
+        except BaseException:
+            delete(path)
+            delete(checksum_path(path))
+            raise
+        if file is not None:
+            yield pa.RecordBatch.from_pylist([vars(file)])
+
+    def _write(self, batches: Iterator[pa.RecordBatch], path: str) -> DataFile | None:
+        import pyarrow.parquet as pq
+
+        groups = joined(batches, _ROW_GROUP_ROWS)
+        first = next(groups, None)
+        if first is None:
+            return None
+        os.makedirs(self.table, exist_ok=True)
+        rows = without_uid = 0
+        with pq.ParquetWriter(path, self.schema, write_page_checksum=True) as file:
+            for group in chain([first], groups):
+                file.write_batch(group)
+                rows += group.num_rows
+                without_uid += group.column("uid").null_count
+        write_checksums(path)
+        synchronise(path)
+        return DataFile(posixpath.basename(path), rows, os.path.getsize(path), without_uid)
