@@ -25,6 +25,8 @@ from typing import Any
 from flinkish.common.types import Row
 from flinkish.errors import InvalidKeyError
 
+#: `stable_hash` has these bits of the mixed raw hash.
+STABLE_HASH_MASK = 0x7FFFFFFF
 _MASK = (1 << 64) - 1
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
@@ -35,7 +37,7 @@ def stable_hash(key: Any) -> int:
     >>> stable_hash(1) == stable_hash(1.0) == stable_hash(True)
     True
     """
-    return _mix(raw_hash(key)) & 0x7FFFFFFF
+    return _mix(raw_hash(key)) & STABLE_HASH_MASK
 
 
 def raw_hash(key: Any) -> int:

@@ -123,13 +123,14 @@ class RowsToBuffers:
 def states_of_batch(batch: pa.RecordBatch) -> Iterator[tuple[SavepointColumns, list[int]]]:
     """The rows of a batch grouped by state, in their order, with the hash of each row."""
     columns = [batch.column(name).to_pylist() for name in ("key", "namespace", "value", DIGEST)]
-    entries = list(zip(*(batch.column(name).to_pylist() for name in ("uid", "state", "kind"))))
-    if entries and entries.count(entries[0]) == len(entries):
-        uid, state, kind = entries[0]
+    states = [batch.column(name) for name in ("uid", "state", "kind")]
+    names = [state.unique() for state in states]
+    if all(len(same) == 1 for same in names):
+        uid, state, kind = (same[0].as_py() for same in names)
         yield SavepointColumns(uid, state, kind, *columns[:3]), columns[3]
         return
     numbers: dict[tuple[str, str, str], list[int]] = defaultdict(list)
-    for number, entry in enumerate(entries):
+    for number, entry in enumerate(zip(*(state.to_pylist() for state in states))):
         numbers[entry].append(number)
     for (uid, state, kind), some in numbers.items():
         keys, namespaces, values, hashes = ([column[number] for number in some] for column in columns)

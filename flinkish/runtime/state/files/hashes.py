@@ -36,19 +36,19 @@ def group_hashes(state: str, namespace: Hashable, keys: Sequence[Any]) -> Hashes
     Raises:
         InvalidKeyError: a value cannot be a key.
     """
-    return mix((_raw_hashes(keys) ^ _scope(state, [namespace])) * _MULTIPLIER)
+    return mix((raw_hashes(keys) ^ _scope(state, [namespace])) * _MULTIPLIER)
 
 
 def group_hashes_in(state: str, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> Hashes:
     """`group_hashes` with one namespace for each key, or a single one for all keys; the hashes are the same."""
-    return mix((_raw_hashes(keys) ^ _scope(state, namespaces)) * _MULTIPLIER)
+    return mix((raw_hashes(keys) ^ _scope(state, namespaces)) * _MULTIPLIER)
 
 
 def entry_hashes(user_keys: Sequence[Any]) -> Hashes:
     """The hashes of the user keys of maps. A key without a stable hash (an object of an ordinary class, NaN) is
     allowed, as it is in a dict; all such keys share one hash, so that a map with many of them is slow but correct."""
     try:
-        raw = _raw_hashes(user_keys)
+        raw = raw_hashes(user_keys)
     except InvalidKeyError:
         raw = np.fromiter(map(_any_raw, user_keys), np.uint64, len(user_keys))
     return mix(raw * _MULTIPLIER)
@@ -84,7 +84,7 @@ def _any_raw(value: Any) -> int:
         return _NO_HASH
 
 
-def _raw_hashes(values: Sequence[Any]) -> Hashes:
+def raw_hashes(values: Sequence[Any]) -> Hashes:
     """`raw_hash` of each value, computed for lists of integers or of strings without a Python call per value."""
     kinds = set(map(type, values))
     if kinds <= _WHOLE_NUMBERS:
