@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks import spark_settings
 from flinkish.common import Configuration, WatermarkStrategy
 from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector
 from flinkish.connectors.data_generator import DataGeneratorSource
@@ -28,8 +29,6 @@ from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.epoch_report import EpochReport
 
 TIMEOUT_S = 3_600.0
-#: Everything else is what flinkish chooses for a job on this machine.
-SPARK_SETTINGS = {"spark.master": "local[2]", "spark.driver.memory": "2g", "spark.ui.enabled": "false"}
 #: A checkpoint that keeps its thread for so long after its completion has merged changes into the state.
 MERGE_S = 0.5
 #: Share of the keys that changes between two checkpoints, and number of epochs in which that happens.
@@ -89,7 +88,7 @@ def start(folder: Path, keys: int, parallelism: int, savepoint: str | None = Non
         "flinkish.epoch.interval": "200 ms",
         "execution.checkpointing.interval": "100 d",
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
-        **SPARK_SETTINGS,
+        **spark_settings.OF_A_JOB,
     }
     if savepoint is not None:
         settings["execution.state-recovery.path"] = savepoint

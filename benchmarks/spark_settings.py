@@ -21,6 +21,10 @@ SETTINGS = {
     "spark.driver.memory": "2g",
 }
 
+#: The settings of a job that is measured as a user would run it: everything else is what flinkish chooses for a job on
+#: this machine.
+OF_A_JOB = {"spark.master": "local[2]", "spark.driver.memory": "2g", "spark.ui.enabled": "false"}
+
 
 def session(app_name: str, master: str = "local[2]") -> Any:
     """A session with SETTINGS that logs only errors."""

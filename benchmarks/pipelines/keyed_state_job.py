@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks import spark_settings
 from benchmarks.keyed_records import LOAD_EPOCHS, key_numbers, sums_at, user_names
 from benchmarks.pipelines.sums_sink import SumsSink, committed
 from benchmarks.process_memory import sizes_mib
@@ -167,10 +168,7 @@ def environment(folder: Path, max_parallelism: int | None, settings: list[str]) 
         "flinkish.history.enabled=false",
         "flinkish.epoch.max-bytes-per-source=4gb",
         "parallelism.default=2",
-        # everything else of Spark is what flinkish chooses for a job on this machine
-        "spark.master=local[2]",
-        "spark.driver.memory=2g",
-        "spark.ui.enabled=false",
+        *(f"{key}={value}" for key, value in spark_settings.OF_A_JOB.items()),
     ]
     for setting in (*fixed, *settings):
         key, _, value = setting.partition("=")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.common.delta_commit import added_file
+from flinkish.common.delta_commit import added_file, append_info
 from flinkish.common.durable_files import delete, synchronise
 from flinkish.common.hadoop_checksums import checksum_path, write_checksums
 from flinkish.common.storage_errors import storage_errors
@@ -41,6 +41,13 @@ class DataFile:
         """The action of a Delta commit that adds this file."""
         statistics = {"numRecords": self.rows, "nullCount": {"uid": self.without_uid}, "tightBounds": True}
         return added_file(self.name, self.bytes, now_ms, statistics)
+
+
+def append_of(files: list[DataFile], now_ms: int, **more: Any) -> list[dict[str, Any]]:
+    """The actions of a Delta commit that adds these files. ``more``: further fields of its ``commitInfo``."""
+    rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+    metrics = {"numFiles": str(len(files)), "numOutputRows": str(rows), "numOutputBytes": str(size)}
+    return [append_info(now_ms, operationMetrics=metrics, **more), *(file.added(now_ms) for file in files)]
 
 
 @dataclass(frozen=True)

@@ -108,19 +108,19 @@ class CheckpointWriter:
     ) -> _Written | None:
         """Append what has changed since a checkpoint; None if a full one must be written, because they are not
         known or as large as the state."""
-        epochs = incremental.epochs(base, epoch, self._maintenance.last_full)
-        if epochs is None:
+        changes = incremental.changes(base, epoch, self._maintenance.last_full)
+        if changes is None:
             return None
-        if not epochs:
+        if not changes.epochs:
             return _Written(base.state, base.changes, 0, True)
         passed(Phase.CHECKPOINT_READ, epoch=epoch)
         self._check()
-        written = incremental.append(base, epochs, DeployedClasses.of(classes))
+        written = incremental.append(base, changes, DeployedClasses.of(classes))
         if written is None:
             return None
         self._maintenance.appended(written, first=base.changes is None)
-        changes = TableVersion(posixpath.join("..", "changes"), written.version)
-        return _Written(base.state, changes, written.rows, True)
+        table = TableVersion(posixpath.join("..", "changes"), written.version)
+        return _Written(base.state, table, written.rows, True)
 
     def _last_to_trust(self, attempt: QueryAttempt) -> Manifest | None:
         """The manifest of the last checkpoint, if the next one may be built upon it."""

@@ -10,11 +10,11 @@ import posixpath
 import time
 from typing import Any
 
-from flinkish.common.delta_commit import append_info, publish
+from flinkish.common.delta_commit import publish
 from flinkish.common.durable_files import NO_LINKS
 from flinkish.common.storage import local_path
 from flinkish.jobmanager.checkpoints.checkpoint_table import LOG, CheckpointTable, Written
-from flinkish.spark.data_files import DataFile
+from flinkish.spark.data_files import DataFile, append_of
 
 #: The features of Delta tables that are upheld by a writer which only adds files to a table without constraints.
 _FEATURES = {"appendOnly", "invariants", "deletionVectors"}
@@ -67,13 +67,10 @@ class FileAppends:
         """Add files to the table, as the version after ``base``; None if another writer has committed that version, or
         the file system has no hard links: then `base` will be None."""
         now_ms = time.time_ns() // 1_000_000
-        rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
-        metrics = {"numFiles": str(len(files)), "numOutputRows": str(rows), "numOutputBytes": str(size)}
-        adds = [file.added(now_ms) for file in files]
         try:
             publish(
                 posixpath.join(self._table.path, LOG, f"{base + 1:020d}.json"),
-                [append_info(now_ms, readVersion=base, isolationLevel="Serializable", operationMetrics=metrics), *adds],
+                append_of(files, now_ms, readVersion=base, isolationLevel="Serializable"),
             )
         except FileExistsError:
             return None
@@ -82,4 +79,4 @@ class FileAppends:
                 raise
             self._linked = False
             return None
-        return Written(base + 1, rows, size)
+        return Written(base + 1, sum(file.rows for file in files), sum(file.bytes for file in files))

@@ -13,7 +13,7 @@ unique) the checkpoint must be a full one, too.
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
@@ -36,6 +36,13 @@ _FEW_BYTES = 4 * 1024 * 1024
 DRIVER_BYTES = 1024 * 1024
 
 
+class Changes(NamedTuple):
+    """The epochs since a checkpoint in which something has changed, and the size of their changelog in bytes."""
+
+    epochs: list[int]
+    bytes: int
+
+
 class IncrementalWriter:
     """Writes the incremental checkpoints of one job: appends what the changelog says has changed to the table of
     changes, and merges that table into the state now and then.
@@ -56,15 +63,15 @@ class IncrementalWriter:
         ledger: ChangelogLedger,
         driver_bytes: int = DRIVER_BYTES,
     ) -> None:
-        self._driver_bytes = driver_bytes
         self._session = session
         self._state = state
         self._changes = changes
         self._commits = FileAppends(changes)
         self._ledger = ledger
+        self._driver_bytes = driver_bytes
 
-    def epochs(self, base: Manifest, epoch: int, full: Written) -> list[int] | None:
-        """The epochs after the base in which something has changed; None if a full checkpoint must be written.
+    def changes(self, base: Manifest, epoch: int, full: Written) -> Changes | None:
+        """What has changed after the base, up to an epoch; None if a full checkpoint must be written.
 
         ``full``: size of the last full checkpoint. Another one costs less than changes do if it is small, or if there
         are more changes than it has bytes.
@@ -75,10 +82,8 @@ class IncrementalWriter:
         if ledger.refused is not None or not ledger.covers(base.epoch + 1) or self.is_behind_tables(base):
             return None
         epochs = [number for number in ledger.epochs(base.epoch + 1, epoch) if read_parts(ledger.path, number)]
-        return epochs if self._bytes_of(epochs) <= max(_FEW_BYTES, full.bytes) else None
-
-    def _bytes_of(self, epochs: list[int]) -> int:
-        return sum(directory_bytes(epoch_directory(self._ledger.path, number)) for number in epochs)
+        changed = sum(directory_bytes(epoch_directory(ledger.path, number)) for number in epochs)
+        return Changes(epochs, changed) if changed <= max(_FEW_BYTES, full.bytes) else None
 
     def is_behind_tables(self, base: Manifest) -> bool:
         """Whether a table has changed since a checkpoint, by a later one of any driver that was not completed. Changes
@@ -92,24 +97,24 @@ class IncrementalWriter:
         # without that version, a damaged table has been set aside
         return version is None or latest is None or latest < version or self._changes.changed_since(version)
 
-    def append(self, base: Manifest, epochs: list[int], deployed: DeployedClasses) -> Written | None:
-        """Append what the epochs have changed, in one commit; None if a full checkpoint must be written, because the
+    def append(self, base: Manifest, changes: Changes, deployed: DeployedClasses) -> Written | None:
+        """Append these changes, in one commit; None if a full checkpoint must be written, because the
         table has other changes as well, or because one of the keys is not identified by its text."""
         if base.changes is None:
             before = self._changes.latest_version()
-            written = self._changes.overwrite(self._rows(epochs, deployed))
+            written = self._changes.overwrite(self._rows(changes.epochs, deployed))
         else:
             before = base.changes.version
-            written = self._append(epochs, deployed)
+            written = self._append(changes, deployed)
         if not self._changes.is_only_change(written, before) or self._is_refused(written):
             return None
         return written
 
-    def _append(self, epochs: list[int], deployed: DeployedClasses) -> Written:
-        version = self._commits.base()
+    def _append(self, changes: Changes, deployed: DeployedClasses) -> Written:
+        version, epochs = self._commits.base(), changes.epochs
         if version is not None:
             changelog, table = self._ledger.path, self._commits.directory
-            if self._bytes_of(epochs) <= self._driver_bytes:
+            if changes.bytes <= self._driver_bytes:
                 files = changed_file(changelog, epochs, deployed, table)
             else:
                 tasks = gentle_tasks(self._session)

@@ -80,6 +80,7 @@ def _write(run: SparkRun, attempt: QueryAttempt, epoch: int, path: str) -> Manif
     table = state_table(path)
     local = local_path(table)
     if local is None or not made_of_files(table, write_state(*stored, table=local)):
+        delete_directory(table)
         rows = read_state(*stored)
         if rows is None:
             rows = run.spark.createDataFrame([], SAVEPOINT_SCHEMA)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from flinkish.common.delta_commit import append_info, new_table, publish
+from flinkish.common.delta_commit import new_table, publish
 from flinkish.common.durable_files import NO_LINKS
 from flinkish.errors import CorruptStateError, FlinkishError, OperationError, SavepointError
 from flinkish.jobmanager.directory.files import child_names
@@ -22,7 +22,7 @@ from flinkish.jobmanager.savepoints.table_log import check_log, files_of_first_c
 from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow
 from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX
 from flinkish.spark.changed_rows import with_changes
-from flinkish.spark.data_files import DataFile
+from flinkish.spark.data_files import DataFile, append_of
 from flinkish.spark.failures import translate
 from flinkish.spark.session import settings_in_force
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
@@ -85,11 +85,11 @@ def open_table(spark: Any, manifest: Manifest, directory: str) -> Any:
 
 def _rows_of(spark: Any, path: str, version: int | None) -> Any:
     """A version of a table of state as a DataFrame; None: the newest version."""
-    if not (newest_version(path) if version is None else version):
-        files = files_of_first_commit(path)
-        if files:
-            # the files that Delta itself would read, without the Spark jobs that it needs to find them
-            return spark.read.schema(SAVEPOINT_SCHEMA).parquet(*files)
+    wanted = newest_version(path) if version is None else version
+    files = files_of_first_commit(path) if wanted == 0 else []
+    if files:
+        # the files that Delta itself would read, without the Spark jobs that it needs to find them
+        return spark.read.schema(SAVEPOINT_SCHEMA).parquet(*files)
     return _version(spark, path, version)
 
 
@@ -139,12 +139,8 @@ def made_of_files(table: str, files: list[DataFile]) -> bool:
         FileExistsError: there is such a table already.
     """
     now_ms = time.time_ns() // 1_000_000
-    metrics = {"numFiles": str(len(files)), "numOutputRows": str(sum(file.rows for file in files))}
-    actions = [
-        append_info(now_ms, operationMetrics=metrics),
-        *new_table(dict.fromkeys(COLUMNS, "string"), now_ms, {}),
-        *(file.added(now_ms) for file in files),
-    ]
+    info, *added = append_of(files, now_ms)
+    actions = [info, *new_table(dict.fromkeys(COLUMNS, "string"), now_ms, {}), *added]
     try:
         publish(posixpath.join(table, "_delta_log", f"{0:020d}.json"), actions)
     except OSError as error:

@@ -240,7 +240,7 @@ class StoredState:
             with suppress(pa.ArrowInvalid):
                 texts = pc.binary_slice(ids, begins, ends).cast(pa.large_string()).to_pylist()
                 return list(zip(repeat(VOID_NAMESPACE), texts))
-        return list(map(tuple, self.decoded(ids.to_pylist())))
+        return self.decoded(ids.to_pylist())
 
     def groups(self, state: str, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> tuple[Hashes, list[bytes]]:
         """The hashes and the encoded (namespace, key) of some groups of a state: the first columns of their rows."""

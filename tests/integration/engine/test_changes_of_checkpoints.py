@@ -107,12 +107,12 @@ class Job:
 
     def take(self, base: Manifest) -> Manifest | None:
         """An incremental one; None: it has to be a full one."""
-        epochs = self.writer.epochs(base, self.epoch, LARGE)
-        if epochs is None:
+        changed = self.writer.changes(base, self.epoch, LARGE)
+        if changed is None:
             return None
-        if not epochs:
+        if not changed.epochs:
             return replace(base, epoch=self.epoch)
-        written = self.writer.append(base, epochs, DeployedClasses.of(NO_CLASSES))
+        written = self.writer.append(base, changed, DeployedClasses.of(NO_CLASSES))
         if written is None:
             return None
         changes = TableVersion("../changes", written.version)

@@ -184,6 +184,8 @@ def test_where_there_are_no_hard_links_spark_writes_the_table_of_a_savepoint(
             file_system.setattr(os, "link", no_links)
             path = stopped_half_way(collected, tmp_path)
         assert "flinkish" not in committed_by(path)
+        files = {Path(file).name for file in spark.read.format("delta").load(f"{path}/state").inputFiles()}
+        assert {file.name for file in Path(path, "state").glob("*.parquet")} == files, "nothing is left behind"
         env = from_savepoint(tmp_path, path)
         build(env, collected)
         env.execute("second")
