@@ -30,10 +30,10 @@ export PYSPARK_PYTHON="$python" PYSPARK_DRIVER_PYTHON="$python"
 # the tests start hundreds of Python processes, each of which would compile all modules again
 unset PYTHONDONTWRITEBYTECODE
 
-# the class archive that all JVMs of the tests map takes a minute to create, once per machine; meanwhile the checks run,
-# which use one core
+# the class archive that all JVMs of the tests map and Kafka's jars take a minute to get, once per machine; meanwhile the
+# checks run, which use one core
 if [ "${tests[*]:-}" != tests/unit ]; then
-    PYTHONPATH="$here" "$python" -m tests.support.class_archive >/dev/null 2>&1 &
+    PYTHONPATH="$here" "$python" -m tests.support.prepare >/dev/null 2>&1 &
 fi
 
 failed=""

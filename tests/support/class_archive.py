@@ -2,8 +2,7 @@
 
 The suite starts some hundred JVMs that live for seconds; an archive takes a third off the start of each. It fits to one
 class path alone: the sessions of the tests have one of their own, and the drivers that flinkish starts have that of
-``flinkish prepare``. Without arguments, the command ``python -m tests.support.class_archive`` makes both, unless they
-are there.
+``flinkish prepare``.
 """
 
 from __future__ import annotations
@@ -77,6 +76,12 @@ def _make(archive: Path) -> bool:
         return archive.exists()
 
 
+def make_archives() -> None:
+    """Makes both archives, unless they are there."""
+    java_options()
+    class_archive.make(Home(os.environ).cache, os.environ)
+
+
 def _use_what_jobs_use(folder: Path, archive: str) -> None:
     """Has the classes loaded that a job with a directory needs: the archive holds what was loaded when it was made."""
     from flinkish.common import Configuration
@@ -95,8 +100,4 @@ def _use_what_jobs_use(folder: Path, archive: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 1:
-        java_options()
-        class_archive.make(Home(os.environ).cache, os.environ)
-    else:
-        _use_what_jobs_use(Path(sys.argv[1]), sys.argv[2])
+    _use_what_jobs_use(Path(sys.argv[1]), sys.argv[2])

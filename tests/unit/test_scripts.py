@@ -30,7 +30,7 @@ case "$*" in
 "-m venv"*) for last; do :; done; mkdir -p "$last/bin"; cp "$0" "$last/bin/python" ;;
 "-m pip --version") ;;
 "-m pip"*) echo pip >>"$STUB_LOG"; exit "${STUB_PIP_CODE:-0}" ;;
-"-m tests.support.class_archive") ;;
+"-m tests.support.prepare") ;;
 "-m ruff"*) echo "$*" >>"$STUB_LOG"; exit "${STUB_RUFF_CODE:-0}" ;;
 "-m mypy"*) echo "$*" >>"$STUB_LOG" ;;
 "-m pytest"*) echo "$*" >>"$STUB_LOG"; echo "1 passed"; exit "${STUB_PYTEST_CODE:-0}" ;;

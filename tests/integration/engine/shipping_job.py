@@ -1,5 +1,5 @@
 """A driver of its own whose jobs need files beside the program. ``shipping_job.py FOLDER SESSION``: SESSION is
-``local-cluster`` or ``connect``. It prints what the functions found, a line of JSON per job."""
+``local``, ``local-cluster`` or ``connect``. It prints what the functions found, a line of JSON per job."""
 
 from __future__ import annotations
 
@@ -85,10 +85,14 @@ def main(folder: Path, session: str) -> None:
         for key, value in session_settings(folder / "spark").items():
             builder = builder.config(key, value)
         builder.getOrCreate()
-    else:
+    elif session == "local-cluster":
         from tests.support.local_cluster import start_cluster_session
 
         start_cluster_session(folder / "spark")
+    else:
+        from tests.support.spark_session import start_session
+
+        start_session(folder / "spark")
     # two jobs of one driver, whose files have the same names
     run(make_files(folder / "first", "first"), "first")
     run(make_files(folder / "second", "second"), "second")

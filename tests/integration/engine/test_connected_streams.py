@@ -73,6 +73,7 @@ def test_the_golden_result_is_what_a_plain_loop_gives(golden: dict[str, list[str
     assert golden == {name: sorted(map(json.dumps, records)) for name, records in sorted(expected.items())}
 
 
+@pytest.mark.slow
 def test_over_many_epochs_and_with_a_killed_worker_the_results_are_the_same(
     spark: SparkSession, tmp_path: Path, fault_plan: Path, golden: dict[str, list[str]]
 ) -> None:

@@ -69,6 +69,7 @@ IN_DRIVER = [
 ]
 #: Tried by `./run-tests.sh --slow` only.
 SLOW = [case for case in IN_WORKERS if case.how == "raise"][1:]
+SLOW += [Case(Phase.LEVEL_PROCESSED, "kill"), Case(Phase.PLANNED, "raise"), Case(Phase.CLEANED_UP, "raise")]
 SLOW += [Case(phase, "raise", delta=True) for phase in (Phase.COMMIT_BEGUN, Phase.SINK_COMMITTED)]
 OF_SAVEPOINTS = [
     Case(phase, "raise") for phase in (Phase.SAVEPOINT_READ, Phase.SAVEPOINT_WRITTEN, Phase.SAVEPOINT_COMPLETED)
@@ -125,7 +126,7 @@ def assert_killed(driver: ProcessGroup, plan: Path) -> None:
     assert faults.happened(plan), driver.output()
 
 
-#: In the ordinary run a worker is killed at each phase; what only raises there takes less harm.
+#: In the ordinary run a worker is killed at each phase in which it writes; what only raises there takes less harm.
 ORDINARY = [case for case in (*IN_WORKERS, *IN_DRIVER) if case not in SLOW]
 
 

@@ -119,7 +119,8 @@ def test_a_failing_function_is_told_with_its_traceback_first_and_mended_the_job_
     assert_each_count_once(collected.rows["out"])
 
 
-@pytest.mark.parametrize("backend", [pytest.param("hashmap", marks=pytest.mark.slow), "rocksdb"])
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 def test_the_state_of_200_000_keys_is_kept_over_epochs_and_read_by_fresh_tasks(
     spark: SparkSession, tmp_path: Path, backend: str
 ) -> None:

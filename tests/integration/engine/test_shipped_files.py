@@ -19,7 +19,9 @@ from tests.support.processes import start_driver
 TIMEOUT_S = 600
 
 
-@pytest.mark.parametrize("session", ["local-cluster", pytest.param("connect", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "session", ["local", *(pytest.param(name, marks=pytest.mark.slow) for name in ("local-cluster", "connect"))]
+)
 def test_functions_find_the_files_of_their_job(tmp_path: Path, session: str) -> None:
     arguments = [str(tmp_path), session]
     with start_driver(Path(shipping_job.__file__), *arguments, log_file=tmp_path / "driver.log") as driver:

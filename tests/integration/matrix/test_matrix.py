@@ -1,4 +1,4 @@
-"""Every source, every sink and every change of the matrix at least once, in few drivers; all of it in the slow suite.
+"""Two cells of the matrix of sources, sinks and changes in the ordinary run; all of it in the slow suite.
 
 Where it does not matter in which process a program goes on, it does in the Spark session of the tests, with two cores.
 """
@@ -59,9 +59,8 @@ def test_text_files_reach_a_database_once_although_a_subtask_fails_under_four_co
     assert_golden(cell, servers)
 
 
-@pytest.mark.parametrize(
-    ("source", "sink"), [("parquet", "delta"), pytest.param("collection", "kafka", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("source", "sink"), [("parquet", "delta"), ("collection", "kafka")])
 def test_two_failures_under_two_and_four_cores_lose_and_double_nothing(
     spark: SparkSession, new_cell: NewCell, servers: Servers, sessions: Sessions, source: str, sink: str
 ) -> None:
