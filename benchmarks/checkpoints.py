@@ -1,6 +1,6 @@
 """The cost of checkpoints and savepoints in a job with much keyed state, 1 % of which changes between two checkpoints.
 
-    python -m benchmarks.checkpoints [--keys 1000000] [--parallelism 1] [--checkpoints 12] [--json FILE]
+    python -m benchmarks.checkpoints [--keys 1000000] [--parallelism 2] [--checkpoints 12] [--json FILE]
 
 A first source emits every key once; a second one changes the same 1 % of the keys again and again, a tenth of them in
 each epoch. Printed: the time of a full checkpoint and of incremental ones; the time of epochs that overlap with a
@@ -224,7 +224,7 @@ def main() -> None:
     """Parse the options, measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.checkpoints", description=__doc__)
     parser.add_argument("--keys", type=int, default=1_000_000)
-    parser.add_argument("--parallelism", type=int, default=1, help="1 leaves a core to checkpoints, 2 none")
+    parser.add_argument("--parallelism", type=int, default=2, help="1 leaves a core to checkpoints, 2 none")
     parser.add_argument("--checkpoints", type=int, default=12, help="incremental ones")
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     options = parser.parse_args()
