@@ -177,11 +177,12 @@ def changed_file(changelog: str, epochs: list[int], deployed: DeployedClasses, t
 
 
 def _with_rests(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The parts; after each of them this thread rests, in proportion to the time in which the part was processed."""
+    """The parts; after each of them this thread rests, in proportion to the processor time that the part took. Waiting
+    does not count: a driver that was suspended meanwhile must not rest for a multiple of that."""
     for part in parts:
-        began_s = time.monotonic()
+        began_s = time.thread_time()
         yield part
-        time.sleep(_RESTS * (time.monotonic() - began_s))
+        time.sleep(_RESTS * (time.thread_time() - began_s))
 
 
 def _converted(spark: Any, changelog: str, epochs: list[int], tasks: int, convert: Any, schema: str) -> Any:

@@ -228,7 +228,7 @@ class Trial:
         """(path, size, time of the last change in ns) of all files of the job and of its Delta sink's log, and all rows
         of the database with the epochs that wrote them."""
         found = [entry for part in ("job", "table/_delta_log") for entry in self._files(part)]
-        ignored = (self._of_no_version, self._of_no_list, _checksums_of_the_sink)
+        ignored = (self._of_no_version, self._of_no_list, self._checksum_of_the_sink)
         found = [entry for entry in found if not any(ignores(entry[0]) for ignores in ignored)]
         with closing(sqlite3.connect(self.folder / "out.db")) as connection:
             marks = connection.execute("SELECT sink_uid, subtask, epoch FROM flinkish_epochs").fetchall()
@@ -253,6 +253,13 @@ class Trial:
         valid = read_parts(str(self.folder.joinpath(*directories)), int(epoch.removeprefix("epoch=")))
         return str(self.folder / path) not in valid
 
+    def _checksum_of_the_sink(self, path: str) -> bool:
+        """Whether Delta or Hadoop derives the file from a commit that is there: a driver that was paused within a
+        commit writes it afterwards."""
+        log, _, name = path.rpartition("/")
+        commit = self.folder / log / f"{name.lstrip('.')[:20]}.json"
+        return log == "table/_delta_log" and name.endswith(".crc") and commit.exists()
+
     def _files(self, part: str) -> list[tuple[str, int, int]]:
         found = []
         for path in (self.folder / part).rglob("*"):
@@ -266,12 +273,6 @@ class Trial:
         with suppress(Exception):
             self.old.resume()
         self.old.kill()
-
-
-def _checksums_of_the_sink(path: str) -> bool:
-    """Whether Delta or Hadoop derives the file from a commit that is there: a driver that was paused within a commit
-    writes it afterwards."""
-    return path.startswith("table/_delta_log/") and path.endswith(".crc")
 
 
 def taken_over(folder: Path, pause: Pause) -> None:

@@ -1,0 +1,52 @@
+"""The driver rests while it converts the changes of a checkpoint, so that the running epoch hardly notices."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from flinkish.spark import changelog
+
+WORK_S = 0.02
+
+
+@pytest.fixture
+def rests_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The rests, none of which is taken."""
+    rests: list[float] = []
+    monkeypatch.setattr(changelog.time, "sleep", rests.append)
+    return rests
+
+
+def work() -> None:
+    began_s = time.thread_time()
+    while time.thread_time() < began_s + WORK_S:
+        pass
+
+
+def consume(process: Callable[[], None]) -> list[Any]:
+    parts = []
+    for part in changelog._with_rests(iter(["a", "b", "c"])):
+        parts.append(part)
+        process()
+    return parts
+
+
+def test_after_each_part_it_rests_several_times_as_long_as_the_part_took(rests_s: list[float]) -> None:
+    assert consume(work) == ["a", "b", "c"]
+    assert len(rests_s) == 3
+    assert min(rests_s) >= changelog._RESTS * WORK_S
+
+
+def test_waiting_is_no_work(rests_s: list[float]) -> None:
+    never = threading.Event()
+
+    def wait() -> None:
+        never.wait(10 * WORK_S)
+
+    consume(wait)
+    assert max(rests_s) < WORK_S * changelog._RESTS
