@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from flinkish.errors import InvalidKeyError
 from flinkish.runtime.stable_hash import stable_hash
 
+if TYPE_CHECKING:
+    from flinkish.runtime.stable_hashes import Hashes
+
 #: Number of distinct keys whose place a cache holds. Hashing a key costs ten times as much as a look-up.
 KEY_CACHE_SIZE = 200_000
+
+#: From so many keys on that a cache does not know, it computes the places of a batch at once.
+_MANY_KEYS = 64
 
 
 def key_group_of(key: Any, max_parallelism: int) -> int:
@@ -29,6 +36,17 @@ def subtask_of(key_group: int, parallelism: int, max_parallelism: int) -> int:
 def subtask_of_key(key: Any, parallelism: int, max_parallelism: int) -> int:
     """The subtask that owns a key."""
     return subtask_of(key_group_of(key, max_parallelism), parallelism, max_parallelism)
+
+
+def subtasks_of_keys(keys: Sequence[Any], parallelism: int, max_parallelism: int) -> Hashes:
+    """`subtask_of_key` of each key, as an array of numpy."""
+    import numpy as np
+
+    from flinkish.runtime.stable_hashes import stable_hashes
+
+    key_groups = stable_hashes(keys) % np.uint64(max_parallelism)
+    subtasks: Hashes = key_groups * np.uint64(parallelism) // np.uint64(max_parallelism)
+    return subtasks
 
 
 def key_groups_of(subtask: int, parallelism: int, max_parallelism: int) -> range:
@@ -60,8 +78,7 @@ def default_max_parallelism(parallelism: int) -> int:
 
 class KeyCache(dict[Any, Any]):
     """A cache of key -> ``place(subtask that owns the key)``, which is emptied when it holds ``limit`` keys.
-    ``cache[key]`` computes missing values, so ``map(cache.__getitem__, keys)`` places a whole batch without a Python
-    call per known key."""
+    ``cache[key]`` computes a missing value; `places` places a whole batch without a Python call per known key."""
 
     def __init__(
         self, parallelism: int, max_parallelism: int, place: Callable[[int], Any], limit: int = KEY_CACHE_SIZE
@@ -71,13 +88,47 @@ class KeyCache(dict[Any, Any]):
         self._max_parallelism = max_parallelism
         self._place = place
         self._limit = limit
+        #: the batch that is being placed, as long as all of its keys were known
+        self._batch: Sequence[Any] = ()
+
+    def places(self, keys: Sequence[Any]) -> list[Any]:
+        """The place of each key of a batch.
+
+        Raises:
+            TypeError: a key cannot stand in a dict.
+            InvalidKeyError: a key has no hash that is the same in every process.
+        """
+        self._batch = keys
+        try:
+            return list(map(self.__getitem__, keys))
+        finally:
+            self._batch = ()
 
     def __missing__(self, key: Any) -> Any:
-        if len(self) >= self._limit:
-            self.clear()
-        place = self._place(subtask_of_key(key, self._parallelism, self._max_parallelism))
-        self[key] = place
+        self._place_batch()
+        place = self.get(key)
+        if place is None:
+            if len(self) >= self._limit:
+                self.clear()
+            place = self._place(subtask_of_key(key, self._parallelism, self._max_parallelism))
+            self[key] = place
         return place
+
+    def _place_batch(self) -> None:
+        """Place all unknown keys of the batch at once, if they are many."""
+        keys, self._batch = self._batch, ()
+        if len(keys) < _MANY_KEYS:
+            return
+        unknown = list(set(keys).difference(self))
+        if not _MANY_KEYS <= len(unknown) <= self._limit:
+            return
+        if len(self) + len(unknown) > self._limit:
+            self.clear()
+        # a key without a stable hash is refused when its turn comes
+        with suppress(InvalidKeyError):
+            subtasks = subtasks_of_keys(unknown, self._parallelism, self._max_parallelism).tolist()
+            places = {subtask: self._place(subtask) for subtask in set(subtasks)}
+            self.update(zip(unknown, map(places.__getitem__, subtasks)))
 
 
 def unhashable_key(key_type: str, where: str) -> InvalidKeyError:

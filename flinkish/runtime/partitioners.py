@@ -253,12 +253,12 @@ class _KeyGroupSpread:
 
     def _spread(self, values: list[Any], timestamps: list[int] | None) -> None:
         keys = selected(self._selector, values)
-        places = self._appends if timestamps is None else self._buckets
+        cache = self._appends if timestamps is None else self._buckets
         try:
-            targets = list(map(places.__getitem__, keys))
+            targets = cache.places(keys)
         except TypeError:
             # some keys are lists, or tuples with a list in them
-            targets = [places[frozen(key)] for key in keys]
+            targets = [cache[frozen(key)] for key in keys]
         # strict, because a selector that raises StopIteration ends the batch early: the records after it would be lost
         if timestamps is None:
             for value, append in zip(values, targets, strict=True):

@@ -22,6 +22,7 @@ from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.changelog import Change, keyed_changes
 from flinkish.runtime.state.described_handles import expiring_handle_of, handle_of
+from flinkish.runtime.state.inline_limit import InlineLimit
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 from flinkish.runtime.state.list_table import ListTable
@@ -57,11 +58,6 @@ _TIMER_BYTES = 48
 #: it is therefore done only in every n-th batch. A batch has about as many records, so that memory grows meanwhile only
 #: by a part of what it holds.
 _NAMESPACES_A_BATCH = 2_000
-
-#: When the subtask has state in files, changes are written to a file once they exceed one part in so many of
-#: ``inline_bytes``: to write a small file takes less time than to encode and store the same changes again in each of
-#: the next epochs.
-_CHANGES_PART = 4
 
 #: The number of keys whose state is fetched together.
 _KEYS_BATCH = 10_000
@@ -105,7 +101,7 @@ class KeyedStateBackend:
         self.where = where
         self.epoch = epoch if epoch is not None else EpochInfo()
         self._classes = classes
-        self._inline_bytes = inline_bytes
+        self._inline_limit = InlineLimit(inline_bytes)
         self._memory = memory if memory is not None else ManagedMemory()
         self.stored = StoredState(directory, where, classes)
         self.stored.whole_bytes = lambda: self._memory.free_bytes // WHOLE_PART
@@ -162,10 +158,11 @@ class KeyedStateBackend:
         self._purge()
         if self._recording:
             self._recorded.extend(keyed_changes(self._uid, self._tables, self._timers))
-        data, limit = None, self._inline_bytes // (_CHANGES_PART if self.stored else 1)
-        if self.stored.directory is None or self._bytes_to_store() <= 2 * limit:
+        data, size, has_files = None, self._bytes_to_store(), bool(self.stored)
+        in_memory = self.stored.directory is None
+        if in_memory or self._inline_limit.may_hold(size, has_files):
             data = self._inline_body().encode(self._where(), self._classes)
-        if self.stored.directory is not None and (data is None or len(data) > limit):
+        if not in_memory and (data is None or not self._inline_limit.holds(data, size, has_files)):
             self._write_files()
             data = self._inline_body().encode(self._where(), self._classes)
         for table in self._tables.values():

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 from flinkish.runtime.state.stored_state import DECODED_FACTOR, ENTRY_BYTES, MISSING, StoredState
+from flinkish.runtime.state.table_keys import present, spread
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.rows import RowsBuilder
@@ -396,14 +397,10 @@ class StateTable:
         gone: list[tuple[Hashable, Any]] = []
         for namespace, marked in self._to_store_with_times().items():
             of_namespace = self._namespaces.get(namespace, {})
-            if 2 * len(marked) > len(of_namespace):
-                # to iterate over a dict is faster than to look up most of its keys
-                there = [key for key in of_namespace if key in marked]
-            else:
-                there = [key for key in marked if key in of_namespace]
+            there, found = present(of_namespace, marked)
             namespaces.extend([namespace] * len(there))
             keys.extend(there)
-            values.extend(map(of_namespace.__getitem__, there))
+            values.extend(found)
             if times is not None and self.times is not None:
                 times.extend(map(self.times.namespace(namespace).get, there))
             if len(there) < len(marked) and stored:
@@ -489,11 +486,3 @@ class StateTable:
         empty = [ns for ns, values in self._namespaces.items() if not values and ns is not VOID_NAMESPACE]
         for namespace in empty:
             del self._namespaces[namespace]
-
-
-def spread(by_namespace: dict[Hashable, list[Any]]) -> tuple[list[Hashable], list[Any]]:
-    """Flatten keys by namespace to (the namespace of each key, or a single one for all, the keys)."""
-    if len(by_namespace) == 1:
-        return list(by_namespace), next(iter(by_namespace.values()))
-    namespaces = [namespace for namespace, keys in by_namespace.items() for _ in keys]
-    return namespaces, [key for keys in by_namespace.values() for key in keys]

@@ -227,3 +227,22 @@ def test_a_bounded_cache_gives_the_same_places(keys: list[int], limit: int) -> N
     for key in keys:
         assert cache[key] == subtask_of(key_group_of(key, 7), 3, 7) * 10
         assert len(cache) <= limit
+
+
+@settings(max_examples=200)
+@given(st.lists(st.lists(st.integers(0, 300), max_size=250), max_size=6), st.integers(1, 260), st.booleans())
+def test_a_cache_places_whole_batches_like_single_keys(batches: list[list[int]], limit: int, texts: bool) -> None:
+    cache = KeyCache(3, 7, lambda subtask: subtask * 10, limit)
+    for numbers in batches:
+        keys = [f"key {number}" if texts else number for number in numbers]
+        assert cache.places(keys) == [subtask_of(key_group_of(key, 7), 3, 7) * 10 for key in keys]
+        assert len(cache) <= limit
+
+
+@pytest.mark.parametrize(("wrong", "error"), [([1], TypeError), (float("nan"), InvalidKeyError)])
+def test_a_batch_with_a_wrong_key_is_refused_wherever_it_stands(wrong: Any, error: type[Exception]) -> None:
+    for place in (0, 50, 199):
+        keys: list[Any] = [f"key {number}" for number in range(200)]
+        keys[place] = wrong
+        with pytest.raises(error):
+            KeyCache(3, 7, lambda subtask: subtask).places(keys)

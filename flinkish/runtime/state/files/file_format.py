@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from flinkish.errors import IncompatibleJobError
-from flinkish.runtime.state.files.rows import NO_TIME, Rows, no_bytes, zeros
+from flinkish.runtime.state.files.rows import NO_TIME, Rows, has_bytes, no_bytes, zeros
 
 #: Version of the format that `encode` writes.
 FORMAT_VERSION = 1
@@ -46,7 +46,7 @@ def encode(rows: Rows) -> Any:
     for name in _BYTES:
         column = getattr(rows, name).cast(pa.binary())
         # a column that is a view also holds the bytes of the rows around it, and would write them
-        if _has_bytes(column):
+        if has_bytes(column):
             columns[name] = column
     if not columns:
         columns["hash"] = pa.array(rows.hash)
@@ -57,11 +57,6 @@ def encode(rows: Rows) -> Any:
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return sink.getvalue()
-
-
-def _has_bytes(column: Any) -> bool:
-    offsets = np.frombuffer(column.buffers()[1], np.int32)
-    return bool(offsets[column.offset] != offsets[column.offset + len(column)])
 
 
 def decode(buffer: Any, path: str) -> Rows:

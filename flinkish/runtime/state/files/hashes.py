@@ -3,29 +3,24 @@
 Rule: equal values have equal hashes in every process, even when their encodings differ (``1 == True == 1.0``). Unequal
 values may share a hash: a caller that finds a row by its hash compares the value itself.
 
-The raw hash of a value is the one of `flinkish.runtime.stable_hash`. A finalizer over whole numpy arrays mixes it with
-the name of the state and the namespace, so that the groups of a subtask are spread evenly over the range of 64 bits.
+The raw hash of a value is the one of `flinkish.runtime.stable_hash`. It is mixed with the name of the state and the
+namespace, so that the groups of a subtask are spread evenly over the range of 64 bits.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from flinkish.core.window.window import Window
 from flinkish.errors import InvalidKeyError
 from flinkish.runtime.stable_hash import raw_hash
-
-Hashes = npt.NDArray[np.uint64]
+from flinkish.runtime.stable_hashes import Hashes, mix, raw_hashes
 
 _MASK = (1 << 64) - 1
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-_WHOLE_NUMBERS = frozenset({int, bool})
-_TEXTS = frozenset({str})
 #: the raw hash of all values that have no hash which is the same in every process
 _NO_HASH = 0x6E6F68617368
 
@@ -54,14 +49,6 @@ def entry_hashes(user_keys: Sequence[Any]) -> Hashes:
     return mix(raw * _MULTIPLIER)
 
 
-def mix(values: Hashes) -> Hashes:
-    """The 64-bit finalizer of MurmurHash3, over an array: spreads values that differ in few bits."""
-    values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-    values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-    mixed: Hashes = values ^ (values >> np.uint64(33))
-    return mixed
-
-
 def _scope(state: str, namespaces: Sequence[Hashable]) -> Hashes:
     """The part of the hashes that comes from the name of the state and the namespaces."""
     name = np.array([raw_hash(state) & _MASK], np.uint64)
@@ -82,16 +69,3 @@ def _any_raw(value: Any) -> int:
         return raw_hash(value) & _MASK
     except InvalidKeyError:
         return _NO_HASH
-
-
-def raw_hashes(values: Sequence[Any]) -> Hashes:
-    """`raw_hash` of each value, computed for lists of integers or of strings without a Python call per value."""
-    kinds = set(map(type, values))
-    if kinds <= _WHOLE_NUMBERS:
-        return np.fromiter(map(hash, values), np.int64, len(values)).view(np.uint64)
-    if kinds == _TEXTS:
-        data = [value.encode("utf-8", "surrogatepass") for value in values]
-        crc = np.fromiter(map(zlib.crc32, data), np.uint64, len(data))
-        raw: Hashes = crc | np.fromiter(map(zlib.adler32, data), np.uint64, len(data)) << np.uint64(32)
-        return raw
-    return np.fromiter((raw_hash(value) & _MASK for value in values), np.uint64, len(values))

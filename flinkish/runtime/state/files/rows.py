@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from flinkish.runtime.state.files.hashes import Hashes
+from flinkish.runtime.stable_hashes import Hashes
 
 Array = npt.NDArray[Any]
 
@@ -63,14 +63,14 @@ class Rows:
         return Rows(
             self.names,
             self.hash[indices],
-            self.state[indices],
-            self.id.take(places),
-            self.entry_hash[indices],
-            self.entry.take(places),
-            self.order[indices],
-            self.op[indices],
-            self.time[indices],
-            self.value.take(places),
+            _taken(self.state, indices),
+            _taken_bytes(self.id, places),
+            _taken(self.entry_hash, indices),
+            _taken_bytes(self.entry, places),
+            _taken(self.order, indices),
+            _taken(self.op, indices),
+            _taken(self.time, indices),
+            _taken_bytes(self.value, places),
         )
 
     def slice(self, start: int, stop: int) -> Rows:
@@ -98,6 +98,20 @@ class Rows:
     def tombstones(self) -> int:
         """The number of rows that only hide older ones."""
         return int(np.count_nonzero((self.op == DELETE) | (self.op == CLEAR)))
+
+
+def _taken(column: Array, indices: Array) -> Array:
+    """The numbers at these indices. A column of `zeros`, as most are, stays one, which takes no time per row."""
+    if column.strides == (0,) and len(column):
+        return np.broadcast_to(column[:1], len(indices))
+    return column[indices]
+
+
+def _taken_bytes(column: Any, places: Any) -> Any:
+    """The bytes at these indices. A column of `no_bytes` stays one."""
+    if not has_bytes(column):
+        return no_bytes(len(places))
+    return column.take(places)
 
 
 def concat(parts: Sequence[Rows]) -> Rows:
@@ -143,6 +157,14 @@ def in_order(rows: Rows) -> Rows:
     if (rows.hash[1:] > rows.hash[:-1]).all():
         return rows
     return rows.take(sort_order(rows))
+
+
+def has_bytes(column: Any) -> bool:
+    """Whether any row of an Arrow column of bytes, which may be a view, has a byte."""
+    if not len(column):
+        return False
+    offsets = np.frombuffer(column.buffers()[1], np.int32 if column.type == pa.binary() else np.int64)
+    return bool(offsets[column.offset] != offsets[column.offset + len(column)])
 
 
 def no_bytes(length: int) -> Any:
