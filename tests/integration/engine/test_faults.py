@@ -252,7 +252,7 @@ def test_drivers_that_are_killed_while_they_take_checkpoints_leave_a_job_that_go
     for case in KILLED_CHECKPOINTS:
         faults.plan_fault(fault_plan, case.phase, "kill")
         settings = {"execution__checkpointing__interval": "50 ms"}
-        assert_killed(drive(folder, settings=settings, slow_s=1), fault_plan)
+        assert_killed(drive(folder, settings=settings, slow_s=10), fault_plan)
     faults.no_fault(fault_plan)
     build(folder, execution__checkpointing__interval="50 ms").execute("counting")
     assert_right(folder)
