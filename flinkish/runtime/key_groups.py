@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: Number of distinct keys whose place a cache holds. Hashing a key costs ten times as much as a look-up.
 KEY_CACHE_SIZE = 200_000
 
-#: From so many keys on that a cache does not know, it computes the places of a batch at once.
+#: After so many keys of a batch that a cache does not know, it computes the places of all others at once.
 _MANY_KEYS = 64
 
 
@@ -88,8 +88,9 @@ class KeyCache(dict[Any, Any]):
         self._max_parallelism = max_parallelism
         self._place = place
         self._limit = limit
-        #: the batch that is being placed, as long as all of its keys were known
+        #: the batch that is being placed, and how many of its keys were unknown so far
         self._batch: Sequence[Any] = ()
+        self._unknown = 0
 
     def places(self, keys: Sequence[Any]) -> list[Any]:
         """The place of each key of a batch.
@@ -98,37 +99,38 @@ class KeyCache(dict[Any, Any]):
             TypeError: a key cannot stand in a dict.
             InvalidKeyError: a key has no hash that is the same in every process.
         """
-        self._batch = keys
+        self._batch, self._unknown = keys, 0
         try:
             return list(map(self.__getitem__, keys))
         finally:
             self._batch = ()
 
     def __missing__(self, key: Any) -> Any:
-        self._place_batch()
-        place = self.get(key)
-        if place is None:
-            if len(self) >= self._limit:
-                self.clear()
-            place = self._place(subtask_of_key(key, self._parallelism, self._max_parallelism))
-            self[key] = place
+        self._unknown += 1
+        if self._unknown == _MANY_KEYS:
+            self._place_batch()
+            if key in self:
+                return self[key]
+        if len(self) >= self._limit:
+            self.clear()
+        place = self._place(subtask_of_key(key, self._parallelism, self._max_parallelism))
+        self[key] = place
         return place
 
     def _place_batch(self) -> None:
-        """Place all unknown keys of the batch at once, if they are many."""
-        keys, self._batch = self._batch, ()
-        if len(keys) < _MANY_KEYS:
-            return
-        unknown = list(set(keys).difference(self))
-        if not _MANY_KEYS <= len(unknown) <= self._limit:
-            return
+        """Place all unknown keys of the batch at once, unless they are more than the cache holds."""
+        unknown = set(self._batch).difference(self)
         if len(self) + len(unknown) > self._limit:
             self.clear()
+            unknown = set(self._batch)
+        if len(unknown) > self._limit:
+            return
+        keys = list(unknown)
         # a key without a stable hash is refused when its turn comes
         with suppress(InvalidKeyError):
-            subtasks = subtasks_of_keys(unknown, self._parallelism, self._max_parallelism).tolist()
+            subtasks = subtasks_of_keys(keys, self._parallelism, self._max_parallelism).tolist()
             places = {subtask: self._place(subtask) for subtask in set(subtasks)}
-            self.update(zip(unknown, map(places.__getitem__, subtasks)))
+            self.update(zip(keys, map(places.__getitem__, subtasks)))
 
 
 def unhashable_key(key_type: str, where: str) -> InvalidKeyError:

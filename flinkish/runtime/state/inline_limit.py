@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 #: When the subtask has state in files, changes are written to a file once they exceed one part in so many of the limit:
 #: to write a small file takes less time than to encode and store the same changes again in each of the next epochs.
 _CHANGES_PART = 4
@@ -19,17 +21,30 @@ class InlineLimit:
         #: the encoded size of changes relative to the estimate, at first low enough that they are rather tried
         self._factor = 0.5
 
-    def may_hold(self, estimated_bytes: int, has_files: bool) -> bool:
-        """Whether it is worthwhile to encode changes of this estimated size. ``has_files``: whether the subtask has
-        state in files."""
-        return estimated_bytes * self._factor <= self._limit(has_files)
+    def encoded(
+        self,
+        encode: Callable[[], bytes | None],
+        write_files: Callable[[], None],
+        estimated_bytes: int,
+        has_files: bool,
+    ) -> bytes | None:
+        """What is stored with the task; changes that are too large for that are written to files before.
 
-    def holds(self, data: bytes, estimated_bytes: int, has_files: bool) -> bool:
-        """Whether these encoded changes may be stored with the task."""
-        if len(data) <= self._limit(has_files):
-            return True
-        self._factor = len(data) / max(estimated_bytes, 1)
-        return False
-
-    def _limit(self, has_files: bool) -> int:
-        return self._limit_bytes // (_CHANGES_PART if has_files else 1)
+        Args:
+            encode: encodes what lies in no file, together with the references to files.
+            write_files: writes the changes to files.
+            estimated_bytes: about how many bytes the changes take.
+            has_files: whether the subtask has state in files.
+        """
+        limit_bytes = self._limit_bytes // (_CHANGES_PART if has_files else 1)
+        tried = None
+        if estimated_bytes * self._factor <= limit_bytes:
+            tried = encode()
+            if tried is None or len(tried) <= limit_bytes:
+                return tried
+        write_files()
+        data = encode()
+        if tried is not None:
+            # without the references to files, which are no changes
+            self._factor = (len(tried) - len(data or b"")) / max(estimated_bytes, 1)
+        return data

@@ -158,19 +158,20 @@ class KeyedStateBackend:
         self._purge()
         if self._recording:
             self._recorded.extend(keyed_changes(self._uid, self._tables, self._timers))
-        data, size, has_files = None, self._bytes_to_store(), bool(self.stored)
-        in_memory = self.stored.directory is None
-        if in_memory or self._inline_limit.may_hold(size, has_files):
-            data = self._inline_body().encode(self._where(), self._classes)
-        if not in_memory and (data is None or not self._inline_limit.holds(data, size, has_files)):
-            self._write_files()
-            data = self._inline_body().encode(self._where(), self._classes)
+        if self.stored.directory is None:
+            data = self._encoded()
+        else:
+            size, has_files = self._bytes_to_store(), bool(self.stored)
+            data = self._inline_limit.encoded(self._encoded, self._write_files, size, has_files)
         for table in self._tables.values():
             table.forget_changes()
             table.prune()
         for queue in self._timers.values():
             queue.forget_changes()
         return data
+
+    def _encoded(self) -> bytes | None:
+        return self._inline_body().encode(self._where(), self._classes)
 
     def _inline_body(self) -> KeyedBody:
         states = {name: state for name, table in self._tables.items() if (state := table.inline()) is not None}
