@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Any
 
 from flinkish.errors import InvalidKeyError
@@ -119,7 +120,8 @@ class KeyCache(dict[Any, Any]):
 
     def _place_batch(self) -> None:
         """Place all unknown keys of the batch at once, unless they are more than the cache holds."""
-        unknown = set(self._batch).difference(self)
+        # set.difference would iterate over the whole cache, because it is no plain dict
+        unknown = set(filterfalse(self.__contains__, self._batch))
         if len(self) + len(unknown) > self._limit:
             self.clear()
             unknown = set(self._batch)

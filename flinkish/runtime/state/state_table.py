@@ -130,9 +130,10 @@ class StateTable:
                 missing -= known[namespace]
         cold = self._cold.get(namespace)
         if cold:
-            for key in missing.intersection(cold):
+            # intersection and difference_update would iterate over all of these dicts
+            for key in [key for key in missing if key in cold]:
                 values[key] = cold.pop(key)
-            missing.difference_update(values)
+                missing.remove(key)
         return list(missing)
 
     def _load(self, missing: dict[Hashable, list[Any]]) -> None:
