@@ -127,8 +127,8 @@ class SparkCommand:
         return _as_options({key: value for key, value in defaults.items() if key not in above and key != PACKAGES})
 
     def jvm_environment(self, arguments: list[str]) -> dict[str, str]:
-        """Environment variables for the process that starts the JVM with these arguments. Log settings that the
-        environment already has are kept."""
+        """Environment variables for the process that starts the JVM with these arguments. Log settings, and
+        interpreters, that the environment already has are kept."""
         result = {SUBMIT_ARGUMENTS: shlex.join([*arguments, *_COMPLETE, _SHELL])}
         for name, value in (
             ("LOG4J_CONFIGURATION_FILE", self.home.logging_file),
@@ -136,6 +136,9 @@ class SparkCommand:
         ):
             if value is not None:
                 result[name] = self._environment.get(name, value)
+        if self.is_local():
+            # Spark asks a Python for the data sources that are installed there as soon as a query names one
+            result |= {name: self._environment.get(name, value) for name, value in own_python().items()}
         if self._runs_in_one_jvm():
             home = home_without_zip(self.home.cache, self._environment)
             options = class_archive.options(self.home.cache, {**self._environment, "SPARK_HOME": home})
