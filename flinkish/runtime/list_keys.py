@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from flinkish.runtime.typed_keys import selected
+from flinkish.runtime.typed_keys import TypedKeySelector, selected
 
 
 class ListKey(list[Any]):
@@ -63,6 +63,8 @@ def thawed(key: Any) -> Any:
 def keys_of(selector: Callable[[Any], Any], values: list[Any]) -> list[Any]:
     """The keys of a batch of records."""
     keys = selected(selector, values)
+    if isinstance(selector, TypedKeySelector) and selector.gives_plain_keys:
+        return keys
     if not SEQUENCES.isdisjoint(map(type, keys)):
         try:
             # hashing all keys shows whether any must be frozen, which costs less than looking into each tuple

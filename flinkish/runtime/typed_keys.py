@@ -32,6 +32,11 @@ class TypedKeySelector:
             if key_type == plain_type:
                 self._plain, self._bounds = plain, bounds
 
+    @property
+    def gives_plain_keys(self) -> bool:
+        """Whether all keys are texts or numbers, which can be looked up as they are."""
+        return self._plain is not None
+
     def __call__(self, value: Any) -> Any:
         """The key of a record."""
         return self._key_type.convert(self._select(value), "the key")
