@@ -8,7 +8,7 @@ same within a generation; those of other namespaces may be removed at any time a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Set
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.serialization import abbreviated
@@ -27,6 +27,7 @@ from flinkish.core.state import (
 from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.state.detach import SHARED, detached
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
+from flinkish.runtime.state.table_keys import NONE_MARKED
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
@@ -171,7 +172,7 @@ class ValueHandle(_TypedHandle, ValueState[Any]):
         self, backend: KeyedStateBackend, name: str, namespace: Hashable, descriptor: StateDescriptor | None = None
     ) -> None:
         super().__init__(backend, name, "value", namespace, None if descriptor is None else descriptor.type_info)
-        self._marked: Set[Any] = frozenset()
+        self._marked = NONE_MARKED
 
     def _bind(self) -> None:
         super()._bind()
@@ -197,8 +198,8 @@ class ValueHandle(_TypedHandle, ValueState[Any]):
             and (value.__class__ is not self._class or (self._range is not None and value not in self._range))
         ):
             value = self._fitting(value, self._declared)
-        key = backend.current_key
-        if key not in self._marked:
+        key, marked = backend.current_key, self._marked
+        if not marked.whole and key not in marked:
             self._table.mark(self._namespace, key)
         self._values[key] = value if value.__class__ in SHARED else detached(value)
 

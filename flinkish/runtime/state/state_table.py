@@ -22,14 +22,14 @@ Hot loops therefore fetch, take the dict and mark once per batch::
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 from flinkish.runtime.state.stored_state import DECODED_FACTOR, ENTRY_BYTES, MISSING, StoredState
-from flinkish.runtime.state.table_keys import present, spread
+from flinkish.runtime.state.table_keys import Marks, present, spread
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.rows import RowsBuilder
@@ -76,9 +76,7 @@ class StateTable:
         self._namespaces: dict[Hashable, dict[Any, Any]] = {}
         #: entries that were not used since the last `release`
         self._cold: dict[Hashable, dict[Any, Any]] = {}
-        self._changed: _Keys = {}
-        #: namespaces in which every key that has a value counts as changed
-        self._wholly_changed: set[Hashable] = set()
+        self._changed: dict[Hashable, Marks] = {}
         #: keys that were changed in earlier epochs and not written to files since
         self._unwritten: _Keys = {}
         #: keys that were changed in this epoch and written to files already
@@ -232,21 +230,24 @@ class StateTable:
 
     def mark(self, namespace: Hashable, key: Any) -> None:
         """Record that the value of a key was set, changed in place or removed."""
-        if namespace in self._wholly_changed and key in self._namespaces[namespace]:
-            return
         marked = self._changed.get(namespace)
         if marked is None:
-            marked = self._changed[namespace] = set()
+            marked = self._changed[namespace] = Marks()
+        elif marked.whole and key in self._namespaces[namespace]:
+            return
         marked.add(key)
 
-    def marked(self) -> Set[Any]:
+    def marked(self) -> Marks:
         """The live set of the void namespace's keys that need not be marked again, for hot paths; always one object."""
-        return self._changed.setdefault(VOID_NAMESPACE, set())
+        return self._changed.setdefault(VOID_NAMESPACE, Marks())
 
     def mark_all(self, namespace: Hashable, keys: Iterable[Any]) -> None:
         """``mark`` for many keys, all of which have a value."""
-        if namespace not in self._wholly_changed:
-            self._changed.setdefault(namespace, set()).update(keys)
+        marked = self._changed.get(namespace)
+        if marked is None:
+            marked = self._changed[namespace] = Marks()
+        if not marked.whole:
+            marked.update(keys)
 
     def _mark_rest(self, namespace: Hashable) -> None:
         """Count all keys of a namespace as changed once most of them are marked and all are in memory: to mark key by
@@ -255,13 +256,14 @@ class StateTable:
         marked, values = self._changed.get(namespace), self._namespaces.get(namespace)
         whole = self.times is None and self.kind not in ("list", "map")
         if whole and marked and values and 2 * len(marked) > len(values):
-            self._wholly_changed.add(namespace)
+            marked.whole = True
 
     def _name_changes(self) -> None:
         """Mark the keys that count as changed although nobody has marked them."""
-        for namespace in self._wholly_changed:
-            self._changed[namespace].update(self._namespaces.get(namespace, ()))
-        self._wholly_changed.clear()
+        for namespace, marked in self._changed.items():
+            if marked.whole:
+                marked.update(self._namespaces.get(namespace, ()))
+                marked.whole = False
 
     def mark_grown(self, namespace: Hashable, keys: Iterable[Any]) -> None:
         """``mark_all`` for values that were at most appended to: of a list only the new elements are written."""
@@ -293,13 +295,15 @@ class StateTable:
 
     def _end_namespace(self, namespace: Hashable, keys: list[Any]) -> None:
         """Remove a namespace, of which these are all keys."""
-        self._wholly_changed.discard(namespace)
         del self._namespaces[namespace]
         if namespace in self._begun:
             self._begun.discard(namespace)
             self._changed.pop(namespace, None)
-        else:
-            self.mark_all(namespace, keys)
+            return
+        marked = self._changed.get(namespace)
+        if marked is not None:
+            marked.whole = False
+        self.mark_all(namespace, keys)
 
     @property
     def changed(self) -> bool:
@@ -348,7 +352,7 @@ class StateTable:
         if not self._stored:
             return sum(map(len, self._namespaces.values()))
         marked = sum(map(len, self._unwritten.values())) + sum(map(len, self._changed.values()))
-        return marked + sum(len(self._namespaces.get(namespace, ())) for namespace in self._wholly_changed)
+        return marked + sum(len(self._namespaces.get(ns, ())) for ns, marks in self._changed.items() if marks.whole)
 
     def inline(self) -> InlineState | None:
         """The part of the state that lies in no file, with live values; None if there is none."""

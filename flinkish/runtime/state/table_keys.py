@@ -1,10 +1,24 @@
-"""Functions on the keys and values of state tables."""
+"""Sets of keys that were changed, and functions on the keys and values of state tables."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from contextlib import suppress
 from typing import Any
+
+
+class Marks(set[Any]):
+    """The keys of a namespace that were changed in an epoch. If it is ``whole``, all keys that have a value count as
+    changed as well, and need not be added."""
+
+    __slots__ = ("whole",)
+
+    def __init__(self) -> None:
+        self.whole = False
+
+
+#: marks of which none is kept: every change is to be reported
+NONE_MARKED = Marks()
 
 
 def present(values: dict[Any, Any], wanted: set[Any]) -> tuple[list[Any], list[Any]]:

@@ -13,7 +13,7 @@ Rules:
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Iterable, Set
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Any
 
@@ -29,6 +29,7 @@ from flinkish.runtime.state.state_handles import (
 )
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.stored_state import MISSING, StoredState
+from flinkish.runtime.state.table_keys import NONE_MARKED, Marks
 from flinkish.runtime.state.timer_queue import FiledTimers, TimerQueue
 
 
@@ -102,9 +103,9 @@ class RecordedTable(StateTable):
             self._log.keep(partial(self._put_back, namespace, key, before))
         super().mark(namespace, key)
 
-    def marked(self) -> Set[Any]:
+    def marked(self) -> Marks:
         # each call marks the keys that it changes
-        return frozenset()
+        return NONE_MARKED
 
     def mark_all(self, namespace: Hashable, keys: Iterable[Any]) -> None:
         for key in keys:
