@@ -2,10 +2,15 @@
 
 Timers lie in *slots* of 256 ms, within each in the order of registration, so that the heap holds one number per slot
 and not one per timestamp: most streams register timers at ever new timestamps. A slot is sorted when it is due.
+
+User code registers timers one by one, often millions of them that are not looked at for minutes. A slot therefore only
+notes such a registration, as a number and a key in two arrays; what was registered twice is found when the slot is
+looked at for the first time.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
@@ -27,11 +32,44 @@ BEFORE_ALL = -(1 << 63) - 1
 #: has more than ``_CROWDED`` timers, slots become narrower by ``_NARROWER_BITS`` bits.
 _SLOT_BITS, _NARROWER_BITS, _CROWDED = 8, 2, 2_000
 
+#: A slot notes at most so many registrations, or as many as it has timers.
+_NOTED = 1_000
+
 #: A heap of at most so many slots is not rebuilt.
 _SMALL_HEAP = 64
 
 _TIMESTAMP, _KEY = itemgetter(0), itemgetter(1)
 _RUN = itemgetter(0, 2)
+
+
+class _Slot:
+    """The timers of a slot, as keys of a dict in the order of registration, and the registrations since then."""
+
+    __slots__ = ("_known", "noted_keys", "noted_ms", "room")
+
+    def __init__(self, known: dict[Timer, None] | None = None) -> None:
+        self._known = {} if known is None else known
+        #: timestamps and keys of registrations without a namespace that are not in the dict yet; they may repeat
+        self.noted_ms = array("q")
+        self.noted_keys: list[Any] = []
+        #: the number of registrations after which they are added to the dict, as they may all be of one timer
+        self.room = _NOTED
+
+    def timers(self) -> dict[Timer, None]:
+        """The live dict, with all registrations."""
+        if self.noted_keys:
+            self._known.update(zip(zip(self.noted_ms, self.noted_keys, repeat(None)), repeat(None)))
+            self.noted_ms, self.noted_keys = array("q"), []
+            self.room = max(_NOTED, len(self._known))
+        return self._known
+
+    def add_before(self, timers: Iterable[Timer]) -> None:
+        """Add timers that were registered before all others."""
+        self._known = {**dict.fromkeys(timers), **self._known}
+
+    def at_most(self) -> int:
+        """The number of timers, those that were registered twice counted twice."""
+        return len(self._known) + len(self.noted_keys)
 
 
 class DomainTimers:
@@ -74,7 +112,7 @@ class DomainTimers:
         self.fired = 0
         self.heap: list[int] = []
         self.bits = _SLOT_BITS
-        self.slots: dict[int, dict[Timer, None]] = {}
+        self.slots: dict[int, _Slot] = {}
         #: timers that were taken out of their slot to fire, by time
         self.firing: list[Timer] = []
         #: iterates over the timers in ``firing`` that have not fired
@@ -97,19 +135,25 @@ class DomainTimers:
 
     def register(self, timestamp_ms: int, key: Any, namespace: Hashable = None) -> None:
         """Register a timer; does nothing if it is registered already. User code calls this for every record."""
-        timer = (timestamp_ms, key, namespace)
         if timestamp_ms <= self.firing_upto_ms:
-            self._register_due(timer)
+            self._register_due((timestamp_ms, key, namespace))
             return
         slot = self.slots.get(timestamp_ms >> self.bits)
         if slot is None:
             slot = self._new_slot(timestamp_ms >> self.bits)
-        before = len(slot)
-        slot[timer] = None
-        if len(slot) != before:
+        if namespace is None and self.changed is None:
+            keys = slot.noted_keys
+            slot.noted_ms.append(timestamp_ms)
+            keys.append(key)
             self.touched = True
-            if self.changed is not None:
-                self.changed[timer] = None
+            if len(keys) > slot.room:
+                slot.timers()
+            return
+        timer, timers = (timestamp_ms, key, namespace), slot.timers()
+        before = len(timers)
+        timers[timer] = None
+        if len(timers) != before:
+            self.note((timer,))
 
     def remove(self, timer: Timer) -> bool:
         """Delete a timer from memory; returns whether it was there."""
@@ -121,10 +165,11 @@ class DomainTimers:
                 self.firing_known.discard(timer)
             return place is not None
         slot = self.slots.get(timestamp_ms >> self.bits)
-        if slot is None or timer not in slot:
+        timers = {} if slot is None else slot.timers()
+        if timer not in timers:
             return False
-        del slot[timer]
-        if not slot:
+        del timers[timer]
+        if not timers:
             del self.slots[timestamp_ms >> self.bits]
             if len(self.heap) > max(_SMALL_HEAP, 2 * len(self.slots)):
                 self._rebuild_heap()
@@ -139,10 +184,11 @@ class DomainTimers:
     def has(self, timer: Timer) -> bool:
         """Whether a timer is registered, in memory."""
         self.end_firing()
-        return timer in self.slots.get(timer[0] >> self.bits, ())
+        slot = self.slots.get(timer[0] >> self.bits)
+        return slot is not None and timer in slot.timers()
 
-    def _new_slot(self, number: int) -> dict[Timer, None]:
-        slot = self.slots[number] = {}
+    def _new_slot(self, number: int, timers: dict[Timer, None] | None = None) -> _Slot:
+        slot = self.slots[number] = _Slot(timers)
         heappush(self.heap, number)
         return slot
 
@@ -169,10 +215,13 @@ class DomainTimers:
         elif timers:
             number = timestamp_ms >> self.bits
             slot = self.slots.get(number)
-            fresh = timers if slot is None else [timer for timer in timers if timer not in slot]
             if slot is None:
-                slot = self._new_slot(number)
-            slot.update(zip(fresh, repeat(None)))
+                self._new_slot(number, timers)
+                self.note(timers)
+                return
+            known = slot.timers()
+            fresh = [timer for timer in timers if timer not in known]
+            known.update(zip(fresh, repeat(None)))
             if fresh:
                 self.note(fresh)
 
@@ -182,13 +231,11 @@ class DomainTimers:
         while start < len(timers):
             number = timers[start][0] >> self.bits
             stop = bisect_right(timers, self.end_ms(number), start, key=_TIMESTAMP)
-            later = self.slots.get(number)
-            slot = dict.fromkeys(timers[start:stop])
-            if later is None:
-                heappush(self.heap, number)
+            slot = self.slots.get(number)
+            if slot is None:
+                self._new_slot(number, dict.fromkeys(timers[start:stop]))
             else:
-                slot.update(later)
-            self.slots[number] = slot
+                slot.add_before(timers[start:stop])
             start = stop
 
     def replace(self, timers: list[Timer]) -> None:
@@ -196,7 +243,7 @@ class DomainTimers:
         slots: dict[int, dict[Timer, None]] = {}
         for timer in timers:
             slots.setdefault(timer[0] >> self.bits, {})[timer] = None
-        self.slots = slots
+        self.slots = {number: _Slot(of_slot) for number, of_slot in slots.items()}
         self._rebuild_heap()
 
     # ------------------------------------------------------------------------------------------------ in time order
@@ -213,14 +260,19 @@ class DomainTimers:
         """All timers in firing order."""
         self.end_firing()
         for number in sorted(self.slots):
-            yield from sorted(self.slots[number], key=_TIMESTAMP)
+            yield from sorted(self.slots[number].timers(), key=_TIMESTAMP)
 
-    def count(self, behind_ms: int = BEFORE_ALL) -> int:
-        """The number of timers after a timestamp."""
+    def count(self) -> int:
+        """The number of timers."""
+        self.end_firing()
+        return sum(len(slot.timers()) for slot in self.slots.values())
+
+    def at_most(self, behind_ms: int) -> int:
+        """About the number of timers after a timestamp, at least as many as there are: those of the timestamp's slot,
+        and those that were registered twice, may be counted as well."""
         self.end_firing()
         border = behind_ms >> self.bits
-        behind = sum(len(slot) for number, slot in self.slots.items() if number > border)
-        return behind + sum(timer[0] > behind_ms for timer in self.slots.get(border, ()))
+        return sum(slot.at_most() for number, slot in self.slots.items() if number >= border)
 
     def runs(self) -> list[TimerRun]:
         """All timers in firing order, neighbours with the same timestamp and namespace as one run."""
@@ -235,7 +287,7 @@ class DomainTimers:
         found: dict[Hashable, list[Any]] = {}
         count, last = 0, upto_ms >> self.bits
         for number in sorted(number for number in self.slots if number <= last):
-            for timestamp_ms, key, namespace in self.slots[number]:
+            for timestamp_ms, key, namespace in self.slots[number].timers():
                 if timestamp_ms <= upto_ms:
                     found.setdefault(namespace, []).append(key)
                     count += 1
@@ -254,7 +306,7 @@ class DomainTimers:
         number = self.first_slot()
         if number is None or self.begin_ms(number) > upto_ms:
             return None
-        slot, end_ms = self.slots[number], self.end_ms(number)
+        slot, end_ms = self.slots[number].timers(), self.end_ms(number)
         if end_ms <= upto_ms:
             due = sorted(slot, key=_TIMESTAMP)
             del self.slots[number]
@@ -316,7 +368,7 @@ class DomainTimers:
 
     def _narrow_slots(self) -> None:
         """Make slots narrower, because many timers in a slot mean that watermarks rise many times within it."""
-        timers = [timer for slot in self.slots.values() for timer in slot]
+        timers = [timer for slot in self.slots.values() for timer in slot.timers()]
         self.bits = max(0, self.bits - _NARROWER_BITS)
         self.replace(timers)
 

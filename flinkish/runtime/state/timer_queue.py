@@ -226,8 +226,8 @@ class TimerQueue:
 
     @property
     def in_memory(self) -> int:
-        """The number of timers in memory that `write_to` would write."""
-        return sum(timers.count(timers.taken_ms) for timers in (self._event, self._processing))
+        """About the number of timers in memory that `write_to` would write, at least as many as there are."""
+        return sum(timers.at_most(timers.taken_ms) for timers in (self._event, self._processing))
 
     def taken_ms(self, domain: TimeDomain) -> int:
         """The timestamp up to which timers in files were taken out and do not count any more."""
