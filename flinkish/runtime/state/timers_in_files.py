@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import compress, repeat
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkish.core.time_domain import TimeDomain
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
@@ -25,6 +27,29 @@ DUE_TIMERS = 20_000
 
 #: The state name with which the namespaces and keys of timers are hashed.
 _NAME = "timers"
+
+_MAX_MS = (1 << 63) - 1
+_TIMESTAMP = itemgetter(0)
+
+
+class _ReadAhead(NamedTuple):
+    """All timers of a service and domain with ``after_ms`` < timestamp <= ``upto_ms`` in these files, in firing order.
+    It is valid as long as the files are the same."""
+
+    sets: TimerSets
+    after_ms: int
+    upto_ms: int
+    timers: list[Timer]
+
+    def between(self, after_ms: int, upto_ms: int) -> list[Timer]:
+        """The timers after a timestamp and not after another one."""
+        begin = bisect_right(self.timers, after_ms, key=_TIMESTAMP)
+        return self.timers[begin : bisect_right(self.timers, upto_ms, begin, key=_TIMESTAMP)]
+
+    def first(self, after_ms: int) -> int | None:
+        """The timestamp of the first timer after a timestamp."""
+        begin = bisect_right(self.timers, after_ms, key=_TIMESTAMP)
+        return self.timers[begin][0] if begin < len(self.timers) else None
 
 
 class TimersInFiles:
@@ -51,6 +76,7 @@ class TimersInFiles:
         self._where = where
         self._classes = classes
         self._files: TimerFiles | None = None
+        self._ahead: dict[tuple[str, str], _ReadAhead] = {}
 
     @property
     def files(self) -> TimerFiles:
@@ -80,20 +106,47 @@ class TimersInFiles:
         """The timestamp of the first timer after ``after_ms``; None: there is none."""
         if self.sets is None:
             return None
+        ahead = self._read_ahead((service, domain.name), after_ms)
+        if ahead is not None:
+            if (first_ms := ahead.first(after_ms)) is not None:
+                return first_ms
+            after_ms = ahead.upto_ms
         return self.files.earliest(self.sets, (service, domain.name), after_ms)
 
     def due(self, service: str, domain: TimeDomain, after_ms: int, upto_ms: int) -> tuple[list[Timer], int]:
         """(timers, timestamp): the first timers after ``after_ms`` and not after ``upto_ms``, about `DUE_TIMERS` at
         most, in firing order, and the timestamp up to which these are all. Timers with the same timestamp are never
-        separated."""
+        separated.
+
+        A search costs as much as some hundred timers. So from the second one in the same files on, timers that are due
+        later are read as well, because watermarks may rise in many small steps."""
         if self.sets is None:
             return [], upto_ms
-        due: list[Timer] = []
-        for timers in self.files.due(self.sets, (service, domain.name), after_ms, upto_ms):
-            due += self._timers(timers)
-            if len(due) >= DUE_TIMERS:
-                return due, due[-1][0]
-        return due, upto_ms
+        queue = service, domain.name
+        ahead = self._read_ahead(queue, after_ms)
+        if ahead is None:
+            again = queue in self._ahead and self._ahead[queue].sets is self.sets
+            ahead = (
+                self._read(queue, after_ms, _MAX_MS, 1) if again else self._read(queue, after_ms, upto_ms, DUE_TIMERS)
+            )
+            self._ahead[queue] = ahead
+        return ahead.between(after_ms, upto_ms), min(upto_ms, ahead.upto_ms)
+
+    def _read_ahead(self, queue: tuple[str, str], after_ms: int) -> _ReadAhead | None:
+        """What was read of the timers after ``after_ms``; None: the next ones are unknown."""
+        ahead = self._ahead.get(queue)
+        valid = ahead is not None and ahead.sets is self.sets and ahead.after_ms <= after_ms < ahead.upto_ms
+        return ahead if valid else None
+
+    def _read(self, queue: tuple[str, str], after_ms: int, upto_ms: int, count: int) -> _ReadAhead:
+        """Read the first timers after ``after_ms`` and up to ``upto_ms``: ``count`` or more if there are so many."""
+        assert self.sets is not None
+        found: list[Timer] = []
+        for timers in self.files.due(self.sets, queue, after_ms, upto_ms):
+            found += self._timers(timers)
+            if len(found) >= count:
+                return _ReadAhead(self.sets, after_ms, found[-1][0], found)
+        return _ReadAhead(self.sets, after_ms, upto_ms, found)
 
     def _timers(self, timers: Timers) -> list[Timer]:
         """Timers from files as objects. Each key is decoded once, because a key has many timers."""
