@@ -3,7 +3,8 @@
     python -m benchmarks [--pyflink-python PATH] [--bytewax-python PATH] [--json FILE] [--quick]
 
 PyFlink and bytewax need other packages than flinkish: name interpreters that have them, by options or the environment
-variables BENCHMARKS_PYFLINK_PYTHON and BENCHMARKS_BYTEWAX_PYTHON. The table says which engines are not installed.
+variables BENCHMARKS_PYFLINK_PYTHON and BENCHMARKS_BYTEWAX_PYTHON. Flink in Java runs with the jars of PyFlink and needs
+a Java compiler. The table says which engines are not installed.
 """
 
 from __future__ import annotations

@@ -113,6 +113,14 @@ def engines(pyflink_python: str, bytewax_python: str) -> list[Engine]:
             4,
         ),
         Engine(
+            "Flink Java",
+            "benchmarks.pipelines.flink_java_job",
+            "pyflink",  # for its jars
+            pyflink_python,
+            ("--passes", "6"),
+            pipelines=("sum", "user_window", "visits"),
+        ),
+        Engine(
             "bytewax",
             "benchmarks.pipelines.bytewax_job",
             "bytewax",
