@@ -19,16 +19,17 @@ from flinkish.runtime.stored_pickle import dumps, loads
 #: Called with a batch of committables.
 SinkEmit = Callable[[list[Any]], None]
 
-#: The number of committables from which a buffer is made.
-MAX_BATCH = 20_000
+#: A buffer has at most so many committables. Pickle remembers all objects that it has written, so in a pickle of a
+#: hundred times as many, each takes five times as long.
+MAX_BATCH = 5_000
 
 #: Version of the stored form of committables, which may wait in files until the sink commits them in another process.
 FORMAT_VERSION = 2
 
 
 class SinkWriterOperator(StreamOperator):
-    """Passes records to a `SinkWriter` and sends its committables on, when there are ``max_batch`` of them and at the
-    barrier."""
+    """Passes records to a `SinkWriter` and sends its committables on, at most ``max_batch`` in a buffer: when there are
+    so many of them, and at the barrier."""
 
     def __init__(self, writer: SinkWriter, max_batch: int = MAX_BATCH) -> None:
         self._writer: SinkWriter | None = writer
@@ -63,10 +64,10 @@ class SinkWriterOperator(StreamOperator):
             self._flush()
 
     def _flush(self) -> None:
-        if self._held:
-            assert self.emit is not None
-            self.emit(self._held)
-            self._held = []
+        assert self.emit is not None
+        held, self._held = self._held, []
+        for begin in range(0, len(held), self._max_batch):
+            self.emit(held[begin : begin + self._max_batch])
 
     def take_count(self) -> int:
         """The number of records written since the last call."""

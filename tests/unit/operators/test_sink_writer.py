@@ -1,0 +1,54 @@
+"""The operator that writes to a sink: in which pieces committables reach the committer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.core.sink import SinkWriter
+from flinkish.runtime.operators.sink_writer import MAX_BATCH, SinkWriterOperator
+
+
+class Passing(SinkWriter):
+    """Hands each record over at once."""
+
+    def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
+        return values
+
+
+class Holding(SinkWriter):
+    """Hands all records over at the barrier."""
+
+    def __init__(self) -> None:
+        self._held: list[Any] = []
+
+    def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
+        self._held += values
+        return []
+
+    def prepare_commit(self) -> list[Any]:
+        held, self._held = self._held, []
+        return held
+
+
+def sent(writer: SinkWriter, batches: list[list[Any]], max_batch: int = MAX_BATCH) -> tuple[list[Any], list[Any]]:
+    """What is sent before the barrier, and at it."""
+    operator, buffers = SinkWriterOperator(writer, max_batch), list[Any]()
+    operator.emit = buffers.append
+    for batch in batches:
+        operator.process_batch(batch, None)
+    before = len(buffers)
+    operator.snapshot_state()
+    return buffers[:before], buffers[before:]
+
+
+def test_committables_are_sent_when_there_are_many_of_them_and_at_the_barrier() -> None:
+    assert sent(Passing(), [[1, 2], [3, 4, 5], [6]], max_batch=4) == ([[1, 2, 3, 4], [5]], [[6]])
+    assert sent(Passing(), [[]]) == ([], [])
+
+
+def test_no_buffer_has_all_committables_of_a_large_epoch() -> None:
+    records = list(range(3 * MAX_BATCH + 1))
+    before, at_barrier = sent(Holding(), [records])
+    assert before == []
+    assert [len(buffer) for buffer in at_barrier] == [MAX_BATCH, MAX_BATCH, MAX_BATCH, 1]
+    assert [one for buffer in at_barrier for one in buffer] == records
