@@ -92,34 +92,7 @@ def engines(pyflink_python: str, bytewax_python: str) -> list[Engine]:
             pipelines=("sum",),
         ),
         Engine("Python loop", "benchmarks.pipelines.python_loop", "pyarrow"),
-        Engine(
-            "PyFlink process",
-            _PYFLINK,
-            "pyflink",
-            pyflink_python,
-            ("--mode", "process"),
-            (*_files(9, 4, 6), (("session", 200_000), 2)),
-            _WITHOUT_JOIN,
-            4,
-        ),
-        Engine(
-            "PyFlink thread",
-            _PYFLINK,
-            "pyflink",
-            pyflink_python,
-            ("--mode", "thread"),
-            _files(12, 12, 6),
-            _WITHOUT_JOIN,
-            4,
-        ),
-        Engine(
-            "Flink Java",
-            "benchmarks.pipelines.flink_java_job",
-            "pyflink",  # for its jars
-            pyflink_python,
-            ("--passes", "6"),
-            pipelines=("sum", "user_window", "visits"),
-        ),
+        *_with_pyflink(pyflink_python),
         Engine(
             "bytewax",
             "benchmarks.pipelines.bytewax_job",
@@ -130,6 +103,40 @@ def engines(pyflink_python: str, bytewax_python: str) -> list[Engine]:
             pipelines=(*BASIC_PIPELINES, "user_window", "visits", "sliding", "session"),
             keyed_files=3,
             repeats=3,
+        ),
+    ]
+
+
+def _with_pyflink(python: str) -> list[Engine]:
+    """PyFlink, and Flink in Java with the jars of PyFlink's package."""
+    return [
+        Engine(
+            "PyFlink process",
+            _PYFLINK,
+            "pyflink",
+            python,
+            ("--mode", "process"),
+            (*_files(9, 4, 6), (("session", 200_000), 2)),
+            _WITHOUT_JOIN,
+            4,
+        ),
+        Engine(
+            "PyFlink thread",
+            _PYFLINK,
+            "pyflink",
+            python,
+            ("--mode", "thread"),
+            _files(12, 12, 6),
+            _WITHOUT_JOIN,
+            4,
+        ),
+        Engine(
+            "Flink Java",
+            "benchmarks.pipelines.flink_java_job",
+            "pyflink",  # for its jars
+            python,
+            ("--passes", "6"),
+            pipelines=("sum", "user_window", "visits"),
         ),
     ]
 

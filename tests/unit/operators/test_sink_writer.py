@@ -6,6 +6,7 @@ from typing import Any
 
 from flinkish.core.sink import SinkWriter
 from flinkish.runtime.operators.sink_writer import MAX_BATCH, SinkWriterOperator
+from flinkish.testing import TestingSink
 
 
 class Passing(SinkWriter):
@@ -13,21 +14,6 @@ class Passing(SinkWriter):
 
     def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
         return values
-
-
-class Holding(SinkWriter):
-    """Hands all records over at the barrier."""
-
-    def __init__(self) -> None:
-        self._held: list[Any] = []
-
-    def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
-        self._held += values
-        return []
-
-    def prepare_commit(self) -> list[Any]:
-        held, self._held = self._held, []
-        return held
 
 
 def sent(writer: SinkWriter, batches: list[list[Any]], max_batch: int = MAX_BATCH) -> tuple[list[Any], list[Any]]:
@@ -48,7 +34,8 @@ def test_committables_are_sent_when_there_are_many_of_them_and_at_the_barrier() 
 
 def test_no_buffer_has_all_committables_of_a_large_epoch() -> None:
     records = list(range(3 * MAX_BATCH + 1))
-    before, at_barrier = sent(Holding(), [records])
+    # its writer hands all records over at the barrier
+    before, at_barrier = sent(TestingSink().create_writer(), [records])
     assert before == []
     assert [len(buffer) for buffer in at_barrier] == [MAX_BATCH, MAX_BATCH, MAX_BATCH, 1]
     assert [one for buffer in at_barrier for one in buffer] == records
