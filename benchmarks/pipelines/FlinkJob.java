@@ -58,22 +58,27 @@ public final class FlinkJob {
         int eventsPerFile = Integer.parseInt(arguments[1]);
         long boundMs = Long.parseLong(arguments[2]);
         List<String> files = Arrays.asList(arguments).subList(3, arguments.length);
-        run(pipeline, boundMs, files.subList(0, Math.min(2, files.size())), eventsPerFile);
-        mark();
-        run(pipeline, boundMs, files.subList(0, Math.max(Math.min(2, files.size()), files.size() / 3)), eventsPerFile);
-        mark();
-        run(pipeline, boundMs, files, eventsPerFile);
-        mark();
+        int few = Math.min(2, files.size());
+        int third = Math.max(few, files.size() / 3);
+        long events = 0;
+        run(pipeline, boundMs, files.subList(0, few), eventsPerFile);
+        mark(events);
+        for (int count : new int[] {third, files.size()}) {
+            run(pipeline, boundMs, files.subList(0, count), eventsPerFile);
+            events += (long) count * eventsPerFile;
+            mark(events);
+        }
         StringBuilder figures = new StringBuilder();
         CHECK.forEach((name, figure) -> figures.append(figures.length() == 0 ? "" : ", ")
                 .append('"').append(name).append("\": ").append(figure));
         System.out.println("{" + figures + "}");
     }
 
-    private static void mark() {
+    /** Prints a mark, with this many events processed since the first one. */
+    private static void mark(long events) {
         var system = (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
-        System.out.printf("{\"wall_s\": %f, \"cpu_s\": %f}%n", System.nanoTime() / 1e9,
-                system.getProcessCpuTime() / 1e9);
+        System.out.printf("{\"wall_s\": %f, \"cpu_s\": %f, \"events\": %d}%n", System.nanoTime() / 1e9,
+                system.getProcessCpuTime() / 1e9, events);
     }
 
     private static void run(String pipeline, long boundMs, List<String> files, int eventsPerFile) throws Exception {

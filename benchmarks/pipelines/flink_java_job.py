@@ -71,11 +71,7 @@ def main() -> None:
         *marks, check = run(options.pipeline, files, classes)
     finally:
         shutil.rmtree(classes)
-    events = [0, max(min(2, len(files)), len(files) // 3) * EVENTS_PER_FILE]
-    events.append(events[1] + len(files) * EVENTS_PER_FILE)
-    start, between, end = (
-        contract.Mark(mark["wall_s"], mark["cpu_s"], count) for mark, count in zip(marks, events, strict=True)
-    )
+    start, between, end = (contract.Mark(**mark) for mark in marks)
     check = {name: figure if name == "amount" else int(figure) for name, figure in check.items()}
     # the meter watches Python processes, and a JVM takes as much memory as it may
     contract.emit(replace(meter.difference(start, between, end, check), peak_rss_mib=None))

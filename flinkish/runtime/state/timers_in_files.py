@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time_limits import MAX_WATERMARK_MS
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.domain_timers import Timer
 from flinkish.runtime.state.timer_queue import NONE_TAKEN, TimerQueue
@@ -28,7 +29,6 @@ DUE_TIMERS = 20_000
 #: The state name with which the namespaces and keys of timers are hashed.
 _NAME = "timers"
 
-_MAX_MS = (1 << 63) - 1
 _TIMESTAMP = itemgetter(0)
 
 
@@ -127,7 +127,9 @@ class TimersInFiles:
         if ahead is None:
             again = queue in self._ahead and self._ahead[queue].sets is self.sets
             ahead = (
-                self._read(queue, after_ms, _MAX_MS, 1) if again else self._read(queue, after_ms, upto_ms, DUE_TIMERS)
+                self._read(queue, after_ms, MAX_WATERMARK_MS, 1)
+                if again
+                else self._read(queue, after_ms, upto_ms, DUE_TIMERS)
             )
             self._ahead[queue] = ahead
         return ahead.between(after_ms, upto_ms), min(upto_ms, ahead.upto_ms)
