@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import posixpath
+import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -52,6 +56,10 @@ class DeltaSink(DataFrameSink):
         self._partition_by = list(partition_by)
         self._options = dict(options or {})
 
+    @property
+    def destination(self) -> str:
+        return f"Delta table {self._path}"
+
     @staticmethod
     def merge(
         path: str, key_columns: Sequence[str], delete_when: str | None = None, partition_by: Sequence[str] = ()
@@ -73,6 +81,9 @@ class DeltaSink(DataFrameSink):
     def check_type(self, input_type: TypeInformation, where: str) -> None:
         _check_row(input_type, where, "DeltaSink")
 
+    def last_epoch(self, session: Any, context: CommitContext) -> int | None:
+        return _last_transaction(session, self._path, _application(context))
+
     def write_frame(self, frame: Any, context: CommitContext) -> None:
         from pyspark.errors import AnalysisException
 
@@ -81,7 +92,7 @@ class DeltaSink(DataFrameSink):
             writer = writer.partitionBy(*self._partition_by)
         options = {
             **self._options,
-            "txnAppId": f"{context.job_id}/{context.sink_uid}",
+            "txnAppId": _application(context),
             "txnVersion": str(context.epoch),
         }
         try:
@@ -126,6 +137,13 @@ class DeltaMergeSink(DataFrameSink):
     def default_name(self) -> str:
         return "DeltaSink"
 
+    @property
+    def destination(self) -> str:
+        return f"Delta table {self._path}"
+
+    def last_epoch(self, session: Any, context: CommitContext) -> int | None:
+        return _last_transaction(session, self._path, _application(context))
+
     def check_type(self, input_type: TypeInformation, where: str) -> None:
         _check_row(input_type, where, "DeltaSink")
         assert isinstance(input_type, RowTypeInfo)
@@ -143,10 +161,10 @@ class DeltaMergeSink(DataFrameSink):
 
         session = frame.sparkSession
         settings = {
-            "spark.databricks.delta.write.txnAppId": f"{context.job_id}/{context.sink_uid}",
+            "spark.databricks.delta.write.txnAppId": _application(context),
             "spark.databricks.delta.write.txnVersion": str(context.epoch),
         }
-        view = f"flinkish_{zlib.crc32(f'{context.job_id}/{context.sink_uid}'.encode())}"
+        view = f"flinkish_{zlib.crc32(_application(context).encode())}"
         try:
             # creates an empty table, or does nothing if the table exists
             writer = frame.limit(0).write.format("delta").mode("ignore")
@@ -200,18 +218,22 @@ class DeltaMergeSink(DataFrameSink):
 
 class FunctionSink(DataFrameSink):
     """Calls ``function(frame, epoch)`` in the driver, with the records of each epoch as a DataFrame (the counterpart of
-    Spark's ``foreachBatch``). The stream's type is a ROW_NAMED, one column per field.
+    Spark's ``foreachBatch``). The stream's type is a ROW_NAMED, one column per field. A function with a third parameter
+    is given the `CommitContext` as well.
 
     Guarantee: at least once. After a failure the function is called again with the same epoch and the same records, so
-    a function whose writes are idempotent per epoch is exactly-once. Do not keep the DataFrame beyond the call: it
-    reads files that are deleted some epochs later.
+    a function whose writes are idempotent per epoch is exactly-once. Epochs are numbered from 0 in each job directory:
+    what identifies an epoch to the destination must also hold the id of the job (and the uid of the sink, if a job has
+    several). Do not keep the DataFrame beyond the call: it reads files that are deleted some epochs later.
 
-    >>> sink = FunctionSink(lambda frame, epoch: frame.write.mode("overwrite").parquet(f"/out/epoch={epoch}"))
+    >>> def write(frame, epoch, context):
+    ...     frame.write.mode("overwrite").parquet(f"/out/job={context.job_id}/epoch={epoch}")
+    >>> sink = FunctionSink(write)
     """
 
     guarantee = Guarantee.AT_LEAST_ONCE
 
-    def __init__(self, function: Callable[[Any, int], None]) -> None:
+    def __init__(self, function: Callable[..., None]) -> None:
         if not callable(function):
             raise ProgramError(
                 f"{function!r} is no function", where="sink_to", expected="a Sink, or a function of (DataFrame, epoch)"
@@ -226,7 +248,57 @@ class FunctionSink(DataFrameSink):
         _check_row(input_type, where, "a function sink")
 
     def write_frame(self, frame: Any, context: CommitContext) -> None:
-        self._function(frame, context.epoch)
+        if _positional_parameters(self._function) >= 3:
+            self._function(frame, context.epoch, context)
+        else:
+            self._function(frame, context.epoch)
+
+
+def _positional_parameters(function: Callable[..., None]) -> int:
+    """How many arguments must be given to the function, as far as it says."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a function that is not written in Python
+        return 0
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(parameter.kind in kinds and parameter.default is parameter.empty for parameter in parameters)
+
+
+def _application(context: CommitContext) -> str:
+    """The application whose transactions Delta counts: that of one sink of one job directory."""
+    return f"{context.job_id}/{context.sink_uid}"
+
+
+#: The files of Delta's log: the commit of a version, and its checkpoint, which may have several parts.
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[\w-]+)?\.(?:parquet|json)")
+
+
+def _last_transaction(session: Any, path: str, application: str) -> int | None:
+    """The last version of an application that a Delta table has committed; None if there is none. Delta's API for
+    Python does not say it, so it is read from the table's log: its last complete checkpoint and the commits behind."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions
+
+    # a path may hold characters that mean something in a pattern
+    log = posixpath.join(re.sub(r"[]\[{}*?\\]", r"\\\g<0>", path), "_delta_log")
+    try:
+        names = [posixpath.basename(file) for file in session.read.text(f"{log}/[0-9]*").inputFiles()]
+    except AnalysisException:
+        return None  # there is no table yet
+    checkpoints = [found for found in map(_CHECKPOINT.fullmatch, names) if found]
+    parts = Counter(found[1] for found in checkpoints)
+    last = max((found[1] for found in checkpoints if parts[found[1]] >= int(found[2] or 1)), default="")
+    needed = [found[0] for found in checkpoints if found[1] == last]
+    needed += [found[0] for found in map(_COMMIT.fullmatch, names) if found and found[1] > last]
+    versions: list[int] = []
+    for form in ("json", "parquet"):
+        files = [f"{log}/{name}" for name in needed if name.endswith(form)]
+        if files:
+            actions = session.read.schema("txn struct<appId string, version bigint>").format(form).load(files)
+            own = actions.where(functions.col("txn.appId") == application).agg(functions.max("txn.version"))
+            versions += [row[0] for row in own.collect() if row[0] is not None]
+    return max(versions, default=None)
 
 
 def _text_of(error: Exception) -> str:

@@ -22,6 +22,7 @@ from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.fence import NO_FENCE, Fence
+from flinkish.errors import FinalOperationError
 
 
 class Guarantee(Enum):
@@ -51,6 +52,19 @@ class CommitContext:
     fence: Fence = NO_FENCE
 
 
+def ahead_of(context: CommitContext, found: int) -> FinalOperationError:
+    """The error for a sink that knows the later epoch ``found`` although the job comes to the epoch of the context only
+    now."""
+    return FinalOperationError(
+        f"the sink has epoch {found} of this job already, and the job is at epoch {context.epoch} only: its directory "
+        "is older than its output, as one that was put back from a copy; the sink would take new records for old ones",
+        where=f"sink '{context.sink_uid}' of job '{context.job_name}' ({context.job_id}), epoch {context.epoch}",
+        expected=f"a sink that has no epoch from {context.epoch} on",
+        hint="put back the newest state of the directory; or start from a savepoint or checkpoint (-s) in a new job "
+        "directory, whose epochs are new to the sink, and remove first what the sink got after that savepoint",
+    )
+
+
 class StreamTransformer(ABC):
     """Adds operators in front of a sink."""
 
@@ -78,9 +92,10 @@ class Sink(ABC):
         return type(self).__name__
 
     @property
-    def _destination(self) -> str | None:
-        """The place that no other sink of the job may write to, as messages name it; None: there is no such place."""
-        return None
+    def destination(self) -> str:
+        """Where the sink writes to, as messages name it, without secrets. It tells apart sinks to which the program has
+        given no uid."""
+        return self.default_name
 
 
 class SinkWriter(ABC):  # noqa: B024 - all of it is optional
@@ -113,6 +128,11 @@ class Committer(ABC):
     def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
         """Commit all batches of committables; returns how many records became visible (0 if that was done before)."""
 
+    def last_epoch(self, context: CommitContext) -> int | None:
+        """The last epoch of the context's sink, of all subtasks, that the destination knows to be committed; None:
+        there is none, or the destination keeps no record. The driver asks before a job goes on in its directory."""
+        return None
+
 
 class WriterSink(Sink):
     """A sink that consists of a writer and a committer. It is picklable; writer and committer are created in the
@@ -136,6 +156,10 @@ class DataFrameSink(Sink):
     @abstractmethod
     def write_frame(self, frame: Any, context: CommitContext) -> None:
         """Write one epoch's records (``context.subtask`` is 0). May be called again with the same epoch."""
+
+    def last_epoch(self, session: Any, context: CommitContext) -> int | None:
+        """The same as :meth:`Committer.last_epoch`, asked with a Spark session."""
+        return None
 
     def check_type(self, input_type: TypeInformation, where: str) -> None:  # noqa: B027
         """Raise TypeMismatchError if records of that type cannot be written. Called when the sink is added to a

@@ -321,6 +321,7 @@ class JobGraphGenerator:
             node.sink,
             self._graph.parallelism_of(head),
             self._in[node.id][0].source.output_type,
+            node.has_own_uid,
         )
 
 

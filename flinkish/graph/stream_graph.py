@@ -172,8 +172,7 @@ class StreamGraph:
 
         Raises:
             ProgramError: there are no operators, a uid is missing or used twice (DuplicateUidError), a parallelism is
-                above the max parallelism, dead letters go to a side output that is not read, or two sinks would replace
-                each other's output.
+                above the max parallelism, or dead letters go to a side output that is not read.
         """
         if not self.nodes:
             raise ProgramError(
@@ -183,7 +182,6 @@ class StreamGraph:
                 hint="add a source and a sink; execute() empties the program, so that a second one runs nothing",
             )
         self._check_uids()
-        self._check_destinations()
         for node in self.nodes:
             self._check_has_uid(node)
             self._check_parallelism(node)
@@ -218,20 +216,6 @@ class StreamGraph:
                     where=f"operators '{other.name}' (node {other.id}) and '{node.name}' (node {node.id})",
                     expected="a uid of its own for each operator",
                     hint="change one of the uid(...) calls",
-                )
-
-    def _check_destinations(self) -> None:
-        seen: dict[str, StreamNode] = {}
-        for node in self.sinks():
-            place = None if node.sink is None else node.sink._destination
-            other = node if place is None else seen.setdefault(place, node)
-            if other is not node:
-                raise ProgramError(
-                    f"two sinks write to the {place}",
-                    where=f"sinks '{other.name}' (uid {other.effective_uid}) and '{node.name}'"
-                    f" (uid {node.effective_uid})",
-                    expected="a place of its own for each sink, since they would replace each other's output",
-                    hint="union the streams, or give one of the sinks another path, prefix or suffix",
                 )
 
     def _check_parallelism(self, node: StreamNode) -> None:

@@ -22,13 +22,13 @@ from flinkish.errors import ProgramError
 from flinkish.runtime.accumulated import merged
 from flinkish.runtime.buffer import Buffer, decode
 from flinkish.runtime.clock import Clock, SystemClock
-from flinkish.runtime.committing import commit_of
+from flinkish.runtime.committing import check_sinks, commit_of
 from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, VertexDescriptor, is_sink_vertex
 from flinkish.runtime.epoch_report import EpochReport, sum_up
 from flinkish.runtime.heartbeat import heartbeats
 from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.prepared_epoch import PreparedEpoch
+from flinkish.runtime.prepared_epoch import PreparedEpoch, addresses_of
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.sources.alignment import watermarks_of
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
@@ -124,6 +124,8 @@ class MiniCluster:
         self.job = job
         self.store = store if store is not None else StateStore()
         self._clock = clock or SystemClock()
+        #: the sinks of a job that begins have nothing of it
+        self._sinks_checked = self.store.next_epoch == 0 and self.store.prepared is None
         settings = job.settings
         limits = SourceLimits(
             max_records_per_epoch or settings.max_records_per_epoch,
@@ -184,12 +186,15 @@ class MiniCluster:
 
     def _run_epoch(self, planned: dict[str, Any]) -> EpochReport:
         stamp = EpochStamp(self.store.next_epoch, planned["time_ms"])
+        if not self._sinks_checked:
+            check_sinks(self.job, stamp.epoch if self.store.prepared else stamp.epoch - 1)
+            self._sinks_checked = True
         if self.store.prepared is None:
             self.store.prepared = self.prepare(planned, stamp)
             passed(Phase.EPOCH_PREPARED, epoch=stamp.epoch)
         prepared, written = self.store.prepared
         commit = commit_of(self.job, prepared)
-        commits = [commit.commit(*target) for target in prepared.by_target()]
+        commits = [commit.commit(*target) for target in prepared.by_target(self.job)]
         report = sum_up(self.job, stamp.epoch, stamp.time_ms, map(TaskReport.decode, prepared.reports), commits)
         added = [task.accumulators for task in report.tasks if task.accumulators]
         if added:
@@ -236,7 +241,8 @@ class MiniCluster:
         # accumulators that cannot be merged must fail the epoch before it is prepared
         merged(self.store.accumulators, (task.accumulators for task in tasks), self.job.classes)
         end_of_input = sum_up(self.job, stamp.epoch, stamp.time_ms, tasks, ()).end_of_input
-        return PreparedEpoch(stamp.epoch, stamp.time_ms, end_of_input, reports, committables), written
+        sinks = addresses_of(self.job)
+        return PreparedEpoch(stamp.epoch, stamp.time_ms, end_of_input, reports, committables, sinks), written
 
     def _read_sources(self, shares: Iterable[SourceShare], stamp: EpochStamp) -> list[Row]:
         rows: list[Row] = []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.core.fence import NO_FENCE, Fence
-from flinkish.core.sink import CommitContext, WriterSink
+from flinkish.core.sink import CommitContext, DataFrameSink, WriterSink, ahead_of
 from flinkish.runtime.buffer import Buffer, BufferKind, decode, encode
 from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
@@ -92,6 +92,25 @@ def commit_of(
 ) -> EpochCommit:
     """The commit of a prepared epoch."""
     return EpochCommit(job, prepared.epoch, prepared.time_ms, prepared.end_of_input, fence, files)
+
+
+def check_sinks(job: JobDescriptor, last_epoch: int, session: Any = None) -> None:
+    """Check that no sink knows an epoch behind the last one that was prepared (-1: none was). A sink that does would
+    take the records of the epochs to come for records that it has.
+
+    Raises:
+        FinalOperationError: a sink does: the state that the job goes on from is older than its output.
+        ConnectionFailedError: a sink's destination cannot be reached.
+    """
+    for sink in job.sinks:
+        context = EpochCommit(job, last_epoch + 1, 0, False).context(sink, 0)
+        found = None
+        if isinstance(sink.sink, WriterSink):
+            found = sink.sink.create_committer().last_epoch(context)
+        elif isinstance(sink.sink, DataFrameSink):
+            found = sink.sink.last_epoch(session, context)
+        if found is not None and found > last_epoch:
+            raise ahead_of(context, found)
 
 
 def commit_failure(error: BaseException, where: str, epoch: int) -> Exception:

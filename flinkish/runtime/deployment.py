@@ -147,6 +147,14 @@ class SinkDescriptor:
     parallelism: int
     #: the type of the records, for DataFrame sinks
     input_type: Any = None
+    #: whether the program chose the uid
+    uid_given: bool = False
+
+    @property
+    def address(self) -> str:
+        """The name under which a prepared epoch holds what is for this sink: its uid; with a generated uid, which
+        depends on the sink's position in the program, also where the sink writes to."""
+        return self.uid if self.uid_given else f"{self.uid}: {self.sink.destination}"
 
 
 @dataclass(frozen=True)

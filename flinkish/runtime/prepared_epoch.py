@@ -1,5 +1,8 @@
 """Prepared epochs: one file per epoch that holds, or refers to, all that the commit of the epoch needs.
 
+The file says by uid which sink each part of the epoch is for, since the program that commits it need not be the one
+that has prepared it.
+
 Rule: before the file exists, nothing of the epoch was committed to any sink, and the epoch is run again as a whole.
 From then on the epoch is never run again: whichever driver continues the job commits what the file says. So state and
 output of an epoch always come from the same run, whatever its functions do, and no sink gets two contents for an epoch.
@@ -19,15 +22,15 @@ from flinkish.common.sealed_json import sealed, unsealed
 from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_error, storage_errors
 from flinkish.core.fence import Fence
-from flinkish.errors import FencedError
+from flinkish.errors import FencedError, IncompatibleJobError
 from flinkish.runtime.buffer import decode
-from flinkish.runtime.deployment import sink_of
+from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor, sink_of
 from flinkish.runtime.epoch_files import damaged_output
 
 _SUFFIX = ".json"
 
 #: Version of the format of the file.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -43,14 +46,46 @@ class PreparedEpoch:
     reports: tuple[bytes, ...]
     #: buffers with committables for the sinks, as the tasks have encoded them
     committables: tuple[bytes, ...]
+    #: the addresses of the sinks of the program that has prepared the epoch, by their numbers in the buffers
+    sinks: tuple[str, ...]
 
-    def by_target(self) -> list[tuple[int, int, list[bytes]]]:
-        """The committables as (sink, subtask, its buffers), each of which makes one commit, in a fixed order."""
+    def by_target(self, job: JobDescriptor) -> list[tuple[int, int, list[bytes]]]:
+        """The committables as (number of the sink in this job, subtask, its buffers), each of which makes one commit,
+        in a fixed order.
+
+        Raises:
+            IncompatibleJobError: the program has no sink for a part of the epoch.
+        """
         found: dict[tuple[int, int], list[bytes]] = defaultdict(list)
         for data in self.committables:
             header = decode(data).header
             found[sink_of(header.vertex), header.subtask].append(data)
-        return [(sink, subtask, found[sink, subtask]) for sink, subtask in sorted(found)]
+        numbers = {number: addressed(job, self.sinks[number], self.epoch).id for number, _ in found}
+        return sorted((numbers[sink], subtask, buffers) for (sink, subtask), buffers in found.items())
+
+
+def addresses_of(job: JobDescriptor) -> tuple[str, ...]:
+    """The addresses of a program's sinks, by their numbers."""
+    return tuple(sink.address for sink in job.sinks)
+
+
+def addressed(job: JobDescriptor, address: str, epoch: int) -> SinkDescriptor:
+    """The sink of the program that an epoch, which an earlier program has prepared, has something for.
+
+    Raises:
+        IncompatibleJobError: the program has no such sink.
+    """
+    for sink in job.sinks:
+        if sink.address == address:
+            return sink
+    raise IncompatibleJobError(
+        f"epoch {epoch} is prepared and has output for the sink '{address}', which the program does not have",
+        where=f"job '{job.name}', epoch {epoch}",
+        expected=f"the sinks of the program that has prepared the epoch; this one has "
+        f"{', '.join(map(repr, addresses_of(job))) or 'none'}",
+        hint="start the program as it was in this directory once more: it commits the epoch; stop it, then change its "
+        "sinks (give each a uid of its own)",
+    )
 
 
 class PreparedEpochs:
@@ -100,6 +135,7 @@ class PreparedEpochs:
                 "fencing_token": fence.token,
                 "reports": _texts(prepared.reports),
                 "committables": _texts(prepared.committables),
+                "sinks": prepared.sinks,
             }
         )
         fence.check()
@@ -183,6 +219,7 @@ def _decoded(data: bytes, epoch: int) -> PreparedEpoch:
         bool(content["end_of_input"]),
         tuple(map(base64.b64decode, content["reports"])),
         tuple(map(base64.b64decode, content["committables"])),
+        tuple(map(str, content["sinks"])),
     )
 
 

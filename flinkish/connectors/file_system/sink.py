@@ -1,12 +1,14 @@
 """``FileSink``: writes one file per bucket, subtask and epoch.
 
-Rule upheld here: a file's name follows from (subtask, epoch), and the file becomes visible as a whole, by a rename. An
-epoch that is committed again replaces its own file by one with the same content.
+Rule upheld here: a file's name follows from (job id, sink uid, subtask, epoch), and the file becomes visible as a
+whole, by a rename. An epoch that is committed again replaces its own file by one with the same content. Nobody else
+writes a file of that name: each job directory has a job id of its own.
 """
 
 from __future__ import annotations
 
 import posixpath
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -43,11 +45,12 @@ B = TypeVar("B", bound="FileSink.BaseBuilder")
 
 
 class FileSink(WriterSink, SupportsPreprocessing):
-    """Writes records to files ``<base path>/<bucket>/<prefix>-<subtask>-<epoch><suffix>``.
+    """Writes records to files ``<base path>/<bucket>/<prefix>-<uuid>-<subtask>-<epoch><suffix>``. The uuid belongs to
+    the job directory and the sink, so that runs, jobs and sinks that share a base path leave each other's files alone.
 
     Guarantee: exactly once, for readers that ignore files whose names begin with a dot. A subtask without records in an
     epoch writes no file. Buckets are by the hour of processing time, as in Flink, unless another BucketAssigner is
-    given. Two jobs must not share a base path and a prefix; two sinks of one job that do are refused.
+    given.
 
     >>> from flinkish.common.serialization import Encoder
     >>> sink = (FileSink.for_row_format("/data/out", Encoder.simple_string_encoder())
@@ -72,9 +75,9 @@ class FileSink(WriterSink, SupportsPreprocessing):
         self._part_size = part_size
 
     @property
-    def _destination(self) -> str:
-        config, folder = self._file_config, posixpath.join(self._base_path, self._bucket_assigner.format)
-        return f"files {folder.rstrip('/')}/{config.part_prefix}-<subtask>-<epoch>{config.part_suffix}"
+    def destination(self) -> str:
+        # without the credentials and the query string of a URI
+        return "files in " + re.sub(r"(?<=//)[^/@]*@|\?.*", "", self._base_path)
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
@@ -263,11 +266,26 @@ class _FileCommitter(Committer):
                     system.delete_file(temporary)
         return records
 
+    def last_epoch(self, context: CommitContext) -> int | None:
+        """The highest epoch in the names of this sink's files, in all buckets."""
+        from pyarrow import fs
+
+        system, base = file_system_of(self._base_path)
+        own = re.compile(rf"[^.].*{_identity(context)}-\d+-(\d+).*")
+        try:
+            found = system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True))
+        except OSError as error:
+            raise ConnectionFailedError(
+                f"the folder {base} cannot be listed: {error}", where=f"FileSink '{context.sink_uid}'"
+            ) from error
+        return max((int(match[1]) for info in found if (match := own.fullmatch(info.base_name))), default=None)
+
     def _name(self, context: CommitContext, number: int) -> str:
         """The name of the file with that number in the epoch. The first one's number is left out of its name, since an
         epoch seldom has another."""
         config, which = self._file_config, f"-{number}" if number else ""
-        return f"{config.part_prefix}-{context.subtask}-{context.epoch}{which}{config.part_suffix}"
+        name = f"{config.part_prefix}-{_identity(context)}-{context.subtask}-{context.epoch}"
+        return f"{name}{which}{config.part_suffix}"
 
     def _files(self, parts: Iterator[tuple[bytes, int]]) -> Iterator[Iterator[tuple[bytes, int]]]:
         """The parts of each file in turn. The parts of a file must be consumed before the next file is asked for."""
@@ -283,3 +301,8 @@ class _FileCommitter(Committer):
                     ahead = next(parts, None)
 
             yield one_file()
+
+
+def _identity(context: CommitContext) -> str:
+    """The uuid in the names of a sink's files; the same for each delivery of an epoch."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{context.job_id}/{context.sink_uid}"))

@@ -12,11 +12,11 @@ epoch.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from flinkish.connectors.jdbc.database import Database, Failure, close, failure_of, open_database
 from flinkish.connectors.jdbc.location import DatabaseLocation
@@ -24,7 +24,7 @@ from flinkish.connectors.jdbc.options import JdbcExecutionOptions
 from flinkish.connectors.jdbc.statement import JdbcStatement
 from flinkish.connectors.jdbc.writer import abbreviated
 from flinkish.connectors.kept_resources import KeptResources
-from flinkish.core.sink import CommitContext, Committer
+from flinkish.core.sink import CommitContext, Committer, ahead_of
 from flinkish.errors import ConnectionFailedError, OperationError, ProgramError, RetryableError
 
 #: the longest delay before a retry, in seconds; the delays begin at 0.1 s and double
@@ -32,6 +32,8 @@ RETRY_DELAY_MAX_S = 2.0
 
 #: how many idle connections a worker process keeps
 CONNECTIONS_KEPT_MAX = 8
+
+T = TypeVar("T")
 
 _connections = KeptResources[Database](close, CONNECTIONS_KEPT_MAX)
 
@@ -54,11 +56,21 @@ class JdbcCommitter(Committer):
     def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
         # held in memory, since the retry of a failed transaction begins with its first row
         rows = self._in_order([row for batch in committables for row in batch])
-        if not rows:
-            return 0
+        return self._retried(rows, context, partial(self._transaction, rows, context)) if rows else 0
+
+    def last_epoch(self, context: CommitContext) -> int | None:
+        """The highest marker of the sink's subtasks; None if they have none."""
+
+        def ask() -> int | None:
+            with self._connection() as database:
+                return database.last_epoch(context.job_id, context.sink_uid)
+
+        return self._retried([], context, ask)
+
+    def _retried(self, rows: list[tuple[Any, ...]], context: CommitContext, action: Callable[[], T]) -> T:
         for attempt in range(self._options.max_retries + 1):
             try:
-                return self._transaction(rows, context)
+                return action()
             except Exception as error:
                 failure = failure_of(self._location, error)
                 if failure is None:
@@ -84,7 +96,12 @@ class JdbcCommitter(Committer):
         with self._connection() as database:
             database.begin()
             if not database.claim(context):
+                found = database.last_epoch(context.job_id, context.sink_uid, context.subtask)
                 database.rollback()
+                if found is not None and found > context.epoch:
+                    # a driver that was superseded is told so
+                    context.fence.check()
+                    raise ahead_of(context, found)
                 return 0
             database.write(self._statement, rows, self._options.batch_size)
             # a driver that was paused here, and superseded meanwhile, must not commit when it goes on

@@ -1,8 +1,9 @@
 """The interface of an open database connection, free of SQL: claim an epoch, write rows, commit.
 
 The rule that makes the sink exactly-once is in ``claim``: the marker of (job, sink, subtask) moves to the epoch in the
-SAME transaction as the rows, and it only moves forward. A committer that finds it at the epoch, or beyond, has nothing
-to do. The claim is the first statement of the transaction: a second committer of the same epoch waits for the lock on
+SAME transaction as the rows, and it only moves forward. A committer that finds it at the epoch has nothing to do; one
+that finds it beyond belongs to a driver that was superseded, or to a job directory that is older than the database. The
+claim is the first statement of the transaction: a second committer of the same epoch waits for the lock on
 the marker's row and then sees the marker.
 """
 
@@ -27,6 +28,11 @@ CLAIM = (
     f"INSERT INTO {MARKER_TABLE} (job_id, sink_uid, subtask, epoch) VALUES (?, ?, ?, ?) "
     "ON CONFLICT (job_id, sink_uid, subtask) DO UPDATE SET epoch = excluded.epoch "
     f"WHERE {MARKER_TABLE}.epoch < excluded.epoch"
+)
+#: the highest marker of a sink, or of one subtask unless that is NULL
+LAST_EPOCH = (
+    f"SELECT max(epoch) FROM {MARKER_TABLE} WHERE job_id = ? AND sink_uid = ? "
+    "AND subtask = coalesce(CAST(? AS INTEGER), subtask)"
 )
 
 
@@ -53,8 +59,11 @@ class Database(ABC):
 
     @abstractmethod
     def claim(self, context: CommitContext) -> bool:
-        """Move the marker to the epoch of the context. False: the marker is there or beyond already, so the rows of
-        the epoch are in the database."""
+        """Move the marker to the epoch of the context. False: the marker is there or beyond already."""
+
+    @abstractmethod
+    def last_epoch(self, job_id: str, sink_uid: str, subtask: int | None = None) -> int | None:
+        """The marker of a subtask of a sink, or (None) the highest one of all its subtasks; None if there is none."""
 
     @abstractmethod
     def write(self, statement: JdbcStatement, rows: Sequence[tuple[Any, ...]], batch_size: int) -> None:

@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from flinkish.connectors.jdbc.database import CLAIM, CREATE_MARKER_TABLE, MARKER_TABLE, Database, Failure, claim_values
+from flinkish.connectors.jdbc.database import (
+    CLAIM,
+    CREATE_MARKER_TABLE,
+    LAST_EPOCH,
+    MARKER_TABLE,
+    Database,
+    Failure,
+    claim_values,
+)
 from flinkish.connectors.jdbc.location import DatabaseLocation
 from flinkish.connectors.jdbc.placeholders import psycopg_placeholders
 from flinkish.connectors.jdbc.statement import JdbcStatement, on_conflict, quoted, quoted_table
@@ -21,7 +29,7 @@ from flinkish.errors import EnvironmentVersionError
 
 # "flinkish" as a number: the advisory lock under which the marker table is created
 _LOCK_ID = 0x666C696E6B697368
-_CLAIM = psycopg_placeholders(CLAIM)
+_CLAIM, _LAST_EPOCH = psycopg_placeholders(CLAIM), psycopg_placeholders(LAST_EPOCH)
 
 
 def driver() -> Any:
@@ -62,6 +70,10 @@ class PostgresqlDatabase(Database):
 
     def claim(self, context: CommitContext) -> bool:
         return bool(self._connection.execute(_CLAIM, claim_values(context)).rowcount == 1)
+
+    def last_epoch(self, job_id: str, sink_uid: str, subtask: int | None = None) -> int | None:
+        found: int | None = self._connection.execute(_LAST_EPOCH, (job_id, sink_uid, subtask)).fetchone()[0]
+        return found
 
     def write(self, statement: JdbcStatement, rows: Sequence[tuple[Any, ...]], batch_size: int) -> None:
         if statement.is_upsert:

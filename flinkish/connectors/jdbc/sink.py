@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from flinkish.common.arguments import check_instance
@@ -106,6 +107,11 @@ class JdbcSink(WriterSink):
     def create_writer(self) -> SinkWriter:
         writer = UpsertWriter if self._statement.is_upsert else RowWriter
         return writer(self._statement, self._location.kind, self._names)
+
+    @property
+    def destination(self) -> str:
+        table = re.search(r"\b(?:into|update|from)\s+([^\s(]+)", self._statement.sql, re.IGNORECASE)
+        return f"{self._location.label}, {f'table {table[1]}' if table else self._statement.sql}"
 
     def create_committer(self) -> Committer:
         return JdbcCommitter(self._location, self._statement, self._execution_options, self._types)

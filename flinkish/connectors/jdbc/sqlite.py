@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from flinkish.connectors.jdbc.database import CLAIM, CREATE_MARKER_TABLE, Database, Failure, claim_values
+from flinkish.connectors.jdbc.database import (
+    CLAIM,
+    CREATE_MARKER_TABLE,
+    LAST_EPOCH,
+    Database,
+    Failure,
+    claim_values,
+)
 from flinkish.connectors.jdbc.location import DatabaseLocation
 from flinkish.connectors.jdbc.statement import JdbcStatement
 from flinkish.core.sink import CommitContext
@@ -44,6 +51,10 @@ class SqliteDatabase(Database):
 
     def claim(self, context: CommitContext) -> bool:
         return self._connection.execute(CLAIM, claim_values(context)).rowcount == 1
+
+    def last_epoch(self, job_id: str, sink_uid: str, subtask: int | None = None) -> int | None:
+        found: int | None = self._connection.execute(LAST_EPOCH, (job_id, sink_uid, subtask)).fetchone()[0]
+        return found
 
     def write(self, statement: JdbcStatement, rows: Sequence[tuple[Any, ...]], batch_size: int) -> None:
         self._connection.executemany(statement.sql, rows)

@@ -20,7 +20,9 @@ import logging
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -28,7 +30,7 @@ from typing import Any
 from flinkish.connectors.kafka.client import REQUEST_TIMEOUT_S, Cluster, check_reachable, driver, new_producer
 from flinkish.connectors.kafka.properties import writing_settings
 from flinkish.connectors.kept_resources import KeptResources
-from flinkish.core.sink import CommitContext, Committer
+from flinkish.core.sink import CommitContext, Committer, ahead_of
 from flinkish.errors import ConnectionFailedError, OperationError, ProgramError, RetryableError
 
 _log = logging.getLogger("flinkish.KafkaCommitter")
@@ -40,6 +42,8 @@ ABORT_TIMEOUT_S = 5.0
 TRANSACTION_TIMEOUT_MS = 300_000
 #: how many idle producers a worker process keeps
 PRODUCERS_KEPT_MAX = 16
+#: how many subtasks' markers are asked for at the same time
+_MARKERS_AT_ONCE = 8
 
 
 class _Producer:
@@ -82,9 +86,7 @@ class _TransactionalProducer(_Producer):
         """Fence off earlier producers, then read the marker. The group of ``cluster``, which holds the marker, has the
         transactional id as its id."""
         self.client.init_transactions(REQUEST_TIMEOUT_S * 2)
-        # Over all topics: with a topic selector the last epoch may have begun with a record for another topic. Fetched
-        # by the consumer: librdkafka 2.16 sometimes crashes when an admin client fetches the offsets of a group.
-        self.next_epoch = max(cluster.committed(cluster.first_partitions()).values(), default=0)
+        self.next_epoch = _next_epoch(cluster)
         self._group = cluster.group_metadata()
 
     def begin(self, topic: str, epoch: int) -> None:
@@ -250,8 +252,23 @@ class KafkaTransactionCommitter(KafkaCommitter):
         super().__init__(servers, properties)
         self._prefix = transactional_id_prefix
 
+    def last_epoch(self, context: CommitContext) -> int | None:
+        """The highest marker of the sink's subtasks, each of which is in a consumer group of its own."""
+
+        def marker(subtask: int) -> int:
+            with self._cluster(context, self._name(replace(context, subtask=subtask))) as cluster:
+                return _next_epoch(cluster) - 1
+
+        with ThreadPoolExecutor(_MARKERS_AT_ONCE) as threads:
+            found = max(threads.map(marker, range(context.parallelism)))
+        return None if found < 0 else found
+
+    def _name(self, context: CommitContext) -> str:
+        """The transactional id of a subtask, and the group that holds its marker."""
+        return f"{self._prefix}-{context.job_id}-{context.sink_uid}-{context.subtask}"
+
     def _commit(self, first: list[Any], batches: Iterator[list[Any]], context: CommitContext) -> int:
-        name = f"{self._prefix}-{context.job_id}-{context.sink_uid}-{context.subtask}"
+        name = self._name(context)
         use = partial(_producers.use, (*self._key(), name), partial(self._open_transactional, context, name))
         try:
             with use() as producer:
@@ -267,6 +284,10 @@ class KafkaTransactionCommitter(KafkaCommitter):
     ) -> int:
         fresh, producer.fresh = producer.fresh, False
         if context.epoch < producer.next_epoch:
+            if context.epoch < producer.next_epoch - 1:
+                # a driver that was superseded is told so
+                context.fence.check()
+                raise ahead_of(context, producer.next_epoch - 1)
             return 0
         begin = producer.begin if fresh else producer.begin_again
         begin(first[0][0], context.epoch)
@@ -286,6 +307,13 @@ class KafkaTransactionCommitter(KafkaCommitter):
                 producer.close()
                 raise
         return producer
+
+
+def _next_epoch(cluster: Cluster) -> int:
+    """The marker that the group of ``cluster`` holds: all epochs below it are committed."""
+    # Over all topics: with a topic selector the last epoch may have begun with a record for another topic. Fetched by
+    # the consumer: librdkafka 2.16 sometimes crashes when an admin client fetches the offsets of a group.
+    return max(cluster.committed(cluster.first_partitions()).values(), default=0)
 
 
 def _send(producer: Any, record: Any, on_delivery: Callable[[Any, Any], None]) -> None:

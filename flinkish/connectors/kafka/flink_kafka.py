@@ -202,6 +202,10 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
         )
         return self
 
+    @property
+    def destination(self) -> str:
+        return f"Kafka {self._servers}, topic {self._serializer.topic}"
+
     def create_writer(self) -> SinkWriter:
         return KafkaWriter(self._serializer, self._with_timestamps)
 

@@ -60,6 +60,11 @@ class KafkaSink(WriterSink, SupportsPreprocessing):
         """None: topic selectors written in Python run in the writer, so the stream needs no preprocessing."""
         return None
 
+    @property
+    def destination(self) -> str:
+        assert self._settings.serializer is not None
+        return f"Kafka {self._settings.bootstrap_servers}, topic {self._settings.serializer.topic}"
+
     def create_writer(self) -> SinkWriter:
         assert self._settings.serializer is not None
         return KafkaWriter(self._settings.serializer)

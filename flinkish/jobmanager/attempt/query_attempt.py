@@ -23,7 +23,7 @@ from flinkish.jobmanager.attempt.epoch_listeners import STOP_MARK, StopQuery
 from flinkish.jobmanager.attempt.query_inputs import input_is_read, keep_packing, source_positions
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
 from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs
-from flinkish.jobmanager.attempt.source_checks import check_sources, known_sources
+from flinkish.jobmanager.attempt.source_checks import check_committed, check_sources, known_sources
 from flinkish.jobmanager.directory.free_space import with_free_space
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
@@ -151,6 +151,7 @@ class QueryAttempt:
         epoch_listeners.register(self.job.job_id, self)
         try:
             self._forget_earlier_stops()
+            check_committed(self.spark, self.job, self.directory)
             self._take_earlier_reports()
             self._run_queries()
             if self.ended:

@@ -1,8 +1,9 @@
-"""Checks that the sources can go on from their positions, before a query is started.
+"""Checks that sources and sinks can go on from where the job is, before a query is started.
 
 Rule: a job goes on with the input that it has read before. If that has been deleted meanwhile, or been replaced by
 something else of the same name, an error says so before anything is read. ``<job dir>/sources.json`` remembers what was
-read.
+read. And it goes on behind the last epoch that its sinks have: in a directory that was put back from an older copy,
+sinks would take new records for those that they have.
 """
 
 from __future__ import annotations
@@ -15,12 +16,30 @@ from flinkish.errors import FlinkishError
 from flinkish.jobmanager.attempt.query_inputs import source_positions
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.query_log import QueryLog
+from flinkish.jobmanager.recovery.query_traces import read_traces
+from flinkish.runtime.committing import check_sinks
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.sources.positions import known_in
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.spark.plan import PlanOptions
 
 _FILE = "sources.json"
+
+
+def check_committed(spark: Any, job: JobDescriptor, directory: JobDirectory) -> None:
+    """Ask each sink, once per driver, whether it has an epoch that this directory does not know.
+
+    Raises:
+        FinalOperationError: one has, so the directory is older than the job's output.
+        ConnectionFailedError: the external system of a sink does not answer.
+    """
+    # nobody has committed anything under the id of a job that is started for the first time
+    if job.attempt == 0 or directory.sinks_checked:
+        return
+    location = directory.query_location()
+    delivered = read_traces(location).last_delivered
+    check_sinks(job, max(location.first_epoch - 1, -1 if delivered is None else delivered), spark)
+    directory.sinks_checked = True
 
 
 def known_sources(directory: JobDirectory) -> dict[str, dict[str, str]]:

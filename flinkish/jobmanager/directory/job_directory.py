@@ -80,6 +80,8 @@ class JobDirectory:
         #: set once this driver has given the directory back
         self.released = threading.Event()
         self._owning = threading.Lock()
+        #: whether this driver has found that no sink has an epoch which the directory does not know
+        self.sinks_checked = False
 
     def query_location(self) -> QueryLocation:
         """The location of the query's own checkpoint, and the query's first epoch."""
@@ -252,16 +254,17 @@ class JobDirectory:
             raise IncompatibleJobError(
                 "the program differs from the one that wrote this job directory: " + "; ".join(differences),
                 where=f"job '{job.name}', directory {self.path}",
-                expected="the same stateful operators, levels, parallelism and max parallelism as before",
+                expected="the same stateful operators, levels, parallelism, max parallelism, uids of sinks as before",
                 hint="take a savepoint with the old program and start the new one from it (-s) in a new directory, "
                 "or undo the change",
             )
         return False
 
     def remember_structure(self, job: JobDescriptor, partitions: int) -> None:
-        """Remember the program's stateful structure: from now on only programs with the same one may run here."""
-        if self.read("job.json") is None:
-            structure = describe_structure(job, partitions)
+        """Remember the program's structure: from now on only programs with the same one, or with more sinks, may run
+        here."""
+        before, structure = self.read("job.json"), describe_structure(job, partitions)
+        if before is None or before["structure"] != structure:
             self.write(
                 "job.json",
                 {
@@ -279,8 +282,10 @@ class JobDirectory:
 
 
 def describe_structure(job: JobDescriptor, partitions: int) -> dict[str, Any]:
-    """The properties of a program that must stay the same for Spark's state to be found again."""
+    """The properties of a program that must stay the same for Spark's state, and what sinks know of the job, to be
+    found again."""
     return {
+        "sinks": sorted(sink.uid for sink in job.sinks if sink.uid_given),
         "partitions": partitions,
         "sources": [_source_of(vertex) for vertex in job.vertices if vertex.level == 0],
         "vertices": [
@@ -318,6 +323,10 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
                 for key in old[uid]
                 if old[uid][key] != new[uid][key]
             )
+    # directories of earlier versions do not say which sinks there were
+    gone = [uid for uid in before.get("sinks", ()) if uid not in now["sinks"]]
+    found.extend(f"sink '{uid}' is gone" for uid in gone)
+    found.extend(f"sink '{uid}' is new" for uid in now["sinks"] if gone and uid not in before["sinks"])
     if before["sources"] != now["sources"]:
         found.append(f"the sources were {before['sources']} and are {now['sources']}")
     if not found and before["partitions"] != now["partitions"]:

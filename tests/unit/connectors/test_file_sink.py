@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -46,8 +47,18 @@ def deliver(sink: FileSink, values: list[Any], epoch: int = 0, subtask: int = 0)
     return sink.create_committer().commit(iter(batches), context(epoch, subtask))
 
 
+_UUID = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-")
+
+
 def files(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+    """Name -> content. The uuid of job and sink, which each name must have, is left out of it."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            name, uuids = _UUID.subn("-", str(path.relative_to(folder)))
+            assert uuids == 1 and name not in found
+            found[name] = path.read_text()
+    return found
 
 
 def test_a_driver_that_is_taken_over_while_it_writes_a_file_shows_nothing_of_it(tmp_path: Path) -> None:
@@ -158,13 +169,36 @@ def test_a_relative_path_is_the_programs_wherever_the_workers_are(
     assert files(tmp_path) == {"out/part-0-0": "a\n"}
 
 
-def test_two_sinks_of_a_job_whose_files_would_replace_each_other_are_refused(tmp_path: Path) -> None:
-    env = environment(1)
-    letters = env.from_collection(["a"], Types.STRING())
-    letters.sink_to(builder(tmp_path).build()).uid("one")
-    letters.sink_to(builder(tmp_path / "x" / "..").build()).uid("other")
-    with pytest.raises(ProgramError, match="two sinks write to the files .*part.*one.*other"):
-        job_of(env)
+@pytest.mark.parametrize(
+    "other", [{"job_id": "other"}, {"sink_uid": "other"}], ids=["another job or run", "another sink"]
+)
+def test_whoever_shares_a_folder_leaves_the_files_of_the_others_alone(tmp_path: Path, other: dict[str, str]) -> None:
+    sink = builder(tmp_path).build()
+    for record, who in (("a", context()), ("b", replace(context(), **other))):
+        sink.create_committer().commit(iter([[(record.encode(), 1)]]), who)
+    assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_two_sinks_of_a_program_that_runs_twice_add_to_one_folder(tmp_path: Path) -> None:
+    for job_id in ("first", "second"):
+        env = environment(1)
+        letters = env.from_collection(["a"], Types.STRING())
+        letters.sink_to(builder(tmp_path).build()).uid("one")
+        letters.sink_to(builder(tmp_path / "x" / "..").build()).uid("other")
+        MiniCluster(replace(job_of(env), job_id=job_id), ManualClock()).run()
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["a\n"] * 4
+
+
+def test_the_last_epoch_is_that_of_the_sinks_own_visible_files_in_all_buckets(tmp_path: Path) -> None:
+    committer = builder(tmp_path).build().create_committer()
+    assert committer.last_epoch(context()) is None
+    for epoch, who in ((9, "job"), (11, "job"), (30, "other")):
+        by_hour = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder()).build()
+        hours_later = replace(context(epoch, subtask=1), job_id=who, epoch_time_ms=epoch * 3_600_000)
+        by_hour.create_committer().commit(iter([[(b"a", 1)]]), hours_later)
+    (visible,) = tmp_path.glob("*/*-1-11")
+    (visible.parent / f".{visible.name[:-2]}12.inprogress.0").touch()
+    assert committer.last_epoch(context()) == 11
 
 
 def test_two_sinks_of_a_job_with_prefixes_of_their_own_share_a_folder(tmp_path: Path) -> None:

@@ -22,7 +22,14 @@ from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutio
 from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.core.sink import CommitContext
-from flinkish.errors import ConnectionFailedError, FencedError, ProgramError, RetryableError, TypeMismatchError
+from flinkish.errors import (
+    ConnectionFailedError,
+    FencedError,
+    FinalOperationError,
+    ProgramError,
+    RetryableError,
+    TypeMismatchError,
+)
 from tests.support.fences import FallingFence
 
 ROW = Types.ROW_NAMED(["page", "n"], [Types.STRING(), Types.LONG()])
@@ -60,7 +67,7 @@ def rows(database: sqlite3.Connection) -> list[Any]:
 
 def test_an_epoch_that_is_delivered_again_changes_nothing(tmp_path: Path, database: sqlite3.Connection) -> None:
     sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
-    assert [deliver(sink, [Row("a", 1), ("b", 2)], epoch) for epoch in (4, 4, 3)] == [2, 0, 0]
+    assert [deliver(sink, [Row("a", 1), ("b", 2)], epoch) for epoch in (4, 4)] == [2, 0]
     assert deliver(sink, [("c", 3)], 5) == 1
     assert rows(database) == [("a", 1), ("b", 2), ("c", 3)]
     assert database.execute("SELECT * FROM flinkish_epochs").fetchall() == [("job", "sink", 0, 5)]
@@ -87,6 +94,38 @@ def test_an_older_driver_that_comes_late_with_an_epoch_finds_it_done(
     assert deliver(sink, [("a", 1)], 4) == 1
     assert deliver(sink, [("a", 1)], 4, fence=FallingFence(passes=1)) == 0
     assert rows(database) == [("a", 1)]
+
+
+def test_a_marker_that_is_ahead_is_an_error_and_no_reason_to_drop_rows(
+    tmp_path: Path, database: sqlite3.Connection
+) -> None:
+    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
+    deliver(sink, [("a", 1)], 5)
+    with pytest.raises(
+        FinalOperationError,
+        match="the sink has epoch 5 of this job already, and the job is at epoch 4 only.*put back from a copy.*"
+        "sink 'sink' of job 'shop'.*put back the newest state of the directory; or",
+    ):
+        deliver(sink, [("b", 2)], 4)
+    # that of a driver which was superseded says so instead
+    with pytest.raises(FencedError):
+        deliver(sink, [("b", 2)], 4, fence=FallingFence())
+    assert deliver(sink, [("b", 2)], 4, subtask=1) == 1, "subtasks have markers of their own"
+    assert rows(database) == [("a", 1), ("b", 2)]
+
+
+def test_the_last_epoch_is_the_highest_marker_of_the_sinks_subtasks(
+    tmp_path: Path, database: sqlite3.Connection
+) -> None:
+    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
+    context = CommitContext("job", "shop", "sink", "sink", 0, 1_000, 0, 2)
+    assert sink.create_committer().last_epoch(context) is None
+    for number, (epoch, subtask, job_id) in enumerate([(7, 1, "job"), (5, 0, "job"), (9, 0, "other")]):
+        deliver(sink, [(str(number), 1)], epoch, subtask, job_id)
+    assert sink.create_committer().last_epoch(context) == 7
+    nowhere = JdbcSink.sink(INSERT, ROW, options(tmp_path, "none/x.db"), no_retry())
+    with pytest.raises(ConnectionFailedError, match="cannot be reached"):
+        nowhere.create_committer().last_epoch(context)
 
 
 def test_markers_of_subtasks_and_jobs_are_apart(tmp_path: Path, database: sqlite3.Connection) -> None:

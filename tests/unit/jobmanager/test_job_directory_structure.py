@@ -27,6 +27,7 @@ def job(
     max_parallelism: int = 4,
     more: bool = False,
     function: Callable[[Any], Any] = abs,
+    sinks: tuple[str, ...] = ("sink",),
 ) -> JobDescriptor:
     configuration = Configuration()
     configuration.set_string("parallelism.default", str(parallelism))
@@ -37,7 +38,9 @@ def job(
     counts = events.map(function).uid("mapped").key_by(function).sum(0).uid(uid)
     if more:
         counts = counts.key_by(function).sum(0).uid("again")
-    counts.sink_to(PrintSink()).uid("sink")
+    counts.print()
+    for sink_uid in sinks:
+        counts.sink_to(PrintSink()).uid(sink_uid)
     graph = env._graph
     return JobGraphGenerator(graph, job_settings(configuration), True).generate("00" * 16, "shop")
 
@@ -84,6 +87,8 @@ def test_other_functions_are_no_other_structure(tmp_path: Path) -> None:
         ({"max_parallelism": 8}, "max_parallelism of 'counts' was 4 and is 8"),
         ({"parallelism": 1}, "parallelism of 'counts' was 2 and is 1"),
         ({"source_uid": "clicks"}, "the sources were ['events"),
+        ({"sinks": ()}, "sink 'sink' is gone"),
+        ({"sinks": ("renamed",)}, "sink 'sink' is gone; sink 'renamed' is new"),
     ],
 )
 def test_an_incompatible_change_is_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
@@ -96,3 +101,23 @@ def test_an_incompatible_change_is_named(tmp_path: Path, changes: dict[str, Any]
     assert f"[job 'shop', directory {tmp_path}]" in message
     assert "take a savepoint with the old program and start the new one from it" in message
     assert check(tmp_path, job()) is False, "what was remembered is still there"
+
+
+def test_a_sink_may_be_added_and_then_belongs_to_the_structure(tmp_path: Path) -> None:
+    check(tmp_path, job())
+    assert check(tmp_path, job(sinks=("new", "sink"))) is False
+    with pytest.raises(IncompatibleJobError, match="sink 'new' is gone"):
+        check(tmp_path, job())
+    assert check(tmp_path, job(sinks=("sink", "new"))) is False, "their order does not matter"
+
+
+def test_a_directory_that_does_not_say_which_sinks_there_were_takes_those_of_the_program(tmp_path: Path) -> None:
+    check(tmp_path, job())
+    directory = JobDirectory(str(tmp_path))
+    written = directory.read("job.json")
+    assert written is not None
+    del written["structure"]["sinks"]
+    directory.write("job.json", written)
+    assert check(tmp_path, job(sinks=("other",))) is False
+    with pytest.raises(IncompatibleJobError, match="sink 'other' is gone"):
+        check(tmp_path, job())

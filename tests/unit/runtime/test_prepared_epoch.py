@@ -11,14 +11,21 @@ from flinkish.core.fence import NO_FENCE
 from flinkish.errors import CorruptStateError, FencedError, OperationError
 from flinkish.runtime.buffer import BufferHeader, BufferKind, decode, encode
 from flinkish.runtime.committing import batches_in_order
-from flinkish.runtime.deployment import CHANGELOG_VERTEX, JobDescriptor, VertexDescriptor, sink_vertex
+from flinkish.runtime.deployment import CHANGELOG_VERTEX, JobDescriptor, SinkDescriptor, VertexDescriptor, sink_vertex
 from flinkish.runtime.epoch_files import CHANGES_IN_FILE, CHANGES_INLINE, EpochFiles, TaskOutput
 from flinkish.runtime.operators.sink_writer import encode_committables
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
 from flinkish.runtime.task import Row
+from flinkish.testing import TestingSink
 from tests.support.fences import FallingFence
 
-JOB = JobDescriptor("0" * 32, "job", (VertexDescriptor(0, "v", 0, (), 1, 1),), ())
+SINKS = ("first", "second")
+JOB = JobDescriptor(
+    "0" * 32,
+    "job",
+    (VertexDescriptor(0, "v", 0, (), 1, 1),),
+    tuple(SinkDescriptor(number, uid, uid, TestingSink(), 1, uid_given=True) for number, uid in enumerate(SINKS)),
+)
 LARGE = 64 * 1024 + 1
 
 
@@ -34,7 +41,7 @@ def large(letter: str, sequence: int = 0, sink: int = 0) -> Row:
 
 
 def prepared(epoch: int, *rows: Row) -> PreparedEpoch:
-    return PreparedEpoch(epoch, 99, False, (b"report",), tuple(data for _, _, data in rows))
+    return PreparedEpoch(epoch, 99, False, (b"report",), tuple(data for _, _, data in rows), SINKS)
 
 
 @pytest.fixture
@@ -117,7 +124,7 @@ def test_a_prepared_epoch_is_read_as_it_was_written(files: EpochFiles) -> None:
     epoch = prepared(7, row([1], sink=1, subtask=2), row([2]), row([3], sink=1, subtask=2, sequence=1))
     epochs.write(epoch, NO_FENCE)
     assert (epochs.read(7), epochs.epochs()) == (epoch, [7])
-    shares = [(sink, subtask, list(batches_in_order(data))) for sink, subtask, data in epoch.by_target()]
+    shares = [(sink, subtask, list(batches_in_order(data))) for sink, subtask, data in epoch.by_target(JOB)]
     assert shares == [(0, 0, [[2]]), (1, 2, [[1], [3]])]
     assert not [path for path in Path(files.prepared).iterdir() if path.name.startswith(".")]
 
