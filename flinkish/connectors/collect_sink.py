@@ -21,12 +21,12 @@ NAMED = "*"
 
 
 class _Collector:
-    """A callback and, per subtask, the last epoch that it received, so that an epoch that is committed again is not
-    handed to it twice."""
+    """A callback and, per job, sink and subtask, the last epoch that it received, so that an epoch that is committed
+    again is not handed to it twice."""
 
     def __init__(self, callback: Callable[[list[Any]], None]) -> None:
         self.callback = callback
-        self.last_epoch: dict[int, int] = {}
+        self.last_epoch: dict[tuple[str, str, int], int] = {}
 
 
 def register_collector(job_id: str, sink_uid: str, callback: Callable[[list[Any]], None]) -> None:
@@ -88,12 +88,13 @@ class _CollectCommitter(Committer):
                 where=f"job {context.job_id}, sink '{context.sink_uid}'",
                 expected="a collector registered before the first epoch",
             )
-        if collector.last_epoch.get(context.subtask, -1) >= context.epoch:
+        committer = (context.job_id, context.sink_uid, context.subtask)
+        if collector.last_epoch.get(committer, -1) >= context.epoch:
             return 0
         # One call per epoch and subtask: with several calls, a callback that raises in a later one would see the
         # records of the earlier ones twice.
         rows = [value for values in committables for value in values]
         if rows:
             collector.callback(rows)
-        collector.last_epoch[context.subtask] = context.epoch
+        collector.last_epoch[committer] = context.epoch
         return len(rows)

@@ -53,6 +53,23 @@ def test_delta_takes_each_epoch_once(spark: SparkSession, tmp_path: Path) -> Non
     assert table(spark, tmp_path / "out") == [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
 
 
+@pytest.mark.parametrize("folder", ["out", "out [1] {a} b%20c"])
+def test_the_last_epoch_is_what_the_log_of_the_table_says(spark: SparkSession, tmp_path: Path, folder: str) -> None:
+    path = str(tmp_path / folder)
+    appending, merging = DeltaSink(path), DeltaSink.merge(path, ["user"])
+    assert appending.last_epoch(spark, context(0)) is None, "there is no table"
+    appending.write_frame(frame_of(spark, ("a", 1)), context(7))
+    assert (appending.last_epoch(spark, context(0)), appending.last_epoch(spark, context(0, "other"))) == (7, None)
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.checkpointInterval' = '3')")
+    for epoch in range(8, 13):
+        merging.write_frame(frame_of(spark, ("b", epoch)), context(epoch, "other", "merge"))
+    assert list((tmp_path / folder / "_delta_log").glob("*.checkpoint*.parquet"))
+    for commit in sorted((tmp_path / folder / "_delta_log").glob("*.json"))[:3]:
+        commit.unlink()  # as Delta does some weeks later
+    assert appending.last_epoch(spark, context(0)) == 7
+    assert merging.last_epoch(spark, context(0, "other", "merge")) == 12
+
+
 @pytest.mark.slow
 def test_delta_merges_the_last_record_of_each_key_once(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "out")
@@ -162,6 +179,13 @@ def test_a_function_gets_the_epochs_frame(spark: SparkSession) -> None:
     sink = FunctionSink(lambda frame, epoch: found.append((epoch, frame.count())))
     sink.write_frame(frame_of(spark, ("a", 1)), context(7))
     assert found == [(7, 1)]
+
+    def with_context(frame: DataFrame, epoch: int, context: CommitContext) -> None:
+        found.append((context.job_id, context.sink_uid, epoch))
+
+    for function in (with_context, lambda frame, epoch, table="default": found.append(table)):
+        FunctionSink(function).write_frame(frame_of(spark, ("a", 1)), context(8))
+    assert found[1:] == [("job", "sink", 8), "default"]
     with pytest.raises(ProgramError, match="is no function"):
         FunctionSink("x")  # type: ignore[arg-type]
 

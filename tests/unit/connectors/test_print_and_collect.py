@@ -9,7 +9,7 @@ import pytest
 
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row, RowKind
-from flinkish.connectors.collect_sink import CollectSink, register_collector, unregister_collector
+from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector, unregister_collector
 from flinkish.connectors.print_sink import PrintSink
 from flinkish.core.sink import CommitContext, WriterSink
 from flinkish.errors import InternalError
@@ -19,12 +19,14 @@ def context(epoch: int = 0, subtask: int = 0, job_id: str = "job") -> CommitCont
     return CommitContext(job_id, "test", "sink", "sink", epoch, 1_000, subtask, 2)
 
 
-def run(sink: WriterSink, values: list[Any], subtask: int = 0, parallelism: int = 1, epoch: int = 0) -> int:
+def run(
+    sink: WriterSink, values: list[Any], subtask: int = 0, parallelism: int = 1, epoch: int = 0, job_id: str = "job"
+) -> int:
     writer = sink.create_writer()
     writer.open(subtask, parallelism)
     batches = [writer.write(values, None), writer.prepare_commit()]
     writer.close()
-    return sink.create_committer().commit(iter(batches), context(epoch, subtask))
+    return sink.create_committer().commit(iter(batches), context(epoch, subtask, job_id))
 
 
 @pytest.mark.parametrize(
@@ -96,6 +98,16 @@ def test_a_callback_that_raises_gets_the_epoch_again() -> None:
     finally:
         unregister_collector("job", "sink")
     assert found == [[1], [1]]
+
+
+def test_jobs_whose_sinks_share_a_name_are_all_collected() -> None:
+    found: list[Any] = []
+    register_collector("shared", NAMED, found.extend)
+    try:
+        assert [run(CollectSink("shared"), [job_id], job_id=job_id) for job_id in ("a", "b", "a")] == [1, 1, 0]
+    finally:
+        unregister_collector("shared", NAMED)
+    assert found == ["a", "b"]
 
 
 def test_results_that_nobody_collects_are_an_error() -> None:
