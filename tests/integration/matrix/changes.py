@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
 from flinkish.runtime.phases import Phase
-from tests.integration.matrix.program import Cell, PlannedMishap
+from tests.integration.matrix.program import SINKS_OF, Cell, PlannedMishap
+from tests.integration.matrix.records import RECORDS
 from tests.integration.matrix.sessions import Sessions
 from tests.support import faults
 from tests.support.local_cluster import kill_executor
@@ -83,10 +85,50 @@ def lose_an_executor(cell: Cell, sessions: Sessions) -> None:
     session.end()
 
 
+def upgrade(cell: Cell, sessions: Sessions, program: str, refused: str = "") -> None:
+    """The driver is killed -9 in the middle of a commit, and the program that goes on in the same directory has other
+    sinks. ``refused``: with what message, if so; then the first program goes on."""
+    kill_driver(cell, sessions, (Phase.SINK_COMMITTED,))
+    session, upgraded = sessions.of("local[2]"), replace(cell, program=program)
+    if refused:
+        session.is_refused(upgraded, refused)
+    session.run(cell if refused else upgraded)
+    if program == "added":
+        texts = [path.read_text() for path in cell.added_place.rglob("[!.]*") if path.is_file()]
+        lines = [line for text in texts for line in text.splitlines()]
+        # all of its branch but the epochs up to the one that was prepared
+        assert 0 < len(set(lines)) == len(lines) < RECORDS
+
+
+def put_back(cell: Cell, sessions: Sessions) -> None:
+    """The job directory is put back from a copy that is older than what the sinks hold; then, as the message says, the
+    newest one is."""
+    session, directory = sessions.of("local[2]"), cell.job_directory
+    copy, newest = directory.with_name("copy"), directory.with_name("newest")
+    session.run_into(cell, PlannedMishap("raise", 0.3))
+    shutil.copytree(directory, copy)
+    session.run(cell)
+    directory.rename(newest)
+    copy.rename(directory)
+    session.is_refused(cell, "is older than its output, as one that was put back from a copy")
+    shutil.rmtree(directory)
+    newest.rename(directory)
+    session.run(cell)
+
+
+_REFUSED = {"removed": "sink 'sink of rebalanced' is gone", "renamed": "sink 'renamed' is new"}
+UPGRADES = {
+    program: Change(partial(upgrade, program=program, refused=_REFUSED.get(program, "")), None, ("local[2]",))
+    for program in SINKS_OF
+    if program != "first"
+}
+
 CHANGES = {
     "subtask": Change(fail_in_a_subtask, "local[3]", ("local[4]", "local[3]")),
     "driver": Change(kill_driver, "local[2]", ("local[2]",)),
     "executor": Change(lose_an_executor, None, (TWO_EXECUTORS,)),
     "cores": Change(fail_under_four_and_three_cores, "local[1]", ("local[4]", "local[3]", "local[1]")),
     "executors": Change(fail_under_two_executors, ONE_EXECUTOR, (TWO_EXECUTORS, ONE_EXECUTOR)),
+    **UPGRADES,
+    "put back": Change(put_back, None, ("local[2]",)),
 }

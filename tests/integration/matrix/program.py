@@ -1,6 +1,7 @@
 """The program of the matrix: source -> map -> {rebalance -> map -> sink, key by -> running count -> sink}.
 
-Both sinks are exactly-once and write to the same place. The program has two subtasks and small epochs. A mishap may be
+Both sinks are exactly-once and write to the same place. The program has two subtasks and small epochs. It may be
+upgraded in its directory: its sinks are those of another row of ``SINKS_OF``. A mishap may be
 planned for a run: at the first record behind a share of the input that comes to subtask 1 behind ``rebalance()``, once
 the other subtask has had such a record too, it fails, or it stands still until it is let go on.
 """
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.common import WatermarkStrategy
+from flinkish.common.serialization import Encoder
 from flinkish.common.typeinfo import Types
+from flinkish.connectors.file_system.sink import FileSink
 from flinkish.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ValueStateDescriptor
 from tests.integration.engine.collecting import environment
@@ -34,6 +37,16 @@ RESTARTS = {
 }
 #: With less than two cores the other subtask never comes while this one waits.
 OTHER_SUBTASK_S = 5.0
+
+#: Program -> (branch, uid) of each of its sinks, in their order. A sink that is not of the first program has a place of
+#: its own, so that what it gets is told apart.
+SINKS_OF = {
+    "first": [("rebalanced", "sink of rebalanced"), ("keyed", "sink of keyed")],
+    "added": [("keyed", "added"), ("rebalanced", "sink of rebalanced"), ("keyed", "sink of keyed")],
+    "removed": [("keyed", "sink of keyed")],
+    "swapped": [("keyed", "sink of keyed"), ("rebalanced", "sink of rebalanced")],
+    "renamed": [("rebalanced", "renamed"), ("keyed", "sink of keyed")],
+}
 
 
 class Mishap(Exception):
@@ -99,6 +112,7 @@ class Cell:
         input_place: of the source, ``output_place``: of the sink.
         kafka_servers: the addresses of both.
         records_per_epoch: the bound of an epoch.
+        program: which one of ``SINKS_OF``.
     """
 
     folder: str
@@ -108,6 +122,17 @@ class Cell:
     output_place: str
     kafka_servers: str
     records_per_epoch: int = RECORDS_PER_EPOCH
+    program: str = "first"
+
+    @property
+    def job_directory(self) -> Path:
+        """The directory of the job."""
+        return Path(self.folder) / "job"
+
+    @property
+    def added_place(self) -> Path:
+        """The folder of the sink that is added to the program."""
+        return Path(self.folder) / "added"
 
 
 class PassBy(MapFunction):
@@ -148,9 +173,7 @@ def build(cell: Cell, mishap: PlannedMishap | None = None) -> StreamExecutionEnv
     source, sink = SOURCES[cell.source], SINKS[cell.sink]
     # whoever stands still is killed: Spark may be able to make up for it within the epoch, or the job begins it anew
     restarts = RESTARTS if mishap is not None and mishap.how == "hold" else {}
-    env = environment(
-        Path(cell.folder) / "job", flinkish__epoch__max_records_per_source=cell.records_per_epoch, **restarts
-    )
+    env = environment(cell.job_directory, flinkish__epoch__max_records_per_source=cell.records_per_epoch, **restarts)
     read = env.from_source(
         source.create(cell.input_place, cell.kafka_servers), WatermarkStrategy.no_watermarks(), "records"
     ).uid("records")
@@ -161,7 +184,12 @@ def build(cell: Cell, mishap: PlannedMishap | None = None) -> StreamExecutionEnv
     }
     for name, outputs in branches.items():
         outputs.uid(name)
-        outputs.sink_to(sink.create(cell.output_place, cell.kafka_servers, name)).uid(f"sink of {name}")
+    for name, uid in SINKS_OF[cell.program]:
+        if uid == "added":
+            written = FileSink.for_row_format(str(cell.added_place), Encoder.simple_string_encoder()).build()
+        else:
+            written = sink.create(cell.output_place, cell.kafka_servers, name)
+        branches[name].sink_to(written).uid(uid)
     return env
 
 

@@ -74,6 +74,11 @@ class Session:
         self.begin(cell, mishap)
         self.end(mishap.message)
 
+    def is_refused(self, cell: Cell, message: str) -> None:
+        """Runs the program, which must fail with an error that says so."""
+        self.begin(cell)
+        self.end(message)
+
     def executors(self) -> list[int]:
         """The process ids of the executors, once all are there."""
         count = int(self.master.removeprefix("local-cluster[").split(",")[0])

@@ -80,6 +80,29 @@ def test_topic_to_topic_is_exactly_once_although_the_driver_is_killed_in_the_mid
     assert_golden(cell, servers)
 
 
+@pytest.mark.parametrize(
+    "program", ["added", *(pytest.param(name, marks=pytest.mark.slow) for name in ("removed", "swapped", "renamed"))]
+)
+def test_an_upgrade_in_the_directory_of_a_killed_driver_sends_what_is_prepared_to_its_own_sinks_or_is_refused(
+    new_cell: NewCell, servers: Servers, sessions: Sessions, program: str
+) -> None:
+    cell = new_cell("generator", "delta")
+    sessions.keep_only("local[2]")
+    changes.CHANGES[program].run(cell, sessions)
+    assert_golden(cell, servers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sink", ["files", "delta", "jdbc", "kafka"])
+def test_a_job_directory_that_is_put_back_from_an_older_copy_is_refused_and_the_newest_one_is_not(
+    new_cell: NewCell, servers: Servers, sessions: Sessions, sink: str
+) -> None:
+    cell = new_cell("generator", sink)
+    sessions.keep_only("local[2]")
+    changes.CHANGES["put back"].run(cell, sessions)
+    assert_golden(cell, servers)
+
+
 @pytest.mark.slow
 def test_the_executor_in_which_a_subtask_is_at_work_can_be_lost(
     new_cell: NewCell, servers: Servers, sessions: Sessions
