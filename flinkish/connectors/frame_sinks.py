@@ -57,7 +57,7 @@ class DeltaSink(DataFrameSink):
         self._options = dict(options or {})
 
     @property
-    def destination(self) -> str:
+    def _destination(self) -> str:
         return f"Delta table {self._path}"
 
     @staticmethod
@@ -81,7 +81,7 @@ class DeltaSink(DataFrameSink):
     def check_type(self, input_type: TypeInformation, where: str) -> None:
         _check_row(input_type, where, "DeltaSink")
 
-    def last_epoch(self, session: Any, context: CommitContext) -> int | None:
+    def last_committed_epoch(self, session: Any, context: CommitContext) -> int | None:
         return _last_transaction(session, self._path, _application(context))
 
     def write_frame(self, frame: Any, context: CommitContext) -> None:
@@ -138,10 +138,10 @@ class DeltaMergeSink(DataFrameSink):
         return "DeltaSink"
 
     @property
-    def destination(self) -> str:
+    def _destination(self) -> str:
         return f"Delta table {self._path}"
 
-    def last_epoch(self, session: Any, context: CommitContext) -> int | None:
+    def last_committed_epoch(self, session: Any, context: CommitContext) -> int | None:
         return _last_transaction(session, self._path, _application(context))
 
     def check_type(self, input_type: TypeInformation, where: str) -> None:

@@ -92,7 +92,7 @@ class Sink(ABC):
         return type(self).__name__
 
     @property
-    def destination(self) -> str:
+    def _destination(self) -> str:
         """Where the sink writes to, as messages name it, without secrets. It tells apart sinks to which the program has
         given no uid."""
         return self.default_name
@@ -128,7 +128,7 @@ class Committer(ABC):
     def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
         """Commit all batches of committables; returns how many records became visible (0 if that was done before)."""
 
-    def last_epoch(self, context: CommitContext) -> int | None:
+    def last_committed_epoch(self, context: CommitContext) -> int | None:
         """The last epoch of the context's sink, of all subtasks, that the destination knows to be committed; None:
         there is none, or the destination keeps no record. The driver asks before a job goes on in its directory."""
         return None
@@ -157,8 +157,8 @@ class DataFrameSink(Sink):
     def write_frame(self, frame: Any, context: CommitContext) -> None:
         """Write one epoch's records (``context.subtask`` is 0). May be called again with the same epoch."""
 
-    def last_epoch(self, session: Any, context: CommitContext) -> int | None:
-        """The same as :meth:`Committer.last_epoch`, asked with a Spark session."""
+    def last_committed_epoch(self, session: Any, context: CommitContext) -> int | None:
+        """The same as :meth:`Committer.last_committed_epoch`, asked with a Spark session."""
         return None
 
     def check_type(self, input_type: TypeInformation, where: str) -> None:  # noqa: B027

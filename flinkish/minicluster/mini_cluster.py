@@ -28,7 +28,7 @@ from flinkish.runtime.epoch_report import EpochReport, sum_up
 from flinkish.runtime.heartbeat import heartbeats
 from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.prepared_epoch import PreparedEpoch, addresses_of
+from flinkish.runtime.prepared_epoch import PreparedEpoch, identities_of
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.sources.alignment import watermarks_of
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
@@ -241,7 +241,7 @@ class MiniCluster:
         # accumulators that cannot be merged must fail the epoch before it is prepared
         merged(self.store.accumulators, (task.accumulators for task in tasks), self.job.classes)
         end_of_input = sum_up(self.job, stamp.epoch, stamp.time_ms, tasks, ()).end_of_input
-        sinks = addresses_of(self.job)
+        sinks = identities_of(self.job)
         return PreparedEpoch(stamp.epoch, stamp.time_ms, end_of_input, reports, committables, sinks), written
 
     def _read_sources(self, shares: Iterable[SourceShare], stamp: EpochStamp) -> list[Row]:

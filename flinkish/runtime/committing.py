@@ -106,9 +106,9 @@ def check_sinks(job: JobDescriptor, last_epoch: int, session: Any = None) -> Non
         context = EpochCommit(job, last_epoch + 1, 0, False).context(sink, 0)
         found = None
         if isinstance(sink.sink, WriterSink):
-            found = sink.sink.create_committer().last_epoch(context)
+            found = sink.sink.create_committer().last_committed_epoch(context)
         elif isinstance(sink.sink, DataFrameSink):
-            found = sink.sink.last_epoch(session, context)
+            found = sink.sink.last_committed_epoch(session, context)
         if found is not None and found > last_epoch:
             raise ahead_of(context, found)
 

@@ -151,10 +151,10 @@ class SinkDescriptor:
     uid_given: bool = False
 
     @property
-    def address(self) -> str:
+    def identity(self) -> str:
         """The name under which a prepared epoch holds what is for this sink: its uid; with a generated uid, which
         depends on the sink's position in the program, also where the sink writes to."""
-        return self.uid if self.uid_given else f"{self.uid}: {self.sink.destination}"
+        return self.uid if self.uid_given else f"{self.uid}: {self.sink._destination}"
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class PreparedEpoch:
     reports: tuple[bytes, ...]
     #: buffers with committables for the sinks, as the tasks have encoded them
     committables: tuple[bytes, ...]
-    #: the addresses of the sinks of the program that has prepared the epoch, by their numbers in the buffers
+    #: the identities of the sinks of the program that has prepared the epoch, by their numbers in the buffers
     sinks: tuple[str, ...]
 
     def by_target(self, job: JobDescriptor) -> list[tuple[int, int, list[bytes]]]:
@@ -60,29 +60,29 @@ class PreparedEpoch:
         for data in self.committables:
             header = decode(data).header
             found[sink_of(header.vertex), header.subtask].append(data)
-        numbers = {number: addressed(job, self.sinks[number], self.epoch).id for number, _ in found}
+        numbers = {number: sink_of_identity(job, self.sinks[number], self.epoch).id for number, _ in found}
         return sorted((numbers[sink], subtask, buffers) for (sink, subtask), buffers in found.items())
 
 
-def addresses_of(job: JobDescriptor) -> tuple[str, ...]:
-    """The addresses of a program's sinks, by their numbers."""
-    return tuple(sink.address for sink in job.sinks)
+def identities_of(job: JobDescriptor) -> tuple[str, ...]:
+    """The identities of a program's sinks, by their numbers."""
+    return tuple(sink.identity for sink in job.sinks)
 
 
-def addressed(job: JobDescriptor, address: str, epoch: int) -> SinkDescriptor:
+def sink_of_identity(job: JobDescriptor, identity: str, epoch: int) -> SinkDescriptor:
     """The sink of the program that an epoch, which an earlier program has prepared, has something for.
 
     Raises:
         IncompatibleJobError: the program has no such sink.
     """
     for sink in job.sinks:
-        if sink.address == address:
+        if sink.identity == identity:
             return sink
     raise IncompatibleJobError(
-        f"epoch {epoch} is prepared and has output for the sink '{address}', which the program does not have",
+        f"epoch {epoch} is prepared and has output for the sink '{identity}', which the program does not have",
         where=f"job '{job.name}', epoch {epoch}",
         expected=f"the sinks of the program that has prepared the epoch; this one has "
-        f"{', '.join(map(repr, addresses_of(job))) or 'none'}",
+        f"{', '.join(map(repr, identities_of(job))) or 'none'}",
         hint="start the program as it was in this directory once more: it commits the epoch; stop it, then change its "
         "sinks (give each a uid of its own)",
     )

@@ -32,7 +32,7 @@ from flinkish.runtime.epoch_report import EpochReport, sum_up
 from flinkish.runtime.epoch_request import EpochRequest
 from flinkish.runtime.operators.column_writer import batches_of
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs, addresses_of
+from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs, identities_of
 from flinkish.runtime.reached_watermarks import ReachedWatermarks
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.sources.alignment import watermarks_of
@@ -148,7 +148,7 @@ class EpochRunner:
             ReachedWatermarks(self._files().query).write(reached)
         time_ms = max((task.processing_time_ms for task in tasks), default=0)
         end_of_input = sum_up(job, epoch, time_ms, tasks, ()).end_of_input
-        prepared = PreparedEpoch(epoch, time_ms, end_of_input, tuple(reports), tuple(committables), addresses_of(job))
+        prepared = PreparedEpoch(epoch, time_ms, end_of_input, tuple(reports), tuple(committables), identities_of(job))
         added = [task.accumulators for task in tasks if task.accumulators]
         if added:
             # accumulators that cannot be merged fail the epoch before it is prepared

@@ -75,7 +75,7 @@ class FileSink(WriterSink, SupportsPreprocessing):
         self._part_size = part_size
 
     @property
-    def destination(self) -> str:
+    def _destination(self) -> str:
         # without the credentials and the query string of a URI
         return "files in " + re.sub(r"(?<=//)[^/@]*@|\?.*", "", self._base_path)
 
@@ -266,7 +266,7 @@ class _FileCommitter(Committer):
                     system.delete_file(temporary)
         return records
 
-    def last_epoch(self, context: CommitContext) -> int | None:
+    def last_committed_epoch(self, context: CommitContext) -> int | None:
         """The highest epoch in the names of this sink's files, in all buckets."""
         from pyarrow import fs
 

@@ -58,7 +58,7 @@ class JdbcCommitter(Committer):
         rows = self._in_order([row for batch in committables for row in batch])
         return self._retried(rows, context, partial(self._transaction, rows, context)) if rows else 0
 
-    def last_epoch(self, context: CommitContext) -> int | None:
+    def last_committed_epoch(self, context: CommitContext) -> int | None:
         """The highest marker of the sink's subtasks; None if they have none."""
 
         def ask() -> int | None:

@@ -109,7 +109,7 @@ class JdbcSink(WriterSink):
         return writer(self._statement, self._location.kind, self._names)
 
     @property
-    def destination(self) -> str:
+    def _destination(self) -> str:
         table = re.search(r"\b(?:into|update|from)\s+([^\s(]+)", self._statement.sql, re.IGNORECASE)
         return f"{self._location.label}, {f'table {table[1]}' if table else self._statement.sql}"
 

@@ -252,7 +252,7 @@ class KafkaTransactionCommitter(KafkaCommitter):
         super().__init__(servers, properties)
         self._prefix = transactional_id_prefix
 
-    def last_epoch(self, context: CommitContext) -> int | None:
+    def last_committed_epoch(self, context: CommitContext) -> int | None:
         """The highest marker of the sink's subtasks, each of which is in a consumer group of its own."""
 
         def marker(subtask: int) -> int:

@@ -203,7 +203,7 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
         return self
 
     @property
-    def destination(self) -> str:
+    def _destination(self) -> str:
         return f"Kafka {self._servers}, topic {self._serializer.topic}"
 
     def create_writer(self) -> SinkWriter:

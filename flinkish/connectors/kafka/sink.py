@@ -61,7 +61,7 @@ class KafkaSink(WriterSink, SupportsPreprocessing):
         return None
 
     @property
-    def destination(self) -> str:
+    def _destination(self) -> str:
         assert self._settings.serializer is not None
         return f"Kafka {self._settings.bootstrap_servers}, topic {self._settings.serializer.topic}"
 

@@ -22,7 +22,7 @@ from flinkish.runtime.committing import CommitReport, EpochCommit
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.failure import decode_error, encode_error
-from flinkish.runtime.prepared_epoch import addressed
+from flinkish.runtime.prepared_epoch import sink_of_identity
 from flinkish.spark.sink_stage import Target
 
 #: Name of the file that asks the query to end before its next epoch.
@@ -53,7 +53,7 @@ class FarSide:
         self._token = token
         self._job_name = job_name
         self._ended = False
-        #: the sink's address, subtask and buffers of what the driver commits
+        #: the identity of the sink, subtask and buffers of what the driver commits
         self._for_driver: list[dict[str, Any]] = []
 
     def before_epoch(self, epoch: int) -> None:
@@ -74,8 +74,8 @@ class FarSide:
         """Keep the buffers of these targets for the report, instead of committing them here: the driver does that."""
         for sink, subtask, buffers in targets:
             texts = [base64.b64encode(commit.with_payload(buffer)).decode() for buffer in buffers]
-            address = commit.job.sink(sink).address
-            self._for_driver.append({"sink": address, "subtask": subtask, "buffers": texts})
+            identity = commit.job.sink(sink).identity
+            self._for_driver.append({"sink": identity, "subtask": subtask, "buffers": texts})
         return []
 
     def after_epoch(self, report: EpochReport) -> None:
@@ -146,7 +146,7 @@ class Inbox:
         commit = EpochCommit(self._job, report.epoch, report.time_ms, report.end_of_input, self._directory.fence)
         return [
             commit.commit(
-                addressed(self._job, target["sink"], report.epoch).id,
+                sink_of_identity(self._job, target["sink"], report.epoch).id,
                 target["subtask"],
                 map(base64.b64decode, target["buffers"]),
             )

@@ -57,17 +57,20 @@ def test_delta_takes_each_epoch_once(spark: SparkSession, tmp_path: Path) -> Non
 def test_the_last_epoch_is_what_the_log_of_the_table_says(spark: SparkSession, tmp_path: Path, folder: str) -> None:
     path = str(tmp_path / folder)
     appending, merging = DeltaSink(path), DeltaSink.merge(path, ["user"])
-    assert appending.last_epoch(spark, context(0)) is None, "there is no table"
+    assert appending.last_committed_epoch(spark, context(0)) is None, "there is no table"
     appending.write_frame(frame_of(spark, ("a", 1)), context(7))
-    assert (appending.last_epoch(spark, context(0)), appending.last_epoch(spark, context(0, "other"))) == (7, None)
+    assert (
+        appending.last_committed_epoch(spark, context(0)),
+        appending.last_committed_epoch(spark, context(0, "other")),
+    ) == (7, None)
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.checkpointInterval' = '3')")
     for epoch in range(8, 13):
         merging.write_frame(frame_of(spark, ("b", epoch)), context(epoch, "other", "merge"))
     assert list((tmp_path / folder / "_delta_log").glob("*.checkpoint*.parquet"))
     for commit in sorted((tmp_path / folder / "_delta_log").glob("*.json"))[:3]:
         commit.unlink()  # as Delta does some weeks later
-    assert appending.last_epoch(spark, context(0)) == 7
-    assert merging.last_epoch(spark, context(0, "other", "merge")) == 12
+    assert appending.last_committed_epoch(spark, context(0)) == 7
+    assert merging.last_committed_epoch(spark, context(0, "other", "merge")) == 12
 
 
 @pytest.mark.slow

@@ -77,12 +77,12 @@ def test_an_epoch_that_is_delivered_again_changes_nothing(database: Database, sq
 def test_a_marker_that_is_ahead_is_an_error_and_no_reason_to_drop_rows(database: Database) -> None:
     sink = JdbcSink.sink(INSERT, ROW, database.options())
     context = CommitContext("job", "shop", "sink", "sink", 0, 1_000, 0, 2)
-    assert sink.create_committer().last_epoch(context) is None
+    assert sink.create_committer().last_committed_epoch(context) is None
     deliver(sink, [("a", 1)], 5)
     with pytest.raises(FinalOperationError, match="the sink has epoch 5 of this job already.*put back from a copy"):
         deliver(sink, [("b", 2)], 4)
     assert deliver(sink, [("b", 2)], 4, subtask=1) == 1
-    assert sink.create_committer().last_epoch(context) == 5
+    assert sink.create_committer().last_committed_epoch(context) == 5
     assert database.rows() == [("a", 1), ("b", 2)]
 
 

@@ -146,10 +146,10 @@ def test_a_marker_that_is_ahead_is_an_error_and_no_reason_to_drop_records(
     kafka: KafkaBroker, topic: str, workers: Workers
 ) -> None:
     sink = sink_to(kafka.bootstrap_servers, topic)
-    assert sink.create_committer().last_epoch(context(sink, 0)) is None
+    assert sink.create_committer().last_committed_epoch(context(sink, 0)) is None
     deliver(sink, ["a"], 5)
     deliver(sink, ["b"], 3, subtask=1)
-    assert sink.create_committer().last_epoch(context(sink, 0)) == 5
+    assert sink.create_committer().last_committed_epoch(context(sink, 0)) == 5
     for worker in ("a", "b"):
         workers.run_on(worker)
         with pytest.raises(FinalOperationError, match="the sink has epoch 5 of this job already.*put back from a copy"):
@@ -157,7 +157,8 @@ def test_a_marker_that_is_ahead_is_an_error_and_no_reason_to_drop_records(
     assert deliver(sink, ["c"], 4, subtask=1) == 1
     assert values_in(kafka, topic) == ["a", "b", "c"]
     assert (
-        sink_to(kafka.bootstrap_servers, topic, AT_LEAST_ONCE).create_committer().last_epoch(context(sink, 0)) is None
+        sink_to(kafka.bootstrap_servers, topic, AT_LEAST_ONCE).create_committer().last_committed_epoch(context(sink, 0))
+        is None
     )
 
 

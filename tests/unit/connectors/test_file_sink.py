@@ -191,14 +191,14 @@ def test_two_sinks_of_a_program_that_runs_twice_add_to_one_folder(tmp_path: Path
 
 def test_the_last_epoch_is_that_of_the_sinks_own_visible_files_in_all_buckets(tmp_path: Path) -> None:
     committer = builder(tmp_path).build().create_committer()
-    assert committer.last_epoch(context()) is None
+    assert committer.last_committed_epoch(context()) is None
     for epoch, who in ((9, "job"), (11, "job"), (30, "other")):
         by_hour = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder()).build()
         hours_later = replace(context(epoch, subtask=1), job_id=who, epoch_time_ms=epoch * 3_600_000)
         by_hour.create_committer().commit(iter([[(b"a", 1)]]), hours_later)
     (visible,) = tmp_path.glob("*/*-1-11")
     (visible.parent / f".{visible.name[:-2]}12.inprogress.0").touch()
-    assert committer.last_epoch(context()) == 11
+    assert committer.last_committed_epoch(context()) == 11
 
 
 def test_two_sinks_of_a_job_with_prefixes_of_their_own_share_a_folder(tmp_path: Path) -> None:

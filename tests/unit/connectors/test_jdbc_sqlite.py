@@ -119,13 +119,13 @@ def test_the_last_epoch_is_the_highest_marker_of_the_sinks_subtasks(
 ) -> None:
     sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
     context = CommitContext("job", "shop", "sink", "sink", 0, 1_000, 0, 2)
-    assert sink.create_committer().last_epoch(context) is None
+    assert sink.create_committer().last_committed_epoch(context) is None
     for number, (epoch, subtask, job_id) in enumerate([(7, 1, "job"), (5, 0, "job"), (9, 0, "other")]):
         deliver(sink, [(str(number), 1)], epoch, subtask, job_id)
-    assert sink.create_committer().last_epoch(context) == 7
+    assert sink.create_committer().last_committed_epoch(context) == 7
     nowhere = JdbcSink.sink(INSERT, ROW, options(tmp_path, "none/x.db"), no_retry())
     with pytest.raises(ConnectionFailedError, match="cannot be reached"):
-        nowhere.create_committer().last_epoch(context)
+        nowhere.create_committer().last_committed_epoch(context)
 
 
 def test_markers_of_subtasks_and_jobs_are_apart(tmp_path: Path, database: sqlite3.Connection) -> None:

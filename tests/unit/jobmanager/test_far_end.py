@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from flinkish.errors import FencedError, ProgramError, UnsafeStateError
+from flinkish.errors import FencedError, IncompatibleJobError, ProgramError, UnsafeStateError
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, FarSide, Inbox, report_file
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
+from flinkish.runtime.committing import EpochCommit
+from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor, sink_vertex
+from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.operators.sink_writer import encode_committables
+from flinkish.testing import TestingSink
 from tests.unit.state.test_unsafe_pickles import GADGETS
 
 JOB = JobDescriptor("0" * 32, "job", (), ())
@@ -36,6 +42,40 @@ def test_a_query_that_was_asked_to_end_says_so(tmp_path: Path) -> None:
     with pytest.raises(StopQuery):
         far.before_epoch(5)
     assert Inbox(directory, JOB).end() is True
+
+
+def job_with(**sinks: TestingSink) -> JobDescriptor:
+    """A job with these sinks, by uid, in their order."""
+    described = [
+        SinkDescriptor(number, uid, uid, sink, 1, uid_given=True) for number, (uid, sink) in enumerate(sinks.items())
+    ]
+    return replace(JOB, sinks=tuple(described))
+
+
+def kept_for_driver(path: Path, job: JobDescriptor, record: str) -> JobDirectory:
+    """A directory with the report of an epoch that has a record for the second sink of the job."""
+    directory = owned(path)
+    far = far_side(path, directory.token)
+    far.before_epoch(4)
+    header = BufferHeader(BufferKind.COMMITTABLES, sink_vertex(1), 0, 0, "0/a", 0, 0, 1)
+    far.keep(EpochCommit(job, 4, 0, False), [(1, 0, [encode(header, encode_committables(0, [record]))])])
+    far.after_epoch(EpochReport(4, 0, 1, 1, None, end_of_input=False, sink_records={sink.uid: 0 for sink in job.sinks}))
+    return directory
+
+
+def test_what_was_kept_for_the_driver_goes_to_its_sink_wherever_the_program_has_it_now(tmp_path: Path) -> None:
+    directory = kept_for_driver(tmp_path, job_with(a=TestingSink(), b=TestingSink()), "for b")
+    new, a, b = TestingSink(), TestingSink(), TestingSink()
+    (report,) = Inbox(directory, job_with(b=b, new=new, a=a)).take(None)
+    assert (new.values, a.values, b.values) == ([], [], ["for b"])
+    assert report.sink_records == {"a": 0, "b": 1}
+
+
+def test_what_was_kept_for_a_sink_that_the_program_does_not_have_is_refused_and_stays(tmp_path: Path) -> None:
+    directory = kept_for_driver(tmp_path, job_with(a=TestingSink(), b=TestingSink()), "for b")
+    with pytest.raises(IncompatibleJobError, match="epoch 4 is prepared and has output for the sink 'b'"):
+        list(Inbox(directory, job_with(a=TestingSink())).take(None))
+    assert directory.names("report-", ".json") == [report_file(4)]
 
 
 def test_the_error_that_ended_a_query_comes_back_whole(tmp_path: Path) -> None:

@@ -1,21 +1,27 @@
-"""Under Spark Connect, stops and reports are files: what an attempt finds of those that earlier ones have left."""
+"""What an attempt finds of what earlier ones have left: in the sinks, and under Spark Connect as files of stops and
+reports."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flinkish.errors import CheckpointError
+from flinkish.core.sink import CommitContext, Committer
+from flinkish.errors import CheckpointError, FinalOperationError
 from flinkish.jobmanager.attempt import query_attempt
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.attempt.remote_reports import STOP_FILE, report_file
+from flinkish.jobmanager.attempt.source_checks import check_committed
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.spark.plan import PlanOptions
+from flinkish.testing import TestingSink
 
 JOB = JobDescriptor("0" * 32, "job", (), ())
 
@@ -85,3 +91,70 @@ def test_reports_of_committed_epochs_that_nobody_has_taken_are_taken_though_noth
     attempt(tmp_path, threading.Event(), observer).run()
     assert observer.epochs == [6, 7]
     assert directory.names("report-", ".json") == [report_file(8)]
+
+
+class Remembering(TestingSink):
+    """A sink whose destination has an epoch; it counts how often it was asked."""
+
+    asked = 0
+
+    def create_committer(self) -> Committer:
+        return _Remembering(self)
+
+
+class _Remembering(Committer):
+    def __init__(self, sink: Remembering) -> None:
+        self._sink = sink
+
+    def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
+        raise NotImplementedError
+
+    def last_committed_epoch(self, context: CommitContext) -> int | None:
+        self._sink.asked += 1
+        return 7
+
+
+@pytest.mark.parametrize(
+    ("left", "first_epoch", "refused_at"),
+    [
+        ([], 0, 0),
+        (["commits/6", "offsets/6"], 0, 7),
+        (["commits/5", "offsets/5", "offsets/6"], 0, 6),
+        (["commits/7", "offsets/7"], 0, None),
+        (["commits/6", "offsets/6", "offsets/7", "prepared/7.json"], 0, None),
+        (["commits/2", "offsets/2"], 4, 7),
+        (["commits/3", "offsets/3"], 4, None),
+        ([], 8, None),
+    ],
+    ids=[
+        "nothing was planned",
+        "committed up to 6",
+        "6 is planned only",
+        "committed up to 7",
+        "7 is prepared",
+        "a later query",
+        "a later query that knows 7",
+        "a query that begins behind 7",
+    ],
+)
+def test_a_directory_that_does_not_know_the_last_epoch_of_a_sink_is_refused_before_a_query_starts(
+    tmp_path: Path, left: list[str], first_epoch: int, refused_at: int | None
+) -> None:
+    directory, sink = JobDirectory(str(tmp_path)), Remembering()
+    directory.move_query("spark", first_epoch)
+    for name in left:
+        (tmp_path / "spark" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "spark" / name).touch()
+    job = replace(JOB, sinks=(SinkDescriptor(0, "out", "out", sink, 1),))
+    check_committed(None, job, directory)
+    assert sink.asked == 0, "the job is started for the first time"
+    job = replace(job, attempt=1)
+    for _ in range(2):
+        if refused_at is None:
+            check_committed(None, job, directory)
+        else:
+            with pytest.raises(
+                FinalOperationError, match=f"has epoch 7 of this job already, and the job is at epoch {refused_at} only"
+            ):
+                check_committed(None, job, directory)
+    assert sink.asked == (1 if refused_at is None else 2), "a driver that was answered does not ask again"
