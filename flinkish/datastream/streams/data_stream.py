@@ -369,8 +369,9 @@ class DataStream(OperatorStream):
 
         return add_sink(self, sink_func, name="Unnamed")
 
-    def sink_to(self, sink: Sink | Callable[[Any, int], None]) -> DataStreamSink:
-        """Write the records to a sink, or pass the records of each epoch to a function of (Spark DataFrame, epoch)."""
+    def sink_to(self, sink: Sink | Callable[..., None]) -> DataStreamSink:
+        """Write the records to a sink, or pass the records of each epoch to a function of (Spark DataFrame, epoch) or
+        (Spark DataFrame, epoch, CommitContext)."""
         from flinkish.datastream.streams.sinks import add_sink
 
         return add_sink(self, sink)

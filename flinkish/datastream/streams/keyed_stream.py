@@ -179,7 +179,7 @@ class KeyedStream(DataStream):
 
     # --- sinks: PyFlink's KeyedStream is a stream of Row(key, value), and here users see it -----------------------
 
-    def sink_to(self, sink: Sink | Callable[[Any, int], None]) -> DataStreamSink:
+    def sink_to(self, sink: Sink | Callable[..., None]) -> DataStreamSink:
         """Write the records to a sink as ``Row(key, value)``, as in PyFlink; ``add_sink`` and ``print`` write the value
         alone."""
         return self._rows().sink_to(sink)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkish.common.arguments import kind_of
 from flinkish.core.sink import DataFrameSink, Sink, SupportsPreprocessing, WriterSink
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flinkish.datastream.streams.data_stream import DataStream
 
 
-def add_sink(stream: DataStream, sink: Sink | Callable[[Any, int], None], name: str | None = None) -> DataStreamSink:
+def add_sink(stream: DataStream, sink: Sink | Callable[..., None], name: str | None = None) -> DataStreamSink:
     """Add a sink to a stream.
 
     Args:
@@ -38,7 +38,7 @@ def add_sink(stream: DataStream, sink: Sink | Callable[[Any, int], None], name: 
     return DataStreamSink(stream._add_node(shown, factory, stream._type, sink=sink))
 
 
-def _function_sink(function: Callable[[Any, int], None]) -> Sink:
+def _function_sink(function: Callable[..., None]) -> Sink:
     if not callable(function) or isinstance(function, type):
         raise ArgumentTypeError(
             f"the sink is {kind_of(function)}",
