@@ -152,6 +152,30 @@ def test_the_watermark_of_two_inputs_is_the_lower_one_unless_an_input_is_idle() 
         assert harness.take_output() == [Watermark(20)]
 
 
+def test_an_input_that_resumes_behind_holds_back_the_other_one_from_where_it_is() -> None:
+    with ProcessFunctionTestHarnesses.for_co_process_function(Both()) as harness:
+        harness.process_both_watermarks(9)
+        harness.process_watermark_status2(True)
+        harness.process_watermark1(99)
+        assert harness.take_output() == [Watermark(9), Watermark(99)]
+        harness.process_watermark2(19)
+        harness.process_watermark1(199)
+        assert harness.take_output() == []
+        harness.process_watermark2(149)
+        assert harness.take_output() == [Watermark(149)]
+
+
+def test_the_watermark_of_two_idle_inputs_stays_where_it_is() -> None:
+    with ProcessFunctionTestHarnesses.for_co_process_function(Both()) as harness:
+        harness.process_watermark1(30)
+        harness.process_watermark2(10)
+        harness.process_watermark_status1(True)
+        harness.process_watermark_status2(True)
+        assert harness.take_output() == [Watermark(10), WatermarkStatus(True)]
+        harness.process_watermark2(20)
+        assert harness.take_output() == [WatermarkStatus(False), Watermark(20)]
+
+
 class Match(KeyedCoProcessFunction):
     """The first input sets what the second one gets."""
 
