@@ -30,6 +30,7 @@ from flinkish.errors import InternalError
 from flinkish.runtime.buffer import Buffer, BufferKind, Place, decode_elements, place
 from flinkish.runtime.deployment import InputDescriptor
 from flinkish.runtime.joined_batches import ALONE, CACHED, Joined, JoinedBatches
+from flinkish.runtime.list_keys import KeyedBatch
 from flinkish.runtime.steps import Records, StatusStep, Step, WatermarkStep
 from flinkish.runtime.task_header import OriginProgress
 from flinkish.runtime.watermark_valve import Group, WatermarkValve, WatermarkValves
@@ -339,7 +340,9 @@ class InputGate:
         decoded at a time."""
         watermark_ms, sent_ms, idle = entry.watermark_ms, entry.sent_ms, False
         for buffer in self._buffers(entry):
-            values, timestamps, positions, events = decode_elements(buffer.payload)
+            values, timestamps, positions, events, keys = decode_elements(buffer.payload)
+            if keys is not None:
+                values = KeyedBatch(values, keys)
             # a batch holds only records of the same kind
             kind = 2 * entry.input_index + (timestamps is not None)
             if len(buffer.payload) > self._joined.most_buffer_bytes:

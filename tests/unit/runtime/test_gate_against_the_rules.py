@@ -203,7 +203,7 @@ def _by_input(one: Buffer) -> tuple[str, int, int]:
 
 
 def _elements(one: Buffer) -> Iterator[Any]:
-    values, timestamps, positions, events = decode_elements(one.payload)
+    values, timestamps, positions, events, _ = decode_elements(one.payload)
     for at in range(len(values) + 1):
         yield from [event for position, event in zip(positions, events, strict=True) if position == at]
         if at < len(values):
