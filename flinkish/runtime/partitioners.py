@@ -259,14 +259,13 @@ class _KeyGroupSpread:
             raise explained(error, self._selector, values, self._where) from None
 
     def _spread(self, values: list[Any], timestamps: list[int] | None) -> None:
-        keys = selected(self._selector, values)
+        keys = selected(self._selector, values, self._where)
         cache = self._appends if timestamps is None and not self._sends_keys else self._buckets
         try:
             targets = cache.places(keys)
         except TypeError:
             # some keys are lists, or tuples with a list in them
             targets = [cache[frozen(key)] for key in keys]
-        # strict, because a selector that raises StopIteration ends the batch early: the records after it would be lost
         if self._sends_keys:
             for value, key, bucket in zip(values, keys, targets, strict=True):
                 bucket.append(value)
@@ -292,13 +291,6 @@ def explained(error: Exception, selector: Callable[[Any], Any], values: list[Any
     for value in values:
         try:
             key = frozen(selector(value))
-        except StopIteration:
-            return ProgramError(
-                f"the key selector raised StopIteration for {value!r:.200}",
-                where=where,
-                expected="a key",
-                hint="give next() a default, or filter such records out",
-            )
         except Exception:
             return error
         try:

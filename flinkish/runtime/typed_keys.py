@@ -14,6 +14,7 @@ from collections.abc import Callable
 from operator import attrgetter, itemgetter
 from typing import Any
 
+from flinkish.common.arguments import result_of_each
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.errors import InternalError
 from flinkish.runtime.code_scan import only_reads_fields
@@ -53,9 +54,9 @@ class TypedKeySelector:
         """The key of a record."""
         return self._key_type.convert(self._select(value), "the key")
 
-    def of_batch(self, values: list[Any]) -> list[Any]:
+    def of_batch(self, values: list[Any], where: str = "") -> list[Any]:
         """The keys of a batch of records."""
-        keys = list(map(self._select, values))
+        keys = selected(self._select, values, where)
         if set(map(type, keys)) == {self._plain}:
             if self._bounds is None or self._bounds[0] <= min(keys) and max(keys) <= self._bounds[1]:
                 return keys
@@ -93,6 +94,9 @@ def can_be_repeated(selector: Callable[[Any], Any]) -> bool:
     return type(selector) in (itemgetter, attrgetter) or only_reads_fields(selector)
 
 
-def selected(selector: Callable[[Any], Any], values: list[Any]) -> list[Any]:
-    """The keys of a batch of records; a `TypedKeySelector` computes them in one call."""
-    return selector.of_batch(values) if isinstance(selector, TypedKeySelector) else list(map(selector, values))
+def selected(selector: Callable[[Any], Any], values: list[Any], where: str = "") -> list[Any]:
+    """The keys of a batch of records; a `TypedKeySelector` computes them in one call. ``where`` names the operator in
+    errors."""
+    if isinstance(selector, TypedKeySelector):
+        return selector.of_batch(values, where)
+    return result_of_each(selector, values, "the key selector", where)
