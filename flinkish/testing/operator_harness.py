@@ -287,6 +287,7 @@ class StreamOperatorTestHarness:
         states = [restored] if isinstance(restored, OperatorSubtaskState) else list(restored or ())
         if not states:
             return None
+        self.epoch.restored = True
         self.epoch.watermark_ms = min(state.watermark_ms for state in states)
         self.epoch.processing_time_ms = max(state.processing_time_ms for state in states)
         subtask, parallelism = self._options["subtask"], self._options["parallelism"]

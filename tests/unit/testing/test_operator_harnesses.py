@@ -11,6 +11,7 @@ import pytest
 
 from flinkish.common import Configuration, Time, Types
 from flinkish.core.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from flinkish.core.checkpointed_function import CheckpointedFunction
 from flinkish.core.co_functions import CoProcessFunction, KeyedCoProcessFunction
 from flinkish.core.functions import KeyedProcessFunction, ProcessFunction, RuntimeContext
 from flinkish.core.output_tag import OutputTag
@@ -174,6 +175,29 @@ def test_the_watermark_of_two_idle_inputs_stays_where_it_is() -> None:
         assert harness.take_output() == [Watermark(10), WatermarkStatus(True)]
         harness.process_watermark2(20)
         assert harness.take_output() == [WatermarkStatus(False), Watermark(20)]
+
+
+class TellRestored(ProcessFunction, CheckpointedFunction):
+    """Says for each record whether the state was restored."""
+
+    def initialize_state(self, context: Any) -> None:
+        self._restored = context.is_restored()
+
+    def snapshot_state(self, context: Any) -> None:
+        pass
+
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[Any]:
+        yield self._restored
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_a_function_is_told_that_its_state_was_restored(parallelism: int) -> None:
+    with ProcessFunctionTestHarnesses.for_process_function(TellRestored()) as harness:
+        harness.process_element("a")
+        assert harness.take_values() == [False]
+        with harness.restore(harness.snapshot(), parallelism=parallelism) as again:
+            again.process_element("a")
+            assert again.take_values() == [True]
 
 
 class Match(KeyedCoProcessFunction):
