@@ -2,13 +2,34 @@
 
 Rule upheld here: a wrong argument raises an error that is both a ``ProgramError`` and what Python and PyFlink raise
 (TypeError, ValueError), so that its message has the common form and code that was written for PyFlink still catches it.
+
+`result_of_each` is for calls of user code while the job runs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from flinkish.errors import ArgumentTypeError, ArgumentValueError
+from flinkish.errors import ArgumentTypeError, ArgumentValueError, ProgramError
+
+
+def result_of_each(function: Callable[[Any], Any], values: Sequence[Any], what: str, where: str = "") -> list[Any]:
+    """What a function of the user returns for each value. `map` alone would take a StopIteration of the function for
+    the end of the values, and drop the rest of them. ``what`` names the function in the error.
+
+    Raises:
+        ProgramError: the function has raised StopIteration.
+    """
+    results = list(map(function, values))
+    if len(results) < len(values):
+        raise ProgramError(
+            f"{what} raised StopIteration for {values[len(results)]!r:.200}",
+            where=where,
+            expected="a result for each value",
+            hint="give next() a default, or catch the exception",
+        )
+    return results
 
 
 def kind_of(value: Any) -> str:

@@ -11,6 +11,7 @@ import abc
 import codecs
 from typing import Any
 
+from flinkish.common.arguments import result_of_each
 from flinkish.common.bulk_writer import BulkWriterFactory, RowDataBulkWriterFactory
 from flinkish.common.text import text_writer
 from flinkish.common.typeinfo import TypeInformation, Types
@@ -174,7 +175,7 @@ class Encoder(abc.ABC):
 
     def encode_batch(self, values: list[Any]) -> bytes:
         """The bytes of many records, in order."""
-        return b"".join(map(self.encode, values))
+        return b"".join(result_of_each(self.encode, values, f"{type(self).__name__}.encode()"))
 
     def bind(self, type_info: TypeInformation) -> Encoder:
         """An encoder for records of this type; the sink calls this once. Itself, unless the encoding needs the type."""

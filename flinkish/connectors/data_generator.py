@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
+from flinkish.common.arguments import result_of_each
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors.numbered_splits import (
     ENDLESS,
@@ -144,7 +145,7 @@ class DataGeneratorSource(NumberedSplitSource):
 
     def _values(self, indices: Sequence[int]) -> list[Any]:
         if not self._of_list:
-            return list(map(self._function, indices))
+            return result_of_each(self._function, indices, "the generator function", _WHERE)
         values = list(self._function(indices)) if indices else []
         if len(values) != len(indices):
             raise ProgramError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from flinkish.common.arguments import kind_of
 from flinkish.common.java_objects import no_java_object
@@ -21,6 +21,13 @@ class OutputTag:
 
     Two tags with the same id are the same side output.
     """
+
+    #: whether a tag was made or unpickled in this process; without one, no result of a function can be tagged
+    exists: ClassVar[bool] = False
+
+    def __new__(cls, *arguments: Any, **options: Any) -> OutputTag:
+        OutputTag.exists = True
+        return super().__new__(cls)
 
     def __init__(self, tag_id: str, type_info: TypeInformation | list[TypeInformation] | None = None) -> None:
         if not tag_id:

@@ -60,10 +60,10 @@ class ValueState(State, Generic[T]):
 
     @abstractmethod
     def update(self, value: T) -> None:
-        """Set the value of the current key.
+        """Set the value of the current key; None clears the state.
 
         Raises:
-            TypeMismatchError: the value does not fit the declared type; None never does: use ``clear``.
+            TypeMismatchError: the value does not fit the declared type.
         """
 
 

@@ -39,6 +39,7 @@ from flinkish.runtime.partitioners import (
 )
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.shipped_files import ShippedFiles
+from flinkish.runtime.typed_keys import SentKeys, can_be_repeated
 
 #: In a job of more than `_MANY_SUBTASKS` subtasks a receiver gets only a few records of each batch, and a watermark
 #: costs it as much as some records. So watermarks are emitted only once each receiver can have received
@@ -54,7 +55,8 @@ def partitioner_of(edge: StreamEdge, graph: StreamGraph) -> Partitioner:
         ProgramError: the program chose forward between operators of different parallelisms.
     """
     if edge.key_selector is not None:
-        return KeyGroupPartitioner(edge.key_selector, graph.max_parallelism_of(edge.target))
+        sends_keys = edge.target.keyed and not can_be_repeated(edge.key_selector)
+        return KeyGroupPartitioner(edge.key_selector, graph.max_parallelism_of(edge.target), sends_keys)
     same = graph.parallelism_of(edge.source) == graph.parallelism_of(edge.target)
     if edge.partitioner is None:
         return ForwardPartitioner() if same else RebalancePartitioner()
@@ -209,7 +211,9 @@ class JobGraphGenerator:
             parallelism=graph.parallelism_of(head),
             max_parallelism=graph.max_parallelism_of(head),
             inputs=self._inputs(head),
-            key_selectors=head.key_selectors,
+            key_selectors=tuple(
+                selector if can_be_repeated(selector) else SentKeys() for selector in head.key_selectors
+            ),
             key_type=head.key_type,
             keyed=head.keyed,
             source=_in_worker(head.source),

@@ -20,7 +20,7 @@ from flinkish.errors import CorruptStateError
 from flinkish.runtime.pickling import dumps
 
 #: Version of the wire format. Buffers live for one epoch only, so there is no need to read older ones.
-WIRE_VERSION = 3
+WIRE_VERSION = 4
 
 
 class BufferKind(IntEnum):
@@ -68,12 +68,13 @@ class BufferHeader(NamedTuple):
 class Elements(NamedTuple):
     """The decoded payload of a DATA buffer: records, and the events between them. An event is either a watermark in
     milliseconds or a bool that says whether the stream is idle from there on; it comes before the record at its
-    position."""
+    position. ``keys``: the keys of the records, if they travel with them."""
 
     values: list[Any]
     timestamps: list[int] | None
     positions: list[int]
     events: list[int | bool]
+    keys: list[Any] | None = None
 
 
 class Buffer(NamedTuple):
@@ -141,10 +142,14 @@ def decode(data: bytes) -> Buffer:
 
 
 def encode_elements(
-    values: list[Any], timestamps: list[int] | None, positions: list[int], events: list[int | bool]
+    values: list[Any],
+    timestamps: list[int] | None,
+    positions: list[int],
+    events: list[int | bool],
+    keys: list[Any] | None = None,
 ) -> bytes:
     """Encode the payload of a DATA buffer (see `Elements`)."""
-    return dumps((values, timestamps, positions, events))
+    return dumps((values, timestamps, positions, events, keys))
 
 
 def decode_elements(payload: bytes) -> Elements:

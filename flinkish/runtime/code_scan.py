@@ -1,11 +1,13 @@
-"""Finds the names that the code of a user function mentions, including the code of its helpers.
+"""Scans the code of user functions. Where a scan cannot tell, the caller assumes the safe answer.
 
-This tells whether a function registers processing-time timers, in which case epochs must run even without data. Where
-the scan cannot tell, the caller assumes the safe answer.
+The names that a function mentions, including the code of its helpers, tell whether it registers processing-time timers,
+in which case epochs must run even without data. A function that only reads fields of its argument gives the same result
+each time, so the receiver of a record can call it again.
 """
 
 from __future__ import annotations
 
+import dis
 import types
 from typing import Any
 
@@ -13,6 +15,37 @@ from typing import Any
 MAX_FUNCTIONS = 500
 
 _OWN = "flinkish"
+
+#: The instructions of a function that returns its argument, fields of it, constants, or tuples of these. The names are
+#: those of all supported versions of Python.
+_READING = frozenset(
+    "RESUME NOP LOAD_CONST LOAD_SMALL_INT LOAD_ATTR BINARY_SUBSCR BUILD_TUPLE RETURN_VALUE RETURN_CONST".split()
+)
+_READING_ARGUMENT = frozenset({"LOAD_FAST", "LOAD_FAST_BORROW"})
+
+
+def only_reads_fields(function: Any) -> bool:
+    """Whether a function of one argument, or a method of one, is known to return nothing but its argument, fields of it
+    by constant names and positions, constants, or tuples of these.
+
+    >>> only_reads_fields(lambda record: (record["user"], record[0].name)), only_reads_fields(lambda record: hash(1))
+    (True, False)
+    """
+    arguments = 1
+    if isinstance(function, types.MethodType):
+        function, arguments = function.__func__, 2
+    if not isinstance(function, types.FunctionType) or function.__code__.co_argcount != arguments:
+        return False
+    code = function.__code__
+    argument = code.co_varnames[arguments - 1]
+    return all(
+        instruction.opname in _READING
+        or instruction.opname in _READING_ARGUMENT
+        and instruction.argval == argument
+        or instruction.opname == "BINARY_OP"
+        and instruction.argrepr == "[]"
+        for instruction in dis.get_instructions(code)
+    )
 
 
 def mentioned_names(user_object: Any) -> set[str]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,9 +30,10 @@ from flinkish.errors import InternalError
 from flinkish.runtime.buffer import Buffer, BufferKind, Place, decode_elements, place
 from flinkish.runtime.deployment import InputDescriptor
 from flinkish.runtime.joined_batches import ALONE, CACHED, Joined, JoinedBatches
+from flinkish.runtime.list_keys import KeyedBatch
 from flinkish.runtime.steps import Records, StatusStep, Step, WatermarkStep
 from flinkish.runtime.task_header import OriginProgress
-from flinkish.runtime.watermark_valve import WatermarkValve
+from flinkish.runtime.watermark_valve import Group, WatermarkValve, WatermarkValves
 
 #: Stands for all splits of a source at its end of input.
 WHOLE_SOURCE = "*"
@@ -140,7 +141,8 @@ class _Input:
 class InputGate:
     """Consumes the inputs of one subtask in one epoch. An instance is used once: call `receive` with the buffers,
     iterate over `steps`, then read `progress`. ``subtask`` is the number of the subtask, which decides which origins
-    can reach it; ``joined`` says which small batches are joined."""
+    can reach it; ``joined`` says which small batches are joined; ``group_watermarks_ms`` is what the property of that
+    name was at the end of the last epoch."""
 
     def __init__(
         self,
@@ -151,6 +153,7 @@ class InputGate:
         now_ms: int,
         subtask: int = 0,
         joined: Joined = CACHED,
+        group_watermarks_ms: Mapping[Group, int] | None = None,
     ) -> None:
         self._joined = joined
         self._descriptors = {_edge_of(by_edge(origin_name(d.vertex, 0), d.edge)): d for d in descriptors}
@@ -161,7 +164,13 @@ class InputGate:
         self._ends: list[Buffer] = []
         self._idle = idle
         self._arrivals = SortedBuffers(())
-        self.valve = WatermarkValve(watermark_ms)
+        groups = _groups(self._descriptors)
+        inputs = len({descriptor.input_index for descriptor in descriptors})
+        self.valve = (
+            WatermarkValves(watermark_ms, lambda name: groups[_edge_of(name[0])], inputs > 1, group_watermarks_ms)
+            if any(groups.values())
+            else WatermarkValve(watermark_ms)
+        )
 
     def receive(self, arrivals: SortedBuffers) -> None:
         """Set the buffers of this epoch. They are read while `steps` is iterated over."""
@@ -210,7 +219,7 @@ class InputGate:
         """
         valve, joining = self.valve, JoinedBatches(self._joined.most_records)
         last = [self._comes_last(entry) for entry in inputs]
-        in_order = all(valve.holds_back(entry.name) for entry in inputs) and not any(last)
+        in_order = not any(last) and valve.follows_order([entry.name for entry in inputs])
         #: the lowest watermark of the inputs that send nothing, or nothing more, in this epoch
         ended_at_ms = valve.lowest_ms(except_for=self._inputs)
         elements = [self._elements(entry) for entry in inputs]
@@ -300,9 +309,8 @@ class InputGate:
     def _add_to_valve(
         self, name: _Name, descriptor: InputDescriptor | None, watermark_ms: int, idle: bool, new: bool = False
     ) -> None:
-        aligned = new or watermark_ms >= self.valve.combined_ms
         always_aligned = descriptor is not None and descriptor.from_source
-        self.valve.add(name, watermark_ms, idle, aligned=aligned, always_aligned=always_aligned)
+        self.valve.add(name, watermark_ms, idle, new=new, always_aligned=always_aligned)
 
     def _is_silent(self, entry: _Input) -> bool:
         """Whether nothing in the buffers of an input, including those not read yet, shows that it is active."""
@@ -332,7 +340,9 @@ class InputGate:
         decoded at a time."""
         watermark_ms, sent_ms, idle = entry.watermark_ms, entry.sent_ms, False
         for buffer in self._buffers(entry):
-            values, timestamps, positions, events = decode_elements(buffer.payload)
+            values, timestamps, positions, events, keys = decode_elements(buffer.payload)
+            if keys is not None:
+                values = KeyedBatch(values, keys)
             # a batch holds only records of the same kind
             kind = 2 * entry.input_index + (timestamps is not None)
             if len(buffer.payload) > self._joined.most_buffer_bytes:
@@ -401,6 +411,12 @@ class InputGate:
         """Whether the subtask is idle at the end of the epoch."""
         return self._idle
 
+    @property
+    def group_watermarks_ms(self) -> dict[Group, int]:
+        """The watermark of each group of inputs that are combined before the others, to be remembered in the task's
+        header."""
+        return self.valve.watermarks_ms
+
     def progress(self) -> dict[str, OriginProgress]:
         """The progress of each origin, to be remembered in the task's header: its watermark is the lowest one of its
         parts, and never less than before."""
@@ -433,6 +449,17 @@ class InputGate:
             return OriginProgress(first.input_index, lowest, idle, self._now_ms)
         reached_ms = max(lowest, before.watermark_ms)
         return OriginProgress(first.input_index, reached_ms, idle, self._now_ms if active else before.last_active_ms)
+
+
+def _groups(descriptors: dict[str, InputDescriptor]) -> dict[str, Group]:
+    """The groups of the edges, of each of which the watermarks are combined before those of all edges: one for each
+    input of ``connect``, and in it one for each source that is united with other streams."""
+    groups: dict[str, Group] = {}
+    for edge, descriptor in descriptors.items():
+        united = [other for other in descriptors.values() if other.input_index == descriptor.input_index]
+        of_input: Group = (descriptor.input_index,) if len(united) < len(descriptors) else ()
+        groups[edge] = (*of_input, edge) if descriptor.from_source and len(united) > 1 else of_input
+    return groups
 
 
 def _says_nothing(buffer: Buffer) -> bool:

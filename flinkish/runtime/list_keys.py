@@ -1,4 +1,4 @@
-"""A hashable form of keys that are lists, or tuples with lists in them, by which state is looked up.
+"""The keys of a batch, and the form in which state is looked up by keys that are lists, or tuples with lists in them.
 
 A list has no hash, so inside the engine a key that holds one is a `ListKey` or a `TupleKey`: equal to what the key
 selector returned, with the hash of the tuple of its elements. User code gets what the selector returned (`thawed`), as
@@ -8,7 +8,7 @@ a list of its own, which it may change. Keys that are hashable themselves stay a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from flinkish.runtime.typed_keys import TypedKeySelector, selected
@@ -60,9 +60,29 @@ def thawed(key: Any) -> Any:
     return list(map(thawed, key)) if key.__class__ is ListKey else tuple(map(thawed, key))
 
 
+class KeyedBatch(list[Any]):
+    """The records of a batch that have come with their keys."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self, values: list[Any], keys: list[Any]) -> None:
+        super().__init__(values)
+        self.keys = keys
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        return KeyedBatch(found, self.keys[index]) if index.__class__ is slice else found
+
+    def extend(self, others: Iterable[Any]) -> None:
+        """Append the records of another such batch, with their keys."""
+        assert isinstance(others, KeyedBatch), "records without keys are appended to records with keys"
+        super().extend(others)
+        self.keys.extend(others.keys)
+
+
 def keys_of(selector: Callable[[Any], Any], values: list[Any]) -> list[Any]:
-    """The keys of a batch of records."""
-    keys = selected(selector, values)
+    """The keys of a batch of records: those that have come with the records, or else what the selector returns."""
+    keys = values.keys if values.__class__ is KeyedBatch else selected(selector, values)
     if isinstance(selector, TypedKeySelector) and selector.gives_plain_keys:
         return keys
     if not SEQUENCES.isdisjoint(map(type, keys)):

@@ -318,6 +318,11 @@ class OperatorChain:
         for writer in self.writers:
             writer.mark_active()
 
+    def mark_idle(self) -> None:
+        """Mark the current origin as idle, whatever the operators of the chain say."""
+        for writer in self.writers:
+            writer.emit_status(True)
+
     def process_watermark(self, watermark_ms: int) -> None:
         """Pass the risen combined watermark of the inputs to the head operator."""
         self.head.context.epoch.watermark_ms = watermark_ms

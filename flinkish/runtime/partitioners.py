@@ -21,7 +21,7 @@ from flinkish.runtime.typed_keys import selected
 class Bucket:
     """Collects the records for one subtask, and the events between them with their positions (see `Elements`)."""
 
-    __slots__ = ("append", "append_timestamp", "events", "positions", "timestamps", "values")
+    __slots__ = ("append", "append_key", "append_timestamp", "events", "keys", "positions", "timestamps", "values")
 
     def __init__(self) -> None:
         self.values: list[Any] = []
@@ -30,6 +30,9 @@ class Bucket:
         self.events: list[int | bool] = []
         self.append = self.values.append
         self.append_timestamp = self.timestamps.append
+        #: the keys of the records, if they travel with them
+        self.keys: list[Any] = []
+        self.append_key = self.keys.append
 
     def extend(self, values: list[Any], timestamps: list[int] | None) -> None:
         """Append a whole batch."""
@@ -46,6 +49,7 @@ class Bucket:
         """Empty the lists but keep them, since key caches hold their bound ``append`` methods."""
         self.values.clear()
         self.timestamps.clear()
+        self.keys.clear()
         self.positions.clear()
         self.events.clear()
 
@@ -215,25 +219,28 @@ class ShufflePartitioner(Partitioner):
 
 @dataclass(frozen=True)
 class KeyGroupPartitioner(Partitioner):
-    """Sends to the subtask that owns the key group of the record's key."""
+    """Sends to the subtask that owns the key group of the record's key. ``sends_keys``: the keys travel with the
+    records (`flinkish.runtime.typed_keys`)."""
 
     key_selector: Callable[[Any], Any]
     max_parallelism: int
+    sends_keys: bool = False
     ship_strategy = "HASH"
 
     def bind(self, sender: Sender) -> Spread:
-        return _KeyGroupSpread(self.key_selector, sender.target_parallelism, self.max_parallelism, sender.where)
+        return _KeyGroupSpread(self, sender)
 
 
 class _KeyGroupSpread:
     """The working form of `KeyGroupPartitioner`, which is the hottest loop of a sender: it takes one dictionary look-up
     and one ``append`` per record."""
 
-    def __init__(self, key_selector: Callable[[Any], Any], parallelism: int, max_parallelism: int, where: str) -> None:
-        self._selector = key_selector
-        self._parallelism = parallelism
-        self._max_parallelism = max_parallelism
-        self._where = where
+    def __init__(self, partitioner: KeyGroupPartitioner, sender: Sender) -> None:
+        self._selector = partitioner.key_selector
+        self._sends_keys = partitioner.sends_keys
+        self._parallelism = sender.target_parallelism
+        self._max_parallelism = partitioner.max_parallelism
+        self._where = sender.where
         self._bound_to: list[Bucket] | None = None
         self._bind([])
 
@@ -252,15 +259,20 @@ class _KeyGroupSpread:
             raise explained(error, self._selector, values, self._where) from None
 
     def _spread(self, values: list[Any], timestamps: list[int] | None) -> None:
-        keys = selected(self._selector, values)
-        cache = self._appends if timestamps is None else self._buckets
+        keys = selected(self._selector, values, self._where)
+        cache = self._appends if timestamps is None and not self._sends_keys else self._buckets
         try:
             targets = cache.places(keys)
         except TypeError:
             # some keys are lists, or tuples with a list in them
             targets = [cache[frozen(key)] for key in keys]
-        # strict, because a selector that raises StopIteration ends the batch early: the records after it would be lost
-        if timestamps is None:
+        if self._sends_keys:
+            for value, key, bucket in zip(values, keys, targets, strict=True):
+                bucket.append(value)
+                bucket.append_key(key)
+            for timestamp, bucket in zip(timestamps or (), targets):
+                bucket.append_timestamp(timestamp)
+        elif timestamps is None:
             for value, append in zip(values, targets, strict=True):
                 append(value)
         else:
@@ -279,13 +291,6 @@ def explained(error: Exception, selector: Callable[[Any], Any], values: list[Any
     for value in values:
         try:
             key = frozen(selector(value))
-        except StopIteration:
-            return ProgramError(
-                f"the key selector raised StopIteration for {value!r:.200}",
-                where=where,
-                expected="a key",
-                hint="give next() a default, or filter such records out",
-            )
         except Exception:
             return error
         try:

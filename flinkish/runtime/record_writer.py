@@ -268,7 +268,7 @@ class RecordWriter:
         """Send the content of a bucket as a buffer; returns the size of the payload."""
         edge, state = self._edge, self._state
         timestamps = bucket.timestamps if self._timestamped else None
-        payload = encode_elements(bucket.values, timestamps, bucket.positions, bucket.events)
+        payload = encode_elements(bucket.values, timestamps, bucket.positions, bucket.events, bucket.keys or None)
         header = BufferHeader(
             BufferKind.DATA,
             edge.target,

@@ -1,7 +1,7 @@
 """Emits the results of user functions: first those for side outputs, then those for the main output, each as one batch.
 
 A result that is a tuple whose first item is an OutputTag goes to that side output. If nothing consumes that side
-output, the result goes to the main output as it is, as in PyFlink.
+output, the result is dropped, as in Flink.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Converter = Callable[[list[Any]], list[Any]]
 
 def emit(results: list[Any], timestamps: list[int] | None, output: Output, converter: Converter | None = None) -> None:
     """Emit results that may be tagged, with their parallel timestamps. An output without results gets no batch."""
-    if output.has_sides:
+    if OutputTag.exists:
         tagged = [i for i, result in enumerate(results) if type(result) is tuple and _is_tagged(result)]
         if tagged:
             results, timestamps = _emit_sides(results, timestamps, tagged, output)
@@ -37,8 +37,7 @@ def _emit_sides(
     sides: dict[str, list[int]] = {}
     for index in tagged:
         tag_id = results[index][0].tag_id
-        if tag_id in sides or output.has_side(tag_id):
-            sides.setdefault(tag_id, []).append(index)
+        sides.setdefault(tag_id, []).append(index)
     for tag_id, indices in sides.items():
         times = None if timestamps is None else [timestamps[index] for index in indices]
         output.collect_side(tag_id, [results[index][1] for index in indices], times)

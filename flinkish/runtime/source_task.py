@@ -126,7 +126,7 @@ class SourceTask(Task):
         current: str | None = None
         if given.apart:
             self._begin_split(_NO_SPLIT, str(self.subtask), given.part)
-            self.chain.head.process_status(True)
+            self.chain.mark_idle()
         for split in given.held:
             self._begin_split(split, self._stream_of(split), given.part)
             self.chain.mark_active()

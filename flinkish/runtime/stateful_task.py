@@ -108,7 +108,14 @@ class StatefulTask(Task, TaskLife):
         stamp = replace(stamp, time_ms=max(stamp.time_ms, header.processing_time_ms))
         joined = CACHED if self.keyed_state is None or self.keyed_state.in_memory else LOOKED_UP
         gate = InputGate(
-            self.vertex.inputs, header.origins, header.watermark_ms, header.idle, stamp.time_ms, self.subtask, joined
+            self.vertex.inputs,
+            header.origins,
+            header.watermark_ms,
+            header.idle,
+            stamp.time_ms,
+            self.subtask,
+            joined,
+            header.group_watermarks_ms,
         )
         self._share = _Share(header, load_body, stamp, gate)
 
@@ -291,6 +298,7 @@ class StatefulTask(Task, TaskLife):
             idle=share.gate.idle,
             finished=finished,
             origins=share.gate.progress(),
+            group_watermarks_ms=share.gate.group_watermarks_ms,
             processing_time_ms=share.stamp.time_ms,
             saved=saved,
         )

@@ -40,6 +40,8 @@ class TaskHeader:
     idle: bool = False
     finished: bool = False
     origins: dict[str, OriginProgress] = field(default_factory=dict)
+    #: the watermark of each input of ``connect``, and of each source that is united with other streams
+    group_watermarks_ms: dict[tuple[Any, ...], int] = field(default_factory=dict)
     #: processing time of the subtask's last epoch; it never goes back, even if the clock does
     processing_time_ms: int = 0
     #: operator uid -> what `OperatorChain.end` has saved: the value of `StreamOperator.save` and the output watermark

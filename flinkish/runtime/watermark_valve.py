@@ -1,4 +1,4 @@
-"""The combined watermark of an operator with several inputs (Flink's StatusWatermarkValve).
+"""The combined watermark of what feeds an operator (Flink's StatusWatermarkValve), which is called its inputs here.
 
 The combined watermark is the minimum over the active inputs; an idle input does not hold it back. It never goes back.
 If all inputs are idle, the operator is idle, and the combined watermark rises to the highest watermark of an input.
@@ -6,6 +6,9 @@ If all inputs are idle, the operator is idle, and the combined watermark rises t
 An input may become active again behind the combined watermark. A task upstream then does not hold it back until it has
 caught up (in Flink's valve such an input is not *aligned*); a split of a source does hold it back, from where it is (as
 in Flink's WatermarkOutputMultiplexer, which combines the splits of a source).
+
+The inputs of ``connect`` are combined by other rules than the tasks that feed one of them, and so are sources that are
+united. `WatermarkValves` has a valve for each of these groups.
 
 An input that has ended (watermark MAX) does not count until all have ended. In Flink, one ended and one idle input make
 the watermark MAX, but here MAX means END_OF_INPUT, and the idle input may continue.
@@ -18,7 +21,7 @@ time. An entry that is outdated stays in the heap until it is the lowest.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,8 +57,9 @@ class WatermarkValve:
     (False, True, 7)
     """
 
-    def __init__(self, combined_ms: int = MIN_TIMESTAMP_MS) -> None:
+    def __init__(self, combined_ms: int = MIN_TIMESTAMP_MS, rises_when_idle: bool = True) -> None:
         self._inputs: dict[Hashable, _Input] = {}
+        self._rises_when_idle = rises_when_idle
         #: number of inputs that have not ended, and number of these that are not idle
         self._going = self._active = 0
         #: a heap of (watermark, number, input) with an entry for each input that holds back, and with outdated entries
@@ -69,16 +73,17 @@ class WatermarkValve:
         watermark_ms: int = MIN_TIMESTAMP_MS,
         idle: bool = False,
         *,
-        aligned: bool = True,
+        new: bool = True,
         always_aligned: bool = False,
     ) -> None:
         """Add an input, or replace the one of that name. An input that is added late never makes the combined watermark
-        go back. ``aligned`` is False for an input that was idle before and lags behind."""
+        go back. ``new`` is False for an input that was known before: if it lags behind, it has been idle."""
         before = self._inputs.get(name)
         if before is not None:
             self._unindex(before)
             before.aligned = False
-        entry = _Input(watermark_ms, idle, always_aligned or aligned and not idle, always_aligned)
+        aligned = always_aligned or not idle and (new or watermark_ms >= self.combined_ms)
+        entry = _Input(watermark_ms, idle, aligned, always_aligned)
         self._inputs[name] = entry
         self._index(entry)
 
@@ -107,6 +112,11 @@ class WatermarkValve:
         """Whether every input that has not ended is idle, and there is at least one."""
         return self._going > 0 and self._active == 0
 
+    @property
+    def watermarks_ms(self) -> dict[Group, int]:
+        """The combined watermarks of groups of inputs (`WatermarkValves`), of which there are none."""
+        return {}
+
     def names(self) -> list[Any]:
         """The names of all inputs."""
         return list(self._inputs)
@@ -123,7 +133,12 @@ class WatermarkValve:
         """Whether the combined watermark cannot rise above the watermark of this input."""
         return self._inputs[name].holds_back
 
-    def lowest_ms(self, except_for: Collection[Hashable]) -> int:
+    def follows_order(self, names: Collection[Hashable]) -> bool:
+        """Whether the combined watermark is the lowest watermark of any input as long as none becomes idle or ends,
+        given that the inputs that are not among ``names`` send nothing."""
+        return all(self._inputs[name].holds_back for name in names)
+
+    def lowest_ms(self, except_for: Collection[Hashable] = ()) -> int:
         """The lowest watermark of the other inputs that hold back; MAX_WATERMARK_MS if there are none."""
         others = (entry for name, entry in self._inputs.items() if name not in except_for)
         return min((entry.watermark_ms for entry in others if entry.holds_back), default=MAX_WATERMARK_MS)
@@ -194,6 +209,8 @@ class WatermarkValve:
         if not self._going:
             return MAX_WATERMARK_MS if self._inputs else self.combined_ms
         if not self._active:
+            if not self._rises_when_idle and self._going == len(self._inputs):
+                return self.combined_ms
             return max(entry.watermark_ms for entry in self._inputs.values() if not entry.ended)
         waiting = self._lowest_first
         while waiting:
@@ -202,3 +219,152 @@ class WatermarkValve:
                 return watermark_ms
             heapq.heappop(waiting)
         return self.combined_ms
+
+
+#: A group of inputs: () is the operator, ``(0,)`` its first input, and ``(0, "3")`` one of the sources united in it.
+Group = tuple[Hashable, ...]
+
+
+class WatermarkValves:
+    """The valves of an operator whose inputs are combined in groups: the combined watermark of a group is that of one
+    input of the group above it. It has the methods of a `WatermarkValve`.
+
+    The inputs of ``connect`` are combined last (Flink's IndexedCombinedWatermarkStatus): one that resumes behind holds
+    the combined watermark back at once, and if all are idle, the combined watermark stays where it is.
+
+    Args:
+        combined_ms: the combined watermark.
+        group_of: the group of each input, by its name.
+        connected: whether the groups right below the operator are inputs of ``connect``.
+        known_ms: the combined watermarks of the groups that were known before (`watermarks_ms`).
+    """
+
+    def __init__(
+        self,
+        combined_ms: int,
+        group_of: Callable[[Any], Group],
+        connected: bool,
+        known_ms: Mapping[Group, int] | None = None,
+    ) -> None:
+        self._known_ms = known_ms or {}
+        self._find_group = group_of
+        self._group_of: dict[Hashable, Group] = {}
+        self._connected = connected
+        self._root = WatermarkValve(combined_ms, rises_when_idle=not connected)
+        self._valves: dict[Group, WatermarkValve] = {(): self._root}
+
+    def add(
+        self,
+        name: Hashable,
+        watermark_ms: int = MIN_TIMESTAMP_MS,
+        idle: bool = False,
+        *,
+        new: bool = True,
+        always_aligned: bool = False,
+    ) -> None:
+        """Add an input to its group; what it changes there is passed on by `refresh`."""
+        group = self._group_of[name] = self._find_group(name)
+        for length in range(1, len(group) + 1):
+            if group[:length] not in self._valves:
+                known_ms = self._known_ms.get(group[:length], MIN_TIMESTAMP_MS)
+                self._valves[group[:length]] = WatermarkValve(known_ms)
+        self._valves[group].add(name, watermark_ms, idle, new=new, always_aligned=always_aligned)
+
+    def __contains__(self, name: Hashable) -> bool:
+        return name in self._group_of
+
+    @property
+    def combined_ms(self) -> int:
+        """The combined watermark of the operator."""
+        return self._root.combined_ms
+
+    @property
+    def idle(self) -> bool:
+        """Whether the operator is idle."""
+        return self._root.idle
+
+    @property
+    def watermarks_ms(self) -> dict[Group, int]:
+        """The combined watermark of each group below the operator."""
+        return {group: valve.combined_ms for group, valve in self._valves.items() if group}
+
+    def names(self) -> list[Any]:
+        """The names of all inputs of all groups."""
+        return list(self._group_of)
+
+    def idle_of(self, name: Hashable) -> bool:
+        """Whether this input is idle."""
+        return self._valves[self._group_of[name]].idle_of(name)
+
+    def watermark_of(self, name: Hashable) -> int:
+        """The last watermark of this input."""
+        return self._valves[self._group_of[name]].watermark_of(name)
+
+    def follows_order(self, names: Collection[Hashable]) -> bool:
+        """As for a `WatermarkValve`. The watermark of a group may be ahead of its inputs, if one of them has resumed
+        behind; then the order does not give the combined watermark."""
+        for group, valve in self._valves.items():
+            lowest_ms = valve.lowest_ms()
+            if not group or valve.idle or lowest_ms == valve.combined_ms == MAX_WATERMARK_MS:
+                continue
+            if lowest_ms == MAX_WATERMARK_MS or valve.combined_ms > max(lowest_ms, self.combined_ms):
+                return False
+            if not self._valves[group[:-1]].holds_back(group):
+                return False
+        return all(self._valves[self._group_of[name]].holds_back(name) for name in names)
+
+    def lowest_ms(self, except_for: Collection[Hashable] = ()) -> int:
+        """The lowest watermark of the other inputs that hold their group back; MAX_WATERMARK_MS if there are none."""
+        names = {*except_for, *self._valves}
+        return min(valve.lowest_ms(names) for valve in self._valves.values())
+
+    def advance_all(self, watermarks_ms: Mapping[Any, int]) -> None:
+        """As for a `WatermarkValve`."""
+        by_group: dict[Group, dict[Any, int]] = {group: {} for group in self._valves}
+        for name, watermark_ms in watermarks_ms.items():
+            by_group[self._group_of[name]][name] = watermark_ms
+        for group in self._lowest_first():
+            valve = self._valves[group]
+            valve.advance_all(by_group[group])
+            if group:
+                valve.refresh()
+                by_group[group[:-1]][group] = valve.combined_ms
+
+    def advance(self, name: Hashable, watermark_ms: int) -> bool:
+        """Advance the watermark of an input, which becomes active by it; returns whether the operator's one rises."""
+        group = self._group_of[name]
+        return self._pass_on(group, self._valves[group].advance(name, watermark_ms))
+
+    def set_idle(self, name: Hashable, idle: bool) -> bool:
+        """Set an input idle or active; returns whether the operator's watermark rises."""
+        group = self._group_of[name]
+        return self._pass_on(group, self._valves[group].set_idle(name, idle))
+
+    def refresh(self) -> bool:
+        """Compute all combined watermarks anew; returns whether the operator's one rises."""
+        for group in self._lowest_first():
+            valve = self._valves[group]
+            rose = valve.refresh()
+            if group:
+                new, always_aligned = group not in self._known_ms, self._connected and len(group) == 1
+                above = self._valves[group[:-1]]
+                above.add(group, valve.combined_ms, valve.idle, new=new, always_aligned=always_aligned)
+        return rose
+
+    def raise_to(self, watermark_ms: int) -> bool:
+        """Set the operator's watermark to a minimum that is known; returns whether it rises."""
+        return self._root.raise_to(watermark_ms)
+
+    def _lowest_first(self) -> list[Group]:
+        return sorted(self._valves, key=len, reverse=True)
+
+    def _pass_on(self, group: Group, rose: bool) -> bool:
+        """Pass the watermark and the status of a group on to the groups above it, in Flink's order: a group becomes
+        active before its watermark rises, and its watermark rises before it becomes idle."""
+        while group:
+            valve, above = self._valves[group], self._valves[group[:-1]]
+            rose = rose and above.advance(group, valve.combined_ms)
+            if valve.idle is not above.idle_of(group):
+                rose = above.set_idle(group, valve.idle) or rose
+            group = group[:-1]
+        return rose

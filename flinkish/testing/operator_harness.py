@@ -287,6 +287,7 @@ class StreamOperatorTestHarness:
         states = [restored] if isinstance(restored, OperatorSubtaskState) else list(restored or ())
         if not states:
             return None
+        self.epoch.restored = True
         self.epoch.watermark_ms = min(state.watermark_ms for state in states)
         self.epoch.processing_time_ms = max(state.processing_time_ms for state in states)
         subtask, parallelism = self._options["subtask"], self._options["parallelism"]
@@ -378,30 +379,32 @@ class _TwoInputs(StreamOperatorTestHarness):
 
     def _inputs(self) -> WatermarkValve:
         if self._valve is None:
-            self._valve = WatermarkValve(self.epoch.watermark_ms)
+            self._valve = WatermarkValve(self.epoch.watermark_ms, rises_when_idle=False)
             for input_index in range(2):
-                self._valve.add(input_index)
+                self._valve.add(input_index, always_aligned=True)
         return self._valve
 
     def process_both_watermarks(self, watermark_ms: int) -> None:
-        """Let the watermarks of both inputs rise."""
-        valve = self._inputs()
+        """Let the watermarks of both inputs rise, first that of the first input."""
         for input_index in range(2):
-            valve.advance(input_index, watermark_ms)
-        self._process_watermark(watermark_ms)
+            self._advance(input_index, watermark_ms)
 
     def _advance(self, input_index: int, watermark_ms: int) -> None:
-        valve = self._inputs()
-        if valve.advance(input_index, watermark_ms):
-            self._process_watermark(valve.combined_ms)
+        self._change(lambda valve: valve.advance(input_index, watermark_ms))
 
     def _set_idle(self, input_index: int, idle: bool) -> None:
+        self._change(lambda valve: valve.set_idle(input_index, idle))
+
+    def _change(self, change: Callable[[WatermarkValve], bool]) -> None:
+        """Change an input; the operator becomes active before its watermark rises, and idle after it."""
         valve = self._inputs()
-        before = valve.idle
-        if valve.set_idle(input_index, idle):
+        was_idle, rose = valve.idle, change(valve)
+        if was_idle and not valve.idle:
+            self.operator.process_status(False)
+        if rose:
             self._process_watermark(valve.combined_ms)
-        if valve.idle != before:
-            self.operator.process_status(valve.idle)
+        if valve.idle and not was_idle:
+            self.operator.process_status(True)
 
 
 class TwoInputStreamOperatorTestHarness(_TwoInputs):

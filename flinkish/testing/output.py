@@ -50,7 +50,7 @@ class CollectingOutput:
 
     Args:
         listened: the side outputs that somebody listens to; None: all. A record that is emitted to another side output
-            goes to the main output with its tag, as in a program.
+            is dropped, as in a program.
     """
 
     def __init__(self, listened: Iterable[OutputTag | str] | None = None) -> None:
@@ -63,8 +63,9 @@ class CollectingOutput:
         self.elements.extend(stream_records(values, timestamps))
 
     def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:
-        """Keep a batch of a side output."""
-        self.sides.setdefault(tag_id, []).extend(stream_records(values, timestamps))
+        """Keep a batch of a side output, if somebody listens to it."""
+        if self.has_side(tag_id):
+            self.sides.setdefault(tag_id, []).extend(stream_records(values, timestamps))
 
     @property
     def has_sides(self) -> bool:

@@ -102,6 +102,7 @@ def restore_savepoint(
     }
     return replace(
         job,
+        restored=True,
         restored_watermarks={
             vertex.id: watermarks[vertex.head.uid] for vertex in job.vertices if vertex.head.uid in watermarks
         },

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
-from flinkish.common.arguments import check_instance, kind_of
+from flinkish.common.arguments import check_instance, kind_of, result_of_each
 from flinkish.common.serialization import SerializationSchema
 from flinkish.errors import ArgumentTypeError, ConfigurationError, TypeMismatchError
 
@@ -43,7 +43,7 @@ class KafkaRecordSerializationSchema:
         """
         topics: Any = repeat(self.topic, len(values))
         if self.topic_selector is not None:
-            topics = list(map(self.topic_selector, values))
+            topics = result_of_each(self.topic_selector, values, "the topic selector", "KafkaSink")
             for topic in topics:
                 if not isinstance(topic, str) or not topic:
                     raise TypeMismatchError(
@@ -60,7 +60,8 @@ class KafkaRecordSerializationSchema:
         """
         if self.header_provider is None:
             return None
-        found = [list(headers or ()) for headers in map(self.header_provider, values)]
+        provided = result_of_each(self.header_provider, values, "the header provider", "KafkaSink")
+        found = [list(headers or ()) for headers in provided]
         for headers in found:
             if not all(isinstance(header, tuple) and len(header) == 2 and _is_header(*header) for header in headers):
                 raise TypeMismatchError(

@@ -299,7 +299,8 @@ class DataStream(OperatorStream):
             clicks.key_by(lambda click: click.user, Types.STRING())
 
         Args:
-            key_selector: record -> key. The key must be hashable, never NaN, and always the same for the same record.
+            key_selector: record -> key. The key must be hashable and never NaN. It is computed once for each record;
+                only a selector that reads fields and nothing else may be called again.
             key_type: the type of the keys; None: any Python object.
         """
         from flinkish.datastream.streams.keyed_stream import KeyedStream

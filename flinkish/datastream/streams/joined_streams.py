@@ -32,6 +32,7 @@ from flinkish.datastream.streams.windowed_stream import WindowedStream
 from flinkish.graph.stream_graph import Tap
 from flinkish.runtime.operators.map import MapFactory
 from flinkish.runtime.operators.window.co_group_functions import CoGroupWindowFunction, JoinWindowFunction
+from flinkish.runtime.typed_keys import EitherKeySelector
 
 W = TypeVar("W", bound="_WithWindow")
 
@@ -42,7 +43,7 @@ def by_common_key(
     """The records of both streams as (0, record) and (1, record), partitioned by key."""
     check_environment(first, second, "a join")
     both = _tagged(first, 0).union(_tagged(second, 1))
-    return both.key_by(partial(_key, first_key, second_key), key_type)
+    return both.key_by(EitherKeySelector(first_key, second_key), key_type)
 
 
 def _tagged(stream: DataStream, side: int) -> DataStream:
@@ -57,10 +58,6 @@ def _tagged(stream: DataStream, side: int) -> DataStream:
 
 def _tag(side: int, value: Any) -> tuple[int, Any]:
     return side, value
-
-
-def _key(first_key: KeyFunction, second_key: KeyFunction, tagged: tuple[int, Any]) -> Any:
-    return second_key(tagged[1]) if tagged[0] else first_key(tagged[1])
 
 
 class _WithWindow:

@@ -18,14 +18,11 @@ class FilterOperator(UserFunctionOperator):
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         call = self.per_record(values, input_index)
-        if timestamps is None:
-            self.collect([value for value in values if call(value)], None)
-            return
         # the truth of each answer is tested once, as Python's `filter` does
         chosen = list(map(bool, map(call, values)))
         if len(chosen) != len(values):
             raise self.stop_error("the filter function")
-        self.collect(list(compress(values, chosen)), list(compress(timestamps, chosen)))
+        self.collect(list(compress(values, chosen)), None if timestamps is None else list(compress(timestamps, chosen)))
 
 
 @dataclass

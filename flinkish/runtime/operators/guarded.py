@@ -23,7 +23,7 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import ErrorBudgetError, FlinkishError, ProgramError
 from flinkish.runtime.failure import user_traceback
-from flinkish.runtime.list_keys import thawed
+from flinkish.runtime.list_keys import KeyedBatch, thawed
 from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
 from flinkish.runtime.operators.keyed_process import KeyedProcessOperator
 from flinkish.runtime.side_outputs import emit
@@ -200,8 +200,9 @@ class GuardedOperator(StreamOperator):
         self._received.add(len(values))
         failed, late_before = 0, self._late()
         stamps: Iterable[int | None] = repeat(None) if timestamps is None else timestamps
-        for value, timestamp in zip(values, stamps, strict=False):
-            if not self._process(value, timestamp, input_index):
+        for position, timestamp in zip(range(len(values)), stamps, strict=False):
+            # a slice: records may have come with their keys
+            if not self._process(values[position : position + 1], timestamp, input_index):
                 failed += 1
         self._consumed.add(len(values) - failed - (self._late() - late_before))
         self._diverted.add(failed)
@@ -212,17 +213,18 @@ class GuardedOperator(StreamOperator):
         dropped = getattr(self._inner, "late_records_dropped", None)
         return 0 if dropped is None else dropped.get_count()
 
-    def _process(self, value: Any, timestamp: int | None, input_index: int) -> bool:
-        """Process one record. Returns whether the call has succeeded."""
+    def _process(self, batch: list[Any], timestamp: int | None, input_index: int) -> bool:
+        """Process a batch of one record. Returns whether the call has succeeded."""
         # the function may change its argument, at any depth, before it raises
-        record = value if self._on_error.tag is None else copy.deepcopy(value)
+        record = batch[0] if self._on_error.tag is None else copy.deepcopy(batch[0])
         self._held.mark()
         self._log.begin()
         try:
-            self._inner.process_batch([value], None if timestamp is None else [timestamp], input_index)
+            self._inner.process_batch(batch, None if timestamp is None else [timestamp], input_index)
         except Exception as error:
             self._undo(error)
-            self._failed(error, record, self._key_of(record, input_index), timestamp)
+            key = thawed(batch.keys[0]) if isinstance(batch, KeyedBatch) else self._key_of(record, input_index)
+            self._failed(error, record, key, timestamp)
             return False
         self._log.commit()
         self._budget.succeeded()

@@ -200,6 +200,10 @@ class TimestampsAndWatermarksOperator(StreamOperator):
             self._emitted_ms = watermark_ms
             self.output.emit_watermark(watermark_ms)
 
+    def process_status(self, idle: bool) -> None:
+        """Drop the idleness of upstream, too, as Flink does: whether this stream is idle is what its own watermark
+        strategy says."""
+
 
 @dataclass(frozen=True)
 class TimestampsAndWatermarksFactory(OperatorFactoryBase):

@@ -197,6 +197,9 @@ class ValueHandle(_TypedHandle, ValueState[Any]):
             self._class is not None
             and (value.__class__ is not self._class or (self._range is not None and value not in self._range))
         ):
+            if value is None:
+                self.clear()
+                return
             value = self._fitting(value, self._declared)
         key, marked = backend.current_key, self._marked
         if not marked.whole and key not in marked:

@@ -105,6 +105,9 @@ class TtlValueState(_TtlSingle, ValueState[Any]):
         return self._checked(self._state.value())
 
     def update(self, value: Any) -> None:
+        if value is None:
+            self.clear()
+            return
         self._state.update(value)
         self._times.update(self._policy.now_ms())
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Any
 
+from flinkish.common.arguments import result_of_each
 from flinkish.core.functions import AggregateFunction
 from flinkish.runtime.state.detach import all_detached, detached
 
@@ -54,7 +55,7 @@ class WindowContents(ABC):
 
     def read_all(self, stored_values: list[Any]) -> list[Any]:
         """The result of `read` for each stored value."""
-        return list(map(self.read, stored_values))
+        return result_of_each(self.read, stored_values, "the result of a window")
 
     def as_elements(self, contents: Any) -> list[Any]:
         """The contents in the form in which a window function is given them."""

@@ -419,9 +419,6 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
         lambda context: context.get_state(ListStateDescriptor("n", Types.INT()))
     ),
     "a state of one name is of one kind": _in_open(_two_states_of_one_name),
-    "a value state is cleared, not set to None": _of_state(
-        ValueStateDescriptor("n", Types.INT()), lambda state, ctx: state.update(None)
-    ),
     "a value fits the type of its state": _of_state(
         ValueStateDescriptor("n", Types.INT()), lambda state, ctx: state.update("five")
     ),

@@ -155,7 +155,6 @@ def program_of(steps: list[tuple[str, int, int, int]], env: StreamExecutionEnvir
             streams.append(stream.map(lambda n: n + 1).set_parallelism(parallelism))
         elif step == "process":
             split.append(stream.process(OddAside()).set_parallelism(parallelism))
-            # a tag that nobody reads would stay in the main output
             streams += [split[-1], split[-1].get_side_output(ODD)]
         elif step == "side" and split:
             streams.append(split[second % len(split)].get_side_output(ODD))

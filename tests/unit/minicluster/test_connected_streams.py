@@ -24,7 +24,7 @@ from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from flinkish.errors import UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
-from flinkish.testing import TestingSink
+from flinkish.testing import Pause, TestingSink, TestingSource
 
 from .programs import bounded, environment, job_of, list_source, run
 
@@ -110,6 +110,42 @@ def test_the_watermark_is_the_lower_one_of_both_inputs() -> None:
     nothing_yet = -(2**63)
     assert [seen[1, time] for time in (0, 50, 100)] == [nothing_yet] * 3, "nothing is known of the second input"
     assert [seen[2, time] for time in (0, 10, 20)] == [nothing_yet, -1, 9], "the first input is far ahead"
+
+
+def _with_pauses(times: list[int | None], name: str) -> TestingSource:
+    """One record at each time, one an epoch; None is an epoch without a record."""
+    return TestingSource.of_splits([Pause(1) if time is None else (name, 0, time) for time in times])
+
+
+A_TIMES: list[int | None] = [10, 100, 200, 300, 400]
+B_TIMES: list[int | None] = [10, None, 20, 150, 160]
+
+
+@pytest.mark.parametrize("restart_every_epoch", [False, True])
+@pytest.mark.parametrize("shuffled", [True, False])
+def test_an_idle_input_that_resumes_behind_holds_back_the_other_input(
+    shuffled: bool, restart_every_epoch: bool
+) -> None:
+    env, sink = environment(2), TestingSink()
+    strategy = bounded().with_idleness(Duration.of_millis(50))
+    sources = _with_pauses(A_TIMES, "a"), _with_pauses(B_TIMES, "b")
+    streams = [env.from_source(source, strategy, "s") for source in sources]
+    if shuffled:
+        streams = [stream.rebalance().map(lambda value: value) for stream in streams]
+    keyed = [stream.key_by(lambda value: 0) for stream in streams]
+    keyed[0].connect(keyed[1]).process(Marks()).sink_to(sink)
+    job, clock, store = job_of(env), ManualClock(), StateStore()
+    cluster = MiniCluster(job, clock, store, 1)
+    for _ in range(5):
+        cluster.run_epoch()
+        clock.advance(100)
+        if restart_every_epoch:
+            cluster.dispose()
+            cluster = MiniCluster(job, clock, store, 1)
+    cluster.dispose()
+    seen = {(number, time): watermark for number, time, watermark in sink.values}
+    assert [seen[2, time] for time in (20, 150, 160)] == [99, 99, 149]
+    assert [seen[1, time] for time in (300, 400)] == [149, 159], "the input that is behind is read first"
 
 
 class Number(CoMapFunction):

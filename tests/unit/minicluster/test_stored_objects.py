@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 
 from flinkish.common import Types
 from flinkish.core.functions import KeyedProcessFunction
 from flinkish.core.state import MapStateDescriptor, ValueStateDescriptor
-from flinkish.errors import IncompatibleJobError, StoredClassError
+from flinkish.errors import IncompatibleJobError, StoredClassError, UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
+from flinkish.runtime.pickling import use_fallback
 from tests.unit.minicluster.programs import environment, job_of
 
 
@@ -75,22 +78,28 @@ def local_class() -> Any:
     return Local
 
 
-@pytest.mark.parametrize(
-    ("make", "key", "message"),
-    [
-        (local_class(), lambda user: user.name, r"state 'tally', the value of key 'ann': .*<locals>.Local .*move the"),
-        (Tally, lambda user: frozen_local(user.name), r"state 'tally', the key of key .*<locals>.Frozen .*move the"),
-    ],
-)
-def test_a_local_class_is_refused_in_the_first_epoch_and_names_operator_and_state(
-    make: Any, key: Any, message: str
-) -> None:
+def test_a_local_class_is_refused_in_the_first_epoch_and_names_operator_and_state() -> None:
     store = StateStore()
-    job = counting(make, key, [User("ann", Colour.RED)], [])
+    job = counting(local_class(), lambda user: user.name, [User("ann", Colour.RED)], [])
+    message = r"state 'tally', the value of key 'ann': .*<locals>.Local .*move the"
     with pytest.raises(StoredClassError, match=message) as caught:
         MiniCluster(job, store=store).run_epoch()
     assert "operator uid counts" in caught.value.where
     assert not store.tasks
+
+
+@pytest.mark.parametrize("sender_can_pickle_it", [False, True])
+def test_a_key_of_a_local_class_is_refused_in_the_first_epoch(sender_can_pickle_it: bool) -> None:
+    """Plain pickle cannot send such a key; the pickler of Spark's workers can."""
+    job = counting(Tally, lambda user: frozen_local(user.name), [User("ann", Colour.RED)], [])
+    use_fallback(cloudpickle.dumps if sender_can_pickle_it else None)
+    try:
+        with pytest.raises((StoredClassError, UserCodeError)) as caught:
+            MiniCluster(job).run_epoch()
+    finally:
+        use_fallback(None)
+    in_state, at_the_sender = r"state 'tally', the key of key .*<locals>.Frozen .*move the", r"local object .*Frozen"
+    assert re.search(in_state if sender_can_pickle_it else at_the_sender, str(caught.value))
 
 
 def frozen_local(name: str) -> Any:

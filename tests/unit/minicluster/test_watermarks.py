@@ -14,7 +14,7 @@ from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
-from flinkish.testing import TestingSink
+from flinkish.testing import Pause, TestingSink, TestingSource
 
 from .programs import bounded, environment, job_of, list_source, run
 
@@ -94,6 +94,32 @@ def test_watermarks_made_behind_a_shuffle_go_on_from_epoch_to_epoch(per_epoch: i
     marked.map(lambda r: (r[0][2], r[1])).sink_to(sink)
     run(job_of(env), per_epoch, restart_every=restart_every)
     assert sink.values == [(5, -(2**63)), (3, 2), (9, 2), (4, 6), (20, 6)]
+
+
+@pytest.mark.parametrize("restart_every_epoch", [False, True])
+def test_a_strategy_behind_a_shuffle_ignores_that_its_input_is_idle(restart_every_epoch: bool) -> None:
+    """It says itself when its stream is idle: the records of a stream that was silent are not late."""
+    env = environment(1)
+    idle = bounded().with_idleness(Duration.of_millis(50))
+    silent = TestingSource.of_splits([("a", 1, 1), Pause(3), ("a", 1, 5)])
+    steady_one = TestingSource.of_splits([("b", 1, time) for time in (0, 100, 200, 300, 400)])
+    streams = [
+        env.from_source(source, idle, "s").rebalance().map(lambda r: r).assign_timestamps_and_watermarks(bounded())
+        for source in (silent, steady_one)
+    ]
+    marked, sink = streams[0].union(streams[1]).rebalance().process(Mark()), TestingSink()
+    marked.sink_to(sink)
+    job, clock, store = job_of(env), ManualClock(), StateStore()
+    cluster = MiniCluster(job, clock, store, 1)
+    for _ in range(5):
+        cluster.run_epoch()
+        clock.advance(100)
+        if restart_every_epoch:
+            cluster.dispose()
+            cluster = MiniCluster(job, clock, store, 1)
+    cluster.dispose()
+    assert len(sink.values) == 7
+    assert max(watermark for _, watermark in sink.values) <= 4, "the silent stream is at 0, and then at 4"
 
 
 def test_a_task_upstream_that_has_had_no_record_yet_holds_back() -> None:

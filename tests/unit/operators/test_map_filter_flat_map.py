@@ -230,7 +230,7 @@ def test_map_and_flat_map_emit_to_side_outputs_that_somebody_listens_to() -> Non
     tag, other = OutputTag("side"), OutputTag("nobody listens")
     with Harness(MapFactory(lambda v: (tag, v) if v > 1 else (other, v)), side_outputs=("side",)) as harness:
         harness.process_elements([1, 2, 3], [10, 20, 30])
-        assert harness.take_output() == [StreamRecord((other, 1), 10)]
+        assert harness.take_output() == []
         assert harness.output.sides == {"side": [(2, 20), (3, 30)]}
     with Harness(FlatMapFactory(lambda v: [v, (tag, -v)]), side_outputs=("side",)) as harness:
         harness.process_elements([1, 2], [10, 20])
@@ -238,4 +238,4 @@ def test_map_and_flat_map_emit_to_side_outputs_that_somebody_listens_to() -> Non
         assert harness.output.sides == {"side": [(-1, 10), (-2, 20)]}
     with Harness(MapFactory(lambda v: (tag, v)), side_outputs=()) as harness:
         harness.process_elements([1])
-        assert harness.take_values() == [(tag, 1)]
+        assert harness.take_values() == []

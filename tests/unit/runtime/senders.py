@@ -21,6 +21,7 @@ from flinkish.runtime.partitioners import Partitioner, Sender
 from flinkish.runtime.record_writer import RecordWriter
 from flinkish.runtime.steps import Records, StatusStep, WatermarkStep
 from flinkish.runtime.task_header import OriginProgress
+from flinkish.runtime.watermark_valve import Group
 
 
 class Wire:
@@ -81,8 +82,10 @@ def gate(
     now_ms: int = 0,
     buffers: Iterable[Buffer] = (),
     joined: Joined = CACHED,
+    groups_ms: dict[Group, int] | None = None,
 ) -> InputGate:
-    made = InputGate(inputs or (InputDescriptor(0, 0),), known or {}, watermark_ms, idle, now_ms, joined=joined)
+    descriptors = inputs or (InputDescriptor(0, 0),)
+    made = InputGate(descriptors, known or {}, watermark_ms, idle, now_ms, joined=joined, group_watermarks_ms=groups_ms)
     made.receive(SortedBuffers(sorted(buffers, key=lambda one: place(one.header))))
     return made
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,8 @@ from flinkish.runtime.task_header import OriginProgress
 from .senders import buffer
 
 IDLE_TIMEOUT_MS = 2
-#: A source whose splits hold back from where they are, another edge of it, and a task that is idle after a while.
+#: A source whose splits hold back from where they are, united with another edge of it, and the second input of
+#: ``connect``: a task that is idle after a while.
 DESCRIPTORS = (
     InputDescriptor(0, 0),
     InputDescriptor(0, 0, edge=1),
@@ -29,29 +31,93 @@ DESCRIPTORS = (
 ORIGINS = ("0/a", "0/b", "0~1/a", "1/0", "1/1", "1/2")
 
 
-@dataclass
+@dataclass(eq=False)
 class Input:
-    """One (origin, part): the rules of the valve's inputs, by a list of them all."""
+    """One (origin, part), or a group of them that is one input of what is above it."""
 
     name: tuple[str, int]
     watermark_ms: int
-    idle: bool
-    aligned: bool
+    above: Input | None = None
+    idle: bool = False
+    aligned: bool = True
+    always_aligned: bool = False
+    below: list[Input] = field(default_factory=list)
     elements: list[Any] = field(default_factory=list)
     active: bool = False
 
-    @property
-    def always_aligned(self) -> bool:
-        return not self.name[0].startswith("1/")
+    def join(self, idle: bool, new: bool) -> None:
+        """Become an input of what is above it."""
+        assert self.above is not None
+        self.idle = idle
+        self.aligned = self.always_aligned or not idle and (new or self.watermark_ms >= self.above.watermark_ms)
+        self.above.below.append(self)
+
+    def rise(self, watermark_ms: int) -> None:
+        """A watermark makes an input active, and aligned if it has caught up."""
+        if watermark_ms > self.watermark_ms:
+            self.watermark_ms, self.idle = watermark_ms, False
+            if self.above is not None:
+                self.aligned = self.aligned or watermark_ms >= self.above.watermark_ms
+                self.above.look()
+
+    def set_idle(self, idle: bool) -> None:
+        if idle is not self.idle:
+            self.idle = idle
+            if self.above is not None:
+                self.aligned = self.always_aligned or not idle and self.watermark_ms >= self.above.watermark_ms
+        if self.above is not None:
+            self.above.look()
+
+    def of_inputs(self) -> tuple[int, bool]:
+        """The watermark and the status that follow from the inputs. If all are idle, the watermark is the highest one;
+        but if those are the inputs of ``connect``, it stays where it is."""
+        going = [one for one in self.below if one.watermark_ms < MAX_WATERMARK_MS]
+        active = [one for one in going if not one.idle]
+        if not going:
+            return MAX_WATERMARK_MS if self.below else self.watermark_ms, False
+        if active:
+            return min((one.watermark_ms for one in active if one.aligned), default=self.watermark_ms), False
+        if self.above is None and len(going) == len(self.below):
+            return self.watermark_ms, True
+        return max(one.watermark_ms for one in going), True
+
+    def look(self) -> None:
+        """Flink's order: the watermark rises before an input becomes idle."""
+        lowest_ms, idle = self.of_inputs()
+        self.rise(lowest_ms)
+        self.set_idle(idle)
 
 
 class PlainGate:
     """Every element by itself, every question to all inputs."""
 
-    def __init__(self, known: dict[str, OriginProgress], combined_ms: int, idle: bool, now_ms: int) -> None:
-        self.known, self.combined_ms, self.idle, self.now_ms = known, combined_ms, idle, now_ms
+    def __init__(
+        self,
+        known: dict[str, OriginProgress],
+        combined_ms: int,
+        idle: bool,
+        now_ms: int,
+        known_groups_ms: dict[Any, int],
+    ) -> None:
+        self.known, self.told_idle, self.now_ms = known, idle, now_ms
+        self.told_ms = combined_ms
+        self.operator = Input(("operator", 0), combined_ms)
         self.inputs: list[Input] = []
+        self.known_groups_ms = known_groups_ms
+        self.groups: dict[Any, Input] = {}
+        for group in (0,), (1,), (0, "0"), (0, "0~1"):
+            above = self.groups[group[:-1]] if group[:-1] else self.operator
+            watermark_ms = known_groups_ms.get(group, MIN_TIMESTAMP_MS)
+            self.groups[group] = Input((str(group), 0), watermark_ms, above, always_aligned=len(group) == 1)
         self.told: list[Any] = []
+
+    @property
+    def combined_ms(self) -> int:
+        return self.operator.watermark_ms
+
+    @property
+    def idle(self) -> bool:
+        return self.operator.idle
 
     def run(self, buffers: list[Buffer]) -> list[Any]:
         """Records as ``(input index, value, timestamp)``, ``("wm", ms)`` and ``("idle", flag)``."""
@@ -67,7 +133,13 @@ class PlainGate:
                 self.known.pop(f"{edge}/?", None)
         for origin in sorted(set(self.known) - present):
             self._add((origin, 0), [])
-        self._look()
+        for group in sorted(self.groups, key=len, reverse=True):
+            of_group = self.groups[group]
+            watermark_ms, idle = of_group.of_inputs()
+            of_group.watermark_ms = max(of_group.watermark_ms, watermark_ms)
+            of_group.join(idle, new=group not in self.known_groups_ms)
+        self.operator.look()
+        self._tell()
         while going := [one for one in self.inputs if one.elements]:
             one = min(going, key=lambda one: (one.watermark_ms, one.name))
             self._take(one, one.elements.pop(0))
@@ -80,51 +152,35 @@ class PlainGate:
         if before is not None and name[0].startswith("1/") and watermark_ms < MAX_WATERMARK_MS:
             idle = idle or self.now_ms - before.last_active_ms >= IDLE_TIMEOUT_MS
         idle = idle and all(element is True for element in elements)
-        made = Input(name, watermark_ms, idle, True, elements)
-        made.aligned = made.always_aligned or not idle and (before is None or watermark_ms >= self.combined_ms)
+        group = self.groups[(1,) if name[0].startswith("1/") else (0, name[0].partition("/")[0])]
+        made = Input(name, watermark_ms, group, always_aligned=not name[0].startswith("1/"), elements=elements)
+        made.join(idle, new=before is None)
         self.inputs.append(made)
 
     def _take(self, one: Input, element: Any) -> None:
         if isinstance(element, bool):
             one.active = one.active or not element
-            self._set_idle(one, element)
+            one.set_idle(element)
         elif isinstance(element, int):
-            if element > one.watermark_ms:
-                one.active, one.watermark_ms = True, element
-                one.aligned = one.aligned or element >= self.combined_ms
-                if one.idle:
-                    one.idle = False
-                self._look()
+            one.active = one.active or element > one.watermark_ms
+            one.rise(element)
         else:
             one.active = True
-            self._set_idle(one, False)
+            one.set_idle(False)
+        self._tell()
+        if not isinstance(element, int):
             self.told.append(element)
 
-    def _set_idle(self, one: Input, idle: bool) -> None:
-        if idle is not one.idle:
-            one.idle = idle
-            one.aligned = one.always_aligned or not idle and one.watermark_ms >= self.combined_ms
-        self._look()
-
-    def _look(self) -> None:
+    def _tell(self) -> None:
         """Flink's order: who was idle is active before its watermark rises, and flushes before it becomes idle."""
-        going = [one for one in self.inputs if one.watermark_ms < MAX_WATERMARK_MS]
-        active = [one for one in going if not one.idle]
-        idle = bool(going) and not active
-        if not going:
-            lowest_ms = MAX_WATERMARK_MS if self.inputs else self.combined_ms
-        elif not active:
-            lowest_ms = max(one.watermark_ms for one in going)
-        else:
-            lowest_ms = min((one.watermark_ms for one in active if one.aligned), default=self.combined_ms)
-        if self.idle and not idle:
+        was_idle, self.told_idle = self.told_idle, self.idle
+        if was_idle and not self.idle:
             self.told.append(("idle", False))
-        if lowest_ms > self.combined_ms:
-            self.combined_ms = lowest_ms
-            self.told.append(("wm", lowest_ms))
-        if idle and not self.idle:
+        if self.combined_ms > self.told_ms:
+            self.told_ms = self.combined_ms
+            self.told.append(("wm", self.told_ms))
+        if self.idle and not was_idle:
             self.told.append(("idle", True))
-        self.idle = idle
 
     def progress(self) -> dict[str, OriginProgress]:
         """Of each origin, the lowest watermark over its parts."""
@@ -147,7 +203,7 @@ def _by_input(one: Buffer) -> tuple[str, int, int]:
 
 
 def _elements(one: Buffer) -> Iterator[Any]:
-    values, timestamps, positions, events = decode_elements(one.payload)
+    values, timestamps, positions, events, _ = decode_elements(one.payload)
     for at in range(len(values) + 1):
         yield from [event for position, event in zip(positions, events, strict=True) if position == at]
         if at < len(values):
@@ -199,18 +255,23 @@ def _one_by_one(gate: InputGate) -> list[Any]:
 
 
 def _check(
-    epochs: list[Any], known: dict[str, OriginProgress] | None = None, watermark_ms: int = MIN_TIMESTAMP_MS
+    epochs: list[Any],
+    known: dict[str, OriginProgress] | None = None,
+    watermark_ms: int = MIN_TIMESTAMP_MS,
+    groups_ms: dict[Any, int] | None = None,
 ) -> None:
-    known, idle = known or {}, False
+    known, groups_ms, idle = known or {}, groups_ms or {}, False
     for now_ms, script in enumerate(epochs):
         sent = _sent(script)
-        gate = InputGate(DESCRIPTORS, known, watermark_ms, idle, now_ms)
+        gate = InputGate(DESCRIPTORS, known, watermark_ms, idle, now_ms, group_watermarks_ms=groups_ms)
         gate.receive(SortedBuffers(sent))
-        rules = PlainGate(dict(known), watermark_ms, idle, now_ms)
+        rules = PlainGate(dict(known), watermark_ms, idle, now_ms, groups_ms)
         assert _one_by_one(gate) == rules.run(sent)
         assert (gate.valve.combined_ms, gate.idle) == (rules.combined_ms, rules.idle)
         known, watermark_ms, idle = gate.progress(), gate.valve.combined_ms, gate.idle
         assert known == rules.progress()
+        groups_ms = gate.group_watermarks_ms
+        assert groups_ms == {group: one.watermark_ms for group, one in rules.groups.items()}
 
 
 #: how far the origins and the combined watermark came before
@@ -227,9 +288,10 @@ origins_before = st.dictionaries(
     }
 )
 combined_before = st.one_of(st.just(MIN_TIMESTAMP_MS), st.integers(-5, 30))
+groups_before = st.dictionaries(st.sampled_from([(0,), (1,), (0, "0"), (0, "0~1")]), combined_before)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(scripts(plain), min_size=1, max_size=4))
 def test_inputs_that_all_hold_back_are_consumed_as_the_rules_say(epochs: list[Any]) -> None:
     _check(epochs)
@@ -242,11 +304,42 @@ def test_inputs_that_become_idle_and_end_are_consumed_as_the_rules_say(epochs: l
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(scripts(plain), min_size=1, max_size=2), origins_before, combined_before)
+@given(st.lists(scripts(plain), min_size=1, max_size=2), origins_before, combined_before, groups_before)
 def test_inputs_that_resume_behind_the_others_are_consumed_as_the_rules_say(
-    epochs: list[Any], known: dict[str, OriginProgress], watermark_ms: int
+    epochs: list[Any], known: dict[str, OriginProgress], watermark_ms: int, groups_ms: dict[Any, int]
 ) -> None:
-    _check(epochs, known, watermark_ms)
+    _check(epochs, known, watermark_ms, groups_ms)
+
+
+@pytest.mark.parametrize(
+    ("reached_ms", "groups_ms", "sent_ms"),
+    [
+        pytest.param(
+            {"0/a": 5, "0~1/a": 25, "1/0": 30},
+            {(0,): 20, (0, "0"): 5, (0, "0~1"): 25, (1,): 30},
+            {"0/a": 7, "0~1/a": 26, "1/0": 31},
+            id="a united source that has resumed behind its input",
+        ),
+        pytest.param(
+            {"0/a": 25, "0~1/a": 25, "1/0": 3},
+            {(0,): 25, (0, "0"): 25, (0, "0~1"): 25, (1,): 30},
+            {"0/a": 40, "0~1/a": 50},
+            id="an input whose only task is silent and behind it",
+        ),
+        pytest.param(
+            {"0/a": 5, "0~1/a": 5, "1/0": MAX_WATERMARK_MS},
+            {(0,): 5, (0, "0"): 5, (0, "0~1"): 5, (1,): MAX_WATERMARK_MS},
+            {"0/a": 7, "0~1/a": 8, "1/1": MIN_TIMESTAMP_MS},
+            id="a task that is heard of when its input has ended",
+        ),
+    ],
+)
+def test_groups_of_inputs_that_are_ahead_of_their_inputs_are_consumed_as_the_rules_say(
+    reached_ms: dict[str, int], groups_ms: dict[Any, int], sent_ms: dict[str, int]
+) -> None:
+    known = {origin: OriginProgress(int(origin[0]), ms, last_active_ms=-1) for origin, ms in reached_ms.items()}
+    script = {(origin, 0): [[(ms, ms), ms]] for origin, ms in sent_ms.items()}
+    _check([script], known, MIN_TIMESTAMP_MS, groups_ms)
 
 
 @settings(max_examples=100, deadline=None)

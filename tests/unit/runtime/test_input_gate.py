@@ -117,6 +117,18 @@ def test_an_origin_that_is_silent_in_this_epoch_still_holds_back() -> None:
     assert one.progress()["0/b"].watermark_ms == 5
 
 
+def test_a_source_that_resumes_behind_one_that_it_is_united_with_holds_nothing_back_until_it_has_caught_up() -> None:
+    inputs = InputDescriptor(0, 0), InputDescriptor(1, 0)
+    known = {"0/a": OriginProgress(0, 100), "1/a": OriginProgress(0, 10, idle=True)}
+    buffers = [buffer("1/a", 0, ("x", 20), 19), buffer("0/a", 0, 200)]
+    one = gate(*inputs, known=known, watermark_ms=100, groups_ms={("0",): 100, ("1",): 10}, buffers=buffers)
+    assert story(one) == ["x", ("wm", 200)]
+    buffers = [buffer("1/a", 0, 250), buffer("0/a", 0, 300)]
+    groups_ms = one.group_watermarks_ms
+    two = gate(*inputs, known=one.progress(), watermark_ms=200, groups_ms=groups_ms, buffers=buffers)
+    assert story(two) == [("wm", 250)]
+
+
 def test_watermarks_of_a_source_that_starts_afresh_below_what_is_known_are_nothing_new() -> None:
     one = gate(known={"0/a": OriginProgress(0, 10)}, watermark_ms=10, buffers=[buffer("0/a", 0, 4, ("x", 5), 8)])
     assert story(one) == ["x"]

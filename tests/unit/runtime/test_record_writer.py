@@ -39,7 +39,7 @@ def contents(buffers: list[Buffer]) -> list[Any]:
     """Values, ("wm", ms) and ("idle", flag) in their order."""
     result: list[Any] = []
     for one in buffers:
-        values, _, positions, events = decode_elements(one.payload)
+        values, _, positions, events, _ = decode_elements(one.payload)
         rest = list(zip(positions, events, strict=True))
         for position in range(len(values) + 1):
             result += [("idle" if isinstance(event, bool) else "wm", event) for at, event in rest if at == position]
@@ -74,7 +74,7 @@ headers = st.builds(
 @settings(max_examples=100)
 @given(headers, st.lists(st.one_of(st.integers(), st.text(), st.none()), max_size=5))
 def test_what_is_encoded_is_decoded(header: BufferHeader, values: list[Any]) -> None:
-    elements = Elements(values, [1] * len(values), [0, 0], [5, True])
+    elements = Elements(values, [1] * len(values), [0, 0], [5, True], values[:1])
     decoded = decode(encode(header, encode_elements(*elements)))
     assert decoded.header == header
     assert decode_elements(decoded.payload) == elements
@@ -89,7 +89,7 @@ def test_encoded_buffers_that_are_sorted_as_bytes_stand_in_the_order_of_their_pl
 
 def test_a_buffer_of_another_version_is_refused() -> None:
     data = encode(BufferHeader(BufferKind.DATA, 1, 2, 0, "0/a", 0, 0, 0), b"")
-    with pytest.raises(CorruptStateError, match="wire version 9.*version 3"):
+    with pytest.raises(CorruptStateError, match="wire version 9.*version 4"):
         decode(b"\x09" + data[1:])
 
 

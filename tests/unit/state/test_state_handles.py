@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkish.common.typeinfo import Types
+from flinkish.common.time import Time
+from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.core.functions import AggregateFunction
 from flinkish.core.state import (
@@ -19,10 +20,12 @@ from flinkish.core.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
+from flinkish.core.state_ttl import StateTtlConfig
 from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.handle_cache import HandleCache
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.state.stored_columns import stored_rows
 from tests.support.changed_keys import changed_keys
 
 ANY = Types.PICKLED_BYTE_ARRAY()
@@ -244,15 +247,21 @@ def test_what_user_code_does_to_an_object_after_handing_it_over_does_not_change_
         assert read() == copy
 
 
-def test_none_for_a_state_with_a_declared_type_is_refused() -> None:
+@pytest.mark.parametrize("declared", [Types.INT(), ANY])
+@pytest.mark.parametrize("ttl", [False, True])
+def test_a_value_state_that_is_updated_with_none_is_cleared(declared: TypeInformation, ttl: bool) -> None:
     backend = KeyedStateBackend("operator 'counts'")
+    backend.restore(None)
     backend.current_key = "k"
-    typed: Any = backend.partitioned_state(ValueStateDescriptor("n", Types.INT()))
-    with pytest.raises(TypeMismatchError, match=r"state 'n' was given None.*key 'k'.*clear\(\)"):
-        typed.update(None)
-    untyped: Any = backend.partitioned_state(ValueStateDescriptor("any", ANY))
-    untyped.update(None)
-    assert untyped.value() is None
+    descriptor = ValueStateDescriptor("n", declared)
+    if ttl:
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
+    state: Any = backend.partitioned_state(descriptor)
+    state.update(None)
+    for value in (7, None):
+        state.update(value)
+        assert state.value() == value
+    assert list(stored_rows(backend.snapshot())) == []
 
 
 def test_a_state_that_is_declared_again_with_another_type_is_refused() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from flinkish.common import Configuration, Time, Types
 from flinkish.core.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from flinkish.core.checkpointed_function import CheckpointedFunction
 from flinkish.core.co_functions import CoProcessFunction, KeyedCoProcessFunction
 from flinkish.core.functions import KeyedProcessFunction, ProcessFunction, RuntimeContext
 from flinkish.core.output_tag import OutputTag
@@ -152,6 +153,53 @@ def test_the_watermark_of_two_inputs_is_the_lower_one_unless_an_input_is_idle() 
         assert harness.take_output() == [Watermark(20)]
 
 
+def test_an_input_that_resumes_behind_holds_back_the_other_one_from_where_it_is() -> None:
+    with ProcessFunctionTestHarnesses.for_co_process_function(Both()) as harness:
+        harness.process_both_watermarks(9)
+        harness.process_watermark_status2(True)
+        harness.process_watermark1(99)
+        assert harness.take_output() == [Watermark(9), Watermark(99)]
+        harness.process_watermark2(19)
+        harness.process_watermark1(199)
+        assert harness.take_output() == []
+        harness.process_watermark2(149)
+        assert harness.take_output() == [Watermark(149)]
+
+
+def test_the_watermark_of_two_idle_inputs_stays_where_it_is() -> None:
+    with ProcessFunctionTestHarnesses.for_co_process_function(Both()) as harness:
+        harness.process_watermark1(30)
+        harness.process_watermark2(10)
+        harness.process_watermark_status1(True)
+        harness.process_watermark_status2(True)
+        assert harness.take_output() == [Watermark(10), WatermarkStatus(True)]
+        harness.process_watermark2(20)
+        assert harness.take_output() == [WatermarkStatus(False), Watermark(20)]
+
+
+class TellRestored(ProcessFunction, CheckpointedFunction):
+    """Says for each record whether the state was restored."""
+
+    def initialize_state(self, context: Any) -> None:
+        self._restored = context.is_restored()
+
+    def snapshot_state(self, context: Any) -> None:
+        pass
+
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[Any]:
+        yield self._restored
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_a_function_is_told_that_its_state_was_restored(parallelism: int) -> None:
+    with ProcessFunctionTestHarnesses.for_process_function(TellRestored()) as harness:
+        harness.process_element("a")
+        assert harness.take_values() == [False]
+        with harness.restore(harness.snapshot(), parallelism=parallelism) as again:
+            again.process_element("a")
+            assert again.take_values() == [True]
+
+
 class Match(KeyedCoProcessFunction):
     """The first input sets what the second one gets."""
 
@@ -240,11 +288,11 @@ def test_the_operator_of_any_stream_can_be_tested_alone() -> None:
             harness_of(none)
 
 
-def test_a_side_output_that_nobody_listens_to_comes_out_as_in_a_program() -> None:
+def test_a_record_for_a_side_output_that_nobody_listens_to_is_dropped_as_in_a_program() -> None:
     class Tag(ProcessFunction):
         def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[Any]:
             yield LATE, value
 
     with ProcessFunctionTestHarnesses.for_process_function(Tag(), side_outputs=()) as harness:
         harness.process_element(1)
-        assert harness.extract_output_values() == [(LATE, 1)]
+        assert harness.get_output() == harness.get_side_output(LATE) == []

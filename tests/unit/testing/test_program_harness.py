@@ -11,7 +11,8 @@ import pytest
 
 import flinkish
 from flinkish.common import Configuration, Row, Types, WatermarkStrategy
-from flinkish.core.functions import KeyedProcessFunction, RuntimeContext
+from flinkish.core.checkpointed_function import CheckpointedFunction
+from flinkish.core.functions import KeyedProcessFunction, MapFunction, RuntimeContext
 from flinkish.core.output_tag import OutputTag
 from flinkish.core.state import ValueStateDescriptor
 from flinkish.datastream import StreamExecutionEnvironment
@@ -193,6 +194,36 @@ def test_a_savepoint_moves_a_program_to_another_parallelism(before: int, after: 
         assert harness.finished
         values += [one.value for one in harness.emitted("count")]
     assert sorted(values, key=repr) == expected()
+
+
+class TellRestored(MapFunction, CheckpointedFunction):
+    def initialize_state(self, context: Any) -> None:
+        self._restored = context.is_restored()
+
+    def snapshot_state(self, context: Any) -> None:
+        pass
+
+    def map(self, value: Any) -> Any:
+        return value, self._restored
+
+
+def test_a_function_is_told_that_its_state_was_restored_from_a_savepoint() -> None:
+    def build() -> StreamExecutionEnvironment:
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+        source = TestingSource("a", Pause(), "b", End())
+        records = env.from_source(source, WatermarkStrategy.no_watermarks(), "s").uid("s")
+        records.rebalance().map(TellRestored()).uid("map").sink_to(sink).uid("sink")
+        return env
+
+    sink = TestingSink()
+    with ProgramTestHarness(build()) as harness:
+        harness.run_epoch()
+        savepoint = harness.savepoint()
+    assert sink.values == [("a", False)]
+    sink = TestingSink()
+    with ProgramTestHarness(build(), restored=savepoint) as harness:
+        harness.run()
+    assert sink.values == [("b", True)]
 
 
 def test_a_savepoint_that_would_lose_state_is_refused() -> None:
