@@ -43,8 +43,17 @@ SHARED: set[type] = {
     int, float, complex, bool, str, bytes, type(None), Decimal, date, time, timedelta, frozenset
 }  # fmt: skip
 
+#: `SHARED` for values of which it is known that tuples hold nothing that can change
+SHARED_IF_FLAT: set[type] = {*SHARED, tuple}
+
 _Memo = dict[int, Any]
 _Copier = Callable[[Any, _Memo], Any]
+
+
+def share(cls: type) -> None:
+    """Declare that instances of a class cannot change."""
+    SHARED.add(cls)
+    SHARED_IF_FLAT.add(cls)
 
 
 def detached(value: Any) -> Any:
@@ -189,7 +198,7 @@ class _Copiers(dict[type, "_Copier | None"]):
         copier: _Copier | None = _copied_otherwise
         if issubclass(cls, _IMMUTABLE) or _is_immutable_of_library(cls):
             copier = None
-            SHARED.add(cls)
+            share(cls)
         elif issubclass(cls, tuple) and cls.__flags__ & _HEAP_TYPE and not cls.__dictoffset__:
             # a named tuple
             copier = _copied_tuple
@@ -236,6 +245,13 @@ def handed_over(result: Any, references: int = 0) -> Any:
     if cls in _COUNTED and getrefcount(result) <= _OF_RESULT + references and _nobody_holds_parts(result, cls):
         return result
     return _copied(result, {})
+
+
+def flat_handed_over(result: Any, references: int = 0) -> Any:
+    """`handed_over` for results whose parts cannot change, since their type is declared and checked afterwards."""
+    if result.__class__ in _COUNTED and getrefcount(result) <= _OF_RESULT + references:
+        return result
+    return detached(result)
 
 
 def results_of(call: Callable[[Any], Any], arguments: Iterable[Any]) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flinkish.common.arguments import kind_of
-from flinkish.common.detach import SHARED
+from flinkish.common.detach import share
 from flinkish.common.java_objects import no_java_object
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.errors import ArgumentTypeError, ArgumentValueError
@@ -60,4 +60,4 @@ class OutputTag:
         return f"OutputTag({self.tag_id!r})"
 
 
-SHARED.add(OutputTag)
+share(OutputTag)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.common.detach import SHARED, detached, handed_over
+from flinkish.common.detach import detached, handed_over
 from flinkish.core.functions import ReduceFunction
 from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import OperatorFactoryBase
@@ -37,7 +37,7 @@ class ReduceOperator(UserFunctionOperator):
     def _reduce(self, keys: list[Any], values: list[Any], reduced: dict[Any, Any]) -> list[Any]:
         """Reduce each record into ``reduced``, the state. Returns the value to emit for each record."""
         reduce, get, backend = self.call, reduced.get, self.keyed_state
-        sees_state, keeps_nothing = self.sees_state, self.keeps_nothing[0]
+        sees_state, keeps_nothing, shared = self.sees_state, self.keeps_nothing[0], self.shared
         results: list[Any] = []
         append = results.append
         for key, value in zip(keys, values, strict=True):
@@ -50,23 +50,14 @@ class ReduceOperator(UserFunctionOperator):
                 result = reduce(left, value)
                 if result is None:
                     raise self.none_error(f"the reduce function (key {key!r})")
-            cls = result.__class__
-            if cls not in SHARED:
-                if cls is tuple:
-                    for item in result:
-                        if item.__class__ not in SHARED:
-                            break
-                    else:
-                        reduced[key] = result
-                        append(result)
-                        continue
+            if result.__class__ in shared:
+                reduced[key] = result
+            else:
                 if not keeps_nothing and left is not None:
                     # the state refers to its value, and the batch to its record, if the function returns one of them
                     result = handed_over(result, 2 if result is left or result is value else 0)
                 reduced[key] = result
                 result = detached(result)
-            else:
-                reduced[key] = result
             append(result)
         return results
 

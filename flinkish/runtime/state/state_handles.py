@@ -186,17 +186,7 @@ class ValueHandle(_TypedHandle, ValueState[Any]):
         value = self._values.get(backend.current_key)
         if value is None:
             value = self._live().get(backend.current_key)
-        cls = value.__class__
-        if cls in SHARED:
-            return value
-        if cls is tuple:
-            # `detached`, without a call for the commonest values
-            for item in value:
-                if item.__class__ not in SHARED:
-                    break
-            else:
-                return value
-        return detached(value)
+        return value if value.__class__ in SHARED else detached(value)
 
     def update(self, value: Any) -> None:
         backend = self._backend
@@ -225,7 +215,7 @@ class ListHandle(_TypedHandle, ListState[Any]):
         super().__init__(backend, name, "list", namespace, None if descriptor is None else descriptor.entry_types()[1])
 
     def get(self) -> list[Any]:
-        return all_detached(self._live().get(self._backend.current_key, []))
+        return all_detached(self._live().get(self._backend.current_key) or ())
 
     def size(self) -> int:
         """The length of the list of the current key."""
@@ -375,7 +365,7 @@ class AggregatingHandle(StateHandle, AggregatingState[Any, Any]):
     def get(self) -> Any:
         values = self._live()
         key = self._backend.current_key
-        return detached(self._function.get_result(values[key])) if key in values else None
+        return self._function.get_result(detached(values[key])) if key in values else None
 
     def add(self, value: Any) -> None:
         """Add a value; None clears the state, as in Flink."""
