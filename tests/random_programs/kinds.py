@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -107,7 +107,9 @@ class Text:
     def maybe_change(self, shape: Shape, variable: str = "r", value: str | None = None) -> list[str]:
         return self.change(shape, variable, value) if self.rng.random() < 0.5 else []
 
-    def add(self, expression: str, info: StreamInfo, shape: Shape | None = None, *, factor: float = 1, **known: object) -> None:
+    def add(
+        self, expression: str, info: StreamInfo, shape: Shape | None = None, *, factor: float = 1, **known: object
+    ) -> None:
         """Add the operator. ``expression`` ends with the arguments, to which the declared type is added if ``{t}`` is
         in it."""
         shape = shape or info.shape
@@ -525,7 +527,7 @@ def _define_aggregate(t: Text, shape: Shape) -> str:
     lines = [
         f"class {name}(AggregateFunction):",
         "    def create_accumulator(self):",
-        f"        return {shape.new(chr(34) * 2, '0')}",
+        f"        return {shape.empty()}",
         "    def add(self, r, acc):",
         *(f"        {line}" for line in shape.combined("acc", "r")),
         "        return acc",
@@ -546,7 +548,11 @@ def _define_reduce(t: Text, shape: Shape) -> str:
     if t.rng.random() < 0.6:
         body = [*shape.combined("x", "y"), "return x"]
     else:
-        body = [f"new = {shape.make(shape.k('y'), shape.n('y'), shape.p('x'))}", *shape.combined("new", "y"), "return new"]
+        body = [
+            f"new = {shape.make(shape.k('y'), shape.n('y'), shape.p('x'))}",
+            *shape.combined("new", "y"),
+            "return new",
+        ]
     t.definitions.insert(0, f"def {name}(x, y):\n" + textwrap.indent("\n".join(body), "    "))
     return name
 
@@ -557,7 +563,9 @@ def keyed_process_with_reducing_state(t: Text, s: StreamInfo, _: StreamInfo) -> 
     if t.rng.random() < 0.5:
         descriptor = f'context.get_reducing_state(ReducingStateDescriptor("x", {_define_reduce(t, shape)}, {ANY}))'
     else:
-        descriptor = f'context.get_aggregating_state(AggregatingStateDescriptor("x", {_define_aggregate(t, shape)}, {ANY}))'
+        descriptor = (
+            f'context.get_aggregating_state(AggregatingStateDescriptor("x", {_define_aggregate(t, shape)}, {ANY}))'
+        )
     body = [
         "self.state.add(r)",
         *t.change(shape),
@@ -733,9 +741,7 @@ def window_process(t: Text, s: StreamInfo, _: StreamInfo) -> None:
     _finish(t, s, f"{windowed}.process({_window_function(t, s, 1, not merges)}, {{t}})", 2)
 
 
-@kind(
-    order=Order.TOTAL, timed=True, factor=2, fits=lambda s, parallelism: parallelism == 1
-)
+@kind(order=Order.TOTAL, timed=True, factor=2, fits=lambda s, parallelism: parallelism == 1)
 def window_of_all(t: Text, s: StreamInfo, _: StreamInfo) -> None:
     assigner = f"TumblingEventTimeWindows.of(Time.milliseconds({t.rng.choice([5, 15, 40])}))"
     windowed = t.rng.choice([f"{s.name}.window_all({assigner})", f"{s.name}.count_window_all(3)"])
@@ -743,9 +749,10 @@ def window_of_all(t: Text, s: StreamInfo, _: StreamInfo) -> None:
     if how == 0:
         text = f"{windowed}.reduce({_define_reduce(t, s.shape)})"
     else:
-        base, head = [("AllWindowFunction", "apply__window_elements"), ("ProcessAllWindowFunction", "process__ctx_elements")][
-            how - 1
-        ]
+        base, head = [
+            ("AllWindowFunction", "apply__window_elements"),
+            ("ProcessAllWindowFunction", "process__ctx_elements"),
+        ][how - 1]
         function = t.define(base, **{head: _body_of_window(t, s.shape)})
         text = f"{windowed}.{'apply' if how == 1 else 'process'}({function}(), {{t}})"
     t.add(text, s, factor=2)
@@ -798,7 +805,9 @@ def _to_shape(t: Text, stream: StreamInfo, shape: Shape) -> str:
     """The stream in another shape."""
     if stream.shape == shape:
         return stream.name
-    new = shape.make(stream.shape.k("r"), stream.shape.n("r"), shape.make_part("0", shape.new_contents(stream.shape.n("r"))))
+    new = shape.make(
+        stream.shape.k("r"), stream.shape.n("r"), shape.make_part("0", shape.new_contents(stream.shape.n("r")))
+    )
     declared = f", {shape.declared()}" if shape.typed else ""
     return f"{stream.name}.map(lambda r: {new}{declared})"
 

@@ -14,7 +14,7 @@ import copy
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tests.random_programs.records import CLASSES
@@ -45,6 +45,12 @@ class Row:
 
     def __init__(self, **fields: Any) -> None:
         self.__dict__.update(fields)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.__dict__[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.__dict__[name] = value
 
 
 @dataclass(frozen=True)
@@ -520,6 +526,7 @@ class WindowNode(FunctionNode):
         assigner = windowed.assigner
         lateness = windowed.lateness
         self._counted: dict[Any, list[Any]] = defaultdict(list)
+        self._fired = 0
         self._windows: Any = None
         if assigner.kind == "session":
             self._windows = SessionModel(lambda value: assigner.size, lateness)
@@ -542,15 +549,14 @@ class WindowNode(FunctionNode):
             self._results()
 
     def _count(self, element: Any) -> None:
+        """Each window of a given number of elements fires once, when it is full."""
         size, slide = self._windowed.assigner.size, self._windowed.assigner.slide
         elements = self._counted[self.key]
         elements.append(element)
-        if slide == 0:
-            if len(elements) == size:
-                self._counted[self.key] = []
-                self._fire_window(self.key, Window(0, 0), elements)
-        elif len(elements) >= size and (len(elements) - size) % slide == 0:
-            self._fire_window(self.key, Window(0, 0), elements[-size:])
+        step = slide or size
+        if len(elements) >= size and (len(elements) - size) % step == 0:
+            self._fired += 1
+            self._fire_window(self.key, Window(self._fired, self._fired), elements[-size:])
 
     def _results(self) -> None:
         late, self._windows.late = self._windows.late, []
@@ -892,10 +898,7 @@ def names() -> dict[str, Any]:
             cls.__name__: cls
             for cls in (At, Mark, Pause, Row, OutputTag, Time, AsyncDataStream, AsyncRetryStrategy, FlatJoinFunction)
         },
-        **{
-            cls.__name__: cls
-            for cls in (TumblingEventTimeWindows, SlidingEventTimeWindows, EventTimeSessionWindows)
-        },
+        **{cls.__name__: cls for cls in (TumblingEventTimeWindows, SlidingEventTimeWindows, EventTimeSessionWindows)},
         "Types": _Anything(),
     }
 

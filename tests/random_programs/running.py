@@ -95,7 +95,9 @@ def _first_difference(found: list[Any], wanted: list[Any]) -> str:
     for index in range(max(len(found), len(wanted))):
         pair = [values[index] if index < len(values) else "nothing" for values in (found, wanted)]
         if pair[0] != pair[1]:
-            return f"  number {index} of {len(found)}, expected {len(wanted)}\n  found    {pair[0]}\n  expected {pair[1]}"
+            return (
+                f"  number {index} of {len(found)}, expected {len(wanted)}\n  found    {pair[0]}\n  expected {pair[1]}"
+            )
     return ""
 
 

@@ -26,7 +26,7 @@ _FIELDS = {"record": ("k", "n", "p"), "part": ("a", "c")}
 def _get(kind: str, level: str, variable: str, field: str) -> str:
     if kind in ("list", "tuple"):
         return f"{variable}[{_FIELDS[level].index(field)}]"
-    return f'{variable}["{field}"]' if kind == "dict" else f"{variable}.{field}"
+    return f'{variable}["{field}"]' if kind in ("dict", "Row") else f"{variable}.{field}"
 
 
 def _make(kind: str, level: str, values: tuple[str, ...]) -> str:
@@ -80,6 +80,11 @@ class Shape:
     def new(self, k: str, n: str) -> str:
         """A new record that shares nothing."""
         return self.make(k, n, self.make_part("0", self.new_contents(n)))
+
+    def empty(self) -> str:
+        """A new record with which others are combined."""
+        contents = {"dict": "{}", "set": "set()"}.get(self.contents, "[]")
+        return self.make('""', "0", self.make_part("0", contents))
 
     # --- changing -----------------------------------------------------------------------------------------------
 
