@@ -12,6 +12,7 @@ import codecs
 from typing import Any
 
 from flinkish.common.bulk_writer import BulkWriterFactory, RowDataBulkWriterFactory
+from flinkish.common.detach import results_of
 from flinkish.common.text import text_writer
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
@@ -54,7 +55,7 @@ class DeserializationSchema(abc.ABC):
 
     def deserialize_batch(self, messages: list[bytes | None]) -> list[Any]:
         """The records of many messages, in order, with None where a message holds no record."""
-        return [self.deserialize(message) for message in messages]
+        return results_of(self.deserialize, messages)
 
     def get_produced_type(self) -> TypeInformation:
         """The type of the records; if not overridden, any Python object."""

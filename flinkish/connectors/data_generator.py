@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
+from flinkish.common.detach import all_detached, results_of
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors.numbered_splits import (
     ENDLESS,
@@ -144,8 +145,8 @@ class DataGeneratorSource(NumberedSplitSource):
 
     def _values(self, indices: Sequence[int]) -> list[Any]:
         if not self._of_list:
-            return list(map(self._function, indices))
-        values = list(self._function(indices)) if indices else []
+            return results_of(self._function, indices)
+        values = all_detached(self._function(indices)) if indices else []
         if len(values) != len(indices):
             raise ProgramError(
                 f"the function gave {len(values)} values for {len(indices)} indices",

@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from flinkish.common.detach import results_of
 from flinkish.common.durable_files import create_durably
 from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_errors
@@ -212,7 +213,7 @@ class _PageReader(SplitReader):
         values = self._kept[1]
         stop = len(values) if wanted.stop is None else wanted.stop
         for begin in range(wanted.start, stop, batch_size):
-            yield SplitRecords(list(map(self._record, values[begin : min(begin + batch_size, stop)])), None)
+            yield SplitRecords(results_of(self._record, values[begin : min(begin + batch_size, stop)]), None)
 
 
 def _read_page(path: str) -> list[Any]:

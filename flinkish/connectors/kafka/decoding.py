@@ -8,6 +8,7 @@ from itertools import compress
 from operator import itemgetter, methodcaller
 from typing import Any, NamedTuple, TypeAlias
 
+from flinkish.common.detach import results_of
 from flinkish.common.serialization import DeserializationSchema
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.source import SplitRecords
@@ -46,7 +47,7 @@ class KafkaRecordDeserializationSchema(ABC):
 
     def deserialize_batch(self, messages: Sequence[Any]) -> list[Any]:
         """The result of `deserialize` for each message (confluent-kafka's ``Message``), in order."""
-        return [self.deserialize(_record_of(message)) for message in messages]
+        return results_of(self.deserialize, map(_record_of, messages))
 
 
 def _record_of(message: Any) -> ConsumerRecord:

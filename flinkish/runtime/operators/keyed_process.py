@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
+from flinkish.common.detach import SHARED, handed_over
 from flinkish.core.functions import Function, KeyedProcessFunction
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
@@ -87,6 +88,8 @@ class KeyedProcessOperator(UserFunctionOperator):
             iterable = process(value, ctx)
             if iterable:
                 for result in iterable:
+                    if result.__class__ not in SHARED:
+                        result = handed_over(result)
                     results.append(result)
                     times.append(timestamp)
         self.collect(results, None if timestamps is None else times)
@@ -115,6 +118,8 @@ class KeyedProcessOperator(UserFunctionOperator):
             iterable = on_timer(timestamp_ms, ctx)
             if iterable:
                 for result in iterable:
+                    if result.__class__ not in SHARED:
+                        result = handed_over(result)
                     results.append(result)
                     times.append(timestamp_ms)
         return results, times

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
+from flinkish.common.detach import SHARED, handed_over
 from flinkish.core.functions import ProcessFunction
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.timer_service import TimerService
@@ -59,6 +60,8 @@ def results_of(
         iterable = process(value, ctx)
         if iterable:
             for result in iterable:
+                if result.__class__ not in SHARED:
+                    result = handed_over(result)
                 results.append(result)
                 times.append(timestamp)
     return results, None if timestamps is None else times

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Any
 
+from flinkish.common.detach import all_detached, detached
 from flinkish.core.functions import AggregateFunction
-from flinkish.runtime.state.detach import all_detached, detached
 
 Stored = dict[Any, Any]
 
@@ -54,7 +54,8 @@ class WindowContents(ABC):
 
     def read_all(self, stored_values: list[Any]) -> list[Any]:
         """The result of `read` for each stored value."""
-        return list(map(self.read, stored_values))
+        read = self.read
+        return [read(value) for value in stored_values]
 
     def as_elements(self, contents: Any) -> list[Any]:
         """The contents in the form in which a window function is given them."""
@@ -142,7 +143,7 @@ class AggregatingContents(WindowContents):
         self._merge = function.merge
 
     def add(self, stored: Stored, key: Any, value: Any) -> None:
-        stored[key] = self._add(value, stored[key] if key in stored else self._create())
+        stored[key] = self._add(value, stored[key] if key in stored else detached(self._create()))
 
     def add_all(self, stored: Stored, keys: Iterable[Any], values: Iterable[Any]) -> list[Any]:
         add, create = self._add, self._create
@@ -151,7 +152,7 @@ class AggregatingContents(WindowContents):
             if key in stored:
                 stored[key] = add(value, stored[key])
             else:
-                stored[key] = add(value, create())
+                stored[key] = add(value, detached(create()))
                 new_keys.append(key)
         return new_keys
 
@@ -162,7 +163,7 @@ class AggregatingContents(WindowContents):
         return self._merge(stored_value, other)
 
     def of(self, elements: list[Any]) -> Any:
-        accumulator = self._create()
+        accumulator = detached(self._create())
         for element in elements:  # the accumulator may be the first element, and be changed by the next ones
             accumulator = self._add(detached(element), accumulator)
         return detached(self._get_result(accumulator))
