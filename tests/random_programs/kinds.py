@@ -702,7 +702,11 @@ def _windows(t: Text, s: StreamInfo, stream: str) -> tuple[str, bool]:
 
 
 def _finish(t: Text, s: StreamInfo, text: str, factor: float, order: Order = Order.KEYED) -> None:
-    t.add(text, s, factor=factor, **{**_keyed(t, s), "order": order})
+    known: dict[str, object] = {**_keyed(t, s), "order": order}
+    if "count_window" in text:
+        # the timestamps of the results are the greatest ones: they are behind all time
+        known |= {"exact": False, "late": True}
+    t.add(text, s, factor=factor, **known)
     if "side_output_late_data" in text:
         side = replace(s, name=f"{t.name}_late", order=min(s.order, order) if t.parallelism > 1 else s.order)
         t.call += f"\n{side.name} = {t.name}.get_side_output({t.name.upper()}_LATE)"
@@ -755,7 +759,7 @@ def window_of_all(t: Text, s: StreamInfo, _: StreamInfo) -> None:
         ][how - 1]
         function = t.define(base, **{head: _body_of_window(t, s.shape)})
         text = f"{windowed}.{'apply' if how == 1 else 'process'}({function}(), {{t}})"
-    t.add(text, s, factor=2)
+    _finish(t, s, text, 2, Order.TOTAL)
 
 
 def _body_of_window(t: Text, shape: Shape) -> list[str]:
@@ -805,9 +809,7 @@ def _to_shape(t: Text, stream: StreamInfo, shape: Shape) -> str:
     """The stream in another shape."""
     if stream.shape == shape:
         return stream.name
-    new = shape.make(
-        stream.shape.k("r"), stream.shape.n("r"), shape.make_part("0", shape.new_contents(stream.shape.n("r")))
-    )
+    new = shape.new(stream.shape.k("r"), stream.shape.n("r"))
     declared = f", {shape.declared()}" if shape.typed else ""
     return f"{stream.name}.map(lambda r: {new}{declared})"
 

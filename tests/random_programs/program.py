@@ -27,7 +27,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Input:
-    """A source: its records as (time in ms, key, number), and marks: ``None`` ends an epoch, a number is a watermark."""
+    """A source: its records as (time in ms, key, number), and marks: None ends an epoch, a number is a watermark."""
 
     name: str
     shape: Shape
@@ -52,8 +52,8 @@ class Program:
 
     @cached_property
     def texts(self) -> list[Text]:
-        """The texts of the steps. Raises KeyError if a step reads a stream that is not there, and ValueError if model and
-        flinkish need not agree on it."""
+        """The texts of the steps. Raises KeyError if a step reads a stream that is not there, and ValueError if model
+        and flinkish need not agree on it."""
         streams = self._of_sources()
         texts = []
         for step in self.steps:
@@ -142,7 +142,7 @@ def _random_input(rng: random.Random, name: str, number: int, late: bool) -> Inp
 
 
 def _with_step(rng: random.Random, program: Program, number: int) -> Program:
-    """The program with one more operator. It reads the newest stream or another one, so that some have two consumers."""
+    """The program with one more operator. It reads the newest stream or another one: some have two consumers."""
     streams = list(program.streams.values())
     for _ in range(50):
         kind = rng.choice(KINDS)
