@@ -135,7 +135,7 @@ class Kind(NamedTuple):
     Args:
         write: writes the text; its second stream is the first one if the kind has one input.
         inputs: number of inputs.
-        order: the least order that it needs.
+        order: the least order that it needs. ``second``: the least order of its second input.
         timed: whether its results depend on time. ``exact``: on exactly when watermarks come.
         factor: by how much it multiplies records.
         fits: further conditions.
@@ -145,6 +145,7 @@ class Kind(NamedTuple):
     write: Write
     inputs: int = 1
     order: Order = Order.NONE
+    second: Order = Order.NONE
     timed: bool = False
     exact: bool = False
     factor: float = 1
@@ -157,7 +158,7 @@ class Kind(NamedTuple):
             return False
         if self.timed and not info.exact and info.late or self.exact and not info.exact:
             return False
-        if any(stream.order < self.order for stream in streams):
+        if info.order < self.order or other.order < max(self.order, self.second):
             return False
         return sum(stream.size for stream in streams) * self.factor <= MANY and self.fits(info, parallelism)
 
@@ -167,7 +168,7 @@ KINDS: list[Kind] = []
 
 def kind(inputs: int = 1, order: Order = Order.NONE, **known: object) -> Callable[[Write], Write]:
     def register(write: Write) -> Write:
-        KINDS.append(Kind(write.__name__.strip("_"), write, inputs, order, **known))  # type: ignore[arg-type]
+        KINDS.append(Kind(write.__name__, write, inputs, order, **known))  # type: ignore[arg-type]
         return write
 
     return register
@@ -923,7 +924,7 @@ def keyed_connected_process(t: Text, s: StreamInfo, other: StreamInfo) -> None:
     t.add(text, s, factor=2, **_both(s, other))
 
 
-@kind(inputs=2, order=Order.KEYED, timed=True)
+@kind(inputs=2, order=Order.KEYED, second=Order.TOTAL, timed=True)
 def keyed_broadcast(t: Text, s: StreamInfo, other: StreamInfo) -> None:
     """Rules are kept in broadcast state; records meet them when the input ends."""
     a, b = s.shape, other.shape
