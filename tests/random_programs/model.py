@@ -145,6 +145,9 @@ class Job:
                 epochs.append([])
             else:
                 epochs[-1].append(element)
+        if epochs[-1] and isinstance(epochs[-1][-1], Mark):
+            # the end of the source, which is a watermark too, takes the place of one right before it
+            epochs[-1].pop()
         self.sources.append((node, epochs))
         return Stream(self, (node, None))
 
