@@ -19,6 +19,8 @@ from flinkish.datastream.window import (
     TumblingEventTimeWindows,
 )
 from flinkish.testing import TestingSink
+from tests.random_programs.program import random_program
+from tests.random_programs.running import differences, expected, in_minicluster
 
 from .programs import bounded, environment, job_of, list_source, run
 
@@ -88,3 +90,16 @@ def test_a_map_that_changes_its_records_changes_nothing_that_is_kept(name: str, 
     STREAMS[name](keyed).map(raised).sink_to(sink)
     run(job_of(env, chaining))
     assert {number for _, number, _ in sink.values} == {100}
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_random_programs_give_what_a_model_gives_that_copies_at_every_hand_over(number: int) -> None:
+    source = random_program(f"unit/{number}").source
+    assert differences(source, in_minicluster(source), expected(source)) == [], source
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(200))
+def test_more_random_programs_give_what_the_model_gives(number: int) -> None:
+    source = random_program(f"slow/{number}").source
+    assert differences(source, in_minicluster(source), expected(source)) == [], source
