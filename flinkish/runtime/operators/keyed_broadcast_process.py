@@ -115,9 +115,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         self.keyed_state.leave_key()
         self._states.writable = True
         try:
-            results, times = self.results_with_context(
-                self.calls[input_index], self._broadcast_context, values, timestamps
-            )
+            results, times = self.results_with_context(self._broadcast_context, values, timestamps, input_index)
         finally:
             self._states.writable = False
         self.collect(results, times)

@@ -40,7 +40,7 @@ class ProcessOperator(UserFunctionOperator):
         self._process_context: Any = ProcessContext(NonKeyedTimerService(context.epoch, self.where), context.epoch)
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        results, times = self.results_with_context(self.calls[input_index], self._process_context, values, timestamps)
+        results, times = self.results_with_context(self._process_context, values, timestamps, input_index)
         self.collect(results, times)
 
 

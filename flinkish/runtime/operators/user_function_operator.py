@@ -187,11 +187,11 @@ class UserFunctionOperator(StreamOperator):
         return results, None if timestamps is None else times
 
     def results_with_context(
-        self, process: Callable[[Any, Any], Any], ctx: Any, values: list[Any], timestamps: list[int] | None
+        self, ctx: Any, values: list[Any], timestamps: list[int] | None, input_index: int
     ) -> tuple[list[Any], list[int] | None]:
-        """The results of a function that is called with each record of a batch and a context, without a current key,
-        and their timestamps: each result has the timestamp of its record."""
-        shared, hand_over = self.shared, self.handed_over
+        """The results of the function, which is called with each record of a batch and a context, without a current
+        key, and their timestamps: each result has the timestamp of its record."""
+        process, shared, hand_over = self.calls[input_index], self.shared, self.handed_over
         results: list[Any] = []
         times: list[int] = []
         stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
