@@ -239,6 +239,8 @@ def handed_over(result: Any, references: int = 0) -> Any:
     if cls is tuple:
         for item in result:
             if item.__class__ not in SHARED:
+                # a further reference to a part would make it seem held
+                del item
                 break
         else:
             return result

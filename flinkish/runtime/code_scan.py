@@ -185,7 +185,7 @@ def _is_harmless(code: types.CodeType, variables: dict[str, Any], hidden: tuple[
             calls += 1
         elif name == "LOAD_GLOBAL":
             value = _value_of(argument, variables, instructions)
-            if value.__class__ in SHARED:
+            if value.__class__ in SHARED and not callable(value):
                 continue
             if not (isinstance(value, type) and issubclass(value, BaseException)):
                 called += 1
