@@ -13,6 +13,7 @@ from typing import Any
 
 from flinkish.common.arguments import result_of_each
 from flinkish.common.bulk_writer import BulkWriterFactory, RowDataBulkWriterFactory
+from flinkish.common.detach import handing_over
 from flinkish.common.text import text_writer
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
@@ -55,7 +56,7 @@ class DeserializationSchema(abc.ABC):
 
     def deserialize_batch(self, messages: list[bytes | None]) -> list[Any]:
         """The records of many messages, in order, with None where a message holds no record."""
-        return [self.deserialize(message) for message in messages]
+        return result_of_each(handing_over(self.deserialize), messages, f"{type(self).__name__}.deserialize()")
 
     def get_produced_type(self) -> TypeInformation:
         """The type of the records; if not overridden, any Python object."""

@@ -118,7 +118,7 @@ class Row:
         """
         names = list(names)
         if not hasattr(self, "_fields") or names == self._fields:
-            return self._values
+            return list(self._values)
         absent = [name for name in names if name not in self._fields]
         if absent:
             raise ArgumentValueError(

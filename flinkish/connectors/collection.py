@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from flinkish.common.detach import all_detached
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors.numbered_splits import SAMPLE, NumberedSplitSource, pickled_size
 
@@ -36,7 +37,8 @@ class CollectionSource(NumberedSplitSource):
         return len(self._values)
 
     def values(self, split: int, start: int, stop: int) -> list[Any]:
-        return self._values[start:stop]
+        # the collection itself is read again if the epoch is
+        return all_detached(self._values[start:stop])
 
     def bytes_per_record(self, split: int, position: int) -> float:
         return pickled_size(self._values[position : position + SAMPLE])

@@ -12,6 +12,7 @@ from numbers import Integral
 from typing import Any
 
 from flinkish.common.arguments import result_of_each
+from flinkish.common.detach import all_detached, handing_over
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors.numbered_splits import (
     ENDLESS,
@@ -145,8 +146,8 @@ class DataGeneratorSource(NumberedSplitSource):
 
     def _values(self, indices: Sequence[int]) -> list[Any]:
         if not self._of_list:
-            return result_of_each(self._function, indices, "the generator function", _WHERE)
-        values = list(self._function(indices)) if indices else []
+            return result_of_each(handing_over(self._function), indices, "the generator function", _WHERE)
+        values = all_detached(self._function(indices)) if indices else []
         if len(values) != len(indices):
             raise ProgramError(
                 f"the function gave {len(values)} values for {len(indices)} indices",

@@ -24,6 +24,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from flinkish.common.arguments import result_of_each
+from flinkish.common.detach import handing_over
 from flinkish.common.durable_files import create_durably
 from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_errors
@@ -213,10 +214,8 @@ class _PageReader(SplitReader):
         values = self._kept[1]
         stop = len(values) if wanted.stop is None else wanted.stop
         for begin in range(wanted.start, stop, batch_size):
-            yield SplitRecords(
-                result_of_each(self._record, values[begin : min(begin + batch_size, stop)], "PagedSource.record()"),
-                None,
-            )
+            page = values[begin : min(begin + batch_size, stop)]
+            yield SplitRecords(result_of_each(handing_over(self._record), page, "PagedSource.record()"), None)
 
 
 def _read_page(path: str) -> list[Any]:

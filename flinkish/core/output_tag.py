@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from flinkish.common.arguments import kind_of
+from flinkish.common.detach import share
 from flinkish.common.java_objects import no_java_object
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.errors import ArgumentTypeError, ArgumentValueError
@@ -64,3 +65,6 @@ class OutputTag:
 
     def __repr__(self) -> str:
         return f"OutputTag({self.tag_id!r})"
+
+
+share(OutputTag)

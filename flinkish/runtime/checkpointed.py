@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flinkish.common.detach import all_detached
 from flinkish.core.checkpointed_function import (
     FunctionInitializationContext,
     FunctionSnapshotContext,
@@ -28,17 +29,17 @@ class OperatorListHandle(ListState[Any]):
         self._name = name
 
     def get(self) -> list[Any]:
-        return [self._state.given(element) for element in self._state.elements(self._kind, self._name)]
+        return all_detached(self._state.elements(self._kind, self._name))
 
     def add(self, value: Any) -> None:
         self.add_all([value])
 
     def add_all(self, values: list[Any]) -> None:
         there = self._state.elements(self._kind, self._name)
-        self._state.set_list(self._kind, self._name, there, map(self._state.given, values))
+        self._state.set_list(self._kind, self._name, there, all_detached(values))
 
     def update(self, values: list[Any]) -> None:
-        self._state.set_list(self._kind, self._name, [], map(self._state.given, values))
+        self._state.set_list(self._kind, self._name, [], all_detached(values))
 
     def clear(self) -> None:
         """Remove all elements."""

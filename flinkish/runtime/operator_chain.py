@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from flinkish.common.detach import all_detached
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import UnserializableFunctionError
 from flinkish.runtime.accumulated import TaskAccumulators
@@ -18,7 +19,6 @@ from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactor
 from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.partitioners import Sender
 from flinkish.runtime.record_writer import Emit, RecordWriter
-from flinkish.runtime.state.detach import all_detached
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
 

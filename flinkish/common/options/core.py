@@ -57,7 +57,7 @@ OBJECT_REUSE: ConfigOption[bool] = (
     .boolean_type()
     .default_value(False)
     .with_description("Allow passing the same object to several functions.")
-    .without_effect("records are never copied between chained operators")
+    .without_effect("records are copied only where something in them could be changed")
 )
 
 JARS: ConfigOption[list[str]] = (

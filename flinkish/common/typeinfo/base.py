@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.java_objects import no_java_object
@@ -97,7 +98,13 @@ class TypeInformation(abc.ABC):
         convert = self._convert
         return lambda values: [convert(value) for value in values]
 
-    def batch_converter(self, where: str = "") -> ListConverter | None:
+    @property
+    def is_flat(self) -> bool:
+        """Whether no part of a value can change, because all parts are numbers, texts, dates and the like: a tuple of
+        this type is immutable, and a Row is but for its fields."""
+        return False
+
+    def batch_converter(self, where: str = "") -> BatchConverter | None:
         """A function that converts a whole list, or None if no value of this type ever needs it.
 
         The function may return the list it was given if nothing had to be changed.
@@ -106,16 +113,7 @@ class TypeInformation(abc.ABC):
             TypeMismatchError: for the first value that does not fit, with its position in the list.
         """
         convert_list = self._list_converter()
-        if convert_list is None:
-            return None
-
-        def convert_batch(values: list[Any]) -> list[Any]:
-            try:
-                return convert_list(values)
-            except Mismatch as mismatch:
-                raise self._first_error(values, where, mismatch) from None
-
-        return convert_batch
+        return None if convert_list is None else BatchConverter(self, convert_list, where)
 
     def _first_error(self, values: list[Any], where: str, found: Mismatch) -> TypeMismatchError:
         # a list converter may work by columns and not know which record is at fault: convert the records one by one
@@ -161,6 +159,21 @@ class TypeInformation(abc.ABC):
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, self._parts()))
+
+
+@dataclass(frozen=True)
+class BatchConverter:
+    """Converts the values of a whole list to a type (see `TypeInformation.batch_converter`)."""
+
+    type_info: TypeInformation
+    convert_list: ListConverter
+    where: str
+
+    def __call__(self, values: list[Any]) -> list[Any]:
+        try:
+            return self.convert_list(values)
+        except Mismatch as mismatch:
+            raise self.type_info._first_error(values, self.where, mismatch) from None
 
 
 def nullable_list(element: TypeInformation) -> ListConverter | None:

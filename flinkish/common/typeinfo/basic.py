@@ -54,6 +54,10 @@ class BasicTypeInfo(TypeInformation):
     def __init__(self, basic_type: BasicType) -> None:
         self._basic_type = basic_type
 
+    @property
+    def is_flat(self) -> bool:
+        return True
+
     def _convert(self, value: Any) -> Any:
         bits = _BITS.get(self._basic_type)
         return _wrap(_whole(value), bits) if bits is not None else _CONVERTERS[self._basic_type](value)

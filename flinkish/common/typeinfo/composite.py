@@ -38,6 +38,10 @@ class _CompositeTypeInfo(TypeInformation):
     def get_field_types(self) -> list[TypeInformation]:
         return self._field_types
 
+    @property
+    def is_flat(self) -> bool:
+        return all(field.is_flat and not isinstance(field, _CompositeTypeInfo) for field in self._field_types)
+
     def need_conversion(self) -> bool:
         return True
 
@@ -257,6 +261,10 @@ class ExternalTypeInfo(TypeInformation):
 
     def __init__(self, type_info: TypeInformation) -> None:
         self._type_info = type_info
+
+    @property
+    def is_flat(self) -> bool:
+        return self._type_info.is_flat
 
     def need_conversion(self) -> bool:
         return self._type_info.need_conversion()

@@ -22,6 +22,10 @@ class _TemporalTypeInfo(TypeInformation):
     _python_type: type
     _expected: str
 
+    @property
+    def is_flat(self) -> bool:
+        return True
+
     def _convert(self, value: Any) -> Any:
         if type(value) is self._python_type:
             return value

@@ -8,6 +8,8 @@ from itertools import compress
 from operator import itemgetter, methodcaller
 from typing import Any, NamedTuple, TypeAlias
 
+from flinkish.common.arguments import result_of_each
+from flinkish.common.detach import handing_over
 from flinkish.common.serialization import DeserializationSchema
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.source import SplitRecords
@@ -46,7 +48,11 @@ class KafkaRecordDeserializationSchema(ABC):
 
     def deserialize_batch(self, messages: Sequence[Any]) -> list[Any]:
         """The result of `deserialize` for each message (confluent-kafka's ``Message``), in order."""
-        return [self.deserialize(_record_of(message)) for message in messages]
+        return result_of_each(
+            handing_over(self.deserialize),
+            [_record_of(message) for message in messages],
+            f"{type(self).__name__}.deserialize()",
+        )
 
 
 def _record_of(message: Any) -> ConsumerRecord:

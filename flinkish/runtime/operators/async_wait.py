@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from flinkish.common.detach import all_detached
 from flinkish.core.async_function import NO_RETRY_STRATEGY, AsyncFunction, AsyncRetryStrategy
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import ProgramError, TypeMismatchError
@@ -336,7 +337,7 @@ class AsyncWaitOperator(UserFunctionOperator):
 
     def _checked(self, result: Any) -> list[Any]:
         if isinstance(result, Iterable):
-            return list(result)
+            return all_detached(result)
         raise TypeMismatchError(
             f"async_invoke() or timeout() of {type(self.function).__name__} returned {result!r}",
             where=self.where,

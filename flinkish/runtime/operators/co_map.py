@@ -17,9 +17,7 @@ class CoMapOperator(UserFunctionOperator):
     PyFlink."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        results = list(map(self.per_record(values, input_index), values))
-        if len(results) != len(values):
-            raise self.stop_error(f"map{input_index + 1}()")
+        results = self.results(values, f"map{input_index + 1}()", input_index)
         if any(result is None for result in results):
             kept = [place for place, result in enumerate(results) if result is not None]
             results = [results[place] for place in kept]

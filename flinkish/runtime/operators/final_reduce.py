@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.common.detach import detached
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS
 from flinkish.runtime.list_keys import keys_of
@@ -42,7 +43,7 @@ class FinalReduceOperator(ReduceOperator):
             results: list[Any] = []
             for _, key, _ in self.keyed_state.due(TIMER_SERVICE, TimeDomain.EVENT_TIME, watermark_ms):
                 table.fetch(VOID_NAMESPACE, (key,))
-                results.append(table.namespace(VOID_NAMESPACE)[key])
+                results.append(detached(table.namespace(VOID_NAMESPACE)[key]))
                 if len(results) == _BATCH:
                     super().collect(results, [MAX_WATERMARK_MS] * len(results))
                     results = []
@@ -66,4 +67,4 @@ class FinalReduceFactory(OperatorFactoryBase):
         if isinstance(self.rolling, ReduceFactory):
             return FinalReduceOperator(self.rolling.function, "reduce", self.rolling.converter)
         template = self.rolling.create()
-        return FinalRollingAggregationOperator(template.function, "reduce", template.converter)
+        return FinalRollingAggregationOperator(template.function, template.converter)

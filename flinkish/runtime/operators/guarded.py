@@ -11,13 +11,13 @@ timers. Its effects elsewhere (attributes of the function, metrics, accumulators
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
 from flinkish.common.accumulators import LongCounter
+from flinkish.common.detach import detached, handed_over
 from flinkish.core.error_handling import DeadLetter, OnError
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
@@ -216,7 +216,7 @@ class GuardedOperator(StreamOperator):
     def _process(self, batch: list[Any], timestamp: int | None, input_index: int) -> bool:
         """Process a batch of one record. Returns whether the call has succeeded."""
         # the function may change its argument, at any depth, before it raises
-        record = batch[0] if self._on_error.tag is None else copy.deepcopy(batch[0])
+        record = batch[0] if self._on_error.tag is None else detached(batch[0])
         self._held.mark()
         self._log.begin()
         try:
@@ -239,7 +239,7 @@ class GuardedOperator(StreamOperator):
             self._held.mark()
             self._log.begin()
             try:
-                results = list(on_timer(timestamp, ctx) or ())
+                results = [handed_over(result) for result in on_timer(timestamp, ctx) or ()]
                 if inner.converter is not None:
                     emit(list(results), None, _NoOutput(self._held), inner.converter)
             except Exception as error:

@@ -2,15 +2,15 @@
 letter or is skipped. The results of the others are emitted in the order that was asked for; a dead letter is emitted
 when it is the turn of its call.
 
-The function gets a deep copy of its record for each attempt and for ``timeout``, so a dead letter carries the record as
+The function gets a copy of its record for each attempt and for ``timeout``, so a dead letter carries the record as
 it came. No state is undone: calls run concurrently, so a change of state could not be assigned to one of them.
 """
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
+from flinkish.common.detach import detached
 from flinkish.runtime.operators.async_wait import AsyncWaitOperator, Call
 from flinkish.runtime.operators.guarded import GuardedOperator
 
@@ -25,8 +25,8 @@ class GuardedAsyncOperator(GuardedOperator):
         inner = self._inner
         call, timeout, hand_on = inner.call, inner.timeout, inner.hand_on
         inner.keeps_failed = True
-        inner.call = lambda value: call(copy.deepcopy(value))
-        inner.timeout = lambda value: timeout(copy.deepcopy(value))
+        inner.call = lambda value: call(detached(value))
+        inner.timeout = lambda value: timeout(detached(value))
 
         def hand_on_each(calls: list[Call]) -> None:
             failed = sum(not self._hand_on(each, hand_on) for each in calls)

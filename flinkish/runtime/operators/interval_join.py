@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, cast
 
+from flinkish.common.detach import detached, handed_over
 from flinkish.common.typeinfo import Types
 from flinkish.core.join_functions import ProcessJoinFunction
 from flinkish.core.metrics import Counter
@@ -27,7 +28,6 @@ from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.side_outputs import Converter, emit
-from flinkish.runtime.state.detach import detached
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 from flinkish.runtime.state.map_table import MapTable
 
@@ -56,7 +56,7 @@ class _Context(ProcessJoinFunction.Context):
         return max(self.left_ms, self.right_ms)
 
     def output(self, output_tag: OutputTag, value: Any) -> None:
-        self.sides.append((output_tag, value))
+        self.sides.append((output_tag, detached(value)))
 
 
 class IntervalJoinOperator(UserFunctionOperator):
@@ -137,9 +137,8 @@ class IntervalJoinOperator(UserFunctionOperator):
         return min(last_ms - last_ms % _SHARED_TIMER_MS, MAX_WATERMARK_MS)
 
     def _join(self, left: Any, right: Any, results: list[Any]) -> None:
-        found: Any = self.call(left, right, self._pair)
-        if found:
-            results.extend(found)
+        for result in self.call(left, right, self._pair) or ():
+            results.append(handed_over(result))
         if self._pair.sides:
             results.extend(side for side in self._pair.sides if self.output.has_side(side[0].tag_id))
             self._pair.sides.clear()

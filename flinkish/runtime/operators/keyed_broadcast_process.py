@@ -19,7 +19,6 @@ from flinkish.runtime.list_keys import thawed
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.broadcast_process import BROADCAST_INPUT, BroadcastContext
 from flinkish.runtime.operators.keyed_process import TIMER_SERVICE, KeyedProcessOperator, may_use_processing_time
-from flinkish.runtime.operators.process import results_of
 from flinkish.runtime.side_outputs import Converter
 from flinkish.runtime.state.broadcast_state import BroadcastStates
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
@@ -116,7 +115,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         self.keyed_state.leave_key()
         self._states.writable = True
         try:
-            results, times = results_of(self.calls[input_index], self._broadcast_context, values, timestamps)
+            results, times = self.results_with_context(self._broadcast_context, values, timestamps, input_index)
         finally:
             self._states.writable = False
         self.collect(results, times)

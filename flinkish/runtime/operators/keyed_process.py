@@ -80,6 +80,7 @@ class KeyedProcessOperator(UserFunctionOperator):
         backend.prefetch(keys)
         results: list[Any] = []
         times: list[int] = []
+        shared, hand_over = self.shared, self.handed_over
         stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
         for value, key, timestamp in zip(values, keys, stamps, strict=False):
             backend.current_key = key
@@ -87,6 +88,8 @@ class KeyedProcessOperator(UserFunctionOperator):
             iterable = process(value, ctx)
             if iterable:
                 for result in iterable:
+                    if result.__class__ not in shared:
+                        result = hand_over(result)
                     results.append(result)
                     times.append(timestamp)
         self.collect(results, None if timestamps is None else times)
@@ -107,6 +110,7 @@ class KeyedProcessOperator(UserFunctionOperator):
         timer."""
         backend, ctx, on_timer = self.keyed_state, self._timer_context, self.on_timer
         ctx.current_domain = domain
+        shared, hand_over = self.shared, self.handed_over
         results: list[Any] = []
         times: list[int] = []
         for timestamp_ms, key, _ in backend.due(TIMER_SERVICE, domain, upto_ms):
@@ -115,6 +119,8 @@ class KeyedProcessOperator(UserFunctionOperator):
             iterable = on_timer(timestamp_ms, ctx)
             if iterable:
                 for result in iterable:
+                    if result.__class__ not in shared:
+                        result = hand_over(result)
                     results.append(result)
                     times.append(timestamp_ms)
         return results, times

@@ -16,9 +16,7 @@ class MapOperator(UserFunctionOperator):
     """Emits the result of a MapFunction for each record, with the record's timestamp. A result of None is an error."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        results = list(map(self.per_record(values, input_index), values))
-        if len(results) != len(values):
-            raise self.stop_error("the map function")
+        results = self.results(values, "the map function", input_index)
         for result in results:
             if result is None:
                 raise self.none_error("the map function")

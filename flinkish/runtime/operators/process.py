@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any
 
 from flinkish.core.functions import ProcessFunction
@@ -42,26 +40,8 @@ class ProcessOperator(UserFunctionOperator):
         self._process_context: Any = ProcessContext(NonKeyedTimerService(context.epoch, self.where), context.epoch)
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        results, times = results_of(self.calls[input_index], self._process_context, values, timestamps)
+        results, times = self.results_with_context(self._process_context, values, timestamps, input_index)
         self.collect(results, times)
-
-
-def results_of(
-    process: Callable[[Any, Any], Any], ctx: Any, values: list[Any], timestamps: list[int] | None
-) -> tuple[list[Any], list[int] | None]:
-    """The results of a function that is called for each record of a batch without a current key, and their timestamps:
-    each result has the timestamp of its record."""
-    results: list[Any] = []
-    times: list[int] = []
-    stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
-    for value, timestamp in zip(values, stamps, strict=False):
-        ctx.current_timestamp = timestamp
-        iterable = process(value, ctx)
-        if iterable:
-            for result in iterable:
-                results.append(result)
-                times.append(timestamp)
-    return results, None if timestamps is None else times
 
 
 @dataclass

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.common.detach import detached, handed_over
 from flinkish.core.functions import ReduceFunction
 from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.side_outputs import Converter
-from flinkish.runtime.state.detach import copier_of, detached
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 
 #: Name of the reducing state that holds the reduced values.
@@ -32,39 +32,33 @@ class ReduceOperator(UserFunctionOperator):
         self.keyed_state.prefetch(keys)
         reduced = table.namespace(VOID_NAMESPACE)
         table.mark_all(VOID_NAMESPACE, keys)
-        simple = not self.sees_state and not any(map(copier_of, values[:1]))
-        results = self._reduce(keys, values, reduced) if simple else self._reduce_with_keys(keys, values, reduced)
-        self.collect(results, timestamps)
+        self.collect(self._reduce(keys, values, reduced), timestamps)
 
     def _reduce(self, keys: list[Any], values: list[Any], reduced: dict[Any, Any]) -> list[Any]:
         """Reduce each record into ``reduced``, the state. Returns the value to emit for each record."""
-        reduce, get = self.call, reduced.get
+        reduce, get, backend = self.call, reduced.get, self.keyed_state
+        sees_state, keeps_nothing, shared = self.sees_state, self.keeps_nothing[0], self.shared
         results: list[Any] = []
         append = results.append
         for key, value in zip(keys, values, strict=True):
             left = get(key)
-            if left is not None:
-                value = reduce(left, value)
-                if value is None:
+            if left is None:
+                result = value
+            else:
+                if sees_state:
+                    backend.current_key = key
+                result = reduce(left, value)
+                if result is None:
                     raise self.none_error(f"the reduce function (key {key!r})")
-            reduced[key] = value
-            append(value)
-        return results
-
-    def _reduce_with_keys(self, keys: list[Any], values: list[Any], reduced: dict[Any, Any]) -> list[Any]:
-        """`_reduce` for mutable values, of which copies are emitted, and for a function that can hold state handles:
-        the current key is set before each call."""
-        backend, reduce = self.keyed_state, self.call
-        results: list[Any] = []
-        for key, value in zip(keys, values, strict=True):
-            left = reduced.get(key)
-            if left is not None:
-                backend.current_key = key
-                value = reduce(left, value)
-                if value is None:
-                    raise self.none_error(f"the reduce function (key {key!r})")
-            reduced[key] = value
-            results.append(detached(value))
+            if result.__class__ in shared:
+                reduced[key] = result
+            else:
+                if not keeps_nothing and left is not None:
+                    # the state refers to its value, and the batch to its record, if the function returns one of them
+                    result = handed_over(result, 2 if result is left or result is value else 0)
+                reduced[key] = result
+                result = detached(result)
+            append(result)
         return results
 
 

@@ -14,13 +14,13 @@ from enum import Enum
 from operator import add
 from typing import Any
 
+from flinkish.common.detach import detached
 from flinkish.common.types import Row
 from flinkish.core.functions import ReduceFunction
 from flinkish.errors import ArgumentTypeError, TypeMismatchError
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.reduce import ReduceOperator
 from flinkish.runtime.side_outputs import Converter
-from flinkish.runtime.state.detach import detached
 
 
 class AccumulateType(Enum):
@@ -199,6 +199,10 @@ class RollingAggregationOperator(ReduceOperator):
 
     function: RollingAggregation
 
+    def __init__(self, function: RollingAggregation, converter: Converter | None) -> None:
+        super().__init__(function, "reduce", converter)
+        self.keeps_nothing = (True,)
+
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         kinds = set(map(type, values))
         self.function.check(values, kinds)
@@ -216,6 +220,4 @@ class RollingAggregationFactory(OperatorFactoryBase):
     keyed: bool = True
 
     def create(self) -> RollingAggregationOperator:
-        return RollingAggregationOperator(
-            RollingAggregation(self.accumulate_type, self.position), "reduce", self.converter
-        )
+        return RollingAggregationOperator(RollingAggregation(self.accumulate_type, self.position), self.converter)

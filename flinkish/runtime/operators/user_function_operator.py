@@ -8,15 +8,20 @@ RuntimeContext can.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import Any
 
+from flinkish.common.detach import SHARED, SHARED_IF_FLAT, flat_handed_over, handed_over
+from flinkish.common.typeinfo.base import BatchConverter
 from flinkish.core.checkpointed_function import CheckpointedFunction, CheckpointListener
 from flinkish.core.functions import Function
+from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import InternalError, ProgramError, TypeMismatchError
 from flinkish.runtime.checkpointed import InitializationContext, SnapshotContext
+from flinkish.runtime.code_scan import keeps_nothing
 from flinkish.runtime.list_keys import keys_of
-from flinkish.runtime.operator import StreamOperator
+from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
 from flinkish.runtime.runtime_context import StreamingRuntimeContext
 from flinkish.runtime.side_outputs import Converter, emit
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
@@ -44,10 +49,21 @@ class UserFunctionOperator(StreamOperator):
         #: for each input, what is called for its records
         self.calls = (self.call,) if method2 is None else (self.call, _callable(function, method2))
         self.inputs = len(self.calls)
+        #: for each input, whether results are handed over as they are, since the function keeps none of them
+        self.keeps_nothing = tuple(map(keeps_nothing, self.calls))
         self.converter = converter
+        #: the classes of results that are handed over as they are, and what hands over the others
+        self.shared, self.handed_over = SHARED, handed_over
         self._must_close = False
         #: the last epoch in which this instance has reached the barrier
         self._ended_epoch: int | None = None
+
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        super().setup(context, output)
+        converter = self.converter
+        if isinstance(converter, BatchConverter) and converter.type_info.is_flat and not output.has_sides:
+            # results for side outputs are not converted
+            self.shared, self.handed_over = SHARED_IF_FLAT, flat_handed_over
 
     def initialize_state(self) -> None:
         if isinstance(self.function, CheckpointedFunction):
@@ -121,6 +137,32 @@ class UserFunctionOperator(StreamOperator):
 
         return with_key
 
+    def results(self, values: list[Any], what: str, input_index: int = 0) -> list[Any]:
+        """The result of the function for each record of a batch, handed over. ``what`` names the function.
+
+        Raises:
+            ProgramError: the function has raised StopIteration.
+        """
+        call = self.per_record(values, input_index)
+        if self.keeps_nothing[input_index]:
+            results = list(map(call, values))
+            if len(results) != len(values):
+                raise self.stop_error(what)
+            return results
+        shared, hand_over = self.shared, self.handed_over
+        results = []
+        append = results.append
+        try:
+            for value in values:
+                result = call(value)
+                if result.__class__ not in shared:
+                    # `values` and `value` refer to a record that is returned as it came
+                    result = hand_over(result, 2 if result is value else 0)
+                append(result)
+        except StopIteration as error:
+            raise self.stop_error(what) from error
+        return results
+
     def flat_results(
         self, values: list[Any], timestamps: list[int] | None, input_index: int = 0
     ) -> tuple[list[Any], list[int] | None]:
@@ -128,18 +170,41 @@ class UserFunctionOperator(StreamOperator):
         timestamps: each result has the timestamp of its record. A generator is exhausted before the function sees the
         next record. `map` is not used: it would take a StopIteration of the function for the end of the batch."""
         call = self.per_record(values, input_index)
-        if timestamps is None:
+        if timestamps is None and self.keeps_nothing[input_index]:
             return [result for value in values for result in call(value) or ()], None
+        shared, hand_over = self.shared, self.handed_over
         results: list[Any] = []
         times: list[int] = []
-        for value, timestamp in zip(values, timestamps):
+        for value, timestamp in zip(values, repeat(0) if timestamps is None else timestamps):
             iterable = call(value)
             if iterable:
                 # not `extend`: functions mostly return generators of few results, for which it takes twice as long
                 for result in iterable:
+                    if result.__class__ not in shared:
+                        result = hand_over(result)
                     results.append(result)
                     times.append(timestamp)
-        return results, times
+        return results, None if timestamps is None else times
+
+    def results_with_context(
+        self, ctx: Any, values: list[Any], timestamps: list[int] | None, input_index: int
+    ) -> tuple[list[Any], list[int] | None]:
+        """The results of the function, which is called with each record of a batch and a context, without a current
+        key, and their timestamps: each result has the timestamp of its record."""
+        process, shared, hand_over = self.calls[input_index], self.shared, self.handed_over
+        results: list[Any] = []
+        times: list[int] = []
+        stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
+        for value, timestamp in zip(values, stamps, strict=False):
+            ctx.current_timestamp = timestamp
+            iterable = process(value, ctx)
+            if iterable:
+                for result in iterable:
+                    if result.__class__ not in shared:
+                        result = hand_over(result)
+                    results.append(result)
+                    times.append(timestamp)
+        return results, None if timestamps is None else times
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
         """Emit results, of which some may be tagged for side outputs."""

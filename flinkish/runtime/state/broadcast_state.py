@@ -6,14 +6,13 @@ elements in the same order, and this keeps their copies the same.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
+from flinkish.common.detach import all_detached, detached
 from flinkish.common.typeinfo import BasicTypeInfo
 from flinkish.core.state import BroadcastState, MapStateDescriptor
 from flinkish.errors import StateAccessError
-from flinkish.runtime.state.detach import detached
 from flinkish.runtime.state.operator_state import OperatorState
 
 
@@ -86,26 +85,20 @@ class BroadcastHandle(BroadcastState[Any, Any]):
         self._state.mark_broadcast(self._name)
         return self._entries()
 
-    def _given(self, value: Any) -> Any:
-        """The value that passes between state and user code: detached, or a deep copy if the running call may be
-        undone."""
-        undone = self._state.undo_log is not None and self._states.writable
-        return copy.deepcopy(value) if undone else detached(value)
-
     def get(self, key: Any) -> Any:
-        return self._given(self._entries().get(key))
+        return detached(self._entries().get(key))
 
     def contains(self, key: Any) -> bool:
         return key in self._entries()
 
     def items(self) -> list[tuple[Any, Any]]:
-        return [(key, self._given(value)) for key, value in self._entries().items()]
+        return [(key, detached(value)) for key, value in self._entries().items()]
 
     def keys(self) -> list[Any]:
         return list(self._entries())
 
     def values(self) -> list[Any]:
-        return list(map(self._given, self._entries().values()))
+        return all_detached(self._entries().values())
 
     def is_empty(self) -> bool:
         return not self._entries()
@@ -113,12 +106,12 @@ class BroadcastHandle(BroadcastState[Any, Any]):
     def put(self, key: Any, value: Any) -> None:
         entries = self._to_change()
         self._state.keep_entries(self._name, (key,))
-        entries[key] = self._given(self._fitting(key, value))
+        entries[key] = detached(self._fitting(key, value))
 
     def put_all(self, dict_value: dict[Any, Any]) -> None:
         entries = self._to_change()
         self._state.keep_entries(self._name, dict_value)
-        entries.update({key: self._given(self._fitting(key, value)) for key, value in dict_value.items()})
+        entries.update({key: detached(self._fitting(key, value)) for key, value in dict_value.items()})
 
     def _fitting(self, key: Any, value: Any) -> Any:
         """The value converted to the declared type, if that is a basic one. Raises TypeMismatchError if the key or the

@@ -22,31 +22,24 @@ from flinkish.runtime.state.ttl import (
     TtlReducingState,
     TtlValueState,
 )
-from flinkish.runtime.state.undo_log import (
-    RecordedAggregatingHandle,
-    RecordedListHandle,
-    RecordedMapHandle,
-    RecordedReducingHandle,
-    RecordedValueHandle,
-)
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
 
 def handle_of(backend: KeyedStateBackend, descriptor: StateDescriptor, namespace: Hashable) -> Any:
-    """The handle for state without time-to-live; one that records changes if calls may have to be undone."""
-    name, recorded = descriptor.name, backend.undo_log is not None
+    """The handle for state without time-to-live."""
+    name = descriptor.name
     if isinstance(descriptor, ReducingStateDescriptor):
-        return (RecordedReducingHandle if recorded else ReducingHandle)(backend, name, namespace, descriptor)
+        return ReducingHandle(backend, name, namespace, descriptor)
     if isinstance(descriptor, AggregatingStateDescriptor):
         function = descriptor.get_agg_function()
-        return (RecordedAggregatingHandle if recorded else AggregatingHandle)(backend, name, namespace, function)
+        return AggregatingHandle(backend, name, namespace, function)
     if descriptor.kind == "list":
-        return (RecordedListHandle if recorded else ListHandle)(backend, name, namespace, descriptor)
+        return ListHandle(backend, name, namespace, descriptor)
     if descriptor.kind == "map":
-        return (RecordedMapHandle if recorded else MapHandle)(backend, name, namespace, descriptor)
-    return (RecordedValueHandle if recorded else ValueHandle)(backend, name, namespace, descriptor)
+        return MapHandle(backend, name, namespace, descriptor)
+    return ValueHandle(backend, name, namespace, descriptor)
 
 
 def expiring_handle_of(

@@ -7,13 +7,11 @@ union lists all elements go to all subtasks), and each subtask gets one copy of 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flinkish.core.state import MapStateDescriptor, StateDescriptor
-from flinkish.runtime.state.detach import detached
 from flinkish.runtime.state.state_rows import (
     BROADCAST_STATE_KIND,
     LIST_STATE_KIND,
@@ -110,10 +108,6 @@ class OperatorState:
     def _put_back(self, kind: str, name: str, before: list[Any], length: int) -> None:
         del before[length:]
         self._lists[kind, name] = before
-
-    def given(self, value: Any) -> Any:
-        """The copy of a value that passes between state and user code: a deep copy if calls may be undone."""
-        return detached(value) if self.undo_log is None else copy.deepcopy(value)
 
     def kind_of(self, name: str) -> str | None:
         """The kind under which the state of this name was declared; None: it was not."""

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.detach import SHARED, all_detached, detached, handed_over
 from flinkish.common.serialization import abbreviated
 from flinkish.common.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
 from flinkish.common.typeinfo.basic import BasicType
@@ -25,7 +26,6 @@ from flinkish.core.state import (
     ValueState,
 )
 from flinkish.errors import StateAccessError, TypeMismatchError
-from flinkish.runtime.state.detach import SHARED, detached
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 from flinkish.runtime.state.table_keys import NONE_MARKED
 
@@ -218,7 +218,7 @@ class ListHandle(_TypedHandle, ListState[Any]):
         super().__init__(backend, name, "list", namespace, None if descriptor is None else descriptor.entry_types()[1])
 
     def get(self) -> list[Any]:
-        return list(self._live().get(self._backend.current_key, ()))
+        return all_detached(self._live().get(self._backend.current_key) or ())
 
     def size(self) -> int:
         """The length of the list of the current key."""
@@ -228,7 +228,7 @@ class ListHandle(_TypedHandle, ListState[Any]):
         value = self._converted(value)
         lists = self._live()
         self._table.mark_grown(self._namespace, (self._backend.current_key,))
-        lists.setdefault(self._backend.current_key, []).append(value)
+        lists.setdefault(self._backend.current_key, []).append(detached(value))
 
     def add_all(self, values: list[Any]) -> None:
         values = self._elements(values)
@@ -247,7 +247,7 @@ class ListHandle(_TypedHandle, ListState[Any]):
         lists[self._backend.current_key] = values
 
     def _elements(self, values: list[Any]) -> list[Any]:
-        values, wanted, fitting = list(values), self._class, self._range
+        values, wanted, fitting = all_detached(values), self._class, self._range
         if wanted is None or not values:
             return values
         if set(map(type, values)) == {wanted} and (
@@ -346,9 +346,14 @@ class ReducingHandle(_TypedHandle, ReducingState[Any]):
         values = self._live()
         key = self._backend.current_key
         self._mark()
-        reduced = self._converted(self._reduce(values[key], value) if key in values else value)
-        # a reduction that changes its first argument and returns it costs no copy of it
-        values[key] = detached(reduced) if reduced is value else reduced
+        value = detached(value)
+        if key in values:
+            left = values[key]
+            value = self._reduce(left, value)
+            if value.__class__ not in SHARED:
+                # a reduction that changes its first argument and returns it costs no copy: the state refers to it, too
+                value = handed_over(value, 2 if value is left else 0)
+        values[key] = self._converted(value)
 
 
 class AggregatingHandle(StateHandle, AggregatingState[Any, Any]):
@@ -363,7 +368,7 @@ class AggregatingHandle(StateHandle, AggregatingState[Any, Any]):
     def get(self) -> Any:
         values = self._live()
         key = self._backend.current_key
-        return detached(self._function.get_result(values[key])) if key in values else None
+        return self._function.get_result(detached(values[key])) if key in values else None
 
     def add(self, value: Any) -> None:
         """Add a value; None clears the state, as in Flink."""
@@ -373,5 +378,5 @@ class AggregatingHandle(StateHandle, AggregatingState[Any, Any]):
             return
         key = self._backend.current_key
         self._mark()
-        accumulator = values[key] if key in values else self._function.create_accumulator()
-        values[key] = self._function.add(value, accumulator)
+        accumulator = values[key] if key in values else detached(self._function.create_accumulator())
+        values[key] = self._function.add(detached(value), accumulator)

@@ -1,32 +1,24 @@
 """A log of the changes that one call of a user function makes to state and timers, so that they can be undone
 (``OnError``).
 
-These tables and handles are created only for operators with ``on_error``; other operators pay nothing.
+These tables are created only for operators with ``on_error``; other operators pay nothing.
 
 Rules:
 
 * Code that writes to a table marks the key before it writes (`state_table.py`): marking keeps the previous value.
-* User code gets deep copies: a change to a value that it has read is in no state until user code writes the value.
 * Timers are registered and deleted when the call has succeeded. User code cannot see them during the call.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Any
 
+from flinkish.common.detach import detached
 from flinkish.core.time_domain import TimeDomain
 from flinkish.runtime.state.list_table import ListTable
 from flinkish.runtime.state.map_table import MapEntries, MapTable
-from flinkish.runtime.state.state_handles import (
-    AggregatingHandle,
-    ListHandle,
-    MapHandle,
-    ReducingHandle,
-    ValueHandle,
-)
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.stored_state import MISSING, StoredState
 from flinkish.runtime.state.table_keys import NONE_MARKED, Marks
@@ -99,7 +91,7 @@ class RecordedTable(StateTable):
             before = self.namespace(namespace).get(key, MISSING)
             if self.kind != "value":
                 # a function may change it in place
-                before = copy.deepcopy(before) if before is not MISSING else before
+                before = detached(before) if before is not MISSING else before
             self._log.keep(partial(self._put_back, namespace, key, before))
         super().mark(namespace, key)
 
@@ -238,78 +230,3 @@ class RecordedTimerQueue(TimerQueue):
 
     def delete(self, domain: TimeDomain, timestamp_ms: int, key: Any, namespace: Hashable = None) -> None:
         self._log.then(partial(super().delete, domain, timestamp_ms, key, namespace))
-
-
-class RecordedValueHandle(ValueHandle):
-    """A handle of ValueState that copies values deeply, both on read and on write."""
-
-    __slots__ = ()
-
-    def value(self) -> Any:
-        return copy.deepcopy(super().value())
-
-    def update(self, value: Any) -> None:
-        super().update(copy.deepcopy(value))
-
-
-class RecordedListHandle(ListHandle):
-    """A handle of ListState that copies elements deeply, both on read and on write."""
-
-    __slots__ = ()
-
-    def get(self) -> list[Any]:
-        return copy.deepcopy(super().get())
-
-    def add(self, value: Any) -> None:
-        super().add(copy.deepcopy(value))
-
-    def add_all(self, values: list[Any]) -> None:
-        super().add_all(copy.deepcopy(list(values)))
-
-    def update(self, values: list[Any]) -> None:
-        super().update(copy.deepcopy(list(values)))
-
-
-class RecordedMapHandle(MapHandle):
-    """A handle of MapState that copies values deeply, both on read and on write."""
-
-    __slots__ = ()
-
-    def get(self, key: Any) -> Any:
-        return copy.deepcopy(super().get(key))
-
-    def items(self) -> list[tuple[Any, Any]]:
-        return copy.deepcopy(super().items())
-
-    def values(self) -> list[Any]:
-        return copy.deepcopy(super().values())
-
-    def put(self, key: Any, value: Any) -> None:
-        super().put(key, copy.deepcopy(value))
-
-    def put_all(self, dict_value: dict[Any, Any]) -> None:
-        super().put_all(copy.deepcopy(dict(dict_value)))
-
-
-class RecordedReducingHandle(ReducingHandle):
-    """A handle of ReducingState that copies values deeply, both on read and on write."""
-
-    __slots__ = ()
-
-    def get(self) -> Any:
-        return copy.deepcopy(super().get())
-
-    def add(self, value: Any) -> None:
-        super().add(copy.deepcopy(value))
-
-
-class RecordedAggregatingHandle(AggregatingHandle):
-    """A handle of AggregatingState that copies added values and results deeply."""
-
-    __slots__ = ()
-
-    def get(self) -> Any:
-        return copy.deepcopy(super().get())
-
-    def add(self, value: Any) -> None:
-        super().add(copy.deepcopy(value))

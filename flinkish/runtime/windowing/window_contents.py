@@ -13,8 +13,8 @@ from functools import reduce
 from typing import Any
 
 from flinkish.common.arguments import result_of_each
+from flinkish.common.detach import all_detached, detached, handed_over
 from flinkish.core.functions import AggregateFunction
-from flinkish.runtime.state.detach import all_detached, detached
 
 Stored = dict[Any, Any]
 
@@ -24,6 +24,8 @@ class WindowContents(ABC):
 
     #: the kind of state under which the values are stored
     kind: str
+    #: whether adding an element may change one that was added before, so that no two windows may share one
+    folds = True
 
     @abstractmethod
     def add(self, stored: Stored, key: Any, value: Any) -> None:
@@ -66,6 +68,7 @@ class ListContents(WindowContents):
     """Keeps all elements, in the order of their arrival."""
 
     kind = "list"
+    folds = False
 
     def add(self, stored: Stored, key: Any, value: Any) -> None:
         if key in stored:
@@ -108,7 +111,7 @@ class ReducingContents(WindowContents):
         self._reduce = reduce
 
     def add(self, stored: Stored, key: Any, value: Any) -> None:
-        stored[key] = self._reduce(stored[key], value) if key in stored else detached(value)
+        stored[key] = self._reduce(stored[key], value) if key in stored else value
 
     def add_all(self, stored: Stored, keys: Iterable[Any], values: Iterable[Any]) -> list[Any]:
         reduce = self._reduce
@@ -117,7 +120,7 @@ class ReducingContents(WindowContents):
             if key in stored:
                 stored[key] = reduce(stored[key], value)
             else:
-                stored[key] = detached(value)
+                stored[key] = value
                 new_keys.append(key)
         return new_keys
 
@@ -128,7 +131,7 @@ class ReducingContents(WindowContents):
         return self._reduce(stored_value, other)
 
     def of(self, elements: list[Any]) -> Any:
-        return detached(reduce(self._reduce, elements[1:], detached(elements[0]))) if elements else None
+        return detached(reduce(self._reduce, all_detached(elements))) if elements else None
 
 
 class AggregatingContents(WindowContents):
@@ -143,7 +146,7 @@ class AggregatingContents(WindowContents):
         self._merge = function.merge
 
     def add(self, stored: Stored, key: Any, value: Any) -> None:
-        stored[key] = self._add(value, stored[key] if key in stored else self._create())
+        stored[key] = self._add(value, stored[key] if key in stored else detached(self._create()))
 
     def add_all(self, stored: Stored, keys: Iterable[Any], values: Iterable[Any]) -> list[Any]:
         add, create = self._add, self._create
@@ -152,18 +155,22 @@ class AggregatingContents(WindowContents):
             if key in stored:
                 stored[key] = add(value, stored[key])
             else:
-                stored[key] = add(value, create())
+                stored[key] = add(value, detached(create()))
                 new_keys.append(key)
         return new_keys
 
     def read(self, stored_value: Any) -> Any:
-        return detached(self._get_result(stored_value))
+        return self.last(detached(stored_value))
+
+    def last(self, stored_value: Any) -> Any:
+        result = self._get_result(stored_value)
+        return handed_over(result)
 
     def merge(self, stored_value: Any, other: Any) -> Any:
         return self._merge(stored_value, other)
 
     def of(self, elements: list[Any]) -> Any:
-        accumulator = self._create()
+        accumulator = detached(self._create())
         for element in elements:  # the accumulator may be the first element, and be changed by the next ones
             accumulator = self._add(detached(element), accumulator)
-        return detached(self._get_result(accumulator))
+        return self.last(accumulator)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.detach import all_detached, detached
 from flinkish.core.functions import Function
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
@@ -81,18 +82,21 @@ class AlignedEventTimeOperator(WindowOperator):
         keys = keys_of(self.key_selector, values)
         unfired: dict[int, _Elements] = {}
         for pane, begin, end in self._stretches(timestamps, unfired):
+            # the windows of an element must not share it if adding another one may change it
+            shared = self.contents.folds and len(pane.fired) + len(pane.unfired) > 1
             # if the slide is greater than the size, an element may be in no window at all
             if pane.fired or pane.in_no_other:
                 for position in range(begin, end):
-                    element = values[position], timestamps[position], keys[position]
+                    value = detached(values[position]) if shared else values[position]
+                    element = value, timestamps[position], keys[position]
                     self.process_element(*element, pane.fired, pane.in_no_other)
             for window_keys, window_values in pane.unfired:
                 if end - begin == 1:
                     window_keys.append(keys[begin])
-                    window_values.append(values[begin])
+                    window_values.append(detached(values[begin]) if shared else values[begin])
                 else:
                     window_keys += keys[begin:end]
-                    window_values += values[begin:end]
+                    window_values += all_detached(values[begin:end]) if shared else values[begin:end]
         self.results.flush()
         for start, (window_keys, window_values) in unfired.items():
             self._fold(start, window_keys, window_values)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from flinkish.common.detach import all_detached, detached
 from flinkish.core.functions import Function, RuntimeContext, WindowFunction
 from flinkish.core.join_functions import CoGroupFunction, FlatJoinFunction, JoinFunction
 from flinkish.core.window.window import Window
 from flinkish.errors import TypeMismatchError
-from flinkish.runtime.state.detach import all_detached, detached
 
 
 class _OfBoth(WindowFunction[Any, Any, Any, Window]):

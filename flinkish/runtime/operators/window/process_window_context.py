@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flinkish.common.detach import detached
 from flinkish.core.functions import KeyedStateStore, ProcessAllWindowFunction, ProcessWindowFunction
 from flinkish.core.output_tag import OutputTag
 from flinkish.core.window.window import Window
@@ -48,4 +49,4 @@ class ScopedProcessWindowContext(ProcessWindowFunction.Context[Any], ProcessAllW
         return self._global_state
 
     def output(self, output_tag: OutputTag, value: Any) -> None:
-        self._results.emit_side(output_tag.tag_id, value, self._scope.window.max_timestamp())
+        self._results.emit_side(output_tag.tag_id, detached(value), self._scope.window.max_timestamp())

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.detach import detached
 from flinkish.core.functions import Function
 from flinkish.core.metrics import Counter
 from flinkish.core.time_domain import TimeDomain
@@ -146,11 +147,12 @@ class WindowOperator(StreamOperator):
         """
         scope = self.scope
         scope.backend.current_key = key
+        shared = self.contents.folds and len(windows) > 1
         for window in windows:
             if not self.time.is_window_late(window, scope.watermark_ms):
                 skipped = False
                 scope.enter(key, window, namespace_of(window))
-                self.add_to_window(value, timestamp_ms)
+                self.add_to_window(detached(value) if shared else value, timestamp_ms)
         if skipped:
             self.skip(value, timestamp_ms)
 

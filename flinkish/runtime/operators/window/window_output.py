@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from flinkish.common.detach import SHARED, handed_over
 from flinkish.runtime.operator import Output
 from flinkish.runtime.side_outputs import Converter, emit
 
@@ -22,8 +23,8 @@ class WindowOutput:
     Args:
         output: where the results go.
         converter: converts results to the output type; None: there is nothing to convert.
-        tagged: results may be ``(tag, value)`` for side outputs, as those of window functions. Results of a mere fold
-            are emitted without a look into them.
+        tagged: the results come from a window function: they are handed over one by one, and may be ``(tag, value)``
+            for side outputs. Results of a mere fold are detached already, and emitted without a look into them.
         late_tag_id: side output for late elements; None: there is none.
     """
 
@@ -44,7 +45,10 @@ class WindowOutput:
             return
         values, timestamps = self._values, self._timestamps
         # not `extend`: window functions mostly return generators of few results, for which it takes twice as long
+        tagged = self._tagged
         for result in results:
+            if tagged and result.__class__ not in SHARED:
+                result = handed_over(result)
             values.append(result)
             timestamps.append(timestamp_ms)
         if len(values) >= _FLUSH_SIZE:

@@ -1,0 +1,256 @@
+"""Copies of what can change, and of nothing else; hand-overs without a copy where nobody else holds the object."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flinkish.common import Row, RowKind
+from flinkish.common.detach import all_detached, detached, flat_handed_over, handed_over, handing_over
+from flinkish.core.output_tag import OutputTag
+
+Pair = namedtuple("Pair", "name items")
+
+
+class Colour(Enum):
+    RED = 1
+
+
+@dataclass
+class Plain:
+    name: str
+    items: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    name: str
+    items: Any = 0
+
+
+@dataclass(slots=True)
+class Slots:
+    name: str
+    items: list[Any] = field(default_factory=list)
+
+
+class OwnCopy:
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OwnCopy:
+        return OwnCopy([*self.items, "copied"])
+
+
+class Counted(dict[str, Any]):
+    """A dict with an attribute."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.items_seen = [1]
+
+
+IMMUTABLE: list[Any] = [
+    None, True, 1, 1.5, 1j, "a", b"a", Decimal("1.5"), datetime.now(timezone.utc), Colour.RED, RowKind.DELETE, int, len,
+    (), ("a", 1), ("a", (1, ("b",))), frozenset({1}), Frozen("a"), Frozen("a", (1, "b")), (Frozen("a"), 1),
+    OutputTag("late"), np.int64(1), np.float32(1.5), pa.scalar(1), pa.array([1]), Pair("a", 1), range(3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", IMMUTABLE, ids=repr)
+def test_what_cannot_change_is_shared(value: Any) -> None:
+    kept = value
+    assert detached(value) is value
+    assert handed_over(value) is kept
+    assert all_detached([value])[0] is value
+
+
+MUTABLE: list[tuple[str, Callable[[], Any], Callable[[Any], Any]]] = [
+    ("list", lambda: [1, [2]], lambda v: v[1]),
+    ("dict", lambda: {"a": {"b": []}}, lambda v: v["a"]["b"]),
+    ("set in list", lambda: [{1}], lambda v: v[0]),
+    ("tuple with a list", lambda: ("a", [1]), lambda v: v[1]),
+    ("tuple of tuples", lambda: ("a", ("b", ({},))), lambda v: v[1][1][0]),
+    ("named tuple", lambda: Pair("a", [1]), lambda v: v.items),
+    ("Row", lambda: Row("a", [1]), lambda v: v[1]),
+    ("Row with names", lambda: Row(name="a", items=[1]), lambda v: v["items"]),
+    ("Row in Row", lambda: Row(1, Row(2)), lambda v: v[1]),
+    ("dataclass", lambda: Plain("a", [1]), lambda v: v.items),
+    ("frozen dataclass", lambda: Frozen("a", [1]), lambda v: v.items),
+    ("dataclass with slots", lambda: Slots("a", [1]), lambda v: v.items),
+    ("defaultdict", lambda: defaultdict(list, a=[1]), lambda v: v["a"]),
+    ("OrderedDict", lambda: OrderedDict(a=[1]), lambda v: v["a"]),
+    ("subclass of dict", lambda: Counted({"a": [1]}), lambda v: v.items_seen),
+    ("deque", lambda: deque([[1]]), lambda v: v[0]),
+    ("bytearray", lambda: [bytearray(b"a")], lambda v: v[0]),
+    ("array", lambda: [np.zeros(2)], lambda v: v[0]),
+]
+
+
+@pytest.mark.parametrize(("make", "part"), [row[1:] for row in MUTABLE], ids=[row[0] for row in MUTABLE])
+def test_what_can_change_is_copied_at_any_depth(make: Callable[[], Any], part: Callable[[Any], Any]) -> None:
+    value = held = make()
+    copies = detached(value), handed_over(value), all_detached([value])[0]
+    for copied in copies:
+        assert type(copied) is type(value) and repr(copied) == repr(value)
+        assert copied is not held and part(copied) is not part(value)
+
+
+def test_a_row_keeps_names_and_kind() -> None:
+    row = Row.of_kind(RowKind.DELETE, name="a", items=[1])
+    copied = detached(row)
+    assert copied == row and copied.get_row_kind() is RowKind.DELETE and copied.as_dict() == row.as_dict()
+    copied.set_field_names(["n", "i"])
+    copied["i"].append(2)
+    assert row == Row.of_kind(RowKind.DELETE, name="a", items=[1])
+
+
+def test_values_of_a_row_that_are_asked_for_by_name_are_a_list_of_their_own() -> None:
+    row = Row(name="a", count=1)
+    row.get_fields_by_names(["name", "count"])[1] = 2
+    assert row == Row(name="a", count=1)
+
+
+def test_one_object_in_two_places_is_one_object_in_the_copy() -> None:
+    shared: list[Any] = [1]
+    copied = detached({"a": shared, "b": (shared, Row(shared), Plain("p", shared))})
+    copied["a"].append(2)
+    assert repr(copied) == "{'a': [1, 2], 'b': ([1, 2], <Row([1, 2])>, Plain(name='p', items=[1, 2]))}"
+    assert shared == [1]
+
+
+def test_an_object_that_holds_itself_is_copied() -> None:
+    value: list[Any] = [1]
+    value.append({"self": value})
+    copied = detached(value)
+    assert copied is not value and copied[1]["self"] is copied
+
+
+def test_what_two_records_share_their_copies_do_not() -> None:
+    shared = [1]
+    first, second = all_detached([(1, shared), (2, shared)])
+    first[1].append(2)
+    assert second == (2, [1]) and shared == [1]
+
+
+def test_what_cannot_be_copied_is_passed_on() -> None:
+    lock = threading.Lock()
+    copied = detached({"lock": lock, "items": [1]})
+    assert copied["lock"] is lock
+
+
+def test_a_way_of_its_own_to_be_copied_is_used() -> None:
+    assert detached([OwnCopy([1])])[0].items == [1, "copied"]
+
+
+@given(
+    st.recursive(
+        st.one_of(st.integers(), st.text(), st.none(), st.floats(allow_nan=False), st.binary()),
+        lambda part: st.one_of(
+            st.lists(part),
+            st.dictionaries(st.text(), part),
+            st.tuples(part, part),
+            st.builds(Row, part, part),
+            st.builds(Plain, st.text(), st.lists(part)),
+            st.builds(Frozen, st.text(), part),
+            st.builds(Pair, st.text(), part),
+        ),
+    )
+)
+def test_copies_are_those_of_deepcopy(value: Any) -> None:
+    before = copy.deepcopy(value)
+    for copied in (detached(value), handed_over(value)):
+        assert repr(copied) == repr(before)
+        _change(copied)
+        assert repr(value) == repr(before)
+
+
+def _change(value: Any) -> None:
+    """Change all in a value that can change."""
+    if isinstance(value, dict):
+        for part in value.values():
+            _change(part)
+        value["changed"] = True
+    elif isinstance(value, (list, tuple, Row)):
+        for part in value:
+            _change(part)
+        if isinstance(value, list):
+            value.append("changed")
+        elif isinstance(value, Row):
+            value[0] = "changed"
+    elif isinstance(value, Plain):
+        _change(value.items)
+        value.name = "changed"
+    elif isinstance(value, Frozen):
+        _change(value.items)
+
+
+# --- hand-over ------------------------------------------------------------------------------------------------------
+
+FRESH: list[Callable[[], Any]] = [
+    lambda: [1, [2], {"a": (1, [2])}],
+    lambda: {"a": {"b": [1, {"c": 1}]}},
+    lambda: Row("a", [1]),
+    lambda: (1, [2]),
+    lambda: [],
+]
+
+
+@pytest.mark.parametrize("hand_over", [handed_over, flat_handed_over])
+@pytest.mark.parametrize("make", FRESH)
+def test_what_nobody_else_holds_is_handed_over_as_it_is(make: Callable[[], Any], hand_over: Any) -> None:
+    result = make()
+    address = id(result)
+    result = hand_over(result)
+    assert id(result) == address
+
+
+HELD: list[Callable[[list[Any]], Any]] = [
+    lambda kept: kept,
+    lambda kept: {"a": kept},
+    lambda kept: [kept],
+    lambda kept: (1, kept),
+    lambda kept: Row(1, kept),
+    lambda kept: {"a": ({"b": kept},)},
+]
+
+
+@pytest.mark.parametrize("make", HELD)
+def test_what_somebody_holds_a_part_of_is_copied(make: Callable[[list[Any]], Any]) -> None:
+    kept: list[Any] = [1]
+    result = make(kept)
+    result = handed_over(result)
+    before = repr(result)
+    kept.append(2)
+    assert repr(result) == before
+
+
+def test_a_tuple_that_somebody_holds_is_copied_if_a_part_of_it_can_change() -> None:
+    held: tuple[list[Any]] = ([],)
+    result = {"a": held}
+    result = handed_over(result)
+    held[0].append(1)
+    assert result == {"a": ([],)}
+
+
+def test_results_are_handed_over_before_the_next_call() -> None:
+    kept: list[int] = []
+
+    def call(number: int) -> list[int]:
+        kept.append(number)
+        return kept
+
+    assert list(map(handing_over(call), range(3))) == [[0], [0, 1], [0, 1, 2]]
