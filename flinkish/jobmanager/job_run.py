@@ -213,7 +213,7 @@ class JobRun:
             self._end(None, started)
 
     def _work(self) -> None:
-        raise InternalError("a run without work")
+        """Run the job to its end. By default there is nothing to run."""
 
     def _fail(self, error: FlinkishError) -> None:
         """End a job that has failed as FAILED; if another driver has taken it over, it is only SUSPENDED here."""

@@ -153,7 +153,7 @@ def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any)
             "no driver runs a job in this directory",
             where=where,
             expected="the flinkish.job.dir of a running job",
-            hint="check the path; start the job first",
+            hint="check the path (further jobs of a program are below it, in jobs/); start the job first",
         )
     name = uuid.uuid4().hex + _SUFFIX
     directory.write(_REQUEST + name, {"action": action, **details})

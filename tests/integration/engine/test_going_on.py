@@ -145,10 +145,10 @@ def test_a_second_driver_on_the_same_directory_is_refused(spark: SparkSession, t
         return env
 
     with collecting() as collected:
-        first = job(collected).execute_async("first")
+        first = job(collected).execute_async("same")
         try:
             with pytest.raises(FencedError, match=r"another driver \(process \d+ on .*one driver per job directory"):
-                job(collected).execute("second")
+                job(collected).execute("same")
             wait_until(lambda: len(collected.rows["out"]) >= 20, TIMEOUT_S, "results of the first")
         finally:
             first.cancel().result(TIMEOUT_S)
