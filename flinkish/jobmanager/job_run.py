@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +39,16 @@ class JobResult(CompletableFuture[JobExecutionResult]):
         """Wait for the job's end, for at most ``timeout`` seconds.
 
         Raises:
+            SystemExit: the jobs have ended because of a signal.
             KeyboardInterrupt: at the second SIGINT.
         """
-        with stop_on_signals(live_jobs.running):
-            return super().result(timeout)
+        with stop_on_signals(live_jobs.running) as signal_has_come:
+            try:
+                return super().result(timeout)
+            except FutureTimeoutError:
+                if not signal_has_come():
+                    raise
+                return super().result()
 
 
 class JobObserver:
