@@ -15,7 +15,7 @@ from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.common.storage_errors import storage_error
-from flinkish.errors import FencedError, FlinkishError, InternalError
+from flinkish.errors import FencedError, FlinkishError, InternalError, message_of
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.checkpoints.no_checkpoints import Checkpoints, NoCheckpoints
 from flinkish.jobmanager.history.history import History, NoHistory
@@ -211,7 +211,9 @@ class JobRun:
             self._fail(storage_error(error, "go on with", f"job '{self.name}'"))
         except BaseException as error:
             wrapped = InternalError(
-                f"{type(error).__name__}: {error}", where=f"job '{self.name}'", hint="please report this"
+                f"{type(error).__name__}: {message_of(error)}",
+                where=f"job '{self.name}'",
+                hint="please report this",
             )
             wrapped.__cause__ = error
             self._fail(wrapped)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.errors import UnserializableFunctionError
+from flinkish.errors import UnserializableFunctionError, failures_of_user_code, message_of
 from flinkish.runtime.accumulated import TaskAccumulators
 from flinkish.runtime.deployment import JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.metric_group import TaskMetricGroup
@@ -120,7 +120,7 @@ def _own_copy(descriptor: OperatorDescriptor) -> OperatorFactory:
         return copy.deepcopy(descriptor.factory)
     except Exception as error:
         raise UnserializableFunctionError(
-            f"a function cannot be copied for its subtask: {error}",
+            f"a function cannot be copied for its subtask: {message_of(error)}",
             where=f"operator '{descriptor.name}' (uid {descriptor.uid})",
             expected="functions that hold only what can be copied",
             hint="create connections, locks, files and Spark objects in open(), not where the function is made",
@@ -348,7 +348,7 @@ class OperatorChain:
         for operator in self.operators:
             try:
                 operator.dispose()
-            except Exception as error:
+            except failures_of_user_code() as error:
                 errors.append(error)
         if errors:
             raise errors[0]
