@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +117,32 @@ def test_a_failing_function_is_told_with_its_traceback_first_and_mended_the_job_
         env.execute("poisoned job")
     assert len(collected.rows["out"]) == 300
     assert_each_count_once(collected.rows["out"])
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("error", [SystemExit, Unprintable, lambda: ValueError("x" * 3_000_000)])
+def test_a_worker_tells_whatever_user_code_raises_with_its_operator(
+    spark: SparkSession, tmp_path: Path, keyed: bool, error: Callable[[], BaseException]
+) -> None:
+    def fail(value: Any) -> Any:
+        raise error()
+
+    env = environment(tmp_path / "job")
+    stream = env.from_collection([1, 2, 3])
+    (stream.key_by(lambda n: n) if keyed else stream).map(fail).uid("failing").print()
+    with pytest.raises(UserCodeError) as caught:
+        env.execute("failing")
+    text = str(caught.value)
+    assert text.startswith("Traceback (most recent call last):") and "raise error()" in text
+    assert f"{type(error()).__name__} in user code" in text and "uid failing" in text
+    assert len(text) < 30_000
 
 
 @pytest.mark.slow
