@@ -236,3 +236,7 @@ def _quoted(value: str) -> str:
         return json.dumps(value, ensure_ascii=False)
     doubled = value.replace("'", "''")
     return f"'{doubled}'"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

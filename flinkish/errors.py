@@ -15,12 +15,52 @@ class                       who must act                     worth a retry (``re
 :class:`InternalError`      the makers of flinkish           no
 ==========================  ===============================  ==========================================
 
-All messages have the same form: *what happened, where, what was expected, what to do*.
+All messages have the same form: *what happened, where, what was expected, what to do*. They travel from worker to
+driver, into logs and into the history, and may quote records of any size: long ones lose their middle (`shortened`).
 """
 
 from __future__ import annotations
 
+import sys
 from typing import ClassVar
+
+#: The most characters that a message tells of what happened.
+MAX_TEXT = 8_000
+
+#: The most characters of a traceback of user code.
+MAX_TRACEBACK = 16_000
+
+
+def shortened(text: str, limit: int = MAX_TEXT) -> str:
+    """The text; if it has more characters than ``limit``, only its beginning and its end.
+
+    >>> shortened("a" * 50 + "b" * 50, 70)
+    'aaaaa ... 90 characters left out ... bbbbb'
+    """
+    if len(text) <= limit:
+        return text
+    kept = limit // 2 - 30
+    return f"{text[:kept]} ... {len(text) - 2 * kept:,} characters left out ... {text[-kept:]}"
+
+
+def message_of(error: BaseException) -> str:
+    """What an exception says. Its class may be the user's: the text may be long, and making it may fail."""
+    try:
+        return shortened(str(error))
+    except Exception as failure:
+        return f"<its text cannot be shown: __str__ or __repr__ raised {type(failure).__name__}>"
+
+
+def failures_of_user_code() -> tuple[type[BaseException], ...]:
+    """The exceptions by which user code fails, for an ``except`` clause, which computes them only if it is reached.
+
+    Not all are an Exception: user code may call ``sys.exit``, or cancel itself. KeyboardInterrupt is no failure:
+    somebody ends the process.
+    """
+    # whoever raises it has imported it
+    asyncio = sys.modules.get("asyncio")
+    cancelled: tuple[type[BaseException], ...] = () if asyncio is None else (asyncio.CancelledError,)
+    return (Exception, SystemExit, GeneratorExit, *cancelled)
 
 
 class FlinkishError(Exception):
@@ -48,7 +88,7 @@ class FlinkishError(Exception):
     story: str = ""
 
     def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "") -> None:
-        self.what = what
+        self.what = what = shortened(what)
         self.where = where
         self.expected = expected
         self.hint = hint
@@ -101,7 +141,7 @@ class UserCodeError(ProgramError):
 
     def __init__(self, what: str, *, user_traceback: str, where: str = "", expected: str = "", hint: str = "") -> None:
         super().__init__(what, where=where, expected=expected, hint=hint)
-        self.user_traceback = user_traceback
+        self.user_traceback = shortened(user_traceback, MAX_TRACEBACK)
 
     def __str__(self) -> str:
         return f"{self.user_traceback.rstrip()}\n\n{super().__str__()}"

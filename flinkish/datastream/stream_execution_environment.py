@@ -176,8 +176,9 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         """Run the job until it ends. The program is then empty: the next ``execute`` runs only the operators that are
         added after it.
 
-        SIGTERM and SIGINT end the job after the running epoch, as ``JobClient.cancel`` does (if this is the main
-        thread), and the driver exits with 143 at the program's end; a second SIGINT raises KeyboardInterrupt.
+        SIGTERM and SIGINT end the job after the running epoch (if this is the main thread), and then the program:
+        SystemExit with the code 143 is raised, so nothing behind this call runs as if the job had finished. A second
+        SIGINT raises KeyboardInterrupt.
 
         Raises:
             ProgramError: the program is wrong, or user code failed (UserCodeError).

@@ -151,7 +151,9 @@ class JobGraphGenerator:
             return {node.id for node in self._graph.nodes}
         return self._upstream_of(lambda factory: factory.uses_processing_time)
 
-    def _chainable(self, edge: StreamEdge) -> bool:
+    def _chainable(self, edge: StreamEdge, head: StreamNode) -> bool:
+        """Whether the target of an edge joins the chain of its source, which begins with ``head``. The task of a chain
+        that begins with a source keeps no state."""
         graph, source, target = self._graph, edge.source, edge.target
         if target.part_of_source:
             return True
@@ -159,35 +161,25 @@ class JobGraphGenerator:
             self._chaining
             and len(self._in[target.id]) == 1
             and target.chaining is ChainingStrategy.ALWAYS
-            and not (_remembers(target) and self._reads_source(source))
+            and not (_remembers(target) and head.source is not None)
             and source.chaining is not ChainingStrategy.NEVER
             and isinstance(partitioner_of(edge, graph), ForwardPartitioner)
             and (graph.chain_different_max_parallelism or _same_max_parallelism(graph, source, target))
             and (source.slot_sharing_group or "default") == (target.slot_sharing_group or "default")
         )
 
-    def _reads_source(self, node: StreamNode) -> bool:
-        """Whether the chain of the node begins with a source. The task of such a chain keeps no state."""
-        while node.source is None:
-            edges = self._in[node.id]
-            if len(edges) != 1 or not self._chainable(edges[0]):
-                return False
-            node = edges[0].source
-        return True
-
     def _make_chains(self) -> list[list[StreamNode]]:
+        #: node id -> the chain that the node belongs to
         chains: dict[int, list[StreamNode]] = {}
-        member: dict[int, int] = {}
         for node in self._graph.nodes:
             edges = self._in[node.id]
-            if len(edges) == 1 and self._chainable(edges[0]):
-                head = member[edges[0].source.id]
-                chains[head].append(node)
-                member[node.id] = head
+            before = chains[edges[0].source.id] if len(edges) == 1 else []
+            if before and self._chainable(edges[0], before[0]):
+                before.append(node)
+                chains[node.id] = before
             else:
                 chains[node.id] = [node]
-                member[node.id] = node.id
-        return list(chains.values())
+        return [chain for node_id, chain in chains.items() if chain[0].id == node_id]
 
     def _make_levels(self) -> dict[int, int]:
         levels: dict[int, int] = {}

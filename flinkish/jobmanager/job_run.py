@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.common.storage_errors import storage_error
-from flinkish.errors import FencedError, FlinkishError, InternalError
+from flinkish.errors import FencedError, FlinkishError, InternalError, message_of
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.checkpoints.no_checkpoints import Checkpoints, NoCheckpoints
 from flinkish.jobmanager.history.history import History, NoHistory
@@ -38,10 +39,16 @@ class JobResult(CompletableFuture[JobExecutionResult]):
         """Wait for the job's end, for at most ``timeout`` seconds.
 
         Raises:
+            SystemExit: the jobs have ended because of a signal.
             KeyboardInterrupt: at the second SIGINT.
         """
-        with stop_on_signals(live_jobs.running):
-            return super().result(timeout)
+        with stop_on_signals(live_jobs.running) as signal_has_come:
+            try:
+                return super().result(timeout)
+            except FutureTimeoutError:
+                if not signal_has_come():
+                    raise
+                return super().result()
 
 
 class JobObserver:
@@ -204,7 +211,9 @@ class JobRun:
             self._fail(storage_error(error, "go on with", f"job '{self.name}'"))
         except BaseException as error:
             wrapped = InternalError(
-                f"{type(error).__name__}: {error}", where=f"job '{self.name}'", hint="please report this"
+                f"{type(error).__name__}: {message_of(error)}",
+                where=f"job '{self.name}'",
+                hint="please report this",
             )
             wrapped.__cause__ = error
             self._fail(wrapped)
@@ -213,7 +222,7 @@ class JobRun:
             self._end(None, started)
 
     def _work(self) -> None:
-        raise InternalError("a run without work")
+        """Run the job to its end. By default there is nothing to run."""
 
     def _fail(self, error: FlinkishError) -> None:
         """End a job that has failed as FAILED; if another driver has taken it over, it is only SUSPENDED here."""

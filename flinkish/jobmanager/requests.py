@@ -20,7 +20,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import ConfigurationError, FinalOperationError, FlinkishError, OperationError
+from flinkish.errors import ConfigurationError, FinalOperationError, FlinkishError, OperationError, message_of
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.directory.files import absolute, is_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -121,7 +121,11 @@ class RequestDesk(JobObserver):
             # values that JSON cannot express are given as text
             return {"value": json.loads(json.dumps(action(self._client, request), default=str))}
         except Exception as error:
-            return {"error": f"{type(error).__name__}: {error}" if not isinstance(error, FlinkishError) else str(error)}
+            return {
+                "error": f"{type(error).__name__}: {message_of(error)}"
+                if not isinstance(error, FlinkishError)
+                else str(error)
+            }
 
 
 def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any) -> Any:
@@ -153,7 +157,7 @@ def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any)
             "no driver runs a job in this directory",
             where=where,
             expected="the flinkish.job.dir of a running job",
-            hint="check the path; start the job first",
+            hint="check the path (further jobs of a program are below it, in jobs/); start the job first",
         )
     name = uuid.uuid4().hex + _SUFFIX
     directory.write(_REQUEST + name, {"action": action, **details})

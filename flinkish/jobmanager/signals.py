@@ -1,10 +1,11 @@
 """SIGTERM and SIGINT end the jobs of a program that waits for one, after their running epochs.
 
-Rule: a signal asks the jobs to end, it does not tear them down. The epoch that runs is finished and committed, a last
-checkpoint is taken if checkpoints are on, the wait for the job returns as for one that was cancelled, and the program
-goes on; the driver then exits with 143 (`exit_codes`). A second SIGINT raises KeyboardInterrupt in the midst of the
-epoch, which is replayed when the job is started again. The jobs are SUSPENDED, not cancelled: when they are started
-again they go on, and their checkpoints are kept.
+Rule: a signal asks the jobs to end, it does not tear them down. The epoch that runs is finished and committed, and a
+last checkpoint is taken if checkpoints are on. When all jobs have ended, the wait for the job raises SystemExit with
+143 (`exit_codes`), however the process was started: what stands behind ``execute`` in the program is meant for a job
+that has finished, and does not run; ``finally`` blocks and exit handlers do. A second SIGINT raises KeyboardInterrupt
+in the midst of the epoch, which is replayed when the job is started again. The jobs are SUSPENDED, not cancelled: when
+they are started again they go on, and their checkpoints are kept.
 
 After SIGTERM the jobs have ``flinkish.shutdown.timeout`` to end; then the process ends itself and says what was not
 finished, which nobody would learn from a supervisor that kills it.
@@ -54,21 +55,27 @@ class Stoppable(Protocol):
 
 
 @contextmanager
-def stop_on_signals(jobs: Callable[[], Sequence[Stoppable]]) -> Iterator[None]:
+def stop_on_signals(jobs: Callable[[], Sequence[Stoppable]]) -> Iterator[Callable[[], bool]]:
     """Within the block, SIGTERM and SIGINT ask ``jobs()`` to stop; afterwards the earlier handlers are back in place.
+    The block gets a function that says whether a signal has come.
 
     Python gives signals to the main thread only: in any other thread nothing is changed.
 
     Raises:
+        SystemExit: a signal has come, the block has ended without an exception, and all jobs have ended.
         KeyboardInterrupt: at the second SIGINT.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield lambda: False
         return
     asked = _Handler(jobs)
     before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        yield asked.has_been_called
+        if asked.has_been_called():
+            for job in jobs():
+                job.wait()
+            raise SystemExit(ExitCode.STOPPED)
     finally:
         for number, handler in before.items():
             # None: the handler was not installed from Python, and Python cannot restore it
@@ -81,10 +88,16 @@ class _Handler:
     def __init__(self, jobs: Callable[[], Sequence[Stoppable]]) -> None:
         self._jobs = jobs
         self._interrupts = 0
+        self._called = False
         self._announced: set[str] = set()
         self._watched = False
 
+    def has_been_called(self) -> bool:
+        """Whether a signal has come."""
+        return self._called
+
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        self._called = True
         self._interrupts += number == signal.SIGINT
         if self._interrupts > 1:
             raise KeyboardInterrupt

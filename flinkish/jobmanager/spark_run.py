@@ -19,9 +19,10 @@ from flinkish.errors import (
 )
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.files import absolute
+from flinkish.jobmanager.directory.job_directory import FINISHED_FILE, JobDirectory, describe_program
 from flinkish.jobmanager.directory.ownership import take_ownership
-from flinkish.jobmanager.directory.path_check import temporary_directory
+from flinkish.jobmanager.directory.path_check import directory_of_job, temporary_directory
 from flinkish.jobmanager.drain.attempt import DrainAttempt
 from flinkish.jobmanager.drain.marker import DrainMarker
 from flinkish.jobmanager.drain.procedure import begin_drain
@@ -33,9 +34,6 @@ from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.accumulated import AccumulatorFiles, accumulators_directory
 from flinkish.spark.failures import translate
-
-#: File in the job directory that says that the job is done: a bounded job at the end of its input, or a drained one.
-FINISHED_FILE = "finished.json"
 
 
 class SparkRun(JobRun):
@@ -99,7 +97,18 @@ class SparkRun(JobRun):
     def _work(self) -> None:
         needs_no_checkpoints = False
         try:
-            if self.directory.read(FINISHED_FILE) is None:
+            end = self.directory.read(FINISHED_FILE)
+            if end is not None:
+                how = f"drained into {end['savepoint']}" if "savepoint" in end else "finished"
+                self._tell(
+                    f"nothing was run: this job was {how} earlier, in its directory {self.directory.path}; to run it "
+                    "anew, give it another one (flinkish.job.dir)"
+                )
+            else:
+                if self.settings.job_dir is not None and absolute(self.directory.path) != absolute(
+                    self.settings.job_dir
+                ):
+                    self._tell(f"this job of the program has the job directory {self.directory.path}")
                 self._run_until_it_ends()
                 self._take_last_checkpoint()
                 self._remember_end()
@@ -250,7 +259,8 @@ class SparkRun(JobRun):
 
     def _remember_end(self) -> None:
         """Write `FINISHED_FILE` if the job is done: drained, after the final savepoint, or at the end of its input."""
-        end: dict[str, Any] = {"job_id": self.job_id.to_hex_string(), "last_epoch": self.last_epoch}
+        job_id, program = self.job_id.to_hex_string(), describe_program(self._plan.job)
+        end: dict[str, Any] = {"job_id": job_id, "last_epoch": self.last_epoch, "program": program}
         bounded = all(source.bounded for source in self.attempt.sources.values())
         if isinstance(self.attempt, DrainAttempt):
             self._drained_savepoint = take_savepoint(self, self.attempt.savepoint_directory)
@@ -334,7 +344,8 @@ class SparkRun(JobRun):
 def prepare_directory(spark: Any, settings: DriverSettings, name: str) -> tuple[JobDirectory, bool]:
     """The job's directory, claimed by this driver; and whether it is temporary, so that no other driver can know it."""
     temporary = settings.job_dir is None
-    directory = JobDirectory(temporary_directory() if settings.job_dir is None else settings.job_dir)
+    given = settings.job_dir
+    directory = JobDirectory(temporary_directory() if given is None else directory_of_job(given, name))
     if temporary:
         directory.claim(name)
     else:

@@ -18,6 +18,7 @@ from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.plan_json import plan_json
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.jobmanager.client import RunClient
+from flinkish.jobmanager.directory.path_check import may_be_directory_of
 from flinkish.jobmanager.job_manager import JobManager
 from flinkish.jobmanager.job_record import JobRecord, this_driver
 from flinkish.jobmanager.job_run import JobRun, MiniClusterRun, new_life
@@ -48,7 +49,8 @@ def submit(
     """Start a job; returns its client.
 
     It does not return where the program is only wanted for something else: a replay (``flinkish replay``) and a dry
-    run of a restore (``execution.state-recovery.dry-run``) end the program.
+    run of a restore (``execution.state-recovery.dry-run``) end the program. A replay of an epoch of another job of the
+    program runs nothing here.
 
     Args:
         graph: the stream graph of the program.
@@ -66,6 +68,9 @@ def submit(
     offer(program)
     replay = requested_replay()
     if replay is not None:
+        if not may_be_directory_of(replay.directory, job_name):
+            # the job whose epoch is asked for comes later in the program
+            return _client_of_job_that_does_not_run(job_name)
         from flinkish.jobmanager.replay.epoch_replay import end_with_replay
 
         end_with_replay(program, replay, session)
@@ -81,6 +86,12 @@ def submit(
     client = JobManager.get().register(run)
     run.start()
     return client
+
+
+def _client_of_job_that_does_not_run(job_name: str) -> RunClient:
+    run = JobRun(JobID(), job_name)
+    run.start()
+    return RunClient(run)
 
 
 def _minicluster_run(

@@ -6,8 +6,9 @@ value), its folder is the first entry of ``sys.path``, ``sys.argv`` begins with 
 code that it passes to ``sys.exit`` is the exit code.
 
 A program that is run as ``__main__`` in another way (plain ``python``, spark-submit in cluster mode) exits as Python
-does: with 1 after any exception, with 0 after a stop. If it calls ``run_main(main)``, it exits with the same codes as
-here.
+does: with 1 after any exception. SIGTERM and Ctrl-C end it with 143 as well (`flinkish.jobmanager.signals`), but
+after ``flinkish stop`` and ``flinkish cancel`` it goes on behind ``execute`` and exits with 0. If it calls
+``run_main(main)``, it exits with the same codes as here.
 """
 
 from __future__ import annotations

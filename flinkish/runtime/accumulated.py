@@ -27,7 +27,7 @@ from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_errors
 from flinkish.core.fence import Fence
 from flinkish.core.metrics import Counter
-from flinkish.errors import CorruptStateError, ProgramError
+from flinkish.errors import CorruptStateError, ProgramError, failures_of_user_code, message_of
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored_pickle import dumps, loads
 
@@ -201,9 +201,10 @@ def results_of(
     def result(name: str, accumulator: Accumulator[Any, Any]) -> Any:
         try:
             return accumulator.get_local_value()
-        except Exception as error:
+        except failures_of_user_code() as error:
+            what = f"{type(error).__name__}: {message_of(error)}"
             wrong = ProgramError(
-                f"the result of the accumulator '{name}' cannot be computed: {type(error).__name__}: {error}",
+                f"the result of the accumulator '{name}' cannot be computed: {what}",
                 hint=f"correct get_local_value() of {type(accumulator).__name__}",
             )
             wrong.__cause__ = error

@@ -12,6 +12,7 @@ from typing import Any
 
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.core.sink import CommitContext, DataFrameSink, WriterSink, ahead_of
+from flinkish.errors import failures_of_user_code
 from flinkish.runtime.buffer import Buffer, BufferKind, decode, encode
 from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
@@ -59,7 +60,7 @@ class EpochCommit:
             records = sink.sink.create_committer().commit(
                 batches_in_order(buffers, self.files, self.job.classes), context
             )
-        except Exception as error:
+        except failures_of_user_code() as error:
             raise commit_failure(error, f"sink '{sink.name}' ({subtask + 1}/{sink.parallelism})", self.epoch) from error
         passed(Phase.SINK_COMMITTED, sink=sink.uid, subtask=subtask, epoch=self.epoch)
         return CommitReport(sink.id, subtask, records)

@@ -16,6 +16,8 @@ from flinkish.errors import (
     FlinkishError,
     StoredClassError,
     UserCodeError,
+    message_of,
+    shortened,
 )
 from flinkish.runtime.operator import StreamOperator
 from flinkish.runtime.stored_pickle import dumps, loads
@@ -52,7 +54,7 @@ def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NO
         )
     else:
         raised = UserCodeError(
-            f"{type(error).__name__} in user code: {error}",
+            f"{type(error).__name__} in user code: {message_of(error)}",
             user_traceback=trace,
             where=where,
             expected=_expected(error),
@@ -66,7 +68,7 @@ def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NO
 
 def _expected(error: BaseException) -> str:
     """What user code should have returned, if the engine has failed to iterate over its result; else ""."""
-    not_iterable = isinstance(error, TypeError) and str(error).endswith("object is not iterable")
+    not_iterable = isinstance(error, TypeError) and message_of(error).endswith("object is not iterable")
     innermost = traceback.extract_tb(error.__traceback__)[-1:]
     if not_iterable and innermost and innermost[0].filename.startswith(_OWN_ROOT):
         return "an iterable, such as a list, or results that are yielded"
@@ -120,7 +122,7 @@ def user_traceback(error: BaseException) -> str:
     foreign = (index for index, entry in enumerate(entries) if not entry.filename.startswith(_OWN_ROOT))
     start = next(foreign, 0)
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(entries[start:])]
-    return "".join([*lines, *traceback.format_exception_only(type(error), error)])
+    return "".join([*lines, shortened("".join(traceback.format_exception_only(type(error), error)))])
 
 
 def _picklable(error: BaseException) -> bool:

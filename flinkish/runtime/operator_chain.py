@@ -1,17 +1,19 @@
 """The operators of one task, chained: what one emits, the next processes in the same call (Flink's OperatorChain).
 
-The chain is wired once per task.
+The chain is wired once per task. Its operators call each other on Python's stack, so Python's limit of recursion grows
+with the longest chain of the process, and functions have as much of it as anywhere.
 """
 
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from flinkish.common.detach import all_detached
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.errors import UnserializableFunctionError
+from flinkish.errors import UnserializableFunctionError, failures_of_user_code, message_of
 from flinkish.runtime.accumulated import TaskAccumulators
 from flinkish.runtime.deployment import JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.metric_group import TaskMetricGroup
@@ -23,6 +25,12 @@ from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
 
 Collect = Callable[[list[Any], list[int] | None], None]
+
+#: Python's own limit of recursion, which is meant for functions.
+_FRAMES_OF_FUNCTIONS = 1_000
+
+#: More frames than an operator of a chain has on the stack while the next one works (about five).
+_FRAMES_OF_OPERATOR = 20
 
 
 class ProcessBatch(Protocol):
@@ -120,7 +128,7 @@ def _own_copy(descriptor: OperatorDescriptor) -> OperatorFactory:
         return copy.deepcopy(descriptor.factory)
     except Exception as error:
         raise UnserializableFunctionError(
-            f"a function cannot be copied for its subtask: {error}",
+            f"a function cannot be copied for its subtask: {message_of(error)}",
             where=f"operator '{descriptor.name}' (uid {descriptor.uid})",
             expected="functions that hold only what can be copied",
             hint="create connections, locks, files and Spark objects in open(), not where the function is made",
@@ -155,6 +163,8 @@ class OperatorChain:
         listener: OperatorListener | None = None,
     ) -> None:
         self.vertex = vertex
+        frames = _FRAMES_OF_FUNCTIONS + _FRAMES_OF_OPERATOR * len(vertex.operators)
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), frames))
         self._subtask = subtask
         self._listener = listener
         self._head_epoch = head_epoch
@@ -353,7 +363,7 @@ class OperatorChain:
         for operator in self.operators:
             try:
                 operator.dispose()
-            except Exception as error:
+            except failures_of_user_code() as error:
                 errors.append(error)
         if errors:
             raise errors[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flinkish.common.typeinfo import Types
-from flinkish.errors import FlinkishError
+from flinkish.errors import FlinkishError, failures_of_user_code, message_of
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.state.state_rows import LIST_STATE_KIND, UNION_STATE_KIND
 from flinkish.runtime.state.stored_values import ProgramState, ProgramStates
@@ -20,8 +20,8 @@ def states_of_program(job: JobDescriptor) -> ProgramStates:
         if vertex.stateful:
             try:
                 states.update(_states_of(job, vertex))
-            except Exception as error:
-                what = error.what if isinstance(error, FlinkishError) else str(error)
+            except failures_of_user_code() as error:
+                what = error.what if isinstance(error, FlinkishError) else message_of(error)
                 unknown[vertex.head.uid] = f"open() raised {type(error).__name__}: {what}"
     return ProgramStates(states, unknown, key_types)
 

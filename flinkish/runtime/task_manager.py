@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.errors import CorruptStateError, FlinkishError, InternalError
+from flinkish.errors import CorruptStateError, FlinkishError, InternalError, failures_of_user_code
 from flinkish.runtime.buffer import Buffer
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
@@ -130,7 +130,7 @@ class TaskManager:
             if asked < 1 and self.commit([self.tasks.active[task_id]]) < 1:
                 raise InternalError(f"task '{descriptor.task_name(subtask)}' has not committed", hint=_REPORT)
             return self._committed.pop(task_id)
-        except Exception as error:
+        except failures_of_user_code() as error:
             if isinstance(error, CorruptStateError):
                 self.handle_corruption({task_id})
             self.tasks.close_dirty(task_id)
@@ -216,7 +216,7 @@ class TaskManager:
             ),
         )
         directories: dict[TaskId, StateDirectory | None] = {}
-        first: Exception | None = None
+        first: BaseException | None = None
         for task_id in [*self.tasks.active, *self.tasks.standby]:
             if task_id in (active if task_id in self.tasks.active else standby):
                 continue
@@ -225,7 +225,7 @@ class TaskManager:
                     directories[task_id] = self.tasks.recycle(task_id)
                 else:
                     self.tasks.close_clean(task_id)
-            except Exception as error:
+            except failures_of_user_code() as error:
                 first = first or error
                 self.tasks.close_dirty(task_id)
         for task_id in sorted(active - self.tasks.active.keys()):
@@ -370,7 +370,7 @@ class TaskManager:
         """Make errors inside the block name the task."""
         try:
             yield
-        except Exception as error:
+        except failures_of_user_code() as error:
             failure = _described(error, task.name, task.share.stamp.epoch)
             raise failure from failure.__cause__
 
@@ -428,10 +428,11 @@ class TaskManager:
             with self._output.of_run(stamp.epoch) as output:
                 for rows in task.run(task.read(given) if isinstance(given, SourceShare) else given, stamp):
                     yield output.referenced(rows)
-        except GeneratorExit:
-            _dispose_quietly(task)
-            raise
-        except Exception as error:
+        except failures_of_user_code() as error:
+            if isinstance(error, GeneratorExit) and error.__traceback__ and error.__traceback__.tb_next is None:
+                # raised by the `yield` here: Spark wants no more rows
+                _dispose_quietly(task)
+                raise
             task.discard()
             _dispose_quietly(task)
             failure = describe_failure(error, descriptor.task_name(subtask), stamp.epoch)
@@ -457,7 +458,7 @@ class TaskManager:
         self._sources.clear()
 
 
-def _described(error: Exception, task: str, epoch: int) -> FlinkishError:
+def _described(error: BaseException, task: str, epoch: int) -> FlinkishError:
     if isinstance(error, FlinkishError) and error.task:
         return error
     return describe_failure(error, task, epoch)
@@ -467,7 +468,7 @@ def _dispose_quietly(task: Task) -> None:
     """Dispose of a task and ignore errors: only the first error matters, and later ones are of no help."""
     try:
         task.dispose()
-    except Exception:  # noqa: S110
+    except failures_of_user_code():  # noqa: S110
         pass
 
 

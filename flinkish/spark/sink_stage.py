@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import DataFrameSink
-from flinkish.errors import InternalError
+from flinkish.errors import InternalError, failures_of_user_code
 from flinkish.runtime.accumulated import AccumulatorFiles
 from flinkish.runtime.changelog_files import read_parts, write_changes, write_parts
 from flinkish.runtime.committing import (
@@ -217,7 +217,7 @@ class EpochRunner:
         commit.fence.check()
         try:
             sink.sink.write_frame(records, commit.context(sink, 0))
-        except Exception as error:
+        except failures_of_user_code() as error:
             raise commit_failure(error, f"sink '{sink.name}'", commit.epoch) from error
         passed(Phase.SINK_COMMITTED, sink=sink.uid, subtask=0, epoch=commit.epoch)
 

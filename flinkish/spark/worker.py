@@ -20,7 +20,7 @@ from pyspark import TaskContext
 from flinkish.common.logger_levels import configure_loggers
 from flinkish.common.storage import local_path
 from flinkish.core.fence import NO_FENCE, Fence
-from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError
+from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError, message_of
 from flinkish.runtime.collector import WorkerCollector
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
@@ -323,7 +323,7 @@ def _unserializable(job: JobDescriptor, error: Exception) -> UnserializableFunct
                 error = inner
                 break
     return UnserializableFunctionError(
-        f"a function cannot be sent to the workers: {error}",
+        f"a function cannot be sent to the workers: {message_of(error)}",
         where=where,
         expected="functions that capture only what can be pickled",
         hint="create connections, locks, files and Spark objects in open(), not where the function is defined",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,26 @@ def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def configuration(output: str) -> object:
     return parse_yaml(output.partition("\n")[2]).to_dict()
+
+
+def modules_with_a_main_function() -> list[str]:
+    root = Path(flinkish.__file__).parent
+    defined = [path for path in root.rglob("*.py") if re.search(r"^def main\(", path.read_text(), re.MULTILINE)]
+    return sorted(".".join(path.relative_to(root.parent).with_suffix("").parts) for path in defined)
+
+
+@pytest.mark.parametrize("module", modules_with_a_main_function())
+def test_each_module_with_a_main_function_runs_it_when_it_is_run_by_its_name(module: str) -> None:
+    result = subprocess.run([sys.executable, "-m", module], capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("usage: ")
+
+
+def test_a_command_runs_by_the_name_of_its_module(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "flinkish.cli", "stop", str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "no driver runs a job in this directory" in result.stderr
 
 
 def test_the_version_is_the_packages(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ class Preparation:
         directory, sources = self._directory, self._generator.sources()
         check_nothing_missing(directory.path)
         job = self._generator.generate(self._job_id, self._name)
+        directory.check_finished_by(job)
         first_run = directory.check_compatible(job, partitions_of(job))
         attempts = directory.read("attempts.json") or {"attempts": 0}
         directory.write("attempts.json", {"attempts": attempts["attempts"] + 1})

@@ -7,7 +7,8 @@ directory and which program wrote it.
     <job dir>/owner.json        the driver that owns the directory, and a sign that it is alive
     <job dir>/fencing/          Delta: the claims of all drivers, which decide who may write (fencing.py)
     <job dir>/end-of-input.json the query whose run that announces the sources' end has begun
-    <job dir>/finished.json     the job has got to its end
+    <job dir>/finished.json     the job has got to its end, and which program it was
+    <job dir>/jobs/<name>/      the job directory of a further job of the same program (path_check.py)
     <job dir>/accumulators/     totals of the last epochs that have added to accumulators (runtime/accumulated.py)
     <job dir>/restore/          rows of the savepoint that the job began with; restore-<fencing token>/ of later drivers
     <job dir>/restore-epoch-<number>/  rows of the checkpoint that the query of the epochs from this one on began with
@@ -38,6 +39,9 @@ from flinkish.runtime.task_header import STATE_FORMAT_VERSION
 
 #: Name of the file that says where the query's checkpoint is; query_move.py adds the entry ``moved_from`` to it.
 QUERY_FILE = "query-location.json"
+
+#: Says that the job is done: a bounded job at the end of its input, or a drained one.
+FINISHED_FILE = "finished.json"
 
 #: Version of the files in the directory. Since version 2 they carry a digest.
 FORMAT_VERSION = 2
@@ -260,6 +264,33 @@ class JobDirectory:
             )
         return False
 
+    def check_finished_by(self, job: JobDescriptor) -> None:
+        """If a job has finished here, compare the program with that of the job. Of one that an earlier version has
+        finished, only the name is known.
+
+        Raises:
+            IncompatibleJobError: it is another program, which would never run here.
+        """
+        end = self.read(FINISHED_FILE)
+        if end is None:
+            return
+        now = describe_program(job)
+        before = end.get("program") or {"name": (self.read("job.json") or now)["name"]}
+        found = [] if before["name"] == now["name"] else [f"its job was '{before['name']}' and is '{now['name']}'"]
+        if "operators" in before:
+            old, new = dict(before["operators"]), dict(now["operators"])
+            found.extend(f"operator '{uid}' ({old[uid]}) is gone" for uid in old if old[uid] != new.get(uid))
+            found.extend(f"operator '{uid}' ({new[uid]}) is new" for uid in new if old.get(uid) != new[uid])
+        if found:
+            raise IncompatibleJobError(
+                "another program has come to its end in this job directory, so this one would not run: "
+                + "; ".join(found),
+                where=f"job '{job.name}', directory {self.path}",
+                expected="the program that has finished here",
+                hint="give this program a directory of its own (flinkish.job.dir); if a program executes several jobs, "
+                "give each a name of its own: execute(name)",
+            )
+
     def remember_structure(self, job: JobDescriptor, partitions: int) -> None:
         """Remember the program's structure: from now on only programs with the same one, or with more sinks, may run
         here."""
@@ -300,6 +331,14 @@ def describe_structure(job: JobDescriptor, partitions: int) -> dict[str, Any]:
             for vertex in job.vertices
             if vertex.level > 0
         ],
+    }
+
+
+def describe_program(job: JobDescriptor) -> dict[str, Any]:
+    """The properties by which a program is recognized once its job has finished: names and uids."""
+    return {
+        "name": job.name,
+        "operators": sorted({op.uid: op.name for v in job.vertices for op in v.operators}.items()),
     }
 
 

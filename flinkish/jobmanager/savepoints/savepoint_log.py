@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from flinkish.errors import message_of
 from flinkish.jobmanager.checkpoints.coordinator import MAX_DESCRIPTIONS
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.lifecycle.checkpoint import CheckpointState
@@ -53,7 +54,7 @@ class SavepointLog:
         try:
             yield learned.update
         except BaseException as error:
-            reason = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {message_of(error)}"
             self._end(replace(triggered, status=CheckpointState.FAILED.name, path=None, failure_reason=reason))
             raise
         self._end(replace(triggered, status=CheckpointState.COMPLETED.name, **learned))

@@ -305,7 +305,7 @@ class AsyncWaitOperator(UserFunctionOperator):
         """The outcome of all attempts, or, if they take too long, that of `AsyncFunction.timeout`."""
         if self._timeout_s is None:
             return await self._attempts(value)
-        attempts = asyncio.ensure_future(self._attempts(value))
+        attempts = asyncio.ensure_future(self._outcome(value))
         try:
             # unlike wait_for, this does not wait for a call that is slow to react to its cancellation
             done, _ = await asyncio.wait({attempts}, timeout=self._timeout_s)
@@ -313,9 +313,21 @@ class AsyncWaitOperator(UserFunctionOperator):
             attempts.cancel()
             raise
         if done:
-            return attempts.result()
+            result, failure = attempts.result()
+            if failure is not None:
+                raise failure
+            return result
         attempts.cancel()
         return self.timeout(value)
+
+    async def _outcome(self, value: Any) -> tuple[Any, BaseException | None]:
+        """The result of all attempts, or their failure: SystemExit that a task of asyncio raises would end the loop."""
+        try:
+            return await self._attempts(value), None
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            return None, error
 
     async def _attempts(self, value: Any) -> Any:
         attempt = 1

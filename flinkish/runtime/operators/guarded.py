@@ -21,7 +21,7 @@ from flinkish.common.detach import detached, handed_over
 from flinkish.core.error_handling import DeadLetter, OnError
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.errors import ErrorBudgetError, FlinkishError, ProgramError
+from flinkish.errors import ErrorBudgetError, FlinkishError, ProgramError, message_of
 from flinkish.runtime.failure import user_traceback
 from flinkish.runtime.list_keys import KeyedBatch, thawed
 from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
@@ -280,7 +280,7 @@ class GuardedOperator(StreamOperator):
         """
         context, is_timer = self.context, timer is not None
         traceback = user_traceback(error)
-        what = f"{type(error).__name__}: {error}"
+        what = f"{type(error).__name__}: {message_of(error)}"
         if not self._budget.failed():
             raise self._too_many(what, key, traceback) from error
         if self._on_error.tag is None:
@@ -290,7 +290,16 @@ class GuardedOperator(StreamOperator):
             return
         epoch = context.epoch.epoch
         letter = DeadLetter(
-            record, type(error).__name__, str(error), traceback, context.uid, key, timestamp, epoch, is_timer, window
+            record,
+            type(error).__name__,
+            message_of(error),
+            traceback,
+            context.uid,
+            key,
+            timestamp,
+            epoch,
+            is_timer,
+            window,
         )
         # as in Flink, what a timer of processing time gives has no timestamp
         timestamps = None if timestamp is None or timer is TimeDomain.PROCESSING_TIME else [timestamp]

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumerator, SplitEnumeratorContext, SplitSource
-from flinkish.errors import CorruptStateError, FlinkishError, ProgramError
+from flinkish.errors import CorruptStateError, FlinkishError, ProgramError, failures_of_user_code, message_of
 from flinkish.runtime.clock import Clock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.failure import describe_failure
@@ -244,7 +244,7 @@ class JobEnumerator:
         except FlinkishError as error:
             error.where = "; ".join(part for part in (where, error.where) if part)
             raise
-        except Exception as error:
+        except failures_of_user_code() as error:
             raise describe_failure(error, f"enumerator of '{one.name}'; {where}", epoch) from error
 
     def freeze(self) -> None:
@@ -270,7 +270,7 @@ def _checked(stand: dict[str, Any]) -> dict[str, Any]:
         copy: dict[str, Any] = json.loads(json.dumps(stand, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise ProgramError(
-            f"the splits or the state of an enumerator cannot be stored: {error}",
+            f"the splits or the state of an enumerator cannot be stored: {message_of(error)}",
             expected="what JSON can say: None, bool, int, float, str, lists, and dicts with str as keys",
             hint="see SourceSplit.info and SplitEnumerator.snapshot_state",
         ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.errors import CorruptStateError, StoredClassError, TypeMismatchError
+from flinkish.errors import CorruptStateError, StoredClassError, TypeMismatchError, message_of
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.files.references import FileSet
 from flinkish.runtime.state.files.timer_sets import TimerSets
@@ -118,8 +118,9 @@ def check_stored(
                 hint=error.hint,
             ) from cause
         except Exception as error:
+            reason = message_of(error)
             raise TypeMismatchError(
-                f"{what} of key {_shown(key)} holds a {type(found).__name__} that cannot be written: {error}",
+                f"{what} of key {_shown(key)} holds a {type(found).__name__} that cannot be written: {reason}",
                 where=where,
                 expected="values that can be pickled",
                 hint="keep plain data in state, and what cannot be pickled in attributes set by open()",

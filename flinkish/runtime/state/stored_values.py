@@ -14,7 +14,14 @@ from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.time_domain import TimeDomain
-from flinkish.errors import FlinkishError, SavepointError, StoredClassError, TypeMismatchError
+from flinkish.errors import (
+    FlinkishError,
+    SavepointError,
+    StoredClassError,
+    TypeMismatchError,
+    failures_of_user_code,
+    message_of,
+)
 from flinkish.runtime.list_keys import frozen, thawed
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
@@ -229,8 +236,8 @@ def _migrated(row: StateRow, migration: Migration) -> Any:
         if row.kind in MAP_KINDS:
             return row.value[0], migration(row.value[1])
         return migration(row.value)
-    except Exception as error:
-        raise SavepointError(f"the migration raised {type(error).__name__}: {error}") from error
+    except failures_of_user_code() as error:
+        raise SavepointError(f"the migration raised {type(error).__name__}: {message_of(error)}") from error
 
 
 def _as_declared(row: StateRow, state: ProgramState) -> Any:

@@ -13,7 +13,7 @@ from flinkish.connectors.delta_source import DeltaSource
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
-from flinkish.errors import FlinkishError
+from flinkish.errors import FlinkishError, IncompatibleJobError
 from flinkish.runtime.phases import Phase, set_hook
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
 
@@ -166,3 +166,32 @@ def test_a_finished_job_returns_at_once(spark: SparkSession, tmp_path: Path) -> 
             env.execute("once")
     assert sorted(collected.rows["out"]) == [1, 2, 4]
     assert epochs(tmp_path / "job") == [0]
+
+
+def test_each_execute_of_a_program_runs_once_in_a_directory_of_its_own(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with collecting() as collected:
+        for _ in range(2):
+            env = environment(tmp_path / "job")
+            for name, values in (("load", [1, 2]), ("clean & sort", [3]), ("report", [4])):
+                env.from_collection(values).map(lambda n: n).sink_to(collected.sink(name))
+                env.execute(name)
+    assert dict(collected.rows) == {"load": [1, 2], "clean & sort": [3], "report": [4]}
+    directories = [tmp_path / "job", *sorted((tmp_path / "job" / "jobs").iterdir())]
+    assert [epochs(directory) for directory in directories] == [[0], [0], [0]]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "nothing was run" in line]
+    assert [line.partition(":")[0] for line in lines] == ["load", "clean & sort", "report"]
+    assert str(tmp_path / "job" / "jobs" / "report") in lines[2]
+
+
+def test_another_program_in_a_finished_directory_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with collecting() as collected:
+        env = environment(tmp_path / "job", parallelism__default=1)
+        env.from_collection([1, 2, 3]).map(lambda n: n).sink_to(collected.sink())
+        env.execute("once")
+        env = environment(tmp_path / "job", parallelism__default=1)
+        env.from_collection([4, 5, 6]).filter(lambda n: True).sink_to(collected.sink())
+        with pytest.raises(IncompatibleJobError, match="another program has come to its end in this job directory"):
+            env.execute("once")
+    assert sorted(collected.rows["out"]) == [1, 2, 3]

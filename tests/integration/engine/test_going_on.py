@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,32 @@ def test_a_failing_function_is_told_with_its_traceback_first_and_mended_the_job_
     assert_each_count_once(collected.rows["out"])
 
 
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("error", [SystemExit, Unprintable, lambda: ValueError("x" * 3_000_000)])
+def test_a_worker_tells_whatever_user_code_raises_with_its_operator(
+    spark: SparkSession, tmp_path: Path, keyed: bool, error: Callable[[], BaseException]
+) -> None:
+    def fail(value: Any) -> Any:
+        raise error()
+
+    env = environment(tmp_path / "job")
+    stream = env.from_collection([1, 2, 3])
+    (stream.key_by(lambda n: n) if keyed else stream).map(fail).uid("failing").print()
+    with pytest.raises(UserCodeError) as caught:
+        env.execute("failing")
+    text = str(caught.value)
+    assert text.startswith("Traceback (most recent call last):") and "raise error()" in text
+    assert f"{type(error()).__name__} in user code" in text and "uid failing" in text
+    assert len(text) < 30_000
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 def test_the_state_of_200_000_keys_is_kept_over_epochs_and_read_by_fresh_tasks(
@@ -145,10 +171,10 @@ def test_a_second_driver_on_the_same_directory_is_refused(spark: SparkSession, t
         return env
 
     with collecting() as collected:
-        first = job(collected).execute_async("first")
+        first = job(collected).execute_async("same")
         try:
             with pytest.raises(FencedError, match=r"another driver \(process \d+ on .*one driver per job directory"):
-                job(collected).execute("second")
+                job(collected).execute("same")
             wait_until(lambda: len(collected.rows["out"]) >= 20, TIMEOUT_S, "results of the first")
         finally:
             first.cancel().result(TIMEOUT_S)

@@ -160,3 +160,14 @@ def by_nothing() -> Any:
     from flinkish.common import WatermarkStrategy
 
     return WatermarkStrategy.no_watermarks()
+
+
+def test_several_hundred_operators_run_in_one_chain_of_a_worker(spark: SparkSession, tmp_path: Path) -> None:
+    with collecting() as collected:
+        env = environment(tmp_path / "job")
+        stream = env.from_collection(list(range(9))).key_by(lambda n: n % 2).map(lambda n: n)
+        for _ in range(400):
+            stream = stream.map(lambda n: n)
+        stream.sink_to(collected.sink())
+        env.execute("a long chain")
+    assert sorted(collected.rows["out"]) == list(range(9))

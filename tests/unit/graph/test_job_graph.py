@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flinkish.common import WatermarkStrategy
 from flinkish.core.sink import CommitContext, Committer, Guarantee, SinkWriter, WriterSink
-from flinkish.datastream import DataStream, OutputTag, ProcessFunction, StreamExecutionEnvironment
+from flinkish.datastream import DataStream, OnError, OutputTag, ProcessFunction, StreamExecutionEnvironment
+from flinkish.errors import UserCodeError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.minicluster import MiniCluster
 from flinkish.runtime.deployment import JobDescriptor, JobSettings, VertexDescriptor
+from flinkish.testing import TestingSink
 from tests.support.programs import chains_of, job_of, new_environment
 
 ODD = OutputTag("odd")
@@ -216,3 +221,62 @@ def test_chaining_changes_nothing_of_the_results(steps: list[tuple[str, int, int
         job = JobGraphGenerator(env._graph, JobSettings(), chaining).generate("job", "test")
         counts.append([report.sink_records for report in MiniCluster(job).run()])
     assert counts[0] == counts[1]
+
+
+#: one operator more -> with what it is chained
+LINKS: dict[str, Callable[[DataStream], DataStream]] = {
+    "map": lambda stream: stream.map(lambda value: value),
+    "flat_map": lambda stream: stream.flat_map(lambda value: [value]),
+    "filter": lambda stream: stream.filter(lambda value: True),
+    "process": lambda stream: stream.process(Same()),
+    "watermarks": lambda stream: stream.assign_timestamps_and_watermarks(WatermarkStrategy.no_watermarks()),
+    "on_error": lambda stream: stream.map(lambda value: value).on_error(OnError.skip()),
+}
+
+#: More than twice as many operators as could be chained under Python's limit of recursion.
+LONG = 500
+
+
+class Same(ProcessFunction):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
+        yield value
+
+
+@pytest.fixture
+def limit_of_recursion() -> Iterator[None]:
+    """Python's own limit, whatever earlier chains of this process have needed."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    yield
+    sys.setrecursionlimit(before)
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_several_hundred_operators_run_in_one_chain(limit_of_recursion: None, link: str) -> None:
+    env, sink = new_environment(), TestingSink()
+    stream: DataStream = env.from_collection([1, 2]).map(lambda value: value).disable_chaining()
+    for _ in range(LONG):
+        stream = LINKS[link](stream)
+    stream.sink_to(sink)
+    job = job_of(env)
+    assert max(len(vertex.operators) for vertex in job.vertices) > LONG
+    MiniCluster(job).run()
+    assert sink.values == [1, 2]
+
+
+def test_at_the_end_of_a_long_chain_functions_have_pythons_own_limit_of_recursion(limit_of_recursion: None) -> None:
+    def down(levels: int) -> int:
+        return levels and down(levels - 1)
+
+    for levels, fails in ((800, False), (100_000, True)):
+        env, sink = new_environment(), TestingSink()
+        stream: DataStream = env.from_collection([levels])
+        for _ in range(LONG):
+            stream = stream.map(lambda value: value)
+        stream.map(down).uid("deep").sink_to(sink)
+        if fails:
+            with pytest.raises(UserCodeError, match=r"RecursionError in user code.*uid deep"):
+                MiniCluster(job_of(env)).run()
+        else:
+            MiniCluster(job_of(env)).run()
+            assert sink.values == [0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from flinkish.connectors.print_sink import PrintSink
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import IncompatibleJobError
 from flinkish.graph.job_graph import JobGraphGenerator
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.job_directory import FINISHED_FILE, JobDirectory, describe_program
 from flinkish.jobmanager.settings import job_settings
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.addressing import partitions_of
@@ -121,3 +122,36 @@ def test_a_directory_that_does_not_say_which_sinks_there_were_takes_those_of_the
     assert check(tmp_path, job(sinks=("other",))) is False
     with pytest.raises(IncompatibleJobError, match="sink 'other' is gone"):
         check(tmp_path, job())
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "difference"),
+    [
+        ("shop", {}, None),
+        ("shop", {"parallelism": 4, "function": str}, None),
+        ("stall", {}, "its job was 'shop' and is 'stall'"),
+        ("shop", {"uid": "sums"}, "operator 'counts' (Reduce) is gone; operator 'sums' (Reduce)"),
+    ],
+)
+def test_another_program_than_the_one_that_has_finished_in_a_directory_is_refused(
+    tmp_path: Path, name: str, changes: dict[str, Any], difference: str | None
+) -> None:
+    directory, now = JobDirectory(str(tmp_path)), replace(job(**changes), name=name)
+    directory.check_finished_by(now)
+    directory.write(FINISHED_FILE, {"program": describe_program(job())})
+    if difference is None:
+        directory.check_finished_by(now)
+        return
+    with pytest.raises(IncompatibleJobError) as raised:
+        directory.check_finished_by(now)
+    assert difference in raised.value.what
+    assert "give this program a directory of its own (flinkish.job.dir)" in raised.value.hint
+
+
+def test_of_a_program_that_an_earlier_version_has_finished_only_the_name_is_known(tmp_path: Path) -> None:
+    check(tmp_path, job())
+    directory = JobDirectory(str(tmp_path))
+    directory.write(FINISHED_FILE, {"last_epoch": 3})
+    directory.check_finished_by(job(uid="other"))
+    with pytest.raises(IncompatibleJobError, match="its job was 'shop' and is 'stall'"):
+        directory.check_finished_by(replace(job(), name="stall"))

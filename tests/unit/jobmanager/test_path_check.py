@@ -9,7 +9,7 @@ import pytest
 
 from flinkish.common import Configuration
 from flinkish.errors import ConfigurationError
-from flinkish.jobmanager.directory.path_check import temporary_directory
+from flinkish.jobmanager.directory.path_check import directory_of_job, may_be_directory_of, temporary_directory
 from flinkish.jobmanager.settings import driver_settings
 
 
@@ -20,7 +20,7 @@ def job_dir_of(path: str) -> str | None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a b", "50%", "q?", "c#", "[1]", "{x}", "tab\t", "a%20b", 'quo"te', "a|b", "a*", "a\u00a0b"]
+    "name", ["a b", "50%", "q?", "c#", "[1]", "{x}", "tab\t", "a%20b", 'quo"te', "a|b", "a*", "a\u00a0b", "a\\b"]
 )
 def test_a_path_that_spark_would_escape_is_refused_with_the_character(name: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
@@ -50,6 +50,35 @@ def test_a_url_of_a_file_is_looked_at_as_a_path() -> None:
 
 def test_no_directory_is_no_mistake() -> None:
     assert driver_settings(Configuration()).job_dir is None
+
+
+@pytest.mark.parametrize(
+    ("name", "directory"),
+    [
+        ("report", "report"),
+        ("Flink Streaming Job", "Flink-Streaming-Job-09696be6"),
+        ("../report", "report-2eb058fb"),
+        ("größe\\%", "gr-e-7ed8dad9"),
+        ("...", "ab5df625"),
+        ("n" * 300, "n" * 60 + "-230b0774"),
+    ],
+)
+def test_a_further_job_of_a_program_has_a_directory_that_is_named_after_it(
+    tmp_path: Path, name: str, directory: str
+) -> None:
+    given = str(tmp_path / "job")
+    assert directory_of_job(given, "load") == given
+    assert directory_of_job(given, name) == directory_of_job(given + "/", name) == f"{given}/jobs/{directory}"
+    assert directory_of_job(given, "load") == given, "a job that is executed again goes on in its directory"
+    assert may_be_directory_of(f"{given}/jobs/{directory}", name)
+    assert not may_be_directory_of(f"{given}/jobs/{directory}", "load")
+    assert may_be_directory_of(given, "load")
+
+
+def test_a_job_whose_directory_is_below_the_given_one_keeps_it_when_it_is_executed_first(tmp_path: Path) -> None:
+    (tmp_path / "jobs" / "report").mkdir(parents=True)
+    assert directory_of_job(str(tmp_path), "report") == str(tmp_path / "jobs" / "report")
+    assert directory_of_job(str(tmp_path), "load") == str(tmp_path)
 
 
 def test_a_temporary_directory_is_made_only_where_state_can_be_read(

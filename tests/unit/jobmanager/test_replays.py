@@ -140,6 +140,21 @@ def test_a_request_in_the_environment_is_carried_out_in_place_of_the_job(
     assert "work/1" in shown and "out/1" in shown and "work/0" not in shown and "records/" not in shown
 
 
+def test_the_jobs_before_the_one_whose_epoch_is_asked_for_do_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = ReplayRequest(str(tmp_path / "jobs" / "report"), 0)
+    monkeypatch.setenv(VARIABLE, request.variables()[VARIABLE])
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    sink = TestingSink()
+    env.from_collection([1]).sink_to(sink)
+    assert env.execute("load").get_all_accumulator_results() == {}
+    assert sink.values == []
+    env.from_collection([1]).sink_to(sink)
+    with pytest.raises(FinalOperationError, match="jobs/report is not the directory of a job"):
+        env.execute("report")
+
+
 def test_breakpoints_hold_only_in_the_task_that_was_named(job_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[Any] = []
     monkeypatch.setattr(pdb.Pdb, "set_trace", lambda self, frame: held.append(frame.f_locals["value"]))

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,46 @@ run.shutdown_timeout_s, run.doing = 0.2, "what follows epoch 7"
 with stop_on_signals(lambda: [run]):
     os.kill(os.getpid(), signal.SIGTERM)
     threading.Event().wait(60)
+"""
+
+#: a job without end, which gets a signal in its first second
+PROGRAM = """
+import concurrent.futures, os, signal, time
+from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.core.functions import MapFunction
+from flinkish.datastream import StreamExecutionEnvironment
+
+class Once(MapFunction):
+    def map(self, value):
+        if value == 3:
+            while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.3)
+        return value
+
+    def close(self):
+        print("disposed of")
+
+configuration = Configuration()
+configuration.set_string("execution.target", "minicluster")
+configuration.set_string("flinkish.progress", "never")
+configuration.set_string("parallelism.default", "1")
+env = StreamExecutionEnvironment.get_execution_environment(configuration)
+source = DataGeneratorSource(lambda index: index, records_per_epoch=2)
+env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").map(Once())
+result = env.execute_async("endless").get_job_execution_result()
+try:
+    while True:
+        try:
+            result.result({timeout_s})
+            break
+        except concurrent.futures.TimeoutError:
+            pass
+    print("the job has finished")
+finally:
+    print("cleaned up")
 """
 
 
@@ -48,12 +89,13 @@ class Run:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_asks_all_jobs_to_stop_and_the_program_goes_on(
+def test_a_signal_asks_all_jobs_to_stop_and_ends_the_program_when_they_have_ended(
     number: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:
     runs = [Run(), Run("views")]
-    with stop_on_signals(lambda: runs):
+    with pytest.raises(SystemExit) as end, stop_on_signals(lambda: runs):
         os.kill(os.getpid(), number)
+    assert end.value.code == 143 and all(run.waited.is_set() for run in runs)
     assert [run.asked for run in runs] == [[number.name], [number.name]]
     lines = [
         f"\nflinkish: {number.name}: job '{name}' ends after the running epoch (Ctrl-C again: at once)\n"
@@ -72,7 +114,7 @@ def test_the_second_interrupt_does_not_wait() -> None:
 
 def test_sigterm_however_often_only_asks_and_is_announced_once(capfd: pytest.CaptureFixture[str]) -> None:
     run = Run()
-    with stop_on_signals(lambda: [run]):
+    with pytest.raises(SystemExit), stop_on_signals(lambda: [run]):
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
@@ -82,9 +124,26 @@ def test_sigterm_however_often_only_asks_and_is_announced_once(capfd: pytest.Cap
 
 def test_after_sigterm_it_is_watched_whether_the_jobs_end() -> None:
     run = Run()
-    with stop_on_signals(lambda: [run]):
+    with pytest.raises(SystemExit), stop_on_signals(lambda: [run]):
         os.kill(os.getpid(), signal.SIGTERM)
         assert run.waited.wait(10)
+
+
+def test_a_job_that_fails_after_a_signal_ends_the_program_with_its_failure() -> None:
+    with pytest.raises(OSError, match="the disk is full"), stop_on_signals(lambda: [Run()]):
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise OSError("the disk is full")
+
+
+@pytest.mark.parametrize("timeout_s", [None, 0.05])
+@pytest.mark.parametrize("launcher", [[], ["-m", "flinkish.launch.driver"]])
+def test_however_a_program_is_started_nothing_behind_execute_runs_after_a_signal(
+    tmp_path: Path, launcher: list[str], timeout_s: float | None
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(timeout_s=timeout_s))
+    ended = subprocess.run([sys.executable, *launcher, str(program)], capture_output=True, text=True, timeout=50)
+    assert (ended.returncode, ended.stdout) == (143, "disposed of\ncleaned up\n"), ended.stderr
 
 
 def test_jobs_that_have_ended_in_time_leave_the_process_alone() -> None:

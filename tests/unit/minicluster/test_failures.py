@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from flinkish.common.typeinfo import Types
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.core.source import SourceSplit, SplitEnumerator
 from flinkish.datastream import (
+    AsyncDataStream,
+    AsyncFunction,
     CoMapFunction,
     KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
@@ -254,6 +257,123 @@ def test_after_a_failure_all_functions_are_closed() -> None:
     assert sum(1 for name, _ in CALLS if name.startswith("open")) == sum(
         1 for name, _ in CALLS if name.startswith("close")
     )
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+class FailsIn(MapFunction, AsyncFunction[Any, Any]):
+    """Raises an exception in one of its methods."""
+
+    def __init__(self, method: str, error: BaseException) -> None:
+        self._method, self._error = method, error
+
+    def _called(self, method: str) -> None:
+        if method == self._method:
+            raise self._error
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._called("open")
+
+    def map(self, value: Any) -> Any:
+        self._called("map")
+        return value
+
+    def get_key(self, value: Any) -> Any:
+        self._called("get_key")
+        return value[0]
+
+    async def async_invoke(self, value: Any) -> list[Any]:
+        self._called("async_invoke")
+        return [value]
+
+    def close(self) -> None:
+        self._called("close")
+
+
+class FailsInCommit(TestingSink):
+    __test__ = False
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self._error = error
+
+    def create_committer(self) -> Any:
+        return self
+
+    def commit(self, batches: Any, context: Any) -> int:
+        raise self._error
+
+
+#: where a program fails -> how the error names it
+FAILING_PLACES = {
+    "open in-source": "uid in-source",
+    "map in-source": "uid in-source",
+    "close in-source": "uid in-source",
+    "get_key in-source": "uid in-source",
+    "open keyed": "uid keyed",
+    "map keyed": "uid keyed",
+    "async_invoke called": "uid called",
+    "commit out": "sink 'Sink: out'",
+}
+
+
+@pytest.mark.parametrize("place", FAILING_PLACES)
+@pytest.mark.parametrize("kind", [SystemExit, asyncio.CancelledError, GeneratorExit, Unprintable, KeyError])
+def test_whatever_user_code_raises_is_told_with_the_operator_that_has_failed(
+    place: str, kind: type[BaseException]
+) -> None:
+    method, uid = place.split()
+    error = kind(Unprintable()) if kind is KeyError else kind()
+
+    def function(of: str) -> FailsIn:
+        return FailsIn(method if of == uid else "", error)
+
+    env = environment(1)
+    source = function("in-source")
+    stream = env.from_source(list_source([("a", 1, 1)]), bounded(), "s").map(source).uid("in-source")
+    keyed = stream.key_by(source.get_key).map(function("keyed")).uid("keyed")
+    called = AsyncDataStream.ordered_wait(keyed, function("called"), Time.seconds(30)).uid("called")
+    sink = FailsInCommit(error) if uid == "out" else TestingSink()
+    called.sink_to(sink).uid("out").name("out")
+    with pytest.raises(UserCodeError) as raised:
+        MiniCluster(job_of(env), ManualClock(), StateStore()).run()
+    assert FAILING_PLACES[place] in raised.value.where
+    name = "RuntimeError" if (method, kind) == ("async_invoke", asyncio.CancelledError) else kind.__name__
+    assert raised.value.what.startswith(f"{name} in user code: ")
+    assert str(raised.value).startswith("Traceback (most recent call last):\n")
+
+
+def test_the_text_of_an_error_is_cut_and_begins_with_the_users_traceback() -> None:
+    def fail(value: Any) -> Any:
+        raise ValueError("begin" + "x" * 3_000_000 + "end")
+
+    env = environment(1)
+    env.from_source(list_source([1]), bounded_none(), "s").map(fail).uid("failing").sink_to(TestingSink())
+    with pytest.raises(UserCodeError) as raised:
+        MiniCluster(job_of(env), ManualClock(), StateStore()).run()
+    text = str(raised.value)
+    assert text.startswith("Traceback (most recent call last):\n") and 'raise ValueError("begin"' in text
+    assert "ValueError in user code: beginxxx" in text and "characters left out" in text and "xxxend" in text
+    assert "uid failing" in text and len(text) < 20_000
+
+
+def test_the_traceback_of_an_endless_recursion_is_cut() -> None:
+    def down(value: Any) -> Any:
+        return up(value)
+
+    def up(value: Any) -> Any:
+        return down(value)
+
+    env = environment(1)
+    env.from_source(list_source([1]), bounded_none(), "s").map(down).uid("failing").sink_to(TestingSink())
+    with pytest.raises(UserCodeError, match="RecursionError in user code") as raised:
+        MiniCluster(job_of(env), ManualClock(), StateStore()).run()
+    assert "uid failing" in str(raised.value) and len(str(raised.value)) < 20_000
 
 
 #: What has happened to the enumerators of a ConnectedSource.

@@ -56,6 +56,23 @@ def test_a_record_that_fails_becomes_a_dead_letter_that_says_all_about_it() -> N
     assert not letter.is_timer
 
 
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_a_dead_letter_of_an_exception_that_has_no_text_says_so() -> None:
+    def fail(value: Any) -> Any:
+        raise Unprintable
+
+    env = environment(1)
+    _, dead = results(stream_of(env, [1]).map(fail).on_error(LOOSE))
+    run(job_of(env))
+    (letter,) = dead.values
+    assert letter[:2] == (1, "Unprintable") and "__str__ or __repr__ raised RuntimeError" in letter[2]
+    assert "raise Unprintable" in letter.traceback
+
+
 def test_a_dead_letter_has_the_record_as_it_was_before_the_call() -> None:
     env = environment(1)
     stream = stream_of(env, [("a", [1]), ("b", {"numbers": [1, 2]})])
