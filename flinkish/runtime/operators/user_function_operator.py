@@ -170,8 +170,6 @@ class UserFunctionOperator(StreamOperator):
         timestamps: each result has the timestamp of its record. A generator is exhausted before the function sees the
         next record. `map` is not used: it would take a StopIteration of the function for the end of the batch."""
         call = self.per_record(values, input_index)
-        if timestamps is None and self.keeps_nothing[input_index]:
-            return [result for value in values for result in call(value) or ()], None
         shared, hand_over = self.shared, self.handed_over
         results: list[Any] = []
         times: list[int] = []
